@@ -48,6 +48,11 @@ def add(app: typer.Typer) -> None:
         example="topmast fleet discover slurm\n"
         "topmast fleet discover slurm --partition gpu --region east --out fleet.yaml",
     )(slurm)  # fmt: skip
+    command(
+        discover, "kubernetes", asks=NOTHING,
+        example="topmast fleet discover kubernetes\n"
+        "topmast fleet discover kubernetes --context east --namespace ml --out fleet.yaml",
+    )(kubernetes)  # fmt: skip
 
 
 def slurm(
@@ -74,6 +79,34 @@ def slurm(
     _write(session, found, "slurm", given, region, cluster, out)
 
 
+def kubernetes(
+    session: Session,
+    chosen: Annotated[
+        str,
+        typer.Option(
+            "--context", metavar="NAME", help="A context of the kubeconfig, else its current one."
+        ),
+    ] = "",
+    namespace: Annotated[
+        str, typer.Option(metavar="NAME", help="Where pods are made, else as the context says.")
+    ] = "",
+    region: RegionOption = None,
+    cluster: ClusterOption = None,
+    settings: SetOption = None,
+    out: OutOption = None,
+) -> None:
+    """Ask the API server for nodes, GPUs, CPUs, memory, zones and racks."""
+    from topmast.adapters.engines.far.kubernetes.discover import discover
+    from topmast.adapters.engines.far.kubernetes.options import KubernetesOptions
+    from topmast.adapters.engines.registry import read_options
+
+    given = values.assignments(settings or [], "--set")
+    given |= {"context": chosen} if chosen else {}
+    given |= {"namespace": namespace} if namespace else {}
+    options = read_options(given, KubernetesOptions, engine="kubernetes", field="--set")
+    _write(session, discover(options), "kubernetes", given, region, cluster, out)
+
+
 def _write(
     session: Session, found: Discovered, engine: str, options: dict[str, str],
     region: str | None, cluster: str | None, out: Path | None,
@@ -85,7 +118,7 @@ def _write(
 
     cluster = cluster or found.name
     document = fleet_document(
-        found, engine, region=region or cluster, cluster=cluster, options=options
+        found, engine, region=region or found.region or cluster, cluster=cluster, options=options
     )
     if out is None:
         parse_fleet(document, where="what was found")

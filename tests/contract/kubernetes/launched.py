@@ -47,13 +47,13 @@ class Launched:
 
     def other(self, **options: Any) -> KubernetesLauncher:
         """Another launcher of the same fleet."""
-        hosts = tuple(HostSpec(f"node-{index}", "H100", 8) for index in range(2))
+        hosts = tuple(HostSpec(f"h{index}", "H100", 8) for index in range(2))
         cluster = ClusterSpec("lab-1", hosts, engine="kubernetes")
         return KubernetesLauncher(
             cluster, self.fleet, KubernetesOptions(**options), runner=self._runner
         )
 
-    def part(self, host: str = "node-0", lasts_s: float = 600.0, **fields: Any) -> Part:
+    def part(self, host: str = "h0", lasts_s: float = 600.0, **fields: Any) -> Part:
         """A part with a name of its own."""
         name = fields.pop("name", f"tm-{self.fleet}-j{next(self._numbers)}-1-0")
         given: dict[str, Any] = {

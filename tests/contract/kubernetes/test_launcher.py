@@ -17,12 +17,12 @@ from topmast.adapters.engines.far.launcher import Listed, Refused, State, Unreac
 def test_a_part_runs_on_its_host_with_what_it_asked_for_and_tells_its_end(
     launched: Launched,
 ) -> None:
-    part = launched.part("node-1", lasts_s=1.0, gpus=2)
+    part = launched.part("h1", lasts_s=1.0, gpus=2)
     launched.launcher.submit(part)
     ended = launched.until(part.name, State.ENDED)
     assert not ended.evicted
     pod = launched.lab.get("pod", part.name)
-    assert pod["spec"]["nodeName"] == "node-1"
+    assert pod["spec"]["nodeName"] == "h1"
     assert pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"
     assert "s3cret-token" not in msgspec.json.encode(pod).decode()
     assert not any("serviceaccount" in str(volume) for volume in pod["spec"]["volumes"])
@@ -54,7 +54,7 @@ def test_a_name_is_made_once_however_often_it_is_submitted(launched: Launched) -
     ("fields", "state", "want_why"),
     [
         ({"gpus": 9}, State.WAITING, "Insufficient nvidia.com/gpu"),
-        ({"host": "node-7"}, State.WAITING, "didn't match"),
+        ({"host": "h7"}, State.WAITING, "didn't match"),
         ({"image": "127.0.0.1:1/none:1"}, State.RUNNING, "ErrImagePull"),
         ({"image": "NO IMAGE"}, State.RUNNING, "InvalidImageName"),
     ],
@@ -128,7 +128,7 @@ def test_a_pod_that_arrives_after_its_part_was_forgotten_never_starts(launched: 
     launched.launcher.forget(launched.until(part.name, State.ENDED))
     launched.wait(lambda: launched.seen(part.name) is None, "the first pod to be gone")
     part = msgspec.structs.replace(part, gpus=1)
-    late = pod_of(part, "node-0", "default", launched.fleet, owner, KubernetesOptions())
+    late = pod_of(part, "h0", "default", launched.fleet, owner, KubernetesOptions())
     launched.lab.kubectl("create", "-f", "-", given=msgspec.json.encode(late))
 
     def is_deleted() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,15 +15,31 @@ from collections.abc import Iterator
 from pathlib import Path
 
 NAME = "topmast.local/lab:1"
-_TOOLS = ("sh", "bash", "sleep", "cat", "ls", "env", "id", "date", "mkdir", "rm", "true", "kill")
+_TOOLS = (
+    "sh", "bash", "basename", "cat", "chmod", "cp", "cut", "date", "dirname", "env", "find", "grep",
+    "gzip", "head", "hostname", "id", "kill", "ln", "ls", "mkdir", "mkfifo", "mktemp", "mv", "ps", "pwd",
+    "readlink", "rm", "sed", "seq", "setsid", "sleep", "sort", "stat", "sync", "tail", "tar", "tee",
+    "test", "timeout", "touch", "tr", "true", "false", "uname", "wc", "xargs", "yes", "dd", "echo",
+)  # fmt: skip
 _LEFT_OUT = re.compile(
     r"/(test|tests|idlelib|tkinter|lib2to3|ensurepip|site-packages|dist-packages|__pycache__"
     r"|config-[^/]*|turtledemo)(/|$)"
 )
 
 
-def write_image(path: Path) -> None:
-    """Write the image as `docker save` does, for `ctr images import`."""
+def image_of(folder: Path) -> Path:
+    """The image in a folder, which is made when this file or Python has changed."""
+    state = hashlib.sha256(Path(__file__).read_bytes() + sys.version.encode()).hexdigest()
+    path = folder / f"image-{state[:12]}.tar"
+    if not path.exists():
+        part = path.with_suffix(f".{os.getpid()}")
+        _write(part)
+        part.rename(path)
+    return path
+
+
+def _write(path: Path) -> None:
+    """As `docker save` does, for `ctr images import`."""
     layer = _layer()
     digest = hashlib.sha256(layer).hexdigest()
     config = json.dumps({

@@ -69,7 +69,7 @@ class Node:
     """One node, with faults."""
 
     def __init__(self, folder: Path, network: Network, index: int, gpus: int) -> None:
-        self.name = f"node-{index}"
+        self.name = f"h{index}"
         self.gpus = gpus
         self.cgroup = f"{network.name}-{index}"
         self._network, self._index = network, index
@@ -168,11 +168,10 @@ class Node:
                     found |= {int(pid) for pid in path.read_text().split()}
         return sorted(found)
 
-    def start(self) -> None:
-        """Start containerd, then the kubelet."""
+    def start(self, archive: Path) -> None:
+        """Start containerd with the image, then the kubelet."""
         self.containerd.start()
         until(lambda: Path(self.socket).exists(), READY_S, "containerd")
-        archive = cache() / "image.tar"
         run(
             program("ctr"), "--address", self.socket, "-n", "k8s.io", "images", "import",
             "--digests=false", str(archive),
@@ -278,17 +277,13 @@ class Nodes:
 
     def start(self, lab: Lab) -> None:
         """Start all, and give them GPUs that nothing but the scheduler counts."""
-        archive = cache() / "image.tar"
-        if not archive.exists():
-            part = archive.with_suffix(f".{os.getpid()}")
-            image.write_image(part)
-            part.rename(archive)
+        archive = image.image_of(cache())
         made: list[Node] = []
         for node in self.all:
             node.make(lab, made)
             made.append(node)
         for node in self.all:
-            node.start()
+            node.start(archive)
         for node in self.all:
             until(partial(_is_there, lab, node.name), READY_S, node.kubelet.name)
             give_gpus(lab, node.name, node.gpus)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +11,10 @@ from msgspec import Struct
 from topmast.model.fleet import HostSpec
 
 MIB, GB = 1 << 20, 10**9
+_MODEL = re.compile(
+    r"(?:^|[^a-z0-9])(gb[23]00|gh200|[bh][123]00|h20|h800|a[18]00|a10g?|a[346]0|l40s?|l4|v100s?"
+    r"|p100|t4|mi\d{3}[ax]?)(?:[^a-z0-9]|$)"
+)
 
 
 class Discovered(Struct, frozen=True):
@@ -23,6 +28,14 @@ class Discovered(Struct, frozen=True):
     """Of the engine, in addition to those that were given."""
     left_out: tuple[str, ...] = ()
     """Hosts that a fleet cannot have, each with the reason."""
+    region: str = ""
+    """Where it says that it is; empty: it does not."""
+
+
+def short_model(said: str) -> str:
+    """What a fleet calls a GPU that a site calls ``NVIDIA-H100-80GB-HBM3``; else as it is."""
+    found = _MODEL.search(said.lower())
+    return found[1].upper() if found else said
 
 
 def fleet_document(

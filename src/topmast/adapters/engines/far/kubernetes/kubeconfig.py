@@ -102,6 +102,8 @@ class Login(Struct, frozen=True):
     server: Server
     user: User
     namespace: str
+    cluster: str
+    """What the kubeconfig calls the cluster."""
     origin: str
     """Where this was read, for error messages."""
 
@@ -149,6 +151,7 @@ def _of_pod(environment: Mapping[str, str], folder: Path) -> Login:
         ),
         user=User(token_file=str(folder / "token")),
         namespace=namespace,
+        cluster="kubernetes",
         origin=str(folder),
     )
 
@@ -187,7 +190,7 @@ def _of_files(paths: list[Path], context: str) -> Login:
             remedy="write it like https://10.0.0.1:6443",
         )  # fmt: skip
     return Login(_checked_server(server, origin), _checked(user, chosen.user, origin),
-                 chosen.namespace or "default", origin)  # fmt: skip
+                 chosen.namespace or "default", chosen.cluster, origin)  # fmt: skip
 
 
 def _read(path: Path) -> _File:

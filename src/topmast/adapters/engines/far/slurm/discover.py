@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from topmast.adapters.engines.far.discovery import MIB, Discovered
+from topmast.adapters.engines.far.discovery import MIB, Discovered, short_model
 from topmast.adapters.engines.far.launcher import Refused, Unreachable
 from topmast.adapters.engines.far.slurm.commands import Commands
 from topmast.adapters.engines.far.slurm.options import ANY_TYPE, SlurmOptions
@@ -17,10 +17,6 @@ from topmast.model.errors import InvalidInput
 from topmast.model.fleet import HostSpec
 
 NODE_FORMAT = "%N|%c|%m|%R|%G"
-_MODEL = re.compile(
-    r"(?:^|[^a-z0-9])(gb[23]00|gh200|[bh][123]00|h20|h800|a[18]00|a10g?|a[346]0|l40s?|l4|v100s?"
-    r"|p100|t4|mi\d{3}[ax]?)(?:[^a-z0-9]|$)"
-)
 _GPU_MEMORY = re.compile(r"(?:^|[^a-z0-9])(\d{1,3})gb(?:[^a-z0-9]|$)")
 
 
@@ -127,7 +123,7 @@ def _models(types: Iterable[str], options: SlurmOptions, model: str) -> dict[str
     Two types with one short name (40 and 80 GB) keep names of their own.
     """
     called = {options.gpu_type(name): name for name in options.gpu}
-    short = {of_type: called.get(of_type) or _short(of_type) for of_type in sorted(types)}
+    short = {of_type: called.get(of_type) or short_model(of_type) for of_type in sorted(types)}
     if "" in short:
         if not (model or "" in called):
             raise InvalidInput(
@@ -137,11 +133,6 @@ def _models(types: Iterable[str], options: SlurmOptions, model: str) -> dict[str
         short[""] = called.get("") or model
     uses = Counter(short.values())
     return {of_type: name if uses[name] == 1 else of_type for of_type, name in short.items()}
-
-
-def _short(of_type: str) -> str:
-    found = _MODEL.search(of_type.lower())
-    return found[1].upper() if found else of_type
 
 
 def _options(
