@@ -21,7 +21,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo test test-all test-frameworks test-slurm chaos-slurm slurm-tools test-ssh ssh-tools test-kubernetes kubernetes-tools check format bench bounds mutants crash-test docs docs-output docs-test lock hooks clean
+.PHONY: help venv demo test test-all test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes kubernetes-tools check format bench bounds mutants crash-test docs docs-output docs-test lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -66,6 +66,9 @@ slurm-tools: $(DEV) ## install Slurm, from Debian's packages
 
 test-slurm: slurm-tools ## the tests on real Slurm clusters, which it installs (SMOKE=1 for the quick ones)
 	@$(PY) -m pytest -q -m "slurm$(if $(SMOKE), and not slow)" $(or $(ARGS),tests/contract/slurm)
+
+chaos-ssh: ssh-tools ## N rounds of faults on real hosts behind SSH: nothing runs twice, nothing is lost
+	@$(PY) -m tests.crash.ssh --rounds $(N) $(ARGS)
 
 ssh-tools: $(DEV) ## install an SSH server, from Debian's packages
 	@$(PY) -m tests.support.sshlab install

@@ -23,6 +23,7 @@ from pathlib import Path
 PACKAGES = ("openssh-server", "openssh-client", "iproute2")
 PROGRAMS = ("sshd", "ssh-keygen", "ip", "unshare", "nsenter")
 PATIENCE_S = 30.0
+NOWHERE = "02:00:00:00:00:99"
 INIT = """
 mount --make-rprivate / && mount --bind "$1/home" "$HOME" && mount --bind "$1/run" /run/sshd &&
 mount --bind "$1/boot_id" /proc/sys/kernel/random/boot_id && ip link set lo up || exit 1
@@ -135,14 +136,19 @@ class SshHost:
         return _run("nsenter", "--all", "--target", str(self.pid), "--", *argv)
 
     def start_sshd(self) -> None:
-        """Let it be logged in to."""
+        """Let it be logged in to, if it is not."""
+        if self._listens():
+            return
         sshd = shutil.which("sshd", path=_path())
         self.sshd = subprocess.Popen(
             ["nsenter", "--all", "--target", str(self.pid), "--", str(sshd), "-D", "-f",
              f"{self.folder}/sshd_config", "-E", f"{self.folder}/sshd.log"],
             env={**os.environ, "PATH": _path()},
         )  # fmt: skip
-        until(lambda: ":22" in self.run("ss", "-Hltn"), f"no sshd on {self.name}")
+        until(self._listens, f"no sshd on {self.name}")
+
+    def _listens(self) -> bool:
+        return ":22 " in self.run("ss", "-Hltn")
 
     def kill_sshd(self) -> None:
         """Kill sshd and all its connections; what was started through it goes on."""
@@ -158,18 +164,32 @@ class SshHost:
         """The cable is in place again."""
         _run("ip", "link", "set", self.link, "master", self.bridge)
 
+    def deafen(self) -> None:
+        """Lose what the host sends to us; what is sent to it arrives."""
+        us = f"{self.address.rpartition('.')[0]}.1"
+        self.run("ip", "neigh", "replace", us, "lladdr", NOWHERE, "dev", "eth0", "nud", "permanent")
+
+    def hear(self) -> None:
+        """Undo `deafen`."""
+        us = f"{self.address.rpartition('.')[0]}.1"
+        with suppress(RuntimeError):  # it was restarted meanwhile
+            self.run("ip", "neigh", "delete", us, "dev", "eth0")
+
     def halt(self) -> None:
         """Power off."""
         if self.init is not None:
-            with suppress(ProcessLookupError, IndexError):
-                os.kill(self.pid, signal.SIGKILL)
+            there = [self.pid]
+            if not self.own_pids:
+                there = [pid for pid in _pids() if _net(pid) == _net(self.pid)]
+            for pid in there:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             self.init.wait()
             assert self.init.stdout is not None
             self.init.stdout.close()
             self.init = None
         if self.sshd is not None:
-            if not self.own_pids:
-                self.sshd.kill()
+            self.sshd.kill()
             self.sshd.wait()
             self.sshd = None
         with suppress(RuntimeError):
@@ -234,6 +254,16 @@ class SshLab:
             "known_hosts": f"{self.folder}/known_hosts",
             **{f"address.{host.name}": host.address for host in self.hosts.values()},
         }
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _net(pid: int) -> str:
+    with suppress(OSError):
+        return str(Path(f"/proc/{pid}/ns/net").readlink())
+    return f"none of {pid}"
 
 
 def _nets() -> Iterator[str]:

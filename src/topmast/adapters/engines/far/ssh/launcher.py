@@ -7,6 +7,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import CancelledError
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _UNIX = "unix:"
+CLOSE_S = 5.0
 CONNECTING_AT_ONCE = 8
 """As sshd begins to drop what is not logged in at ten, and hosts may share a jump host."""
 T = TypeVar("T")
@@ -47,7 +49,6 @@ class SshLauncher(Launcher):
     def __init__(self, cluster: ClusterSpec, fleet: str, options: SshOptions) -> None:
         super().__init__(cluster, fleet, options)
         self._options: SshOptions = options
-        self._hosts = cluster.hosts
         self._home = ""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
@@ -68,10 +69,9 @@ class SshLauncher(Launcher):
             ) from None
         self._home = lines.local_socket(home)
         self._thread.start()
-        self._wait(self._connect(self._hosts))
+        self._wait(self._connect(self._cluster.hosts))
 
     def set_hosts(self, hosts: tuple[HostSpec, ...]) -> None:
-        self._hosts = hosts
         self._wait(self._connect(hosts))
 
     def submit(self, part: Part) -> None:
@@ -95,16 +95,12 @@ class SshLauncher(Launcher):
         return self._wait(self._list())
 
     def hosts(self) -> tuple[Host, ...]:
-        return tuple(
-            Host(spec.name, answers=not line.trouble, closed=line.trouble)
-            for spec in self._hosts
-            for line in (self._lines[spec.name][0],)
-        )
+        lines = [line for line, _ in tuple(self._lines.values())]
+        return tuple(Host(line.name, not line.trouble, line.trouble) for line in lines)
 
     def close(self) -> None:
         if self._thread.is_alive():
-            self._wait(self._connect(()))
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            asyncio.run_coroutine_threadsafe(self._end(), self._loop)
             self._thread.join()
         self._loop.close()
 
@@ -118,17 +114,26 @@ class SshLauncher(Launcher):
         gone = [self._lines.pop(name)[1] for name in list(self._lines) if name not in names]
         for task in gone:
             task.cancel()
-        await asyncio.gather(*gone, return_exceptions=True)
         for name in names:
             if name not in self._lines:
                 line = Line(name, self._options, self._fleet, self._home)
                 self._lines[name] = (line, asyncio.create_task(line.keep(self._slots)))
+
+    async def _end(self) -> None:
+        """End all tasks, calls of other threads among them, and then the loop."""
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=CLOSE_S) if tasks else None
+        self._loop.stop()
 
     async def _submit(self, line: Line, part: Part) -> None:
         text = _runner()
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         ticket = msgspec.to_builtins(part.ticket)
         if self._home:
+            if not line.home_there:
+                raise Unreachable(f"{line.name}: {line.why}")
             ticket["url"] = f"{_UNIX}{line.home_there}"
         request = {"op": "submit", "name": part.name, "runner": digest, "ticket": ticket}
         reply = await line.ask(**request)
@@ -162,9 +167,9 @@ class SshLauncher(Launcher):
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-        except RuntimeError as error:  # the loop is closed
+        except (RuntimeError, CancelledError):
             work.close()
-            raise Unreachable(str(error)) from None
+            raise Unreachable(f"cluster {self._cluster.name} is closed") from None
 
 
 @cache

@@ -1,0 +1,260 @@
+"""The program that is sent to a host: its parts, which survive it, and what it says of them."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from topmast.adapters.engines.far.ssh import remote
+
+PATIENCE_S = 20.0
+NAME = "tm-fleet-j1-1-0"
+RUNNER = """
+import json, os, signal, subprocess, sys, time
+ticket = json.load(open(sys.argv[1]))
+how = ticket["part"]
+if how == "fails":
+    sys.exit("no Python here")
+if how == "leaves":
+    subprocess.Popen(["sleep", "1000"], start_new_session=True)
+if how == "stubborn":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with open(ticket["url"], "a") as out:
+    print(json.dumps([os.getpid(), sys.argv[2], dict(os.environ)]), file=out)
+while True:
+    time.sleep(0.05)
+"""
+
+
+class Program:
+    """The program, as it is started over a connection."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", remote.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env={**os.environ, "TEST_FOLDER": str(folder), "SSH_CONNECTION": "10.0.0.1 999 10.0.0.7 22", "SSH_TTY": "none"},
+        )  # fmt: skip
+        self.reply(op="begin", folder=str(folder / "parts"), fleet="fleet", host="h0")
+
+    def reply(self, **request: Any) -> Any:
+        assert self.process.stdin
+        assert self.process.stdout
+        body = json.dumps(request).encode()
+        self.process.stdin.write(b"%d\n" % len(body) + body)
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.read(int(self.process.stdout.readline())))
+
+    def ask(self, **request: Any) -> Any:
+        return self.reply(**request)["ok"]
+
+    def submit(self, how: str = "", name: str = NAME) -> Any:
+        """Submit a part and say how it is listed."""
+        self.ask(op="runner", digest="d1", text=RUNNER)
+        ticket = {"url": str(self.folder / "notes"), "part": how}
+        assert self.ask(op="submit", name=name, runner="d1", ticket=ticket) == {}
+        return self.part(name)
+
+    def runs(self, how: str = "") -> Any:
+        """Submit and release a part, and wait for its runner."""
+        part = self.submit(how)
+        self.ask(op="release", name=NAME, id=part["id"])
+        eventually(lambda: self.notes(), "no runner")
+        return self.part()
+
+    def part(self, name: str = NAME) -> Any:
+        (found,) = [part for part in self.ask(op="list")["parts"] if part["name"] == name]
+        return found
+
+    def notes(self) -> list[Any]:
+        file = self.folder / "notes"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def end(self) -> None:
+        """The connection ends."""
+        self.process.communicate()
+
+
+def eventually(what: Callable[[], object], story: str) -> None:
+    until_s = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < until_s, story
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Program]:
+    program = Program(tmp_path)
+    yield program
+    program.end()
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if str(tmp_path) in " ".join([*process.cmdline(), *process.environ().values()]):
+                process.kill()
+
+
+def test_a_part_is_held_until_it_is_released_and_outlives_the_connection(
+    program: Program, tmp_path: Path
+) -> None:
+    """Its runner is told where its ticket is and which host it is on; a new connection finds it."""
+    held = program.submit()
+    assert (held["state"], held["why"]) == ("held", "")
+    assert not program.notes()
+    running = program.runs()
+    assert (running["state"], running["id"]) == ("running", held["id"])
+    program.end()
+    again = Program(tmp_path)
+    assert again.part() == running
+    ((pid, host, env),) = program.notes()
+    again.end()
+    assert host == "h0"
+    assert (env["TOPMAST_PART"], env["TOPMAST_ADDRESS"]) == (NAME, "10.0.0.7")
+    assert not [name for name in env if name.startswith("SSH_")]
+    assert os.getsid(pid) != os.getsid(0), "a hang-up reaches it"
+
+
+def test_a_name_that_is_there_is_left_as_it_is(program: Program) -> None:
+    """In whatever state it is: held, running, ended."""
+    held = program.submit()
+    assert program.submit() == held
+    running = program.runs()
+    assert program.submit()["state"] == "running"
+    os.kill(program.notes()[0][0], signal.SIGKILL)
+    eventually(lambda: program.part()["state"] == "ended", "it is dead")
+    assert program.submit()["state"] == "ended"
+    program.ask(op="release", name=NAME, id=running["id"])
+    assert len(program.notes()) == 1
+
+
+def test_the_runner_is_asked_for_once(program: Program) -> None:
+    """Nothing is made of a part whose runner is not there."""
+    request = {"op": "submit", "name": NAME, "runner": "d0", "ticket": {}}
+    assert program.ask(**request) == {"missing": "d0"}
+    assert program.ask(op="list") == {"parts": []}
+
+
+def test_secrets_are_for_one_account(program: Program, tmp_path: Path) -> None:
+    """Nobody else can read a ticket, and no argument or variable has it."""
+    program.submit()
+    for path in (tmp_path / "parts").rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0 or path.is_dir(), path
+    assert (tmp_path / "parts").stat().st_mode & 0o077 == 0
+    (tmp_path / "parts").chmod(0o777)
+    other = {"op": "begin", "folder": str(tmp_path / "parts"), "fleet": "f", "host": "h"}
+    assert "can be changed by others" in program.reply(**other)["refused"]
+
+
+def test_another_id_is_another_part(program: Program) -> None:
+    """A call about one that was forgotten does nothing to its successor."""
+    part = program.submit()
+    for op in ("release", "forget"):
+        program.ask(op=op, name=NAME, id="other")
+    program.ask(op="cancel", name=NAME, id="other", grace_s=0.0)
+    assert program.part() == part
+
+
+def test_a_held_part_that_is_cancelled_never_starts(program: Program) -> None:
+    part = program.submit()
+    program.ask(op="cancel", name=NAME, id=part["id"], grace_s=5.0)
+    program.ask(op="release", name=NAME, id=part["id"])
+    ended = program.part()
+    assert (ended["state"], ended["cancelled"]) == ("ended", True)
+    assert not program.notes()
+    program.ask(op="forget", name=NAME, id=part["id"])
+    assert program.ask(op="list") == {"parts": []}
+
+
+@pytest.mark.parametrize("how", ["", "leaves", "stubborn"])
+def test_a_running_part_that_is_cancelled_has_its_grace(program: Program, how: str) -> None:
+    """SIGTERM at once; SIGKILL to all that is left when a listing finds the grace over."""
+    part = program.runs(how)
+    (pid, *_), *_ = program.notes()
+    children = psutil.Process(pid).children()
+    program.ask(op="cancel", name=NAME, id=part["id"], grace_s=1.0)
+    if how:
+        assert program.part()["state"] == "running", "the grace is not over"
+    eventually(lambda: program.part()["state"] == "ended", "it does not end")
+    assert program.part()["cancelled"]
+    assert not [child for child in children if remote.parents().get(child.pid)]
+
+
+def test_a_second_grace_can_be_shorter(program: Program) -> None:
+    part = program.runs("stubborn")
+    program.ask(op="cancel", name=NAME, id=part["id"], grace_s=1000.0)
+    assert program.part()["state"] == "running"
+    program.ask(op="cancel", name=NAME, id=part["id"], grace_s=0.0)
+    program.ask(op="cancel", name=NAME, id=part["id"], grace_s=1000.0)
+    eventually(lambda: program.part()["state"] == "ended", "it does not end")
+
+
+def test_what_a_killed_runner_left_is_not_the_end(program: Program) -> None:
+    """The lock is free, and yet a process of the part lives: it has not ended."""
+    part = program.runs("leaves")
+    (pid, *_), *_ = program.notes()
+    (child,) = psutil.Process(pid).children()
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: "was killed" in program.part()["why"], "the killed runner is seen")
+    assert program.part()["state"] == "running"
+    program.ask(op="forget", name=NAME, id=part["id"])
+    assert program.part()["state"] == "running", "what lives is not forgotten"
+    child.kill()
+    eventually(lambda: program.part()["state"] == "ended", "nothing is left")
+
+
+def test_a_runner_that_fails_says_why(program: Program) -> None:
+    part = program.submit("fails")
+    program.ask(op="release", name=NAME, id=part["id"])
+    eventually(lambda: program.part()["state"] == "ended", "it does not end")
+    assert program.part()["why"] == "no Python here"
+
+
+def test_a_restart_of_the_host_is_an_end(program: Program, tmp_path: Path) -> None:
+    """Whatever has the number or the lock of the runner now; what was held is still held."""
+    program.runs()
+    other = program.submit(name="tm-fleet-j2-1-0")
+    (tmp_path / "parts/fleet/h0/parts" / NAME / "released").write_text("another boot")
+    ended = program.part()
+    assert (ended["state"], ended["why"]) == ("ended", "the host was restarted")
+    assert program.part("tm-fleet-j2-1-0") == other
+
+
+def test_home_is_the_newest_socket(program: Program, tmp_path: Path) -> None:
+    """Runners find it by one name; what earlier connections left is removed."""
+    base = tmp_path / "parts/fleet/h0"
+    for _ in range(2):
+        place = program.ask(op="open", instance="i1")
+        Path(place["socket"]).touch()
+        program.ask(op="home", socket=place["socket"])
+        assert str(Path(place["home"]).readlink()) == place["socket"]
+        assert [str(path) for path in base.glob("s.*")] == [place["socket"]]
+
+
+def test_a_folder_with_a_long_name_is_refused(program: Program, tmp_path: Path) -> None:
+    deep = str(tmp_path / ("deep" * 20))
+    program.reply(op="begin", folder=deep, fleet="fleet", host="h0")
+    assert "option `folder`" in program.reply(op="open", instance="i1")["refused"]
+
+
+def test_the_gpus_of_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nvidia-smi says, and in plain words why it says nothing."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert remote.graphics() == ([], "there is no nvidia-smi")
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\necho 'NVIDIA H100 80GB HBM3, 81559'\necho 'odd, [N/A]'\n")
+    smi.chmod(0o755)
+    assert remote.graphics() == (
+        [{"name": "NVIDIA H100 80GB HBM3", "memory_bytes": 81559 << 20},
+         {"name": "odd", "memory_bytes": 0}],
+        "",
+    )  # fmt: skip
+    smi.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
+    assert remote.graphics() == ([], "nvidia-smi: NVIDIA-SMI has failed")
