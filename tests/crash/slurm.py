@@ -40,7 +40,7 @@ GANGS = 3
 HOSTS = 4
 LEASE_S = 15.0
 MARK = "CHAOS_GANG"
-PATIENCE_S = 120.0
+PATIENCE_S = 180.0
 """How long after everything was mended a gang may need to end."""
 BODY = """
 trap 'sleep 0.2; exit 9' TERM
@@ -71,6 +71,7 @@ class Chaos:
     result: Result = field(default_factory=Result)
     faults: Counter[str] = field(default_factory=Counter)
     _ended: dict[tuple[str, int], str] = field(default_factory=dict)
+    _stopped: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(self) -> None:
@@ -88,8 +89,9 @@ class Chaos:
         if not isinstance(message, ENDS):
             return
         task = (message.job, message.rank)
-        alive = living(message.job, message.rank)
-        if not isinstance(message, TaskExited):  # as a cluster manager does: a gang ends together
+        alive = living(str(self.folder), message.job, message.rank)
+        if not isinstance(message, TaskExited) and message.job not in self._stopped:
+            self._stopped.add(message.job)  # as a cluster manager does: a gang ends together
             self.engine.stop(message.job, message.epoch, 0.0)
         with self._lock:
             if alive:
@@ -303,9 +305,9 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
 # --- processes ----------------------------------------------------------------------------------
 
 
-def living(job: str, rank: int) -> list[int]:
-    """The processes of a task, but for zombies."""
-    marks = {f"{MARK}={job}".encode(), f"RANK={rank}".encode()}
+def living(folder: str, job: str, rank: int) -> list[int]:
+    """The processes of a task of this run, but for zombies."""
+    marks = {f"CHAOS={folder}/evidence".encode(), f"{MARK}={job}".encode(), f"RANK={rank}".encode()}
     return [
         pid
         for pid, env in environments()
@@ -341,6 +343,7 @@ def main(arguments: list[str]) -> int:
     if reason := missing():
         print(f"error: {reason}", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended
     note(f"seed {given.seed}")
     folder = Path(tempfile.mkdtemp(prefix="topmast-chaos-"))
     (folder / "evidence").mkdir()

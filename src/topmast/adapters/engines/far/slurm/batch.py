@@ -25,6 +25,8 @@ MIB = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _WIDTH = 120
+STEP_S = 60
+"""How long Slurm may need to begin the step. A job that lost a host before would wait for ever."""
 
 BOOT = """
 import base64, hashlib, json, os, sys, tempfile, zlib
@@ -97,6 +99,7 @@ def script(part: Part, hosts: Sequence[str], options: SlurmOptions, runner: str)
     """The script of ``part``: it starts one runner on each of its hosts."""
     count, cpus = str(len(hosts)), _cpus(part, options)
     step = ["srun", "--nodes", count, "--ntasks", count, "--ntasks-per-node=1", "--mpi=none"]
+    step.append(f"--immediate={STEP_S}")
     if cpus:
         step.append(f"--cpus-per-task={cpus}")
     # Hosts that are done, failed or lost end nothing on the others: that is for the runners to say.
