@@ -290,11 +290,15 @@ class GangLifecycle(EventMachine):
 
     def next_wakeup_s(self) -> float | None:
         """The earliest deadline of an attempt, or the next reconciliation. Amortised O(log n)."""
-        times = [self.deadlines.first_s(self.state.attempts)]
+        first_s = self.deadlines.first_s(self.state.attempts)
         if self.reconcile and (self.state.attempts or self.hosts.down or self.hosts.closed):
-            times.append(self._truth_asked_s + self.limits.truth_every_s)
-        times += [hook.next_wakeup_s() for hook in self.hooks]
-        return min([at_s for at_s in times if at_s is not None], default=None)
+            truth_s = self._truth_asked_s + self.limits.truth_every_s
+            first_s = truth_s if first_s is None or truth_s < first_s else first_s
+        for hook in self.hooks:  # without a list: every cluster is asked at every turn
+            at_s = hook.next_wakeup_s()
+            if at_s is not None and (first_s is None or at_s < first_s):
+                first_s = at_s
+        return first_s
 
     def _wake(self, event: m.Wake) -> None:
         for hook in self.hooks:
