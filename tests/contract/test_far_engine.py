@@ -80,7 +80,6 @@ def kill_all(rig: Watched, job: str) -> None:
 FAULTS: dict[str, tuple[Callable[[Watched, str], None], str]] = {
     "k1": (lambda rig, job: rig.keeper(job).kill(), "its runner was killed"),
     "k2": (lambda rig, job: rig.keeper(job).suspend(), "its runner was"),
-    "k3": (lambda rig, job: rig.caller(job).suspend(), "silent for 8 s"),
     "k4": (lambda rig, job: supervisor(rig, job).kill(), "its supervisor was killed"),
     "k5": (kill_all, "the scheduler ended it"),
 }
@@ -104,11 +103,14 @@ def test_dead_means_dead_whatever_is_killed_or_frozen(rig: Watched) -> None:
         assert not alive_of(rig, job), job
 
 
-def test_a_killed_caller_is_replaced(rig: Watched) -> None:
+@pytest.mark.parametrize("strike", ["kill", "suspend"])
+def test_a_caller_that_fails_is_replaced(rig: Watched, strike: str) -> None:
     """The task runs on, its output arrives, and orders reach it."""
     script = "trap 'echo saved; exit 5' TERM\necho up\nwhile true; do sleep 0.05; done"
     started(rig, "j1", script)
-    rig.caller("j1").kill()
+    before = rig.caller("j1")
+    getattr(before, strike)()
+    eventually(lambda: not before.is_running() or before.status() == "zombie", "it is gone")
     eventually(lambda: len(rig.keeper("j1").children()) == 2, "there is another")
     rig.engine.stop("j1", 1, 20.0)
     assert rig.end_of("j1").code == 5
@@ -166,3 +168,13 @@ def test_a_runner_leaves_nothing_behind(rig: Watched) -> None:
     eventually(lambda: not of_folder(rig.folder), "the runner ended")
     assert work.name == "work"
     assert not work.parent.exists()
+
+
+def test_a_host_without_a_place_for_the_work_is_lost_with_the_reason(tmp_path: Path) -> None:
+    """The folder of the option cannot be made there."""
+    (tmp_path / "file").write_text("")
+    work = str(tmp_path / "file" / "below")
+    with opened(lambda rig: far_with(rig, lease_s=LEASE_S, work=work), tmp_path) as rig:
+        rig.engine.start_gang(order("j1", "echo ran"))
+        assert "the host cannot be prepared" in rig.lost("j1").error
+        assert work in rig.lost("j1").error

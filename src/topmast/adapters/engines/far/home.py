@@ -99,25 +99,35 @@ class Home:
             if waiting is not None:
                 waiting.set()
 
+    def _host(self, part: str, host: str) -> str:
+        """The name of a host; a runner may say the number of its place in the part instead."""
+        found = self._find(part)
+        names = [] if found is None else list(found[1].places)
+        if host in names or not host.isdecimal() or int(host) >= len(names):
+            return host
+        return names[int(host)]
+
     async def _claim(self, call: Call) -> Reply:
         body = msgspec.json.decode(call.body, type=ClaimBody)
+        host = self._host(call.part, body.host)
         claim = e.Claim(
-            call.part, body.host, body.nonce, body.address, body.port, body.run
+            call.part, host, body.nonce, body.address, body.port, body.run
         )  # fmt: skip
         answer: e.Answer = await self._ask(claim)
         found = self._find(call.part)
         if answer.status != e.GRANTED or found is None:
             return Reply(answer.status)
-        plan = self._plan(*found, body.host)
+        plan = self._plan(*found, host)
         return Reply(answer.status, msgspec.json.encode({"orders": answer.orders, "plan": plan}))
 
     async def _beat(self, call: Call) -> Reply:
         body = msgspec.json.decode(call.body, type=BeatBody)
+        host = self._host(call.part, body.host)
         loop = asyncio.get_running_loop()
         until_s = loop.time() + self._hold_s
         while True:
             changes = self._changes.setdefault(call.part, asyncio.Event())
-            answer: e.Answer = await self._ask(e.Beat(call.part, body.host, body.nonce))
+            answer: e.Answer = await self._ask(e.Beat(call.part, host, body.nonce))
             left_s = until_s - loop.time()
             known = answer.orders is not None and answer.orders.version == body.version
             if not known or left_s <= 0:
@@ -129,12 +139,13 @@ class Home:
 
     async def _log(self, call: Call) -> Reply:
         query = msgspec.convert(call.query, PageQuery, strict=False)
-        answer: e.Answer = await self._ask(e.Beat(call.part, query.host, query.nonce))
+        host = self._host(call.part, query.host)
+        answer: e.Answer = await self._ask(e.Beat(call.part, host, query.nonce))
         found = self._find(call.part)
         if answer.status != e.GRANTED or found is None:
             return Reply(answer.status)
         attempt, part = found
-        if query.kind not in KINDS or query.rank not in part.places[query.host].ranks:
+        if query.kind not in KINDS or query.rank not in part.places[host].ranks:
             return NOT_HERE
         file = self._outputs.file(*attempt.key, query.rank, query.kind)
         offset = await asyncio.to_thread(self._outputs.add, file, query.offset, call.body)
@@ -142,6 +153,7 @@ class Home:
 
     async def _end(self, call: Call) -> Reply:
         body = msgspec.json.decode(call.body, type=EndBody)
+        host = self._host(call.part, body.host)
         found = self._find(call.part)
         report = TaskReport()
         if found is not None:
@@ -150,7 +162,7 @@ class Home:
             report = TaskReport(last.step, last.metrics)
         answer: e.Answer = await self._ask(
             e.RankEnded(
-                call.part, body.host, body.nonce, body.rank, body.code, body.at_s,
+                call.part, host, body.nonce, body.rank, body.code, body.at_s,
                 files.clean_text(body.error), body.evicted, report,
             )
         )  # fmt: skip

@@ -346,7 +346,7 @@ class Keeper:
         self.stop_s = self.until_s = float("inf")
         self.why = ""
         """Why we end what runs, if home did not order it."""
-        self.signalled = False
+        self.signalled = self.still = False
         self.left: int | None = None
         """The exit status of the caller, once home needs no other."""
         self.port = socket.socket()
@@ -456,10 +456,11 @@ class Keeper:
                 self.until_s = message["asked_s"] + self.ticket["lease_s"]
             if self.orders["grace_s"] is not None and not self.left:
                 self.stop_s = min(self.stop_s, now_s() + self.orders["grace_s"])
-            elif self.stop_s == float("inf"):
+            elif self.stop_s == float("inf") and self.still != self.orders["still"]:
                 self._suspend(self.orders["still"])
 
     def _suspend(self, still: bool) -> None:
+        self.still = still
         for task in self._alive():
             if still:
                 task.halt()
@@ -468,7 +469,10 @@ class Keeper:
 
     def _judge(self) -> None:
         """Whether to end what runs without an order from home."""
-        if struct.unpack_from("d", self.turns, 8)[0] < now_s() - 2 * CALL_S and self.left is None:
+        if (
+            struct.unpack_from("d", self.turns, 8)[0] < now_s() - 2 * self.frozen_s
+            and self.left is None
+        ):
             send([self.caller], signal.SIGKILL)
         if self.signalled:
             self.signalled = False
@@ -483,8 +487,13 @@ class Keeper:
     def _take(self, plan: Json) -> None:
         self.plan = plan
         self.folder = folder_of(plan, self.ticket["part"], self.nonce)
-        for name, text in plan["scripts"].items():
-            (self.folder / name).write_text(text)
+        try:
+            for name, text in plan["scripts"].items() if not plan.get("error") else ():
+                (self.folder / name).write_text(text)
+        except OSError as error:
+            plan["error"] = str(error)
+        for rank in plan["ranks"] if plan.get("error") else ():
+            self._end(rank, None, "the host cannot be prepared: " + plan["error"])
         ranks = sorted(plan["ranks"], key=int)
         if plan["blob"]:
             self.steps.append(("unpacking the work folder", ranks))
@@ -502,12 +511,17 @@ class Keeper:
                 self._end(rank, task.code, error)
         if self.step is not None:
             self._finish_step(*self.step)
-        if self.step is not None or not self.orders or not self.orders["address"]:
-            if self.step is None and self.stop_s < float("inf"):
-                self._end_unstarted()
-        elif self.stop_s < float("inf"):
-            self._end_unstarted()
-        elif self.steps:
+        if self.step is not None:
+            return
+        if self.stop_s < float("inf"):
+            for rank in self.plan["ranks"]:
+                if rank not in self.tasks:
+                    self._end(rank, 128 + signal.SIGTERM, "stopped during setup")
+        elif self.orders and self.orders["address"] and not self.still:
+            self._start_next()
+
+    def _start_next(self) -> None:
+        if self.steps:
             name, ranks = self.steps.pop(0)
             self.step = (self._begin(ranks[0], name), name, ranks)
         elif not self.tasks:
@@ -536,11 +550,6 @@ class Keeper:
             for rank in ranks:
                 error = "task %s: %s %s; see `%s`" % (ranks[0], what, how, see)  # noqa: UP031
                 self._end(rank, task.code or 1, error)
-
-    def _end_unstarted(self) -> None:
-        for rank in self.plan["ranks"]:
-            if rank not in self.tasks:
-                self._end(rank, 128 + signal.SIGTERM, "stopped during setup")
 
     def _end(self, rank: str, code: int | None, error: str) -> None:
         if rank in self.ends:
@@ -632,7 +641,8 @@ class Caller:
         self.ends = dict(keeper.ends)
         self.told = set(keeper.told)
         self.offsets: dict[str, int] = {}
-        self.heard_s = now_s()
+        self.plan: Json = None
+        self.heard_s = self.leased_s = now_s()
         self.patience_s = self.ticket["lease_s"] or PATIENCE_S
         self.news = threading.Event()
         self.trouble = b""
@@ -645,16 +655,10 @@ class Caller:
         if status != 200:
             return REFUSED if status else NO_HOME
         self.plan = json.loads(answer)["plan"]
-        self.folder = folder_of(self.plan, self.ticket["part"], self.keeper.nonce)
-        (self.folder / "work").mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.folder.chmod(0o700)
-        if self.plan["blob"] and not (self.folder / "blob").exists():
-            status, content = self._insist(home, lambda home: home.call("blob"))
-            # What is no archive fails when it is unpacked, and its text is in the log.
-            (self.folder / "blob").write_bytes(content if status == 200 else b"")
-            if status != 200:
-                ranks = sorted(self.plan["ranks"], key=int)
-                (self.folder / (ranks[0] + ".log")).write_bytes(content + b"\n")
+        try:
+            self._prepare(home)
+        except OSError as error:
+            self.plan["error"] = str(error)
         self.wire.tell(op="plan", plan=self.plan)
         self._orders(answer)
         threading.Thread(target=self._ship, daemon=True).start()
@@ -667,9 +671,22 @@ class Caller:
             else:
                 time.sleep(BACKOFF_S)  # it is over; the other thread tells home the last of it
 
+    def _prepare(self, home: Home) -> None:
+        """Make the folder of the attempt, and fetch the archive of the work folder into it."""
+        self.folder = folder_of(self.plan, self.ticket["part"], self.keeper.nonce)
+        (self.folder / "work").mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
+        if self.plan["blob"] and not (self.folder / "blob").exists():
+            status, content = self._insist(home, lambda home: home.call("blob"))
+            # What is no archive fails when it is unpacked, and its text is in the log.
+            (self.folder / "blob").write_bytes(content if status == 200 else b"")
+            if status != 200:
+                ranks = sorted(self.plan["ranks"], key=int)
+                (self.folder / (ranks[0] + ".log")).write_bytes(content + b"\n")
+
     def _insist(self, home: Home, ask: Any) -> tuple[int, bytes]:
         """Ask until home gives an answer that counts; status 0: for too long it did not."""
-        while now_s() - self.heard_s < 2 * self.patience_s:
+        while now_s() - self.heard_s < 2 * self.patience_s or self._computes():
             turned_s = struct.unpack_from("d", self.keeper.turns, 0)[0]
             # A keeper that stands still obeys no order: then home is to hear nothing.
             if turned_s > now_s() - self.keeper.frozen_s or os.getppid() != self.parent:
@@ -680,10 +697,14 @@ class Caller:
                     status, answer = 0, repr(error).encode()
                 self._complain(status, answer)
                 if status in (200, 422) or status in HUNG_UP:
-                    self.heard_s = now_s()
+                    self.heard_s, self.leased_s = now_s(), self.asked_s
                     return status, answer
             time.sleep(BACKOFF_S)
         return 0, b""
+
+    def _computes(self) -> bool:
+        """Whether ranks may run: without a lease they do so for as long as home is silent."""
+        return self.plan is not None and len(self.ends) < len(self.plan["ranks"])
 
     def _complain(self, status: int, answer: bytes) -> None:
         """Say once what home has against us: it is in the scheduler's output of the job."""
@@ -771,7 +792,7 @@ class Caller:
             if (
                 lease_s
                 and turned_s < now_s() - self.keeper.frozen_s
-                and now_s() - self.heard_s > lease_s
+                and now_s() - self.leased_s > lease_s
             ):
                 os.kill(self.parent, signal.SIGKILL)
                 break
@@ -789,7 +810,7 @@ class Caller:
             if not left and not ranks:
                 break
             time.sleep(RETRY_S)
-        for rank in getattr(self, "plan", {"ranks": ()})["ranks"]:
+        for rank in self.plan["ranks"] if self.plan else ():
             lost = {"rank": int(rank), "code": None, "at_s": time.time(), "evicted": False}
             self.ends.setdefault(rank, {**lost, "error": "its runner was killed"})
         self.news.set()
