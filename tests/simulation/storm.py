@@ -45,7 +45,7 @@ FULL_CHECK_STEPS = 100
 REBUILD_CHECK_STEPS = 400
 CALM_S = 4 * 3_600.0
 """How long, once the storm is over, the queue may take to empty."""
-IN_ORDER = (m.HostDown, m.HostUp, m.TaskList)
+IN_ORDER = (m.HostDown, m.HostUp, m.HostClosed, m.HostOpened, m.TaskList)
 
 
 class Weather(Struct, frozen=True):
@@ -62,6 +62,8 @@ class Weather(Struct, frozen=True):
     killed: float = 0.004
     deed_every_s: float = 4.0
     host_lost_every_s: float = 120.0
+    others_every_s: float = 40.0
+    """How often people or the scheduler of a cluster itself evict a task or close a host."""
 
 
 CALM = Weather(
@@ -184,6 +186,7 @@ class Storm:
         self.weather = Weather()
         self.at(0.0, self._deed)
         self.at(self._soon(self.weather.host_lost_every_s), self._lose_some_host)
+        self.at(self._soon(self.weather.others_every_s), self._others_do)
 
     def note(self, what: str) -> None:
         """Count what happened, so that a storm that was none shows."""
@@ -345,6 +348,28 @@ class Storm:
         if host in engine.down:
             self.world.post(ids.cluster(cluster), engine.revive(host))
 
+    def _others_do(self) -> None:
+        """A cluster's own people or its scheduler evict a task, or close a host for a while."""
+        if self.weather is CALM:
+            return
+        self.at(self._soon(self.weather.others_every_s), self._others_do)
+        cluster = self.rng.choice(sorted(self.world.engines))
+        engine, address = self.world.engines[cluster], ids.cluster(cluster)
+        if self._chance(0.5) and (alive := engine.alive()):
+            self.note("evicted")
+            task = self.rng.choice(sorted(alive))
+            self.world.post(address, engine.evict(task, "preempted there", self.world.now))
+        elif open_hosts := [host for host in engine.hosts if host not in engine.closed]:
+            self.note("host closed")
+            host = self.rng.choice(open_hosts)
+            self.world.post(address, engine.close_host(host, "drained there"))
+            self.at(self.rng.uniform(20.0, 100.0), self._open_host, cluster, host)
+
+    def _open_host(self, cluster: str, host: str) -> None:
+        engine = self.world.engines[cluster]
+        if host in engine.closed:
+            self.world.post(ids.cluster(cluster), engine.close_host(host, ""))
+
     # --- people --------------------------------------------------------------------------------------
 
     def _deed(self) -> None:
@@ -489,6 +514,8 @@ class Storm:
         for name, engine in self.world.engines.items():
             for host in sorted(engine.down):
                 self._revive(name, host)
+            for host in sorted(engine.closed):
+                self._open_host(name, host)
         for region, placer in self.world.machines.placers.items():
             for host in placer.columns.index:
                 healthy = m.SetHost(host, HostState.HEALTHY, "ann")
@@ -501,6 +528,8 @@ class Storm:
             self.step()
         invariants.check_rest(self.world)
         invariants.check_engines_agree(self.world)
+        for placer in self.world.machines.placers.values():
+            assert not placer.state.closed, "a host that its cluster opened is closed"
         invariants.check_replicas(self.world)
         invariants.check_rebuilds(self.world)
         self.witness.check_known()

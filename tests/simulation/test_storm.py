@@ -56,6 +56,8 @@ def test_a_storm_is_a_storm() -> None:
         "deaf",
         "cannot start",
         "host lost",
+        "host closed",
+        "evicted",
         "copied",
         "assign",
     ):

@@ -99,6 +99,7 @@ class ToyEngine:
         new = [host for host in hosts if host not in self.hosts]
         self.hosts = hosts
         self.down = {host: True for host in self.down if host in hosts}
+        self.closed = {host: why for host, why in self.closed.items() if host in hosts}
         return [m.HostUp(host) for host in new]
 
     def going(self) -> list[str]:
