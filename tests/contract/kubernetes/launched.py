@@ -79,7 +79,11 @@ class Launched:
 
     def wait(self, ask: Callable[[], bool], what: str, within_s: float = SOON_S) -> None:
         """Wait until something is so."""
-        until(ask, within_s, f"{what}, with {self.launcher.list()}")
+        try:
+            until(ask, within_s, what)
+        except TimeoutError as error:
+            error.add_note(f"listed: {self.launcher.list()}")
+            raise
 
     def started(self, **fields: Any) -> Listed:
         """A part that runs, as its kubelet says."""
@@ -90,7 +94,8 @@ class Launched:
         def runs() -> bool:
             one = self.seen(part.name)
             found[:] = [one] if one else []
-            return one is not None and one.state is State.RUNNING and not one.why
+            runs = one is not None and one.state is State.RUNNING and not one.why
+            return runs and bool(self.runners(found[0]))
 
         self.wait(runs, f"{part.name} to run")
         return found[0]

@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,6 @@ from tests.contract.test_engine import *  # noqa: F403
 from tests.contract.test_engine import source
 from tests.support.kubelab.image import NAME
 from tests.support.kubelab.lab import Lab
-from tests.support.kubelab.programs import until
 from topmast.adapters.engines.far.kubernetes.engine import KubernetesEngine
 from topmast.adapters.engines.far.kubernetes.options import KubernetesOptions
 from topmast.model.fleet import ClusterSpec, HostSpec
@@ -27,26 +25,8 @@ def shared(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
     """
     claims = {str(tmp_path_factory.getbasetemp()): "contract", source(): "library"}
     for folder, name in claims.items():
-        lab.apply(*_volume_and_claim(folder, name))
-        ask = ("get", "pvc", name, "-o", "jsonpath={.status.phase}")
-        until(lambda ask=ask: lab.kubectl(*ask) == "Bound", 60.0, "the claim")  # type: ignore[misc]
+        lab.share(Path(folder), name)
     return claims
-
-
-def _volume_and_claim(folder: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-    volume = {
-        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
-        "spec": {
-            **common, "capacity": {"storage": "1Gi"}, "hostPath": {"path": folder},
-            "claimRef": {"namespace": "default", "name": name},
-        },
-    }  # fmt: skip
-    claim = {
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
-        "spec": {**common, "volumeName": name, "resources": {"requests": {"storage": "1Gi"}}},
-    }  # fmt: skip
-    return volume, claim
 
 
 @pytest.fixture  # type: ignore[no-redef]

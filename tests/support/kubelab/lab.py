@@ -154,6 +154,24 @@ class Lab:
         """Make or change objects."""
         self.kubectl("apply", "-f", "-", given=yaml.safe_dump_all(objects).encode())
 
+    def share(self, folder: Path, name: str) -> None:
+        """Make a claim by which pods see a folder of this machine, as a shared file system."""
+        common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+        bound = {"claimRef": {"namespace": "default", "name": name}}
+        size = {"storage": "1Gi"}
+        self.apply(
+            {
+                "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+                "spec": {**common, **bound, "capacity": size, "hostPath": {"path": str(folder)}},
+            },
+            {
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+                "spec": {**common, "volumeName": name, "resources": {"requests": size}},
+            },
+        )  # fmt: skip
+        ask = ("get", "pvc", name, "-o", "jsonpath={.status.phase}")
+        until(lambda: self.kubectl(*ask) == "Bound", READY_S, f"the claim {name}")
+
     def patch_status(self, path: str, patch: list[dict[str, object]]) -> None:
         """Change what an object says of itself, as its kubelet would: kubectl cannot."""
         headers = {"Content-Type": "application/json-patch+json"}

@@ -162,9 +162,11 @@ class Node:
     def processes(self, pod: str = "") -> list[int]:
         """All processes of a pod, by its uid, or of all pods: whatever Kubernetes says."""
         found: set[int] = set()
-        for path in self._controller("pids").joinpath(self.cgroup).rglob("cgroup.procs"):
-            if pod in str(path):
+        # Groups come and go meanwhile, which `os.walk` takes as it is.
+        for folder, _, _ in os.walk(self._controller("pids") / self.cgroup):
+            if pod in folder:
                 with contextlib.suppress(OSError):
+                    path = Path(folder, "cgroup.procs")
                     found |= {int(pid) for pid in path.read_text().split()}
         return sorted(found)
 
