@@ -38,7 +38,7 @@ GANGS = 3
 """In each round."""
 LEASE_S = 15.0
 MARK = "CHAOS_GANG"
-PATIENCE_S = 120.0
+PATIENCE_S = 180.0
 """How long after everything was mended a gang may need to end."""
 BODY = """
 trap 'sleep 0.2; exit 9' TERM
@@ -79,6 +79,7 @@ class Chaos(ABC):
     result: Result = field(default_factory=Result)
     done: Counter[str] = field(default_factory=Counter)
     _ended: dict[tuple[str, int], str] = field(default_factory=dict)
+    _stopped: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     # --- what a cluster has ---------------------------------------------------------------------
@@ -113,7 +114,10 @@ class Chaos(ABC):
         if not isinstance(message, ENDS):
             return
         task = (message.job, message.rank)
-        alive = living(message.job, message.rank)
+        alive = living(str(self.folder), message.job, message.rank)
+        if not isinstance(message, TaskExited) and message.job not in self._stopped:
+            self._stopped.add(message.job)  # as a cluster manager does: a gang ends together
+            self.engine.stop(message.job, message.epoch, 0.0)
         with self._lock:
             if alive:
                 self.result.told_dead_while_alive += 1
@@ -226,9 +230,10 @@ def nothing() -> None:
 # --- processes ----------------------------------------------------------------------------------
 
 
-def living(job: str, rank: int) -> list[int]:
-    """The processes of a task, but for zombies."""
-    marks = {f"{MARK}={job}".encode(), f"RANK={rank}".encode()}
+def living(folder: str, job: str, rank: int) -> list[int]:
+    """The processes of a task of the run in that folder, but for zombies."""
+    words = (f"CHAOS={folder}/evidence", f"{MARK}={job}", f"RANK={rank}")
+    marks = {word.encode() for word in words}
     return [pid for pid, env in environments() if marks <= set(env) and not is_runner(pid)]
 
 
@@ -283,6 +288,7 @@ def run(
     if reason := missing():
         print(f"error: {reason}", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended
     note(f"seed {given.seed}")
     folder = Path(tempfile.mkdtemp(prefix="topmast-chaos-"))
     (folder / "evidence").mkdir()

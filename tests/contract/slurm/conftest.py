@@ -8,6 +8,8 @@ import pytest
 from tests.support.slurmlab import SlurmCluster, missing, slurm_cluster
 
 LIMIT_S = 300
+QUICK = ("starts_and_ends", "ranks_and_hosts", "starts_once", "leaves_time", "survive_a_restart")
+"""Tests of the contract that a smoke test has too."""
 
 
 @pytest.fixture(scope="session")
@@ -24,5 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.slurm)
+            if item.path.stem == "test_contract" and not any(word in item.name for word in QUICK):
+                item.add_marker(pytest.mark.slow)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(LIMIT_S))
