@@ -130,3 +130,33 @@ def test_the_version_is_asked_before_anything_else(tmp_path: Path, sbatch: str, 
 def test_versions_that_are_new_enough(tmp_path: Path, said: str) -> None:
     """Of Debian, of others, and of what comes."""
     assert commands(tmp_path, "echo yes", sbatch=f"echo {said}").ask("squeue") == "yes\n"
+
+
+def over_ssh(folder: Path, monkeypatch: pytest.MonkeyPatch, ssh: str, **options: Any) -> Commands:
+    (folder / "ssh").write_text(f"#!/bin/sh\n{ssh}\n")
+    (folder / "ssh").chmod(0o700)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setenv("SLURM_CONF", "/of/this/machine")
+    return Commands(SlurmOptions(ssh="me@login", bin=str(folder), **options))
+
+
+def test_commands_run_on_the_login_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one line for its shell, with the environment that they need, and stdin passed on."""
+    commands(tmp_path, 'printf "%s|" "$SLURM_CONF" "$SLURM_TIME_FORMAT" "$@"; cat')
+    ssh = f'printf "%s\\n" "$*" >> {tmp_path}/asked; shift 7; exec env -i sh -c "$1"'
+    asked = over_ssh(tmp_path, monkeypatch, ssh, conf="/etc/s.conf", ssh_config="/etc/c")
+    assert asked.ask("squeue", "a b", "$(x) 'q'", text="in") == "/etc/s.conf|%s|a b|$(x) 'q'|in"
+    first, *_ = (tmp_path / "asked").read_text().splitlines()
+    assert first.startswith("-F /etc/c -T -o BatchMode=yes -- me@login env LC_ALL=")
+
+
+def test_a_login_node_that_is_not_reached_gives_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ssh says of it; the configuration of Slurm here is not taken for the one there."""
+    asked = over_ssh(tmp_path, monkeypatch, 'echo "Permission denied (publickey)." >&2; exit 255')
+    with pytest.raises(Unreachable, match=r"sbatch: Permission denied \(publickey\)"):
+        asked.ask("squeue")
+    commands(tmp_path, 'echo "conf $SLURM_CONF"')
+    asked = over_ssh(tmp_path, monkeypatch, 'shift 5; exec env -i sh -c "$1"')
+    assert asked.ask("squeue") == "conf \n"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -30,6 +31,10 @@ _SILENCE = re.compile(
 )
 _VERSION = re.compile(r"slurm[\w-]*\s+(\d+)\.(\d+)")
 _LONGEST = 400
+SSH_FAILED = 255
+"""What ``ssh`` ends with when there is no connection, or it broke."""
+_KEPT = ("PATH", "HOME", "USER", "LOGNAME")
+_FOR_SSH = ("SSH_AUTH_SOCK", "KRB5CCNAME")
 
 REMEDIES = (
     ("invalid partition", "see `sinfo -s`, and set option `partition` of the cluster"),
@@ -91,11 +96,11 @@ class Commands:
         limit_s, command = self._options.command_s, argv[0]
         if any("\0" in word for word in argv):
             raise Refused(f"{command}: an argument with NUL")
-        program = str(Path(self._options.bin) / command) if self._options.bin else command
+        words, env = self._invocation(argv)
         try:
             process = subprocess.Popen(
-                [program, *argv[1:]],
-                env=self._env(),
+                words,
+                env=env,
                 cwd="/",
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -104,7 +109,7 @@ class Commands:
             )
         except OSError as error:
             remedy = "install Slurm's client commands, or set option `bin`"
-            raise Unreachable(f"{program}: {error.strerror} ({remedy})") from None
+            raise Unreachable(f"{words[0]}: {error.strerror} ({remedy})") from None
         try:
             out, err = process.communicate(text.encode(), timeout=limit_s)
         except subprocess.TimeoutExpired:
@@ -117,19 +122,32 @@ class Commands:
         if process.returncode == 0:
             return out.decode("utf-8", "replace")
         said = _plain(err.decode("utf-8", "replace")) or f"status {process.returncode}"
-        if process.returncode < 0 or _SILENCE.search(said):
+        failed = process.returncode < 0 or (self._options.ssh and process.returncode == SSH_FAILED)
+        if failed or _SILENCE.search(said):
             raise Unreachable(f"{command}: {said}")
         raise refused(said)
 
-    def _env(self) -> dict[str, str]:
-        """Nothing of Topmast's own environment: a job would inherit it, and users could read it."""
-        env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
-        env["SLURM_TIME_FORMAT"] = "%s"  # seconds of the epoch, whatever the zone
-        for name in ("HOME", "USER", "LOGNAME"):
-            if name in os.environ:
-                env[name] = os.environ[name]
-        conf = self._options.conf or os.environ.get("SLURM_CONF", "")
-        return {**env, "SLURM_CONF": conf} if conf else env
+    def _invocation(self, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+        """A command with its environment, here or on the login node.
+
+        Nothing of Topmast's own environment reaches Slurm: a job would inherit it, and users could
+        read it.
+        """
+        options = self._options
+        program = str(Path(options.bin) / argv[0]) if options.bin else argv[0]
+        words = [program, *argv[1:]]
+        env = {"LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "%s"}  # seconds, whatever the zone
+        conf = options.conf or ("" if options.ssh else os.environ.get("SLURM_CONF", ""))
+        if conf:
+            env["SLURM_CONF"] = conf
+        own = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        if not options.ssh:
+            return words, own | env
+        agent = {name: os.environ[name] for name in _FOR_SSH if name in os.environ}
+        remote = shlex.join(["env", *(f"{name}={value}" for name, value in env.items()), *words])
+        config = ["-F", options.ssh_config] if options.ssh_config else []
+        ssh = ["ssh", *config, "-T", "-o", "BatchMode=yes", "--", options.ssh, remote]
+        return ssh, own | agent
 
 
 def _plain(said: str) -> str:

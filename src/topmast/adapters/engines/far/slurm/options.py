@@ -42,6 +42,10 @@ class SlurmOptions(FarOptions, frozen=True):
     """The path of slurm.conf, where it is not at its usual place."""
     bin: str = ""
     """The folder of Slurm's commands, where they are not on PATH."""
+    ssh: str = ""
+    """``USER@LOGIN-NODE``, where Slurm's commands are run by ``ssh``; empty: here."""
+    ssh_config: str = ""
+    """The path of a configuration for ``ssh``, instead of the usual ones."""
     python: str = "python3"
     """Python 3.8 or newer on the hosts."""
     command_s: Annotated[float, Meta(gt=0, le=600)] = 20.0
