@@ -118,11 +118,16 @@ class SshHost:
         if self.init.stdout.readline() != b"ready\n":
             raise RuntimeError(f"host {self.name} does not start")
         _run("ip", "link", "add", self.link, "type", "veth", "peer", "name", "eth0",
-             "netns", str(self.pid))  # fmt: skip
+             "address", self.card, "netns", str(self.pid))  # fmt: skip
         _run("ip", "link", "set", self.link, "master", self.bridge, "up")
         self.run("ip", "address", "add", f"{self.address}/24", "dev", "eth0")
         self.run("ip", "link", "set", "eth0", "up")
         self.start_sshd()
+
+    @property
+    def card(self) -> str:
+        """The address of its network card, the same after a restart."""
+        return "02:00:" + ":".join(f"{int(part):02x}" for part in self.address.split("."))
 
     @property
     def pid(self) -> int:
@@ -153,8 +158,18 @@ class SshHost:
     def kill_sshd(self) -> None:
         """Kill sshd and all its connections; what was started through it goes on."""
         self.run("pkill", "-9", "-x", "sshd")  # within its own namespace
+        self._wait_for_sshd()
+
+    def _wait_for_sshd(self) -> None:
         if self.sshd is not None:
+            self.sshd.send_signal(signal.SIGCONT)  # nsenter stops when its child is stopped
             self.sshd.wait()
+            self.sshd = None
+
+    def end_runners(self) -> None:
+        """Kill what tests left."""
+        with suppress(RuntimeError):  # there is none
+            self.run("pkill", "-9", "-f", "/runner-")
 
     def cut(self) -> None:
         """Nothing goes over its cable, either way, and nobody is told."""
@@ -188,10 +203,7 @@ class SshHost:
             assert self.init.stdout is not None
             self.init.stdout.close()
             self.init = None
-        if self.sshd is not None:
-            self.sshd.kill()
-            self.sshd.wait()
-            self.sshd = None
+        self._wait_for_sshd()
         with suppress(RuntimeError):
             _run("ip", "link", "delete", self.link)
 

@@ -131,9 +131,8 @@ class SshLauncher(Launcher):
         text = _runner()
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         ticket = msgspec.to_builtins(part.ticket)
+        await line.ready()
         if self._home:
-            if not line.home_there:
-                raise Unreachable(f"{line.name}: {line.why}")
             ticket["url"] = f"{_UNIX}{line.home_there}"
         request = {"op": "submit", "name": part.name, "runner": digest, "ticket": ticket}
         reply = await line.ask(**request)

@@ -24,7 +24,7 @@ KEEPALIVE_S = 3
 KEEPALIVES = 3
 """So often a host may leave a keepalive unanswered: a cut is noticed after nine seconds."""
 BACKOFF_S = 0.5
-BACKOFF_MOST_S = 30.0
+BACKOFF_MOST_S = 8.0
 STEADY_S = 10.0
 """A connection that held for so long was good: the next is tried at once."""
 NOISE_MOST_LINES = 200
@@ -41,6 +41,12 @@ BOOT = (
 )
 """Runs what it is sent."""
 USUAL_KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
+
+FAILURES = (
+    OSError, asyncssh.Error, asyncssh.ChannelListenError, asyncssh.KeyEncryptionError,
+    asyncssh.KeyImportError,
+)  # fmt: skip
+"""Of a connection, for which there may be a remedy."""
 
 INSTANCE = secrets.token_hex(8)
 """Of this process: a new connection of its own replaces an older one on the host."""
@@ -107,7 +113,7 @@ class Line:
             return f"no connection within {self._options.connect_s:g} s"
         except (Refused, Unreachable, NotUsable) as error:
             return str(error)
-        except (OSError, asyncssh.Error) as error:
+        except FAILURES as error:
             return self._where().explain(error)
         except Exception as error:
             log.exception("a connection failed", host=self.name)
@@ -127,8 +133,15 @@ class Line:
             await channel.forward(place["socket"], self._home)
             await channel.ask(op="home", socket=place["socket"])
 
+    async def ready(self) -> None:
+        """Wait for the first attempt to connect. Raises `Unreachable` when there is none now."""
+        await self._tried.wait()
+        if self._channel is None:
+            raise Unreachable(f"{self.name}: {self.why}")
+
     async def ask(self, **request: Any) -> Any:
         """What the host answers. Raises `Refused`, `Unreachable`."""
+        await self.ready()
         limit_s = self._options.command_s
         try:
             async with asyncio.timeout(limit_s):
@@ -144,7 +157,6 @@ class Line:
 
     async def listed(self) -> list[Any]:
         """The parts on the host; none when it does not answer, which ``trouble`` tells."""
-        await self._tried.wait()
         try:
             found: list[Any] = (await self.ask(op="list"))["parts"]
         except (Refused, Unreachable) as error:
@@ -204,7 +216,6 @@ class Where:
     def explain(self, error: Exception) -> str:
         """Why a connection failed, and what to do."""
         options, name = self.options, self.address
-        port = f"-p {options.port} " if options.port != 22 else ""
         login = f"{options.user}@{name}" if options.user else name
         files = " and ".join(str(file) for file in self._known_files)
         match error:
@@ -216,14 +227,14 @@ class Where:
             case asyncssh.HostKeyNotVerifiable():
                 return (
                     f"{error.reason}. Compare it with what the host's people say, and add it to "
-                    f"{files}: `ssh {port}{login}` asks and does it"
+                    f"{files}: `{self._ssh(login)}` asks and does it"
                 )
             case asyncssh.PermissionDenied():
                 return (
                     f"{login} does not accept our key: add the public key to its "
                     f"~/.ssh/authorized_keys, and see options `user` and `identity`"
                 )
-            case asyncssh.KeyEncryptionError():
+            case ValueError() if "passphrase" in str(error).lower():
                 return (
                     f"the key {options.identity or 'in ~/.ssh'} has a passphrase: use an agent, "
                     f"or a key without one that only Topmast can read"
@@ -239,6 +250,14 @@ class Where:
             case OSError():
                 return f"{name}, port {options.port}: {error.strerror or error}"
         return f"{name}: {error}"
+
+    def _ssh(self, login: str) -> str:
+        """The command for people that does what we do."""
+        options = self.options
+        port = f"-p {options.port} " if options.port != 22 else ""
+        known = f"-o UserKnownHostsFile={options.known_hosts} " if options.known_hosts else ""
+        jump = f"-J {options.jump} " if options.jump else ""
+        return f"ssh {port}{jump}{known}{login}"
 
     def _is_known(self) -> bool:
         """Whether there is a key for the host, though not the one that it shows."""

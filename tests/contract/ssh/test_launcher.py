@@ -1,0 +1,356 @@
+"""The launcher for hosts behind SSH, on real ones, with a stand-in for the runner."""
+
+import itertools
+import json
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.sshlab import SshHost, SshLab, until
+from topmast.adapters.engines.far.launcher import (
+    Host,
+    Listed,
+    Part,
+    Refused,
+    State,
+    Ticket,
+    Unreachable,
+)
+from topmast.adapters.engines.far.ssh import SshLauncher, SshOptions, launcher
+from topmast.adapters.engines.registry import read_options
+from topmast.model.fleet import ClusterSpec, HostSpec
+
+NUMBERS = itertools.count()
+SECRET = "a-token-that-only-its-owner-may-see"
+RUNNER = """
+import json, os, socket, sys, time
+ticket = json.load(open(sys.argv[1]))
+home = socket.socket(socket.AF_UNIX)
+while home.connect_ex(ticket["url"][len("unix:"):]):
+    home.close()
+    home = socket.socket(socket.AF_UNIX)
+    time.sleep(0.05)
+home.sendall(json.dumps([sys.argv[2], os.environ["TOPMAST_ADDRESS"], ticket]).encode())
+while True:
+    time.sleep(0.05)
+"""
+
+
+@dataclass
+class Bench:
+    """A launcher before the hosts of a lab, and a home that runners call."""
+
+    lab: SshLab
+    folder: str
+    launcher: SshLauncher
+    home: "HomeSocket"
+
+    def part(self, host: str = "ssh0", **fields: Any) -> Part:
+        name = f"tm-fleet-j{next(NUMBERS)}-1-0"
+        ticket = Ticket(self.home.url, "", SECRET, name, 60.0, 5.0)
+        given: dict[str, Any] = {
+            "name": name, "hosts": (host,), "tasks": 1, "gpus": 1, "model": "H100", "cpus": 2.0,
+            "memory_bytes": 0, "limit_s": None, "tenant": "vision", "image": "", "ticket": ticket,
+        }  # fmt: skip
+        return Part(**{**given, **fields})
+
+    def of(self, part: Part) -> Listed:
+        (found,) = [listed for listed in self.launcher.list() if listed.name == part.name]
+        return found
+
+    def runs(self, part: Part) -> Listed:
+        self.launcher.submit(part)
+        self.launcher.release(self.of(part))
+        assert self.of(part).state is State.RUNNING
+        return self.of(part)
+
+    def host(self, name: str) -> Host:
+        (found,) = [host for host in self.launcher.hosts() if host.name == name]
+        return found
+
+    def answers(self, name: str) -> bool:
+        self.launcher.list()
+        return self.host(name).answers
+
+
+class HomeSocket:
+    """A socket here that hears one message of each runner."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "home"
+        self.url = f"unix:{self.path}"
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(30.0)
+        self.socket.bind(str(self.path))
+        self.socket.listen(10)
+
+    def hear(self) -> Any:
+        line, _ = self.socket.accept()
+        with line:
+            return json.loads(line.recv(1 << 16))
+
+
+def make(lab: SshLab, **options: str) -> SshLauncher:
+    given = {**lab.options, "command_s": "5", "connect_s": "5", **options}
+    hosts = tuple(HostSpec(name, "H100", 8) for name in lab.names)
+    read = read_options(given, SshOptions, engine="ssh", field="options")
+    return SshLauncher(ClusterSpec("metal", hosts, "ssh", given), "fleet", read)
+
+
+@pytest.fixture
+def bench(lab: SshLab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    monkeypatch.setattr(launcher, "_runner", lambda: RUNNER)
+    folder = f".l{next(NUMBERS)}"
+    home = HomeSocket(Path(lab.folder))
+    bench = Bench(lab, folder, make(lab, folder=folder), home)
+    bench.launcher.open(home.url)
+    yield bench
+    bench.launcher.close()
+    home.socket.close()
+    home.path.unlink()
+    for host in lab.hosts.values():
+        host.end_runners()
+
+
+# --- parts ------------------------------------------------------------------------------------
+
+
+def test_a_runner_calls_home_through_the_connection(bench: Bench) -> None:
+    """It has the ticket and the host's name and address; the socket on its host leads to ours."""
+    part = bench.part("ssh1")
+    bench.runs(part)
+    host, address, ticket = bench.home.hear()
+    assert (host, address) == ("ssh1", bench.lab.hosts["ssh1"].address)
+    assert (ticket["token"], ticket["part"]) == (SECRET, part.name)
+    assert ticket["url"].startswith("unix:/root/.l")
+
+
+def test_secrets_show_nowhere(bench: Bench) -> None:
+    """Not in the arguments or environments of any process of the host, nor in open files."""
+    bench.runs(bench.part())
+    bench.home.hear()
+    host = bench.lab.hosts["ssh0"]
+    assert SECRET not in host.run("ps", "axeww")
+    modes = host.run("find", f"/root/{bench.folder}", "-type", "f", "-perm", "/077")
+    assert modes == ""
+
+
+def test_a_part_runs_on_while_its_host_is_cut_off(bench: Bench) -> None:
+    """The others are listed as before; of the host that is cut nothing is said."""
+    cut, other = bench.part("ssh0"), bench.part("ssh1")
+    before, _ = bench.runs(cut), bench.runs(other)
+    bench.home.hear()
+    bench.home.hear()
+    host = bench.lab.hosts["ssh0"]
+    host.cut()
+    try:
+        until(lambda: not bench.answers("ssh0"), "the cut is not noticed")
+        began_s = time.monotonic()
+        assert [one.name for one in bench.launcher.list()] == [other.name]
+        assert time.monotonic() - began_s < 2.0, "the others wait for it"
+        assert (bench.host("ssh1"), bench.host("ssh0").answers) == (Host("ssh1", True), False)
+        with pytest.raises(Unreachable, match="ssh0"):
+            bench.launcher.submit(bench.part("ssh0"))
+    finally:
+        host.mend()
+    until(lambda: bench.answers("ssh0"), "it does not return")
+    assert bench.of(cut) == before
+
+
+def test_home_is_found_again_after_a_cut(bench: Bench) -> None:
+    """A runner that has no connection gets one through the next."""
+    host = bench.lab.hosts["ssh0"]
+    part = bench.part("ssh0")
+    bench.launcher.submit(part)
+    host.kill_sshd()
+    until(lambda: not bench.answers("ssh0"), "the end of sshd is not noticed")
+    host.start_sshd()
+    until(lambda: bench.answers("ssh0"), "it does not return")
+    bench.launcher.release(bench.of(part))
+    assert bench.home.hear()[0] == "ssh0"
+
+
+def test_a_restart_of_the_host_ends_what_ran(bench: Bench) -> None:
+    """What was held is still held; nothing starts by itself."""
+    ran, held = bench.part("ssh2"), bench.part("ssh2")
+    bench.runs(ran)
+    bench.launcher.submit(held)
+    bench.lab.hosts["ssh2"].reboot()
+    until(lambda: not bench.answers("ssh2"), "the restart is not noticed")
+    until(lambda: bench.answers("ssh2"), "it does not return")
+    assert (bench.of(ran).state, bench.of(ran).why) == (State.ENDED, "the host was restarted")
+    assert bench.of(held).state is State.HELD
+    assert not bench.lab.hosts["ssh2"].processes("runner-")
+
+
+def test_a_cancelled_part_ends_and_is_forgotten(bench: Bench) -> None:
+    part = bench.part()
+    running = bench.runs(part)
+    bench.launcher.cancel(running, 1.0)
+    until(lambda: bench.of(part).state is State.ENDED, "it does not end")
+    assert bench.of(part).evicted
+    bench.launcher.forget(bench.of(part))
+    assert bench.launcher.list() == ()
+
+
+def test_another_process_finds_the_same_parts(bench: Bench) -> None:
+    """Nothing is remembered here: what a new launcher lists is what the hosts keep."""
+    before = bench.runs(bench.part())
+    other = make(bench.lab, folder=bench.folder)
+    other.open(bench.home.url)
+    try:
+        assert other.list() == (before,)
+    finally:
+        other.close()
+
+
+def test_a_helper_that_is_killed_or_stands_still_is_replaced(bench: Bench) -> None:
+    """The program on the host is not what keeps parts."""
+    part = bench.part()
+    before = bench.runs(part)
+    host = bench.lab.hosts["ssh0"]
+    for signal in ("-KILL", "-STOP"):
+        (pid,) = host.processes("topmast is here")
+        host.run("kill", signal, str(pid))
+        until(lambda: not bench.answers("ssh0"), f"kill {signal} is not noticed")
+        until(lambda: bench.answers("ssh0"), "it does not return")
+        assert bench.of(part) == before
+    host.run("kill", "-KILL", str(pid))
+
+
+@pytest.mark.parametrize(
+    ("story", "fields"),
+    [("a path", {"name": "../tm"}), ("nothing", {"name": ""}), ("no such host", {"hosts": ("h",)})],
+)
+def test_what_cannot_be_is_refused(bench: Bench, story: str, fields: dict[str, Any]) -> None:
+    with pytest.raises(Refused):
+        bench.launcher.submit(bench.part(**fields))
+
+
+def test_hosts_come_and_go(bench: Bench) -> None:
+    """A host that left is not asked any more."""
+    specs = tuple(HostSpec(name, "H100", 8) for name in bench.lab.names)
+    bench.launcher.set_hosts(specs[:1])
+    assert bench.launcher.list() == ()
+    assert [host.name for host in bench.launcher.hosts()] == ["ssh0"]
+    bench.launcher.set_hosts(specs)
+    bench.launcher.list()
+    assert all(host.answers for host in bench.launcher.hosts())
+
+
+# --- getting in -------------------------------------------------------------------------------
+
+
+@dataclass
+class Door:
+    """What is wrong, and what the host is closed for."""
+
+    story: str
+    want: str
+    options: dict[str, str]
+
+
+DOORS = [
+    Door("a host that nobody vouches for", "is not trusted.*empty: `ssh .*root@", {
+        "known_hosts": "{folder}/empty"}),
+    Door("a host with another key than the one that is known", "is not the one in", {
+        "known_hosts": "{folder}/swapped"}),
+    Door("no file of known hosts", "option known_hosts: there is no file", {
+        "known_hosts": "{folder}/none"}),
+    Door("a key that the host does not know", "authorized_keys", {"identity": "{folder}/other"}),
+    Door("a key that is not there", "there is no file", {"identity": "{folder}/nokey"}),
+    Door("a key with a passphrase", "has a passphrase", {"identity": "{folder}/locked"}),
+    Door("a file that is no key", "is not a private key", {"identity": "{folder}/known_hosts"}),
+    Door("no Python", "option `python`", {"python": "python9"}),
+    Door("something else than Python", "option `python`", {"python": "true"}),
+    Door("a folder that cannot be made", "NotADirectory", {"folder": "/dev/null/x"}),
+    Door("no way through a jump host", "jump", {"jump": "a@:b"}),
+    Door("nothing listens on that port", "port 2222", {"port": "2222"}),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def keys(lab: SshLab) -> str:
+    """Files that do not fit."""
+    folder = lab.folder
+    (folder / "empty").write_text("")
+    lines = (folder / "known_hosts").read_text().splitlines()
+    hosts, values = zip(*(line.split(" ", 1) for line in lines), strict=True)
+    swapped = zip(hosts, values[1:] + values[:1], strict=True)
+    (folder / "swapped").write_text("".join(f"{host} {value}\n" for host, value in swapped))
+    for name, phrase in (("other", ""), ("locked", "a phrase")):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", phrase, "-f", str(folder / name)]
+        subprocess.run(command, check=True)
+    return str(folder)
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.story)
+def test_a_host_that_does_not_let_us_in_is_closed(lab: SshLab, keys: str, door: Door) -> None:
+    """The reason says what to do, and no key is in it."""
+    options = {name: text.format(folder=keys) for name, text in door.options.items()}
+    shut = make(lab, **options)
+    shut.open("")
+    try:
+        assert shut.list() == ()
+        for host in shut.hosts():
+            assert not host.answers
+            assert re.search(door.want, host.closed), host.closed
+            assert "BEGIN" not in host.closed
+    finally:
+        shut.close()
+
+
+def test_a_host_that_forwards_no_sockets_is_closed(lab: SshLab) -> None:
+    """A runner there could not call home."""
+    host = lab.hosts["ssh0"]
+    config = host.folder / "sshd_config"
+    before = config.read_text()
+    config.write_text(before + "AllowStreamLocalForwarding no\n")
+    _restart(host)
+    shut = make(lab)
+    shut.open("unix:/nowhere")
+    try:
+        shut.list()
+        assert "AllowStreamLocalForwarding" in shut.hosts()[0].closed
+        assert shut.hosts()[1].answers
+    finally:
+        shut.close()
+        config.write_text(before)
+        _restart(host)
+
+
+def test_a_login_shell_may_talk(lab: SshLab) -> None:
+    """What it prints before our program speaks is not taken for an answer."""
+    profile = lab.hosts["ssh0"].folder / "home" / ".bashrc"
+    profile.write_text("echo welcome; echo 17\n")
+    noisy = make(lab)
+    noisy.open("")
+    try:
+        noisy.list()
+        assert noisy.hosts()[0].answers
+    finally:
+        noisy.close()
+        profile.unlink()
+
+
+def test_a_jump_host_leads_to_the_others(lab: SshLab) -> None:
+    """Hosts that only it reaches; its key is checked too."""
+    through = make(lab, jump=f"root@{lab.hosts['ssh2'].address}")
+    through.open("")
+    try:
+        through.list()
+        assert [host.answers for host in through.hosts()] == [True] * 3
+    finally:
+        through.close()
+
+
+def _restart(host: SshHost) -> None:
+    host.kill_sshd()
+    host.start_sshd()
