@@ -92,9 +92,12 @@ class Binding(Struct, frozen=True, gc=False):
 
 def capabilities_for(tasks: Iterable[Resources], *, image: bool) -> tuple[Capability, ...]:
     """What an engine must be able to do for tasks that may take these resources."""
-    shares = any(0 < a.gpus_milli < MILLI for needs in tasks for a in needs.accelerators)
-    wanted = {Capability.SHARES: shares, Capability.IMAGES: image}
-    return tuple([capability for capability, is_needed in wanted.items() if is_needed])
+    images = (Capability.IMAGES,) if image else ()
+    for needs in tasks:
+        for choice in needs.accelerators:
+            if choice.gpus_milli < MILLI:
+                return (Capability.SHARES, *images)
+    return images
 
 
 class GroupRequest(Struct, frozen=True, gc=False):
