@@ -387,6 +387,28 @@ def test_hosts_that_are_silent_do_not_answer(
         assert bench.launcher.hosts()[0].closed == ""
 
 
+@pytest.mark.slow
+def test_what_slurm_preempts_or_times_out_is_evicted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runner is told first; the site's own jobs go before ours, as the site has decided."""
+    monkeypatch.setattr(launcher, "_runner", lambda: RUNNER)
+    high = "PartitionName=high Nodes=pre[0-1] PriorityTier=10 State=UP"
+    with slurm_cluster("pre", nodes=2, parameters=(high,)) as lab:
+        bench = Bench(lab, tmp_path, make(lab, tmp_path), grace_s=5.0)
+        preempted, timed = bench.part(0, gpus=8, stubborn=True), bench.part(1, limit_s=60.0)
+        for part in (preempted, timed):
+            bench.begins(part)
+        lab.run(
+            "sbatch", "-p", "high", "--nodelist=pre0", "--gres=gpu:8", "-J", "theirs",
+            text="#!/bin/sh\nsleep 60\n",
+        )  # fmt: skip
+        assert bench.ends(preempted).evicted
+        assert [word for word, *_ in bench.notes("pre0")][:2] == ["began", "told"]
+        lab.until(lambda: len(bench.notes("pre1")) > 1, "not told before its time", 120.0)
+        lab.until(lambda: bench.of(timed).state is State.ENDED, "not ended", 120.0)
+
+
 def test_an_account_without_any_rights_is_enough(bench: Bench, tmp_path: Path) -> None:
     """Neither root nor an operator: it submits, lists, releases and cancels its own, and sees hosts."""
     (bin := tmp_path / "bin").mkdir()
