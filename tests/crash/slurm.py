@@ -82,7 +82,8 @@ class SlurmChaos(Chaos):
         self._lab.run(*asked, check=False)
 
     def _jobs(self) -> list[str]:
-        return [job for job, _, state, _ in self._lab.jobs() if state in ("PENDING", "RUNNING")]
+        found = self._lab.jobs(check=False)  # none while the controller does not answer
+        return [job for job, _, state, _ in found if state in ("PENDING", "RUNNING")]
 
     # --- faults ---------------------------------------------------------------------------------
 

@@ -146,10 +146,11 @@ class SlurmCluster:
     # ------------------------------------------------------------------------------------- looking
 
     def run(self, *argv: str, text: str = "", check: bool = True) -> str:
-        """What a command of Slurm says, asked as root."""
+        """What a command of Slurm says, asked as root; unless ``check``, what it said until it failed."""
         done = subprocess.run(
-            argv, env=self.env, cwd="/", input=text, text=True, capture_output=True, timeout=60
-        )
+            ("timeout", "60", *argv), env=self.env, cwd="/", input=text, text=True,
+            capture_output=True,
+        )  # fmt: skip
         if check and done.returncode:
             raise AssertionError(f"{argv}: {done.returncode}: {done.stderr}")
         return done.stdout
@@ -160,9 +161,9 @@ class SlurmCluster:
         rows = (line.split() for line in said.splitlines())
         return {row[0]: row[1] for row in rows}
 
-    def jobs(self) -> list[list[str]]:
+    def jobs(self, *, check: bool = True) -> list[list[str]]:
         """Id, name, state and reason of every job that the controller knows."""
-        said = self.run("squeue", "-h", "-a", "-t", "all", "-o", "%i|%j|%T|%r")
+        said = self.run("squeue", "-h", "-a", "-t", "all", "-o", "%i|%j|%T|%r", check=check)
         return [line.split("|", 3) for line in said.splitlines()]
 
     def bodies(self, name: str) -> list[int]:
