@@ -253,7 +253,7 @@ def scripts_of(folder: Path) -> list[psutil.Process]:
 
 def _cmdline(process: psutil.Process) -> list[str]:
     try:
-        return process.cmdline()
+        return process.cmdline() or ["agent"]  # one that is ending has none
     except psutil.Error:
         return ["agent"]
 

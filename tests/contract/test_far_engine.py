@@ -23,10 +23,9 @@ from tests.contract.engines import (
     order,
     scripts_of,
 )
-from topmast.adapters.engines.far import runner_path
 from topmast.model.messages import Message, TaskEvicted, TaskExited, TaskLost, TaskStarted
 
-LEASE_S = 8.0
+LEASE_S = 12.0
 STUBBORN = "trap '' TERM\n(trap '' TERM; setsid sleep 1000 &)\necho up\nwhile true; do sleep 0.05 || true; done"
 
 
@@ -104,17 +103,20 @@ def test_dead_means_dead_whatever_is_killed_or_frozen(rig: Watched) -> None:
 
 
 @pytest.mark.parametrize("strike", ["kill", "suspend"])
-def test_a_caller_that_fails_is_replaced(rig: Watched, strike: str) -> None:
+def test_a_caller_that_fails_is_replaced(tmp_path: Path, strike: str) -> None:
     """The task runs on, its output arrives, and orders reach it."""
     script = "trap 'echo saved; exit 5' TERM\necho up\nwhile true; do sleep 0.05; done"
-    started(rig, "j1", script)
-    before = rig.caller("j1")
-    getattr(before, strike)()
-    eventually(lambda: not before.is_running() or before.status() == "zombie", "it is gone")
-    eventually(lambda: len(rig.keeper("j1").children()) == 2, "there is another")
-    rig.engine.stop("j1", 1, 20.0)
-    assert rig.end_of("j1").code == 5
-    assert rig.log("j1").endswith("saved\n")
+    with opened(lambda rig: far_with(rig, lease_s=40.0), tmp_path, Watched) as rig:
+        assert isinstance(rig, Watched)
+        started(rig, "j1", script)
+        before = rig.caller("j1")
+        getattr(before, strike)()
+        eventually(lambda: before.pid not in [p.pid for p in rig.keeper("j1").children()], "gone")
+        eventually(lambda: len(rig.keeper("j1").children()) == 2, "there is another")
+        rig.engine.stop("j1", 1, 20.0)
+        assert rig.end_of("j1").code == 5
+        assert rig.log("j1").endswith("saved\n")
+        assert not rig.broken
 
 
 def test_the_scheduler_may_end_a_runner(rig: Watched) -> None:
@@ -149,7 +151,14 @@ def test_a_second_runner_of_a_part_is_refused(rig: Watched) -> None:
     ticket = json.dumps(json.loads(file.read_text())["ticket"])
 
     def again() -> int:
-        command = [sys.executable, "-I", "-S", str(runner_path()), "-", HOSTS[0]]
+        command = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(rig.folder / "scheduler" / "runner.py"),
+            "-",
+            HOSTS[0],
+        ]
         return subprocess.run(command, input=ticket.encode(), timeout=60, check=False).returncode
 
     assert again() == 3

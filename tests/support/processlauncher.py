@@ -17,11 +17,14 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from topmast.adapters.engines.far import runner_path
+from topmast.adapters.engines.far import runner as runners
 from topmast.adapters.engines.far.engine import FarEngine
 from topmast.adapters.engines.far.launcher import Host, Launcher, Listed, Part, State
 from topmast.adapters.engines.far.options import FarOptions
 from topmast.adapters.engines.local import processes
+
+MARK = "PART_OF_RIG"
+"""The variable by which processes of a part are known."""
 
 
 class ProcessOptions(FarOptions, frozen=True):
@@ -42,6 +45,8 @@ class ProcessLauncher(Launcher):
         self.folder = Path(options.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
+        self._runner = self.folder.parent / "runner.py"
+        self._runner.write_text(runners.text())
 
     def submit(self, part: Part) -> None:
         number = len(list(self.folder.iterdir())) + 1
@@ -60,15 +65,15 @@ class ProcessLauncher(Launcher):
             self._write(record)  # first: what is not known to run must not
             ticket = json.dumps(record["ticket"]).encode()
             for host in record["hosts"]:
-                record["runners"][host] = self._start(ticket, host)
+                record["runners"][host] = self._start(ticket, host, record["name"])
             self._write(record)
 
-    def _start(self, ticket: bytes, host: str) -> dict[str, object]:
+    def _start(self, ticket: bytes, host: str, part: str) -> dict[str, object]:
         with (self.folder.parent / "runners.log").open("ab") as log:
             runner = subprocess.Popen(
-                [sys.executable, "-I", "-S", runner_path(), "-", host],
+                [sys.executable, "-I", "-S", self._runner, "-", host],
                 stdin=subprocess.PIPE, stdout=log, stderr=log, cwd="/", start_new_session=True,
-                env={"PATH": os.environ["PATH"], "RIG_OF_FAR_AGENT": str(self.folder)},
+                env={"PATH": os.environ["PATH"], "RIG": str(self.folder), MARK: part},
             )  # fmt: skip
         assert runner.stdin
         runner.stdin.write(ticket)
@@ -90,11 +95,24 @@ class ProcessLauncher(Launcher):
                 late.start()
 
     def list(self) -> tuple[Listed, ...]:
-        records = [json.loads(file.read_text()) for file in sorted(self.folder.glob("*.json"))]
+        with self._lock:
+            records = [json.loads(file.read_text()) for file in sorted(self.folder.glob("*.json"))]
+            for record in records:
+                self._see(record)
         return tuple(
-            Listed(record["name"], record["id"], record["submitted_s"], _state(record))
+            Listed(record["name"], record["id"], record["submitted_s"], State(record["state"]))
             for record in records
         )
+
+    def _see(self, record: dict[str, Any]) -> None:
+        """A part has ended when nothing of it lives, as a scheduler's daemon would see it."""
+        runners = record["runners"].values()
+        if record["state"] != "running" or len(runners) < len(record["hosts"]):
+            return
+        ended = all(processes.has_ended(one["pid"], one["start_ticks"]) for one in runners)
+        if ended and not lives(f"{MARK}={record['name']}"):
+            record["state"] = "ended"
+            self._write(record)
 
     def hosts(self) -> tuple[Host, ...]:
         return tuple(Host(host.name, answers=True) for host in self._cluster.hosts)
@@ -112,15 +130,13 @@ class ProcessLauncher(Launcher):
         part.replace(file)
 
 
-def _state(record: dict[str, Any]) -> State:
-    if record["state"] != "running":
-        return State(record["state"])
-    if len(record["runners"]) < len(record["hosts"]):
-        return State.RUNNING
-    alive = [
-        not processes.has_ended(r["pid"], r["start_ticks"]) for r in record["runners"].values()
-    ]
-    return State.RUNNING if any(alive) else State.ENDED
+def lives(mark: str) -> bool:
+    """Whether any process has this in its environment."""
+    for pid in processes.numbers(Path("/proc")):
+        with suppress(OSError):
+            if mark.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                return True
+    return False
 
 
 class ProcessEngine(FarEngine):

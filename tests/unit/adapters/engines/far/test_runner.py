@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from topmast.adapters.engines.far import runner_path
-from topmast.adapters.engines.far.runner import environments
+from topmast.adapters.engines.far import runner
+from topmast.adapters.engines.far.runner.tasks import environments
 
 
 def test_it_is_python_3_8_and_the_standard_library_alone() -> None:
     """Schedulers carry it to hosts on which there is nothing of ours."""
-    tree = ast.parse(runner_path().read_text("utf-8"), feature_version=(3, 8))
+    tree = ast.parse(runner.text(), feature_version=(3, 8))
     imported = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -19,6 +19,21 @@ def test_it_is_python_3_8_and_the_standard_library_alone() -> None:
         elif isinstance(node, ast.ImportFrom):
             imported.add((node.module or "").partition(".")[0])
     assert imported - {"__future__"} <= sys.stdlib_module_names
+
+
+def test_its_modules_define_no_name_twice() -> None:
+    """They become one file."""
+    tree = ast.parse(runner.text())
+    names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    names += [
+        name.id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for name in ast.walk(node)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+    ]
+    assert sorted(names) == sorted(set(names))
+    assert "main" in names
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 from msgspec import Struct
 
-from topmast.adapters.engines.far import runner_path
+from topmast.adapters.engines.far import runner as runners
 from topmast.adapters.engines.far.kubernetes import nodes, pods
 from topmast.adapters.engines.far.kubernetes.api import Api, Refusal
 from topmast.adapters.engines.far.kubernetes.kubeconfig import read_login
@@ -83,7 +83,7 @@ class KubernetesLauncher(Launcher):
         """Nothing is read or asked before the first call; a ``transport`` replaces the net."""
         super().__init__(cluster, fleet, options)
         self._settings = options
-        self._runner = runner or runner_path()
+        self._runner = runner.read_text(encoding="utf-8") if runner else runners.text()
         self._now_s = now_s
         self._others: tuple[float, dict[str, str]] = (-math.inf, {})
         self.set_hosts(cluster.hosts)
@@ -120,7 +120,7 @@ class KubernetesLauncher(Launcher):
         """The uid of the part's Secret, which is made if it is not there."""
         path = f"/api/v1/namespaces/{namespace}/secrets"
         try:
-            body = secret_of(part, namespace, self._fleet, self._runner.read_text(encoding="utf-8"))
+            body = secret_of(part, namespace, self._fleet, self._runner)
             return self._api.create(_Owned, path, body).metadata.uid
         except Refusal as refusal:
             if refusal.reason != "AlreadyExists":

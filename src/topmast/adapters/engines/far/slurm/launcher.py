@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from functools import cache
-from importlib import resources
 from typing import ClassVar
 
+from topmast.adapters.engines.far import runner
 from topmast.adapters.engines.far.launcher import (
     Host,
     Launcher,
@@ -168,4 +168,4 @@ def _gone(error: Exception) -> bool:
 @cache
 def _runner() -> str:
     """The text of the runner."""
-    return resources.files("topmast.adapters.engines.far").joinpath("runner.py").read_text("utf-8")
+    return runner.text()

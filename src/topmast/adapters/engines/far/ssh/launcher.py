@@ -9,11 +9,11 @@ import threading
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 
+from topmast.adapters.engines.far import runner
 from topmast.adapters.engines.far.launcher import (
     Host,
     Launcher,
@@ -173,4 +173,4 @@ class SshLauncher(Launcher):
 
 @cache
 def _runner() -> str:
-    return resources.files("topmast.adapters.engines.far").joinpath("runner.py").read_text("utf-8")
+    return runner.text()

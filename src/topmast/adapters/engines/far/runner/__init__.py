@@ -1,0 +1,49 @@
+"""Runs the ranks of one attempt on one host, and answers for their ends: TICKET_FILE|- HOST.
+
+Schedulers carry it to their hosts as one file (`text`), which needs the standard library of Python
+3.8 or newer, and nothing of Topmast. Three kinds of processes, so that neither a frozen nor a
+killed one leaves tasks alive beyond the lease:
+
+- the *keeper* is what the scheduler started. It is the parent of all, obeys, and never waits for
+  the network. At the end of a lease it kills what runs, whatever the caller does;
+- the *caller* talks to home: it claims, beats, and carries orders in, output and ends out. When the
+  keeper dies or stands still, the caller ends everything;
+- a *supervisor* for each task is the parent in the last resort of its processes: when it has no
+  child, nothing of the task is left. When the keeper dies, it ends them.
+
+Exit status 0: home knows every end. 3: refused, because another runner has the claim or the attempt
+is over. 75: home could not be reached.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from importlib import resources
+
+MODULES = ("processes", "tasks", "caller", "keeper")
+"""In the order in which they need one another."""
+
+
+@cache
+def text() -> str:
+    """The file that launchers carry to hosts and run there: ``python3 FILE TICKET_FILE|- HOST``.
+
+    It has what is below the imports of each module: no two of them define the same name.
+    """
+    imports: dict[str, None] = {}
+    bodies = []
+    for name in MODULES:
+        source = resources.files(__name__).joinpath(f"{name}.py").read_text("utf-8")
+        lines = source.splitlines(keepends=True)
+        body_from = 0
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                body_from = node.end_lineno or 0
+                if getattr(node, "module", None) != "__future__" and "topmast" not in ast.unparse(
+                    node
+                ):
+                    imports[ast.unparse(node)] = None
+        bodies.append("".join(lines[body_from:]))
+    head = f'"""{__doc__}"""\n\nfrom __future__ import annotations\n\n'
+    return head + "\n".join(imports) + "\n" + "".join(bodies)

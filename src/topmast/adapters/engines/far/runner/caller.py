@@ -1,0 +1,305 @@
+"""The process of a runner that talks to home."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import select
+import signal
+import socket
+import ssl
+import stat
+import struct
+import threading
+import time
+import urllib.parse
+from pathlib import Path
+from typing import Any
+
+from topmast.adapters.engines.far.runner.processes import (
+    ADDRESS,
+    BACKOFF_S,
+    CALL_S,
+    HUNG_UP,
+    NO_HOME,
+    OBEY_S,
+    PAGE_BYTES,
+    PATIENCE_S,
+    REFUSED,
+    RETRY_S,
+    SHIP_S,
+    TURN_S,
+    Json,
+    Wire,
+    marked,
+    now_s,
+    send,
+    start_ticks,
+)
+from topmast.adapters.engines.far.runner.tasks import (
+    folder_of,
+)
+
+
+class _Unix(http.client.HTTPConnection):
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.host)
+
+
+class Home:
+    """Requests to the engine. Each thread has one of its own."""
+
+    def __init__(self, ticket: Json) -> None:
+        self.ticket = ticket
+        self.line: http.client.HTTPConnection | None = None
+
+    def _connect(self) -> http.client.HTTPConnection:
+        url = self.ticket["url"]
+        if url.startswith("unix:"):
+            return _Unix(url[len("unix:") :], timeout=CALL_S)
+        # Exactly this certificate is trusted, so that its name does not matter.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.load_verify_locations(cadata=self.ticket["ca"])
+        where = urllib.parse.urlsplit(url)
+        host = where.hostname or ""
+        return http.client.HTTPSConnection(host, where.port, timeout=CALL_S, context=context)
+
+    def call(self, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        """One request; raises OSError or HTTPException when there is no answer."""
+        kept = self.line is not None
+        try:
+            return self._call(path, body)
+        except (OSError, http.client.HTTPException):
+            self.hang_up()
+            if not kept:
+                raise
+        return self._call(path, body)  # home closes a connection that was idle
+
+    def _call(self, path: str, body: bytes | None) -> tuple[int, bytes]:
+        self.line = self.line or self._connect()
+        headers = {"Authorization": "Bearer " + self.ticket["token"]}
+        method = "GET" if body is None else "POST"
+        self.line.request(method, "/%s/%s" % (self.ticket["part"], path), body, headers)  # noqa: UP031
+        answer = self.line.getresponse()
+        return answer.status, answer.read()
+
+    def hang_up(self) -> None:
+        """The next request makes a connection of its own."""
+        if self.line is not None:
+            self.line.close()
+        self.line = None
+
+    def address(self) -> str:
+        """Ours, on the way to home."""
+        if self.ticket["url"].startswith("unix:"):
+            return os.environ.get(ADDRESS, "127.0.0.1")
+        self.line = self.line or self._connect()
+        if self.line.sock is None:
+            self.line.connect()
+        address: str = self.line.sock.getsockname()[0]
+        return address
+
+
+class Caller:
+    """The process that talks to home: this thread beats, one ships output and ends, one watches."""
+
+    def __init__(self, keeper: Any, wire: Wire) -> None:
+        self.keeper = keeper
+        self.wire = wire
+        self.ticket = keeper.ticket
+        self.parent = os.getppid()
+        self.me = {"host": keeper.host, "nonce": keeper.nonce}
+        self.pids = {task.pid: start_ticks(task.pid) for task in keeper.tasks.values()}
+        self.ends = dict(keeper.ends)
+        self.told = set(keeper.told)
+        self.offsets: dict[str, int] = {}
+        self.plan: Json = None
+        self.heard_s = self.leased_s = now_s()
+        self.patience_s = self.ticket["lease_s"] or PATIENCE_S
+        self.news = threading.Event()
+        self.trouble = b""
+
+    def run(self) -> int:
+        """Until home knows all, or wants no more; the exit status."""
+        threading.Thread(target=self._watch, daemon=True).start()
+        home = Home(self.ticket)
+        status, answer = self._insist(home, self._claim)
+        if status != 200:
+            return REFUSED if status else NO_HOME
+        self.plan = json.loads(answer)["plan"]
+        try:
+            self._prepare(home)
+        except OSError as error:
+            self.plan["error"] = str(error)
+        self.wire.tell(op="plan", plan=self.plan)
+        self._orders(answer)
+        threading.Thread(target=self._ship, daemon=True).start()
+        while True:
+            status, answer = self._insist(home, self._beat)
+            if status == 200:
+                self._orders(answer)
+            elif len(self.ends) < len(self.plan["ranks"]):
+                return REFUSED if status else NO_HOME
+            else:
+                time.sleep(BACKOFF_S)  # it is over; the other thread tells home the last of it
+
+    def _prepare(self, home: Home) -> None:
+        """Make the folder of the attempt, and fetch the archive of the work folder into it."""
+        self.folder = folder_of(self.plan, self.ticket["part"], self.keeper.nonce)
+        (self.folder / "work").mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
+        if self.plan["blob"] and not (self.folder / "blob").exists():
+            status, content = self._insist(home, lambda home: home.call("blob"))
+            # What is no archive fails when it is unpacked, and its text is in the log.
+            (self.folder / "blob").write_bytes(content if status == 200 else b"")
+            if status != 200:
+                ranks = sorted(self.plan["ranks"], key=int)
+                (self.folder / (ranks[0] + ".log")).write_bytes(content + b"\n")
+
+    def _insist(self, home: Home, ask: Any) -> tuple[int, bytes]:
+        """Ask until home gives an answer that counts; status 0: for too long it did not."""
+        while now_s() - self.heard_s < 2 * self.patience_s or self._computes():
+            turned_s = struct.unpack_from("d", self.keeper.turns, 0)[0]
+            # A keeper that stands still obeys no order: then home is to hear nothing.
+            if turned_s > now_s() - self.keeper.frozen_s or os.getppid() != self.parent:
+                self.asked_s = now_s()
+                try:
+                    status, answer = ask(home)
+                except (OSError, http.client.HTTPException) as error:
+                    status, answer = 0, repr(error).encode()
+                self._complain(status, answer)
+                if status in (200, 422) or status in HUNG_UP:
+                    self.heard_s, self.leased_s = now_s(), self.asked_s
+                    return status, answer
+            time.sleep(BACKOFF_S)
+        return 0, b""
+
+    def _computes(self) -> bool:
+        """Whether ranks may run: without a lease they do so for as long as home is silent."""
+        return self.plan is not None and len(self.ends) < len(self.plan["ranks"])
+
+    def _complain(self, status: int, answer: bytes) -> None:
+        """Say once what home has against us: it is in the scheduler's output of the job."""
+        over = status == 410 and self.ends
+        trouble = b"" if status == 200 or over else b"home: %d %s" % (status, answer[:500])
+        if trouble and trouble != self.trouble:
+            os.write(2, b"topmast runner: " + trouble + b"\n")
+        self.trouble = trouble
+
+    def _claim(self, home: Home) -> tuple[int, bytes]:
+        body = {**self.me, "address": home.address(), "port": self.keeper.port_number}
+        body["run"] = os.environ.get("TOPMAST_RUN", "")
+        return home.call("claim", json.dumps(body).encode())
+
+    def _beat(self, home: Home) -> tuple[int, bytes]:
+        return home.call("beat", json.dumps({**self.me, "version": self.version}).encode())
+
+    def _orders(self, answer: bytes) -> None:
+        orders = json.loads(answer)["orders"]
+        self.version = orders["version"]
+        self.wire.tell(op="orders", orders=orders, asked_s=self.asked_s)
+
+    # --- output and ends -------------------------------------------------------------------------
+
+    def _ship(self) -> None:
+        home = Home(self.ticket)
+        while True:
+            moved = False
+            for rank in self.plan["ranks"]:
+                try:
+                    moved = self._ship_rank(home, rank) or moved
+                except (OSError, http.client.HTTPException):
+                    time.sleep(BACKOFF_S)
+            if len(self.told) == len(self.plan["ranks"]):
+                os._exit(0)
+            if not moved:
+                self.news.wait(SHIP_S)
+                self.news.clear()
+
+    def _ship_rank(self, home: Home, rank: str) -> bool:
+        end = self.ends.get(rank)  # before its output is read: nothing comes after
+        moved = [self._page(home, rank, kind) for kind in ("log", "progress")]
+        if end is None or rank in self.told or any(moved):
+            return any(moved)
+        status, _ = home.call("end", json.dumps({**self.me, **end}).encode())
+        if status == 200 or status in HUNG_UP:
+            self.told.add(rank)
+            self.wire.tell(op="told", rank=rank)
+        return True
+
+    def _page(self, home: Home, rank: str, kind: str) -> bool:
+        """Send what was written since; home says from where on it has none."""
+        name = rank + "." + kind
+        offset = self.offsets.get(name, 0)
+        page = read_page(self.folder / name, offset)
+        if not page:
+            return False
+        query = urllib.parse.urlencode({**self.me, "rank": rank, "kind": kind, "offset": offset})
+        status, answer = home.call("log?" + query, page)
+        if status == 200:
+            self.offsets[name] = json.loads(answer)["offset"]
+        elif status not in HUNG_UP:
+            raise OSError(status)
+        return status == 200
+
+    # --- the keeper ------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        poll = select.poll()
+        poll.register(self.wire.end, select.POLLIN)
+        while True:
+            struct.pack_into("d", self.keeper.turns, 8, now_s())
+            if poll.poll(1000 * TURN_S):
+                messages = self.wire.hear()
+                if messages is None:
+                    break
+                for message in messages:
+                    if message["op"] == "pid":
+                        self.pids[message["pid"]] = message["ticks"]
+                    elif message["op"] == "end":
+                        self.ends[message["rank"]] = message["end"]
+                        self.news.set()
+            lease_s = self.ticket["lease_s"]
+            turned_s = struct.unpack_from("d", self.keeper.turns, 0)[0]
+            if (
+                lease_s
+                and turned_s < now_s() - self.keeper.frozen_s
+                and now_s() - self.leased_s > lease_s
+            ):
+                os.kill(self.parent, signal.SIGKILL)
+                break
+        self._replace_keeper()
+
+    def _replace_keeper(self) -> None:
+        """The keeper is dead: so is all that ran below it, and here that is made sure."""
+        began_s = now_s()
+        while True:
+            left = [pid for pid, ticks in self.pids.items() if ticks and start_ticks(pid) == ticks]
+            ranks = marked(self.keeper.nonce)
+            send(ranks, signal.SIGKILL)
+            if now_s() - began_s > OBEY_S:  # until then supervisors end what bears no mark
+                send(left, signal.SIGKILL)
+            if not left and not ranks:
+                break
+            time.sleep(RETRY_S)
+        for rank in self.plan["ranks"] if self.plan else ():
+            lost = {"rank": int(rank), "code": None, "at_s": time.time(), "evicted": False}
+            self.ends.setdefault(rank, {**lost, "error": "its runner was killed"})
+        self.news.set()
+
+
+def read_page(file: Path, offset: int) -> bytes:
+    """A page of a file; a task may have put anything in its place."""
+    try:
+        number = os.open(str(file), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    try:
+        is_file = stat.S_ISREG(os.fstat(number).st_mode)
+        return os.pread(number, PAGE_BYTES, offset) if is_file else b""
+    finally:
+        os.close(number)

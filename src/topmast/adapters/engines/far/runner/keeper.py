@@ -1,0 +1,295 @@
+"""The process that the scheduler started: it keeps the tasks, and ends them in time."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import secrets
+import select
+import shutil
+import signal
+import socket
+import struct
+import sys
+import time
+from pathlib import Path
+
+from topmast.adapters.engines.far.runner.caller import (
+    Caller,
+)
+from topmast.adapters.engines.far.runner.processes import (
+    BACKOFF_S,
+    FROZEN_S,
+    NO_HOME,
+    PATIENCE_S,
+    REFUSED,
+    RETRY_S,
+    TURN_S,
+    Json,
+    adopt_orphans,
+    all_pids,
+    descendants,
+    exit_code,
+    fork,
+    now_s,
+    send,
+    start_ticks,
+    stat_fields,
+)
+from topmast.adapters.engines.far.runner.tasks import (
+    Task,
+    environments,
+    folder_of,
+    script,
+    unpack,
+)
+
+
+class Keeper:
+    """The process that the scheduler started."""
+
+    def __init__(self, ticket: Json, host: str) -> None:
+        self.ticket = ticket
+        self.host = host
+        self.nonce = secrets.token_hex(16)
+        self.frozen_s = min(FROZEN_S, (ticket["lease_s"] or PATIENCE_S) / 4)
+        self.turns = mmap.mmap(-1, 16)
+        """When the keeper and the caller turned last: shared with the caller."""
+        self.plan: Json = None
+        self.folder = Path()
+        self.orders: Json = None
+        self.steps: list[tuple[str, list[str]]] = []
+        self.step: tuple[Task, str, list[str]] | None = None
+        self.tasks: dict[str, Task] = {}
+        self.ends: dict[str, Json] = {}
+        self.told: set[str] = set()
+        self.stop_s = self.until_s = float("inf")
+        self.why = ""
+        """Why we end what runs, if home did not order it."""
+        self.signalled = self.still = False
+        self.left: int | None = None
+        """The exit status of the caller, once home needs no other."""
+        self.port = socket.socket()
+        """Keeps a port free until rank 0 takes it."""
+
+    def run(self) -> int:
+        """Until home knows the end of everything; the exit status."""
+        adopt_orphans()
+        self.port.bind(("", 0))
+        self.port_number = self.port.getsockname()[1]
+        reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._signal)
+        self._call_home()
+        while True:
+            self._turn(reader)
+            if self.left is not None and not self._alive() and not self._strays():
+                if self.plan is not None:
+                    shutil.rmtree(str(self.folder), ignore_errors=True)
+                return self.left
+
+    def _signal(self, *_: object) -> None:
+        self.signalled = True
+
+    def _turn(self, reader: int) -> None:
+        struct.pack_into("d", self.turns, 0, now_s())
+        poll = select.poll()
+        wires = {task.wire.end.fileno(): task for task in self._alive()}
+        for number in (reader, *wires):
+            poll.register(number, select.POLLIN)
+        if self.left is None:
+            poll.register(self.wire.end, select.POLLIN)
+        hurry = self.stop_s < float("inf") or any(t.code is not None for t in self._alive())
+        ready = {number for number, _ in poll.poll(1000 * (RETRY_S if hurry else TURN_S))}
+        if reader in ready:
+            os.read(reader, 4096)
+        for number, task in wires.items():
+            for message in (task.wire.hear() or ()) if number in ready else ():
+                task.code = message["code"]
+        if self.left is None and self.wire.end.fileno() in ready:
+            for message in self.wire.hear() or ():
+                self._obey(message)
+        self._reap()
+        self._judge()
+        for task in self._alive():
+            task.step(self.stop_s)
+        self._advance()
+
+    def _alive(self) -> list[Task]:
+        tasks = [*self.tasks.values(), *([self.step[0]] if self.step else [])]
+        return [task for task in tasks if not task.done]
+
+    # --- the caller -----------------------------------------------------------------------------
+
+    def _call_home(self) -> None:
+        struct.pack_into("d", self.turns, 8, now_s())
+        self.caller, self.wire = fork(lambda wire: Caller(self, wire).run())
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            for task in self._alive():
+                if task.pid == pid:
+                    task.done = True
+                    for message in task.wire.hear() or ():
+                        task.code = message["code"]
+                    task.wire.end.close()
+            if pid == self.caller and self.left is None:
+                self._caller_left(exit_code(status))
+
+    def _caller_left(self, status: int) -> None:
+        self.wire.end.close()
+        if status in (0, REFUSED, NO_HOME):
+            self.left = status
+            self.stop_s = min(self.stop_s, now_s())
+        else:
+            time.sleep(BACKOFF_S)
+            self._call_home()  # it was killed: another goes on from what we know
+
+    def _strays(self) -> bool:
+        """Kill what a supervisor left that was killed; True while anything is there."""
+        known = {self.caller, *(task.pid for task in self._alive())}
+        found = []
+        for pid in all_pids():
+            fields = stat_fields(pid)
+            if fields and int(fields[1]) == os.getpid() and pid not in known:
+                found.append(pid)
+        send(found, signal.SIGKILL)
+        return bool(found)
+
+    def _obey(self, message: Json) -> None:
+        if message["op"] == "told":
+            self.told.add(message["rank"])
+        elif message["op"] == "plan" and self.plan is None:
+            self._take(message["plan"])
+        elif message["op"] == "orders":
+            self.orders = message["orders"]
+            if self.ticket["lease_s"] is not None:
+                self.until_s = message["asked_s"] + self.ticket["lease_s"]
+            if self.orders["grace_s"] is not None and not self.left:
+                self.stop_s = min(self.stop_s, now_s() + self.orders["grace_s"])
+            elif self.stop_s == float("inf") and self.still != self.orders["still"]:
+                self._suspend(self.orders["still"])
+
+    def _suspend(self, still: bool) -> None:
+        self.still = still
+        for task in self._alive():
+            if still:
+                task.halt()
+            else:
+                send(descendants(task.pid), signal.SIGCONT)
+
+    def _judge(self) -> None:
+        """Whether to end what runs without an order from home."""
+        if (
+            struct.unpack_from("d", self.turns, 8)[0] < now_s() - self.frozen_s
+            and self.left is None
+        ):
+            send([self.caller], signal.SIGKILL)
+        if self.signalled:
+            self.signalled = False
+            self.why = self.why or "the scheduler ended it"
+            self.stop_s = min(self.stop_s, now_s() + self.ticket["grace_s"])
+        if now_s() >= self.until_s - self.ticket["grace_s"] and self.stop_s > self.until_s:
+            self.why = self.why or "home was silent for %g s" % self.ticket["lease_s"]  # noqa: UP031
+            self.stop_s = self.until_s
+
+    # --- the ranks -------------------------------------------------------------------------------
+
+    def _take(self, plan: Json) -> None:
+        self.plan = plan
+        self.folder = folder_of(plan, self.ticket["part"], self.nonce)
+        try:
+            for name, text in plan["scripts"].items() if not plan.get("error") else ():
+                (self.folder / name).write_text(text)
+        except OSError as error:
+            plan["error"] = str(error)
+        for rank in plan["ranks"] if plan.get("error") else ():
+            self._end(rank, None, "the host cannot be prepared: " + plan["error"])
+        ranks = sorted(plan["ranks"], key=int)
+        if plan["blob"]:
+            self.steps.append(("unpacking the work folder", ranks))
+        for name in dict.fromkeys(plan["ranks"][rank]["setup"] for rank in ranks):
+            if name:
+                self.steps.append((name, [r for r in ranks if plan["ranks"][r]["setup"] == name]))
+
+    def _advance(self) -> None:
+        """Begin the next step, or the ranks; note what has ended."""
+        if self.plan is None:
+            return
+        for rank, task in self.tasks.items():
+            if task.done and rank not in self.ends and not (task.code is None and self._strays()):
+                error = "" if task.code is not None else "its supervisor was killed"
+                self._end(rank, task.code, error)
+        if self.step is not None:
+            self._finish_step(*self.step)
+        if self.step is not None:
+            return
+        if self.stop_s < float("inf"):
+            for rank in self.plan["ranks"]:
+                if rank not in self.tasks:
+                    self._end(rank, 128 + signal.SIGTERM, "stopped during setup")
+        elif self.orders and self.orders["address"] and not self.still:
+            self._start_next()
+
+    def _start_next(self) -> None:
+        if self.steps:
+            name, ranks = self.steps.pop(0)
+            self.step = (self._begin(ranks[0], name), name, ranks)
+        elif not self.tasks:
+            self.port.close()
+            for rank in self.plan["ranks"]:
+                if rank not in self.ends:
+                    self.tasks[rank] = self._begin(rank, self.plan["ranks"][rank]["run"])
+
+    def _begin(self, rank: str, name: str) -> Task:
+        folder = self.folder
+        envs = environments(self.plan, self.orders, folder, self.nonce)[rank]
+        in_python = name not in self.plan["scripts"]
+        body = (lambda: unpack(folder)) if in_python else (lambda: script(folder, name, envs))
+        task = Task(body, folder / (rank + ".log"))
+        self.wire.tell(op="pid", pid=task.pid, ticks=start_ticks(task.pid))
+        return task
+
+    def _finish_step(self, task: Task, name: str, ranks: list[str]) -> None:
+        if not task.done or (task.code is None and self._strays()):
+            return
+        self.step = None
+        if task.code != 0 and self.stop_s == float("inf"):
+            what = "setup" if name in self.plan["scripts"] else name
+            how = "was interrupted" if task.code is None else "exited with %d" % task.code  # noqa: UP031
+            see = "topmast logs %s --task %s" % (self.plan["job"], ranks[0])  # noqa: UP031
+            for rank in ranks:
+                error = "task %s: %s %s; see `%s`" % (ranks[0], what, how, see)  # noqa: UP031
+                self._end(rank, task.code or 1, error)
+
+    def _end(self, rank: str, code: int | None, error: str) -> None:
+        if rank in self.ends:
+            return
+        ordered = self.orders is not None and self.orders["grace_s"] is not None
+        why = "" if ordered else self.why
+        self.ends[rank] = {
+            "rank": int(rank), "code": code, "at_s": time.time(), "error": error or why,
+            "evicted": bool(why),
+        }  # fmt: skip
+        self.wire.tell(op="end", rank=rank, end=self.ends[rank])
+
+
+def main(arguments: list[str]) -> int:
+    """``TICKET_FILE|- HOST``: HOST is its name, or the number of its place in the part."""
+    source, host = arguments
+    text = sys.stdin.read() if source == "-" else Path(source).read_text()
+    return Keeper(json.loads(text), host).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,159 @@
+"""Processes of Linux: which descend from which, how to end them, and how ours talk."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+MARK = "TOPMAST_TASK"
+"""The variable by which processes of a task are known that lost their supervisor."""
+ADDRESS = "TOPMAST_ADDRESS"
+"""The variable in which a launcher may say how other hosts reach this one."""
+TURN_S = 0.5
+"""How often keeper and caller look at each other at least."""
+RETRY_S = 0.05
+LEFTOVER_GRACE_S = 2.0
+OBEY_S = 2.0
+"""How long after SIGKILL a supervisor may need to see that nothing is left."""
+FROZEN_S = 15.0
+"""A process that did not turn for so long stands still; with a short lease, for a quarter of it."""
+PAGE_BYTES = 256 * 1024
+SHIP_S = 0.1
+CALL_S = 30.0
+BACKOFF_S = 0.2
+PATIENCE_S = 3600.0
+"""How long home may be silent when there is no lease."""
+REFUSED, NO_HOME = 3, 75
+HUNG_UP = (401, 404, 409, 410)
+"""What home says to a runner that has no business here."""
+
+Json = Any
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def now_s() -> float:
+    """A clock that runs on while the machine sleeps, and that is never set."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant that loses its parent: none can leave the tree."""
+    if _libc.prctl(36, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "PR_SET_CHILD_SUBREAPER")
+
+
+def stat_fields(pid: int) -> list[bytes]:
+    """The fields of /proc/PID/stat from the state on; none without the process."""
+    try:
+        text = Path("/proc/%d/stat" % pid).read_bytes()  # noqa: UP031
+    except OSError:
+        return []
+    return text[text.rindex(b")") + 2 :].split()
+
+
+def start_ticks(pid: int) -> int:
+    """When a living process began, which tells it from a later one of its number; 0: it is dead."""
+    fields = stat_fields(pid)
+    return int(fields[19]) if fields and fields[0] not in b"ZX" else 0
+
+
+def all_pids() -> list[int]:
+    """Every process there is."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+
+
+def descendants(root: int) -> list[int]:
+    """Processes below one; one that is forked meanwhile may be missing."""
+    below: dict[int, list[int]] = {}
+    for pid in all_pids():
+        fields = stat_fields(pid)
+        if fields and fields[0] not in b"ZX":
+            below.setdefault(int(fields[1]), []).append(pid)
+    found, queue = [], list(below.get(root, ()))
+    while queue:
+        pid = queue.pop()
+        found.append(pid)
+        queue += below.get(pid, ())
+    return found
+
+
+def marked(nonce: str) -> list[int]:
+    """Processes that bear the mark of this runner's tasks in their environment."""
+    mark = ("%s=%s." % (MARK, nonce)).encode()  # noqa: UP031
+    found = []
+    for pid in all_pids():
+        with contextlib.suppress(OSError):
+            if mark in Path("/proc/%d/environ" % pid).read_bytes():  # noqa: UP031
+                found.append(pid)
+    return found
+
+
+def send(pids: Iterable[int], number: int) -> None:
+    """Signal each process that is still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def exit_code(status: int) -> int:
+    """From what `waitpid` gives: 128 + N for signal N."""
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+class Wire:
+    """JSON lines over a socket to another process of ours."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.end = end
+        self._rest = b""
+        self._lock = threading.Lock()
+
+    def tell(self, **message: Json) -> None:
+        """Send; a reader that is gone is noticed elsewhere."""
+        with self._lock, contextlib.suppress(OSError):
+            self.end.sendall(json.dumps(message).encode() + b"\n")
+
+    def hear(self) -> list[Json] | None:
+        """What came; None when the other process is gone."""
+        try:
+            got = self.end.recv(1 << 20)
+        except OSError:
+            got = b""
+        *lines, self._rest = (self._rest + got).split(b"\n")
+        return [json.loads(line) for line in lines] if got else None
+
+
+def fork(body: Any) -> tuple[int, Wire]:
+    """A child that runs ``body(wire)`` and ends, and our end of the wire to it.
+
+    It keeps none of our descriptors but the first three: our death must end each wire.
+    """
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid:
+        theirs.close()
+        return pid, Wire(ours)
+    status = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+            if int(name) > 2 and int(name) != theirs.fileno():
+                with contextlib.suppress(OSError):
+                    os.close(int(name))
+        status = body(Wire(theirs)) or 0
+    except BaseException as error:
+        os.write(2, ("topmast runner: %r\n" % error).encode(errors="replace"))  # noqa: UP031
+    finally:
+        os._exit(status)

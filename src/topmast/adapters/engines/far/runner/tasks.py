@@ -1,0 +1,161 @@
+"""One task, from its supervisor on: how it begins, how it is ended, and what it sees."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any, NoReturn
+
+from topmast.adapters.engines.far.runner.processes import (
+    LEFTOVER_GRACE_S,
+    MARK,
+    OBEY_S,
+    Json,
+    Wire,
+    adopt_orphans,
+    descendants,
+    exit_code,
+    fork,
+    now_s,
+    send,
+)
+
+
+def supervise(wire: Wire, body: Any, log: Path) -> None:
+    """Run ``body`` in a child; tell its exit code, and end when nothing is left of it."""
+    os.setsid()
+    adopt_orphans()
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    child = os.fork()
+    if child == 0:
+        become_task(body, log)
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
+    poll.register(wire.end, select.POLLIN)
+    orphaned = False
+    while True:
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                if pid == child:
+                    wire.tell(code=exit_code(status))
+        except ChildProcessError:
+            return
+        if orphaned:
+            send(descendants(os.getpid()), signal.SIGKILL)
+        ready = dict(poll.poll(20 if orphaned else 1000))
+        if reader in ready:
+            os.read(reader, 4096)
+        if wire.end.fileno() in ready and wire.hear() is None:
+            orphaned = True  # the keeper is gone, and with it whatever ran here
+            poll.unregister(wire.end)
+
+
+def become_task(body: Any, log: Path) -> NoReturn:
+    """In the child of a supervisor: the output goes to the log, and signals do what they do."""
+    try:
+        signal.set_wakeup_fd(-1)
+        os.setsid()
+        out = os.open(str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((null, 0), (out, 1), (out, 2)):
+            os.dup2(source, target)
+        for number in sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}):
+            with contextlib.suppress(OSError, ValueError):
+                signal.signal(number, signal.SIG_DFL)
+        body()
+    except BaseException as error:
+        os.write(2, ("topmast: %s\n" % error).encode(errors="replace"))  # noqa: UP031
+    finally:
+        os._exit(126)
+
+
+class Task:
+    """A rank, or a step before the ranks, as the keeper sees it."""
+
+    def __init__(self, body: Any, log: Path) -> None:
+        self.pid, self.wire = fork(lambda wire: supervise(wire, body, log))
+        self.code: int | None = None
+        self.done = False
+        self.asked = False
+        """Whether SIGTERM was sent."""
+        self.kill_s = float("inf")
+
+    def step(self, stop_s: float) -> None:
+        """SIGTERM when a stop was ordered or its script has ended, SIGKILL when the time is up."""
+        over_s = now_s() + LEFTOVER_GRACE_S if self.code is not None else float("inf")
+        self.kill_s = min(self.kill_s, stop_s, over_s)
+        if self.kill_s == float("inf") or self.done:
+            return
+        tree = descendants(self.pid)
+        if not self.asked:
+            self.asked = True
+            send(tree, signal.SIGTERM)
+            send(tree, signal.SIGCONT)
+        if now_s() >= self.kill_s:
+            send(tree, signal.SIGKILL)
+        if now_s() >= self.kill_s + OBEY_S:
+            send([self.pid], signal.SIGKILL)  # it stands still; what it leaves comes to us
+
+    def halt(self) -> None:
+        """SIGSTOP to everything, until nothing new appears."""
+        halted: set[int] = set()
+        while True:
+            new = [pid for pid in descendants(self.pid) if pid not in halted]
+            if not new:
+                return
+            send(new, signal.SIGSTOP)
+            halted.update(new)
+
+
+def unpack(folder: Path) -> NoReturn:
+    """Extract the archive of the work folder, which home has checked; links come last."""
+    with tarfile.open(str(folder / "blob")) as archive:
+        chosen = sorted(archive.getmembers(), key=lambda member: member.issym())
+        options: Json = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        archive.extractall(str(folder / "work"), chosen, **options)  # noqa: S202
+    os._exit(0)
+
+
+def script(folder: Path, name: str, envs: dict[str, str]) -> NoReturn:
+    """Become a script. It is a file, and secrets are in the environment: not in the arguments."""
+    os.chdir(str(folder / "work"))
+    bash = shutil.which("bash")
+    shell = [bash, "-euo", "pipefail"] if bash else ["/bin/sh", "-eu"]
+    os.execve(shell[0], [*shell, str(folder / name)], envs)  # noqa: S606
+
+
+def folder_of(plan: Json, part: str, nonce: str) -> Path:
+    """Where the attempt lives on this host."""
+    return Path(plan["work"] or tempfile.gettempdir()) / ("topmast-%s-%s" % (part, nonce[:8]))  # noqa: UP031
+
+
+def environments(plan: Json, orders: Json, folder: Path, nonce: str) -> dict[str, dict[str, str]]:
+    """Of each rank: what the scheduler gave, then the job's own, then ours."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = sum(seat["gpus"] for seat in plan["ranks"].values())
+    given = [gpu for gpu in visible.split(",") if gpu] if visible else list(map(str, range(count)))
+    found = {}
+    for rank, seat in sorted(plan["ranks"].items(), key=lambda item: int(item[0])):
+        own, given = given[: seat["gpus"]], given[seat["gpus"] :]
+        found[rank] = {
+            **os.environ, **plan["envs"], **seat["envs"],
+            "CUDA_VISIBLE_DEVICES": ",".join(own if seat["slots"] is None else seat["slots"]),
+            "MASTER_ADDR": orders["address"],
+            "MASTER_PORT": str(orders["port"]),
+            "TOPMAST_PYTHON": sys.executable,
+            "TOPMAST_PROGRESS_FILE": str(folder / (rank + ".progress")),
+            MARK: nonce + "." + rank,
+        }  # fmt: skip
+    return found
