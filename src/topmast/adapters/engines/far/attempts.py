@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from msgspec import UNSET
+
 from topmast.adapters.engines.far import events as e
 from topmast.adapters.engines.far.launcher import Listed, State
-from topmast.model.messages import StartGang
+from topmast.model.messages import StartGang, TruthTask
 
 Key = tuple[str, int]
 """Job and epoch."""
@@ -234,3 +236,21 @@ def _facts_of(part: str, place: Place) -> Iterator[e.Fact]:
 def is_live(listed: Listed) -> bool:
     """Whether the scheduler does not say that it ended."""
     return listed.state is not State.ENDED
+
+
+def truth_of(attempt: Attempt) -> list[TruthTask]:
+    """What runs and what ended, by rank; not what has not begun."""
+    found = []
+    for part in attempt.parts:
+        for place in part.places.values():
+            for rank in place.ranks:
+                end = attempt.ends.get(rank)
+                if end is not None:
+                    task = TruthTask(
+                        *attempt.key, rank, False, end.code, end.at_s, end.report,
+                        end.error if end.evicted else UNSET,
+                    )  # fmt: skip
+                    found.append(task)
+                elif place.nonce:
+                    found.append(TruthTask(*attempt.key, rank, True, at_s=place.claimed_at_s))
+    return sorted(found, key=lambda task: task.rank)

@@ -14,7 +14,14 @@ from typing import Any
 from msgspec import UNSET, Struct
 
 from topmast.adapters.engines.far import events as e
-from topmast.adapters.engines.far.attempts import Attempt, Attempts, Part, Place, is_live
+from topmast.adapters.engines.far.attempts import (
+    Attempt,
+    Attempts,
+    Part,
+    Place,
+    is_live,
+    truth_of,
+)
 from topmast.adapters.engines.far.hosts import Hosts
 from topmast.adapters.engines.far.launcher import Listed, State
 from topmast.model import messages as m
@@ -476,26 +483,8 @@ class Protocol:
         self._asked_s = [at_s for at_s in self._asked_s if at_s > began_s]
         self.urgent = self.urgent or bool(self._asked_s)
         if asked:
-            tasks = tuple(t for _, a in sorted(self.attempts.known.items()) for t in _truth(a))
+            tasks = tuple(t for _, a in sorted(self.attempts.known.items()) for t in truth_of(a))
             self._say(m.TaskList(tasks, self.hosts.down_names(), self.hosts.closed() or UNSET))
-
-
-def _truth(attempt: Attempt) -> list[m.TruthTask]:
-    """What runs and what ended, by rank; not what has not begun."""
-    found = []
-    for part in attempt.parts:
-        for place in part.places.values():
-            for rank in place.ranks:
-                end = attempt.ends.get(rank)
-                if end is not None:
-                    task = m.TruthTask(
-                        *attempt.key, rank, False, end.code, end.at_s, end.report,
-                        end.error if end.evicted else UNSET,
-                    )  # fmt: skip
-                    found.append(task)
-                elif place.nonce:
-                    found.append(m.TruthTask(*attempt.key, rank, True, at_s=place.claimed_at_s))
-    return sorted(found, key=lambda task: task.rank)
 
 
 def _why(listed: Listed) -> str:
