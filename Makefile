@@ -21,7 +21,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo test test-all test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes kubernetes-tools check format bench bounds mutants crash-test docs docs-output docs-test lock hooks clean
+.PHONY: help venv demo test test-all test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools check format bench bounds mutants crash-test docs docs-output docs-test lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -78,6 +78,9 @@ test-ssh: ssh-tools ## the tests on real hosts behind SSH, as root (SMOKE=1 for 
 
 kubernetes-tools: ## build a Kubernetes to test with, in the user's cache: five minutes, once
 	@tests/support/kubelab/build.sh
+
+chaos-kubernetes: kubernetes-tools $(DEV) ## N rounds of faults on a real Kubernetes: nothing runs twice, nothing is lost
+	@$(PY) -m tests.crash.kubernetes --rounds $(N) $(ARGS)
 
 test-kubernetes: kubernetes-tools $(DEV) ## the tests on a real Kubernetes, which it builds; its nodes need root
 	@$(PY) -m pytest -q -m kubernetes $(or $(ARGS),tests/contract/kubernetes)

@@ -41,10 +41,7 @@ def mended(launched: Launched) -> Iterator[None]:
     yield
     lab = launched.lab
     assert lab.nodes is not None
-    for daemon in [*lab.daemons.values(), *(one.kubelet for one in lab.nodes.all)]:
-        daemon.signal(signal.SIGCONT)
-        if not daemon.runs:
-            daemon.start()
+    lab.revive()
     until(lab.answers, LOST_S, "the API server")
     for one in lab.nodes.all:
         one.mend()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import socket
 import ssl
 import tempfile
@@ -69,9 +70,9 @@ class Lab:
         (self.folder / "logs").mkdir()
         self.login(self.kubeconfig, *self._authority.pair("admin", ("system:masters",)))
         self._prepare()
-        for daemon in self.daemons.values():
-            daemon.start()
-        until(self.answers, READY_S, f"the API server: {self.daemons['kube-apiserver'].tail()}")
+        for name in ("etcd", "kube-apiserver"):
+            self.daemons[name].start()
+        until(self.answers, READY_S, "the API server")
         until(self._has_account, READY_S, "the service account of the first namespace")
         if self.nodes:
             self.nodes.start(self)
@@ -137,7 +138,20 @@ class Lab:
             return self.kubectl("get", "--raw", "/readyz", check=False) == "ok"
         return False
 
+    def revive(self) -> None:
+        """Let all daemons run again: killed, frozen, or ended because the API server was away."""
+        daemons = list(self.daemons.values())
+        if self.nodes:
+            daemons += [node.kubelet for node in self.nodes.all]
+        for daemon in daemons:
+            daemon.signal(signal.SIGCONT)
+            if not daemon.runs:
+                daemon.start()
+
     def _has_account(self) -> bool:
+        for name in ("kube-controller-manager", "kube-scheduler"):
+            if not self.daemons[name].runs:
+                self.daemons[name].start()
         return "default" in self.kubectl("get", "serviceaccounts", "-o", "name", check=False)
 
     def kubectl(self, *arguments: str, check: bool = True, given: bytes = b"") -> str:
