@@ -57,7 +57,7 @@ def boot_id() -> str:
 
 
 def boot_s() -> float:
-    """A clock that nobody sets, and that begins anew with each boot."""
+    """A clock that is never set, and begins anew with each boot."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
