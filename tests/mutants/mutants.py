@@ -160,5 +160,37 @@ MUTANTS = (
         "known = None",
         "tests/unit/fast/queue/test_admission.py::test_one_key_admits_once",
     ),
+    Mutant(
+        "an eviction is no fault of a host",
+        "fast/cluster/gangs.py",
+        "            blameless=True,\n            evicted=True,",
+        "            blameless=False,\n            evicted=True,",
+        "tests/unit/fast/cluster/test_gangs.py::test_the_life_of_a_gang",
+    ),
+    Mutant(
+        "an operator does not open what its cluster closed",
+        "fast/region/applying.py",
+        "        placer.state.suspect.pop(fact.host, None)\n    else:",
+        "        placer.state.suspect.pop(fact.host, None)\n"
+        "        placer.state.closed.pop(fact.host, None)\n    else:",
+        "tests/unit/fast/region/test_hosts.py"
+        "::test_a_cluster_and_an_operator_do_not_open_the_host_of_the_other",
+    ),
+    Mutant(
+        "a job runs only where the engine can run it",
+        "fast/region/inventory/columns.py",
+        "return [row for capability in ask.capabilities for row in self.unable[capability]]",
+        "return []",
+        "tests/unit/fast/region/search/test_capabilities.py"
+        "::test_a_job_runs_only_where_the_engine_can_run_it",
+    ),
+    Mutant(
+        "a replaced leader orders nothing",
+        "adapters/engines/leader.py",
+        "        return leader == self._highest",
+        "        return True",
+        "tests/unit/adapters/engines/test_leader.py"
+        "::test_a_replaced_leader_orders_nothing_any_more",
+    ),
     *FAR,
 )
