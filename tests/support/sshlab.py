@@ -199,11 +199,11 @@ class SshHost:
             for pid in there:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+            self._wait_for_sshd()  # as long as nsenter stands still, the first process cannot end
             self.init.wait()
             assert self.init.stdout is not None
             self.init.stdout.close()
             self.init = None
-        self._wait_for_sshd()
         with suppress(RuntimeError):
             _run("ip", "link", "delete", self.link)
 

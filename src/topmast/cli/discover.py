@@ -53,6 +53,44 @@ def add(app: typer.Typer) -> None:
         example="topmast fleet discover kubernetes\n"
         "topmast fleet discover kubernetes --context east --namespace ml --out fleet.yaml",
     )(kubernetes)  # fmt: skip
+    command(
+        discover, "ssh", asks=NOTHING,
+        example="topmast fleet discover ssh gpu-1 gpu-2\n"
+        "topmast fleet discover ssh gpu-1=10.0.0.7 --user topmast --out fleet.yaml",
+    )(ssh)  # fmt: skip
+
+
+def ssh(
+    session: Session,
+    hosts: Annotated[
+        list[str], typer.Argument(metavar="HOST...", help="Names, or NAME=ADDRESS for some.")
+    ],
+    user: Annotated[
+        str, typer.Option(metavar="NAME", help="The account on the hosts, else this one's name.")
+    ] = "",
+    region: RegionOption = None,
+    cluster: ClusterOption = None,
+    settings: SetOption = None,
+    out: OutOption = None,
+) -> None:
+    """Log in to hosts, and ask for CPUs, memory, and what nvidia-smi shows."""
+    from topmast.adapters.engines.far.ssh import SshOptions
+    from topmast.adapters.engines.registry import read_options
+    from topmast.model.errors import InvalidInput
+
+    try:
+        from topmast.adapters.engines.far.ssh.discover import discover
+    except ImportError:
+        raise InvalidInput(
+            "hosts behind SSH need asyncssh", remedy="pip install 'topmast[ssh]'"
+        ) from None
+    given = values.assignments(settings or [], "--set")
+    given |= {"user": user} if user else {}
+    pairs = [(name, address) for name, _, address in (host.partition("=") for host in hosts)]
+    given |= {f"address.{name}": address for name, address in pairs if address}
+    options = read_options(given, SshOptions, engine="ssh", field="--set")
+    found = discover([name for name, _ in pairs], options)
+    _write(session, found, "ssh", given, region, cluster, out)
 
 
 def slurm(
@@ -130,5 +168,7 @@ def _write(
         session.show(
             written, lambda: say(f"wrote {out}: {plural(len(found.hosts), 'host')}, {gpus}")
         )
+    for line in found.notes:
+        note(line)
     for line in found.left_out:
         note(f"left out: {line}")

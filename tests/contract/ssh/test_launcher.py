@@ -5,6 +5,7 @@ import json
 import re
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from topmast.adapters.engines.far.launcher import (
 )
 from topmast.adapters.engines.far.ssh import SshLauncher, SshOptions, launcher
 from topmast.adapters.engines.registry import read_options
+from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import ClusterSpec, HostSpec
 
 NUMBERS = itertools.count()
@@ -354,3 +356,38 @@ def test_a_jump_host_leads_to_the_others(lab: SshLab) -> None:
 def _restart(host: SshHost) -> None:
     host.kill_sshd()
     host.start_sshd()
+
+
+# --- discovery --------------------------------------------------------------------------------
+
+
+def test_discovery_writes_a_fleet_file_of_the_hosts(lab: SshLab, tmp_path: Path) -> None:
+    """CPUs and memory of each; GPUs where nvidia-smi shows some; what is left out is said."""
+    smi = lab.hosts["ssh0"].folder / "home" / "nvidia-smi"
+    smi.write_text("#!/bin/sh\nfor i in 1 2; do echo 'NVIDIA H100 80GB HBM3, 81559'; done\n")
+    smi.chmod(0o755)
+    lab.hosts["ssh0"].run("mount", "--bind", "/root", "/usr/local/sbin")
+    lab.hosts["ssh2"].cut()
+    before = lab.hosts["ssh1"].run("ls", "-A", "/root")
+    out = tmp_path / "fleet.yaml"
+    settings = [f"--set={name}={text}" for name, text in lab.options.items()]
+    argv = ["fleet", "discover", "ssh", *lab.names, *settings, "--set", "connect_s=3"]
+    try:
+        done = subprocess.run(
+            [str(Path(sys.executable).with_name("topmast")), *argv, "--out", str(out)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    finally:
+        lab.hosts["ssh2"].mend()
+        lab.hosts["ssh0"].run("umount", "/usr/local/sbin")
+        smi.unlink()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"wrote {out}: 2 hosts, 2 H100\n"
+    assert "ssh1 has no GPUs: there is no nvidia-smi" in done.stderr
+    assert "left out: ssh2:" in done.stderr
+    (cluster,) = read_fleet(out).regions[0].clusters
+    assert (cluster.engine, cluster.options["user"]) == ("ssh", "root")
+    found = {host.name: (host.model, host.gpus, host.gpu_memory_bytes) for host in cluster.hosts}
+    assert found == {"ssh0": ("H100", 2, 85 * 10**9), "ssh1": ("", 0, 0)}
+    assert all(host.cpus >= 1 and host.memory_bytes > 0 for host in cluster.hosts)
+    assert lab.hosts["ssh1"].run("ls", "-A", "/root") == before, "it changes nothing"

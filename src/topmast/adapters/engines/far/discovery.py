@@ -30,6 +30,8 @@ class Discovered(Struct, frozen=True):
     """Hosts that a fleet cannot have, each with the reason."""
     region: str = ""
     """Where it says that it is; empty: it does not."""
+    notes: tuple[str, ...] = ()
+    """What people should know of hosts that are not left out."""
 
 
 def short_model(said: str) -> str:

@@ -68,7 +68,7 @@ class Line:
         self._fleet = fleet
         self._home = home
         self._asking = asyncio.Lock()
-        self._channel: _Channel | None = None
+        self._channel: Channel | None = None
         self._tried = asyncio.Event()
         self.why = "not connected yet"
         """Why there is no connection; empty: there is one."""
@@ -102,7 +102,7 @@ class Line:
         try:
             async with AsyncExitStack() as stack:
                 async with slots, asyncio.timeout(self._options.connect_s):
-                    channel = await stack.enter_async_context(_connected(self._where()))
+                    channel = await stack.enter_async_context(connected(self._where()))
                     await self._begin(channel)
                 self._channel = channel
                 self.why = ""
@@ -124,7 +124,7 @@ class Line:
     def _where(self) -> Where:
         return Where(self._options.address.get(self.name, self.name), self._options)
 
-    async def _begin(self, channel: _Channel) -> None:
+    async def _begin(self, channel: Channel) -> None:
         options = self._options
         await channel.ask(op="begin", folder=options.folder, fleet=self._fleet, host=self.name)
         place = await channel.ask(op="open", instance=INSTANCE)
@@ -266,7 +266,7 @@ class Where:
 
 
 @asynccontextmanager
-async def _connected(where: Where) -> AsyncIterator[_Channel]:
+async def connected(where: Where) -> AsyncIterator[Channel]:
     """A connection to a host, with our program on it."""
     async with AsyncExitStack() as stack:
         shared, tunnel = where.arguments(), None
@@ -276,12 +276,12 @@ async def _connected(where: Where) -> AsyncIterator[_Channel]:
             tunnel = connection
         command = f"exec {shlex.quote(where.options.python)} -I -u -c {shlex.quote(BOOT)}"
         process = await connection.create_process(command, encoding=None)
-        channel = _Channel(connection, process, where.options.python)
+        channel = Channel(connection, process, where.options.python)
         await channel.greet()
         yield channel
 
 
-class _Channel:
+class Channel:
     """Our program on a host."""
 
     def __init__(

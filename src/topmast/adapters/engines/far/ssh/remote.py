@@ -358,19 +358,6 @@ class Keeper:
             shutil.rmtree(gone, ignore_errors=True)
         return {}
 
-    def do_facts(self) -> Json:
-        """What this host has."""
-        memory_kib = next(
-            int(line.split()[1])
-            for line in read(Path("/proc/meminfo")).splitlines()
-            if line.startswith("MemTotal:")
-        )
-        gpus, why = graphics()
-        return {
-            "cpus": len(os.sched_getaffinity(0)), "memory_bytes": memory_kib << 10,
-            "gpus": gpus, "why": why,
-        }  # fmt: skip
-
     # --- states -----------------------------------------------------------------------------------
 
     def _part(self, name: str, id: str) -> Path | None:
@@ -422,6 +409,18 @@ def _last(part: Path) -> str:
     return lines[-1] if lines else "its runner has ended"
 
 
+def facts() -> Json:
+    """What this host has."""
+    memory_kib = next(
+        int(line.split()[1])
+        for line in read(Path("/proc/meminfo")).splitlines()
+        if line.startswith("MemTotal:")
+    )
+    gpus, why = graphics()
+    cpus = len(os.sched_getaffinity(0))
+    return {"cpus": cpus, "memory_bytes": memory_kib << 10, "gpus": gpus, "why": why}
+
+
 def graphics() -> tuple[list[Json], str]:
     """The GPUs as nvidia-smi tells them, or why there are none."""
     program = shutil.which("nvidia-smi")
@@ -457,6 +456,8 @@ def main() -> None:
             if request["op"] == "begin":
                 keeper = Keeper(request["folder"], request["fleet"], request["host"])
                 reply = {"ok": {"began": True}}
+            elif request["op"] == "facts":
+                reply = {"ok": facts()}
             else:
                 assert keeper is not None
                 reply = {"ok": keeper.answer(request)}
