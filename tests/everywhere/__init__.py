@@ -1,0 +1,1 @@
+"""One queue over every kind of engine at once."""

@@ -1,0 +1,104 @@
+"""Three Slurm clusters, a Kubernetes cluster and hosts behind SSH, and the fleet file that names them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from tests.support import slurmlab, sshlab
+from tests.support.kubelab import lab as kubelab
+from tests.support.kubelab.image import NAME
+from tests.support.kubelab.programs import missing as no_kubernetes
+from tests.support.slurmlab import SlurmCluster, slurm_cluster
+from tests.support.sshlab import SshLab, ssh_lab
+
+SLURM = ("a", "b", "c")
+LEASE_S = 20
+ENGINES = {"slurm-a": "slurm", "slurm-b": "slurm", "slurm-c": "slurm", "pods": "kubernetes",
+           "hosts": "ssh"}  # fmt: skip
+"""The engine of each cluster."""
+
+
+def missing() -> str:
+    """Why not all of it can run here; empty if it can."""
+    return slurmlab.missing() or sshlab.missing() or no_kubernetes(nodes=True)
+
+
+@dataclass
+class World:
+    """All of it."""
+
+    slurm: dict[str, SlurmCluster]
+    pods: kubelab.Lab
+    hosts: SshLab
+
+    def fleet(self) -> str:
+        """The fleet file: three regions, each with more than one kind of engine."""
+
+        def slurm(name: str) -> dict[str, object]:
+            cluster = self.slurm[name]
+            options = {"conf": str(cluster.conf), "gpu.H100": cluster.gpu_type, "poll_s": 1}
+            return _cluster("slurm", cluster.hosts, options)
+
+        kubernetes: dict[str, object] = {
+            "kubeconfig": str(self.pods.kubeconfig), "namespace": "default",
+            "listen": f"{self.pods.address}:0",
+        }  # fmt: skip
+        pods = _cluster("kubernetes", ("node-0", "node-1"), kubernetes)
+        hosts = _cluster("ssh", tuple(self.hosts.hosts), dict(self.hosts.options))
+        regions = {
+            "east": {"clusters": {"slurm-a": slurm("a"), "hosts": hosts}},
+            "west": {"clusters": {"slurm-b": slurm("b"), "pods": {**pods, "image": NAME}}},
+            "south": {"clusters": {"slurm-c": slurm("c")}},
+        }
+        quota = {"quota": {"H100": 40}, "borrow_limit": {"H100": 40}}
+        tenants = dict.fromkeys(("vision", "speech", "language"), quota)
+        return yaml.safe_dump({"regions": regions, "tenants": tenants}, default_flow_style=None)
+
+    def lose(self, engine: str, host: str) -> None:
+        """A host is gone, with all that ran there: the power fails."""
+        if engine == "ssh":
+            self.hosts.hosts[host].halt()
+        elif engine == "kubernetes":
+            assert self.pods.nodes is not None
+            next(node for node in self.pods.nodes.all if node.name == host).stop()
+        else:
+            lab = next(lab for lab in self.slurm.values() if host in lab.hosts)
+            lab.kill_daemon(host)
+            _kill_all(f"SLURMD_NODENAME={host}".encode(), f"SLURM_CONF={lab.conf}".encode())
+
+
+def _cluster(engine: str, hosts: tuple[str, ...], options: dict[str, object]) -> dict[str, object]:
+    return {
+        "engine": engine,
+        "hosts": [{"names": list(hosts), "gpu": "H100", "gpus": 8}],
+        "options": {"lease_s": LEASE_S, **options},
+    }
+
+
+def _kill_all(*marks: bytes) -> None:
+    for _ in range(3):  # what is forked meanwhile too
+        for pid, env in slurmlab.environments():
+            if all(mark in env for mark in marks):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def world(folder: Path) -> Iterator[World]:
+    """All of it, until the block ends."""
+    with ExitStack() as stack:
+        fast = ("SchedulerParameters=batch_sched_delay=1", "SlurmdTimeout=10")
+        slurm = {
+            name: stack.enter_context(slurm_cluster(name, nodes=2, parameters=fast))
+            for name in SLURM
+        }
+        hosts = stack.enter_context(ssh_lab(folder / "ssh"))
+        pods = stack.enter_context(kubelab.Lab(nodes=2))
+        yield World(slurm, pods, hosts)
