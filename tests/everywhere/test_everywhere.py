@@ -90,11 +90,11 @@ def bodies(client: Client, job: JobView, attempts: int, tasks: int) -> list[list
 
 
 def busiest(client: Client, engine: str) -> str | None:
-    """A host of this kind of engine on which something runs."""
+    """A host of this kind of engine on which something runs that nothing preempts."""
     used = Counter(
         host
         for job in client.jobs(states=("RUNNING",))
-        if ENGINES[job.cluster or ""] == engine
+        if ENGINES[job.cluster or ""] == engine and job.band == "high"
         for host in job.hosts
     )
     return min(used, key=lambda host: (-used[host], host)) if used else None
@@ -109,12 +109,12 @@ def test_two_hundred_gangs_of_three_tenants_run_once_wherever_there_is_room(
         eventually(
             lambda: len(list(client.jobs(states=("RUNNING",)))) >= 12, "work everywhere", 240.0
         )
-        high = client.submit_many(jobs(50, 2, "high", 4.0))
+        high = client.submit_many(jobs(50, 2, "high", 10.0))
         for engine in ("ssh", "slurm", "kubernetes"):
             host = eventually(partial(busiest, client, engine), f"work on {engine}", 240.0)
             there.lose(engine, host)
         names = [*low.ids, *high.ids]
-        ended = client.wait(*names, timeout_s=PATIENCE_S)
+        ended = client.wait(names, timeout_s=PATIENCE_S)
         stories = {job.id: client.story(job.id) for job in ended}
         lives = {
             job.id: bodies(client, job, len(stories[job.id].attempts), job.tasks) for job in ended
@@ -133,8 +133,11 @@ def test_two_hundred_gangs_of_three_tenants_run_once_wherever_there_is_room(
         assert outcomes[engine, "preempted"] > 0, outcomes
         assert outcomes[engine, "host_lost"] > 0, outcomes
     for name, tasks in lives.items():
+        good = [a.epoch for a in stories[name].attempts if a.outcome == "succeeded"]
+        assert len(good) == 1, f"{name} succeeded in attempts {good}"
         assert len(tasks) >= 1, name
         for life in tasks:
-            assert sum(body.ended for body in life) == 1, f"{name} finished {life}"
+            # A body may end in the very moment in which it is to be stopped: then it runs again.
+            assert [body.ended for body in life if body.attempt == good[0]] == [True], life
             for one, other in pairwise(life):
                 assert one.seen_s < other.began_s, f"{name} lived twice at a time: {life}"
