@@ -8,6 +8,7 @@ host see those of that host alone, so that a reboot ends exactly them.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -23,6 +24,7 @@ from pathlib import Path
 PACKAGES = ("openssh-server", "openssh-client", "iproute2")
 PROGRAMS = ("sshd", "ssh-keygen", "ip", "unshare", "nsenter")
 PATIENCE_S = 30.0
+NUMBERS = itertools.count()
 NOWHERE = "02:00:00:00:00:99"
 INIT = """
 mount --make-rprivate / && mount --bind "$1/home" "$HOME" && mount --bind "$1/run" /run/sshd &&
@@ -230,7 +232,7 @@ class SshLab:
 
     def start(self) -> None:
         """Start all hosts."""
-        mark = f"tm{os.getpid() % 100_000}"
+        mark = f"tm{os.getpid() % 100_000}{chr(ord('a') + next(NUMBERS) % 26)}"
         net = next(net for net in _nets() if f" {net}.1/" not in _run("ip", "address"))
         self._bridge = f"{mark}br"
         _run("ip", "link", "add", self._bridge, "type", "bridge")
