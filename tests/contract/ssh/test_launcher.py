@@ -30,6 +30,8 @@ from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import ClusterSpec, HostSpec
 
 NUMBERS = itertools.count()
+HOME = str(Path.home())
+"""Of the account on the hosts, as here."""
 SECRET = "a-token-that-only-its-owner-may-see"
 RUNNER = """
 import json, os, socket, sys, time
@@ -131,7 +133,7 @@ def test_a_runner_calls_home_through_the_connection(bench: Bench) -> None:
     host, address, ticket = bench.home.hear()
     assert (host, address) == ("ssh1", bench.lab.hosts["ssh1"].address)
     assert (ticket["token"], ticket["part"]) == (SECRET, part.name)
-    assert ticket["url"].startswith("unix:/root/.l")
+    assert ticket["url"].startswith(f"unix:{HOME}/.l")
 
 
 def test_secrets_show_nowhere(bench: Bench) -> None:
@@ -140,7 +142,7 @@ def test_secrets_show_nowhere(bench: Bench) -> None:
     bench.home.hear()
     host = bench.lab.hosts["ssh0"]
     assert SECRET not in host.run("ps", "axeww")
-    modes = host.run("find", f"/root/{bench.folder}", "-type", "f", "-perm", "/077")
+    modes = host.run("find", f"{HOME}/{bench.folder}", "-type", "f", "-perm", "/077")
     assert modes == ""
 
 
@@ -366,9 +368,9 @@ def test_discovery_writes_a_fleet_file_of_the_hosts(lab: SshLab, tmp_path: Path)
     smi = lab.hosts["ssh0"].folder / "home" / "nvidia-smi"
     smi.write_text("#!/bin/sh\nfor i in 1 2; do echo 'NVIDIA H100 80GB HBM3, 81559'; done\n")
     smi.chmod(0o755)
-    lab.hosts["ssh0"].run("mount", "--bind", "/root", "/usr/local/sbin")
+    lab.hosts["ssh0"].run("mount", "--bind", HOME, "/usr/local/sbin")
     lab.hosts["ssh2"].cut()
-    before = lab.hosts["ssh1"].run("ls", "-A", "/root")
+    before = lab.hosts["ssh1"].run("ls", "-A", HOME)
     out = tmp_path / "fleet.yaml"
     settings = [f"--set={name}={text}" for name, text in lab.options.items()]
     argv = ["fleet", "discover", "ssh", *lab.names, *settings, "--set", "connect_s=3"]
@@ -390,4 +392,4 @@ def test_discovery_writes_a_fleet_file_of_the_hosts(lab: SshLab, tmp_path: Path)
     found = {host.name: (host.model, host.gpus, host.gpu_memory_bytes) for host in cluster.hosts}
     assert found == {"ssh0": ("H100", 2, 85 * 10**9), "ssh1": ("", 0, 0)}
     assert all(host.cpus >= 1 and host.memory_bytes > 0 for host in cluster.hosts)
-    assert lab.hosts["ssh1"].run("ls", "-A", "/root") == before, "it changes nothing"
+    assert lab.hosts["ssh1"].run("ls", "-A", HOME) == before, "it changes nothing"
