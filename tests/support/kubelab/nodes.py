@@ -27,14 +27,16 @@ if TYPE_CHECKING:
 
 READY_S = 120.0
 GPU = "nvidia.com/gpu"
-_HOLDER = [
-    "unshare", "--net", "--mount", "--propagation=slave", "sh", "-c",
-    "for d in /var/lib /var/log /run; do mount -t tmpfs tmpfs $d || exit; done; exec sleep infinity",
-]  # fmt: skip
-_CGROUPS = Path("/sys/fs/cgroup")
-# The kubelet sets these for the whole machine, which gets them back.
+# The kubelet sets these for the whole machine: it gets files in their place.
 _SYSCTLS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
             "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes")  # fmt: skip
+_HOLDER = [
+    "unshare", "--net", "--mount", "--propagation=slave", "sh", "-c",
+    "for d in /var/lib /var/log /run; do mount -t tmpfs tmpfs $d || exit; done; "
+    "for s in $*; do f=/run/${s##*/}; cat /proc/sys/$s >$f && mount --bind $f /proc/sys/$s; done; "
+    "exec sleep infinity", "sh", *_SYSCTLS,
+]  # fmt: skip
+_CGROUPS = Path("/sys/fs/cgroup")
 
 
 class Network:
@@ -130,7 +132,7 @@ class Node:
         address, far = self._network.node_address(self._index), f"{self._link}n"
         self._holder.start()
         holder = self._holder.pid
-        until(lambda: "tmpfs /run " in Path(f"/proc/{holder}/mounts").read_text(), 20, "namespaces")
+        until(lambda: _SYSCTLS[-1] in Path(f"/proc/{holder}/mounts").read_text(), 20, "namespaces")
         self._inside = ["nsenter", f"--target={holder}", "--net", "--mount"]
         self._set_commands()
         run("ip", "link", "add", self._link, "type", "veth", "peer", "name", far)
@@ -216,7 +218,7 @@ class Node:
         if (_CGROUPS / "cgroup.controllers").exists():
             return [_CGROUPS]
         lines = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
-        return sorted({Path(words[1]) for words in lines if words[2] == "cgroup"})
+        return sorted({Path(words[1]) for words in lines if words[2].startswith("cgroup")})
 
     @classmethod
     def _controller(cls, name: str) -> Path:
@@ -274,7 +276,6 @@ class Nodes:
     """All nodes of a lab."""
 
     def __init__(self, folder: Path, network: Network, count: int, gpus: int) -> None:
-        self._kept = {name: Path("/proc/sys", name).read_text() for name in _SYSCTLS}
         self.all = [Node(folder, network, index, gpus) for index in range(count)]
 
     def start(self, lab: Lab) -> None:
@@ -292,12 +293,9 @@ class Nodes:
             until(partial(_is_ready, lab, node.name), READY_S, node.kubelet.name)
 
     def stop(self) -> None:
-        """Stop all, and give the machine its settings back."""
+        """Stop all."""
         for node in self.all:
             node.stop()
-        for name, text in self._kept.items():
-            with contextlib.suppress(OSError):
-                Path("/proc/sys", name).write_text(text)
 
 
 def give_gpus(lab: Lab, node: str, gpus: int, resource: str = GPU) -> None:
