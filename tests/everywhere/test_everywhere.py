@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.everywhere.world import ENGINES, World, missing, world
+from tests.support.kubelab.image import NAME
 from tests.support.live import eventually, live
 from topmast import Client
 from topmast.adapters.kernels import load_kernels
@@ -50,7 +51,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def jobs(count: int, seed: int, priority: str, lasts_s: float) -> list[dict[str, object]]:
-    """Gangs of one to sixteen GPUs of three tenants."""
+    """Gangs of one to sixteen GPUs of three tenants; some with half a GPU, which only SSH hosts share."""
     draw = random.Random(seed)
     found: list[dict[str, object]] = []
     for number in range(count):
@@ -61,6 +62,10 @@ def jobs(count: int, seed: int, priority: str, lasts_s: float) -> list[dict[str,
             "checkpoint": {"grace": "2s"}, "max_restarts": 3, "run": BODY,
             "envs": {"LASTS_S": str(round(lasts_s * draw.uniform(0.5, 1.5), 1))},
         })  # fmt: skip
+        if priority == "high" and number % 5 == 0:
+            found[-1]["image"] = NAME  # only Kubernetes runs images
+        elif priority == "high" and number % 5 == 1:
+            found[-1] |= {"num_nodes": 1, "resources": {"accelerators": {"H100": 0.5}}}
     return found
 
 
