@@ -13,9 +13,9 @@ from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.preemption.plain import PlainPreemption, terms_of
-from topmast.fast.region.preemption.price import cost_gpu_s
+from topmast.fast.region.preemption.price import STOP, cost_gpu_s
 from topmast.fast.region.preemption.search import PreemptiveSearch
-from topmast.fast.region.search.compiled import choices_in, costs_in, question_of
+from topmast.fast.region.search.compiled import choices_in, costs_of, question_of
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import (
     MILLI,
@@ -142,9 +142,10 @@ def show_victims(search: PreemptiveSearch, ask: PlacementRequest) -> None:
         )
     index = index_of(columns)
     weights, choices = profile.score, choices_in(index, ask, (0,))
-    costs = costs_in(columns, ask, weights, None)
+    costs = costs_of(index, {columns.region: ask.terms}, profile, weights)
     question = question_of(index, ask, weights, choices, costs)
-    hunt = PlainPreemption(index, question, terms_of(index, ask, profile, weights, NOW), choices)
+    terms = terms_of(index, ask, profile, weights, NOW, STOP)
+    hunt = PlainPreemption(index, question, terms, choices)
     print("\nsection      bound   truth   branch on attempt")
     for level, name in ((1, "rack"), (2, "pod")):
         low, high = index.arrays.by_cluster[0, 0, level - 1].tolist()

@@ -50,7 +50,9 @@ class World:
             "kubeconfig": str(self.pods.kubeconfig), "namespace": "default",
             "listen": f"{self.pods.address}:0",
         }  # fmt: skip
-        pods = _cluster("kubernetes", ("node-0", "node-1"), kubernetes)
+        assert self.pods.nodes is not None
+        nodes = tuple(node.name for node in self.pods.nodes.all)
+        pods = _cluster("kubernetes", nodes, kubernetes)
         hosts = _cluster("ssh", tuple(self.hosts.hosts), dict(self.hosts.options))
         regions = {
             "east": {"clusters": {"slurm-a": slurm("a"), "hosts": hosts}},
