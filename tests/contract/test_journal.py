@@ -9,13 +9,12 @@ import textwrap
 import threading
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
-from tests.support import postgresql
+from tests.support.stores import Store
 from topmast.adapters.store import JournalFailure, SqlJournal, open_journal
 from topmast.adapters.store.journal import _crc_without_time
 from topmast.adapters.store.retention import Past
@@ -26,50 +25,6 @@ from topmast.ports import AttemptRow, Audit, HistoryRow, JobRow, Journal, Record
 MAKES_A_JOURNAL: Callable[[str], Journal] = open_journal
 NOTHING = Audit()
 LAST_ONLY, NEWEST_TWO = Past(newest=1, age_s=-1.0), Past(age_s=-1.0)
-
-
-@dataclass
-class Store:
-    """A database of one test, and ways in: the journal's own, and one behind its back."""
-
-    target: str
-    engine: sa.Engine
-
-    def open(self, *, read_only: bool = False) -> SqlJournal:
-        return open_journal(self.target, read_only=read_only)
-
-    def tamper(self, statement: sa.Executable) -> None:
-        with self.engine.begin() as connection:
-            connection.execute(statement)
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str | None]:
-    with postgresql.server() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    if request.param == "sqlite":
-        path = tmp_path / "state" / "journal.sqlite3"
-        engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.NullPool)
-        yield Store(str(path), engine)
-        return
-    url_of_server = request.getfixturevalue("postgres")
-    if url_of_server is None:
-        pytest.skip("PostgreSQL is not installed")
-    server = sa.make_url(url_of_server).set(drivername="postgresql+psycopg")
-    name = f"topmast_test_{os.getpid()}_{random.randrange(10**9)}"
-    admin = sa.create_engine(server, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
-    with admin.connect() as connection:
-        connection.exec_driver_sql(f"CREATE DATABASE {name}")
-        url = server.set(database=name)
-        yield Store(
-            url.render_as_string(hide_password=False),
-            sa.create_engine(url, poolclass=sa.NullPool),
-        )
-        connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture

@@ -6,11 +6,21 @@
 
 from __future__ import annotations
 
-from topmast.adapters.store.errors import JournalFailure
+from topmast.adapters.store.database import Claim, Leader
+from topmast.adapters.store.errors import JournalFailure, LeadershipLost
 from topmast.adapters.store.journal import SqlJournal, open_journal
 from topmast.adapters.store.sqlite import require_free
 
 JOURNAL = "journal.sqlite"
 """Its name in a state folder."""
 
-__all__ = ["JOURNAL", "JournalFailure", "SqlJournal", "open_journal", "require_free"]
+__all__ = [
+    "JOURNAL",
+    "Claim",
+    "JournalFailure",
+    "Leader",
+    "LeadershipLost",
+    "SqlJournal",
+    "open_journal",
+    "require_free",
+]

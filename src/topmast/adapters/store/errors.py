@@ -18,6 +18,10 @@ class JournalFailure(TopmastError):
     """
 
 
+class LeadershipLost(JournalFailure):
+    """Another process leads: nothing of this transaction was written."""
+
+
 # A part of the driver's message -> what a person should know.
 _MEANINGS = (
     ("file is not a database", "this file is not a SQLite database: name another, or move it away"),

@@ -17,11 +17,19 @@ from sqlalchemy import Connection, Dialect, Row, Select, Table, delete, func, ma
 from sqlalchemy.dialects import postgresql as postgresql_dialect
 from sqlalchemy.dialects import sqlite as sqlite_dialect
 
+from topmast.adapters.clock import elapsed_s
 from topmast.adapters.store import postgresql, schema, sqlite
-from topmast.adapters.store.database import Database
+from topmast.adapters.store.database import Claim, Database, Leader
 from topmast.adapters.store.errors import JournalFailure, explained
 from topmast.adapters.store.retention import Kept, Past
-from topmast.adapters.store.tables import ATTEMPTS, FINISHED_JOBS, HISTORY, JOURNAL, SNAPSHOTS
+from topmast.adapters.store.tables import (
+    ATTEMPTS,
+    FINISHED_JOBS,
+    HISTORY,
+    JOURNAL,
+    LEADER,
+    SNAPSHOTS,
+)
 from topmast.model.errors import InvalidInput, TopmastError
 from topmast.ports import AttemptRow, Audit, HistoryRow, JobRow, Record, Snapshot
 
@@ -34,13 +42,19 @@ _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
 
 
-def open_journal(target: str | Path, *, read_only: bool = False) -> SqlJournal:
+def open_journal(
+    target: str | Path,
+    *,
+    read_only: bool = False,
+    claim: Claim = Claim(),  # noqa: B008 (frozen)
+) -> SqlJournal:
     """Open the journal at a path (SQLite) or URL, creating or migrating it as needed.
 
-    To write is the right of one process at a time: a second is refused with `Conflict`, naming the
-    first. ``read_only`` asks for no such right and changes nothing, not even the version.
+    To write is the right of one process at a time, the leader: a second is refused with `Conflict`,
+    naming the first, or waits for its turn if its ``claim`` says so. ``read_only`` asks for no such
+    right and changes nothing, not even the version.
     """
-    database = _open_database(target, read_only)
+    database = _open_database(target, None if read_only else claim)
     try:
         return SqlJournal(database)
     except TopmastError as error:
@@ -53,28 +67,28 @@ def open_journal(target: str | Path, *, read_only: bool = False) -> SqlJournal:
         raise
 
 
-def _open_database(target: str | Path, read_only: bool) -> Database:
+def _open_database(target: str | Path, claim: Claim | None) -> Database:
     if isinstance(target, str) and "://" in target:
         url = make_url(target)
         place = url.render_as_string(hide_password=True)
         if url.get_backend_name() == "postgresql":
             url = url.set(drivername="postgresql+psycopg")
-            return postgresql.open_database(url, place, read_only)
+            return postgresql.open_database(url, place, claim)
         if url.get_backend_name() != "sqlite" or not url.database:
             remedy = "write a path, or postgresql://HOST/DATABASE"
             raise InvalidInput(f"no journal can be at {place}", remedy=remedy)
         target = url.database
     path = Path(target).expanduser().absolute()
     with explained(str(path)):
-        return sqlite.open_database(path, read_only)
+        return sqlite.open_database(path, claim)
 
 
 def _dispose(database: Database) -> None:
     database.reader.dispose()
     if database.writer is not None:
         database.writer.dispose()
-    if database.owner is not None:
-        database.owner.release()
+    if database.lease is not None:
+        database.lease.release()
 
 
 class SqlJournal:
@@ -97,12 +111,39 @@ class SqlJournal:
                 with database.reader.begin() as connection:
                     schema.require_current(connection)
                 return
+            assert database.lease is not None
             self._writer = database.writer.connect()
+            self._lease = database.lease
             with self._writer.begin():
                 schema.migrate(self._writer)
+            with self._writer.begin():
+                self._lease.take(self._writer)
             self._insert = _Inserts(self._writer.dialect)
             with self._writer.begin():
                 self._last_seq = self._writer.scalar(select(_newest_seq())) or 0
+
+    # --- leading ------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """Of this process as the leader; 0 if it only reads."""
+        return 0 if self._writer is None else self._lease.epoch
+
+    def leads(self) -> bool:
+        """Whether no other process can lead by now, as far as this one can tell by itself."""
+        return self._lease.leads()
+
+    def renew(self) -> None:
+        """Prove that this process leads, if it is time to. Raises `LeadershipLost` if not."""
+        if self._lease.due() and not self._closed:
+            with self._writing():
+                pass
+
+    def leader(self) -> Leader:
+        """The process that leads, or was the last to."""
+        table = LEADER.c
+        query = select(table.epoch, table.holder, table.address, table.folder, table.version)
+        return self._all(query, Leader)[0]
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -119,7 +160,9 @@ class SqlJournal:
             last_seq = record.seq
         with self._writing() as connection:
             insert = self._insert
-            insert.rows(connection, insert.record, [_record_row(record) for record in records])
+            insert.rows(
+                connection, insert.record, [_record_row(record, self.epoch) for record in records]
+            )
             insert.rows(connection, insert.history, [astuple(row) for row in audit.history])
             insert.rows(connection, insert.attempt, [astuple(row) for row in audit.attempts])
             insert.rows(connection, insert.job, [_job_row(row) for row in audit.jobs])
@@ -160,12 +203,15 @@ class SqlJournal:
                 raise JournalFailure(f"{self._place}: the journal is closed")
             if self._broken is not None:
                 raise JournalFailure(f"{self._place}: an earlier write failed: {self._broken}")
+            begun_s = elapsed_s()
             try:
                 with self._writer.begin():
+                    self._lease.prove(self._writer)
                     yield self._writer
             except BaseException as error:
                 self._broken = error
                 raise
+            self._lease.confirm(begun_s)
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -206,12 +252,16 @@ class SqlJournal:
         with self._reading() as connection:
             self._refuse_retired(connection, after)
             streamed = connection.execution_options(yield_per=RECORDS_PER_FETCH)
-            previous = after
+            previous, epoch = after, 0
             for row in streamed.execute(query):
                 if row.seq != previous + 1:
                     lost = f"records {previous + 1} to {row.seq - 1} are missing"
                     raise JournalFailure(f"{self._place}: {lost}: restore a backup")
                 previous = row.seq
+                if (row.epoch or 0) < epoch:
+                    text = f"{self._place}: record {row.seq} is of a leader that was replaced"
+                    raise JournalFailure(text)
+                epoch = row.epoch or 0
                 record = _record_of(row)
                 if record is None:
                     text = f"{self._place}: record {row.seq} is damaged: restore a backup"
@@ -380,8 +430,8 @@ def _jobs() -> Select[Any]:
     return select(table.job, table.number, table.finish_s, table.view)
 
 
-def _record_row(record: Record) -> tuple[Any, ...]:
-    return (*astuple(record), _crc(record))
+def _record_row(record: Record, epoch: int) -> tuple[Any, ...]:
+    return (*astuple(record), _crc(record), epoch)
 
 
 def _job_row(row: JobRow) -> tuple[Any, ...]:

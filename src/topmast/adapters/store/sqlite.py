@@ -7,11 +7,12 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, case, create_engine, event, select, update
 
-from topmast.adapters.store.database import Database
+from topmast.adapters.store.database import Claim, Database
 from topmast.adapters.store.errors import JournalFailure
 from topmast.adapters.store.owner import OwnerLock
+from topmast.adapters.store.tables import LEADER
 from topmast.model.errors import NotFound
 
 BUSY_TIMEOUT_MS = 5_000
@@ -19,14 +20,51 @@ WAL_KEPT_BYTES = 64 * 2**20
 WRITER_CACHE_KIB = 16 * 2**10
 
 
-def open_database(path: Path, read_only: bool) -> Database:
-    """Engines for reading and, unless ``read_only``, for writing as the one owner."""
-    if read_only:
+def open_database(path: Path, claim: Claim | None) -> Database:
+    """Engines for reading and, with a ``claim``, for writing as the one owner."""
+    if claim is None:
         if not path.is_file():
             raise NotFound(f"{path}: no journal here")
         return Database(str(path), _reader(path, mode="ro"), None, None)
     owner = _own(path)
-    return Database(str(path), _reader(path, mode="rw"), _writer(path), owner)
+    return Database(str(path), _reader(path, mode="rw"), _writer(path), FileLease(owner, claim))
+
+
+class FileLease:
+    """The lock of the file is the right to write: it needs no proof while it is held."""
+
+    def __init__(self, owner: OwnerLock, claim: Claim) -> None:
+        self.epoch = 0
+        self._owner = owner
+        self._claim = claim
+
+    def take(self, connection: Connection) -> None:
+        """Write down that this process leads, with the next epoch."""
+        claim, epoch = self._claim, LEADER.c.epoch
+        statement = update(LEADER).values(
+            epoch=case((epoch > claim.above, epoch), else_=claim.above) + 1,
+            holder=claim.holder, address=claim.address, folder=claim.folder, version=claim.version,
+        )  # fmt: skip
+        connection.execute(statement)
+        self.epoch = connection.scalar(select(epoch)) or 0
+
+    def prove(self, connection: Connection) -> None:
+        """Nothing to do."""
+
+    def confirm(self, begun_s: float) -> None:
+        """Nothing to do."""
+
+    def due(self) -> bool:
+        """Never."""
+        return False
+
+    def leads(self) -> bool:
+        """As long as the process lives."""
+        return True
+
+    def release(self) -> None:
+        """Unlock the file."""
+        self._owner.release()
 
 
 def require_free(path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from sqlalchemy import (
     BigInteger,
     Column,
+    DateTime,
     Float,
     Index,
     Integer,
@@ -33,6 +34,7 @@ JOURNAL = Table(
     Column("event", LargeBinary, nullable=False),
     Column("facts", LargeBinary, nullable=False),
     Column("crc", BigInteger, nullable=False),
+    Column("epoch", BigInteger),  # of the leader that wrote it; NULL before version 0003
 )
 
 SNAPSHOTS = Table(
@@ -83,6 +85,35 @@ FINISHED_JOBS = Table(
     Column("job", Text, nullable=False, unique=True),
     Column("finish_s", Float(53), nullable=False),
     Column("view", Text, nullable=False),
+)
+
+LEADER = Table(
+    "leader",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # 1: there is one row
+    Column("epoch", BigInteger, nullable=False),  # goes up whenever the right to write is taken
+    Column("holder", Text, nullable=False),  # the process, for people
+    Column("address", Text, nullable=False),  # where clients find it
+    Column("folder", Text, nullable=False),  # tells its state folder from all others
+    Column("version", Text, nullable=False),  # of Topmast
+    Column("backend_pid", BigInteger),  # of its connection, in PostgreSQL
+    Column("renewed_at", DateTime(timezone=True)),  # by the clock of the database
+    Column("system", Text),  # the database cluster that it was written in,
+    Column("timeline", BigInteger),  # and its history
+)
+
+OPTIONS = Table(
+    "options",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),  # JSON
+)
+
+BLOBS = Table(
+    "blobs",
+    METADATA,
+    Column("digest", Text, primary_key=True),
+    Column("data", LargeBinary, nullable=False),
 )
 
 VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
