@@ -113,12 +113,62 @@ class JobRow(Struct, frozen=True):
     """The JSON shown to people."""
 
 
+class ActRow(Struct, frozen=True):
+    """A line of the audit log: what a principal did, or was refused."""
+
+    actor: str
+    """The subject of the principal; empty for a request without proof of one."""
+    via: str
+    """The kind of proof."""
+    address: str
+    request: str
+    verb: str
+    object: str = ""
+    tenant: str = ""
+    """That of the object; empty for what no tenant owns."""
+    before: str = ""
+    """The state of the object, as JSON; empty where it has none to tell."""
+    after: str = ""
+    outcome: str = "done"
+    """``done``, ``unchanged``, or ``refused`` with the reason behind it."""
+    at_s: float = 0.0
+    id: int = 0
+    """Given by the database."""
+
+
+class Act(Struct, frozen=True):
+    """An act before it is done: the row as far as it is known, and how to learn the rest of it."""
+
+    row: ActRow
+    look: Callable[[], str] | None = None
+    """Tells the state of the object; asked before and after, between two commits."""
+    named: Callable[[Any], tuple[str, str]] | None = None
+    """The object that an answer is about, and the tenant of it."""
+
+
+class ActFilter(Struct, frozen=True):
+    """Which lines of the audit log are wanted; an empty field means all."""
+
+    actor: str = ""
+    verb: str = ""
+    object: str = ""
+    outcome: str = ""
+    """How it begins."""
+    tenants: Sequence[str] | None = None
+    """Only acts about these tenants."""
+    since_s: float | None = None
+    until_s: float | None = None
+    before_id: int | None = None
+    limit: int = 100
+
+
 class Audit(Struct, frozen=True):
     """Rows for the audit tables, committed with the records that caused them."""
 
     history: Sequence[HistoryRow] = ()
     attempts: Sequence[AttemptRow] = ()
     jobs: Sequence[JobRow] = ()
+    acts: Sequence[ActRow] = ()
 
 
 class Snapshot(Struct, frozen=True):
@@ -165,6 +215,10 @@ class Journal(Protocol):
 
     def attempts_of(self, job: str) -> list[AttemptRow]:
         """Finished attempts of one job by epoch."""
+        ...
+
+    def acts(self, wanted: ActFilter) -> list[ActRow]:
+        """Lines of the audit log, the newest first."""
         ...
 
     def finished_job(self, job: str) -> JobRow | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from tests.support.stores import Store
 from topmast.adapters.store import JournalFailure, SqlJournal, open_journal
@@ -20,7 +21,17 @@ from topmast.adapters.store.journal import _crc_without_time
 from topmast.adapters.store.retention import Past
 from topmast.adapters.store.tables import JOURNAL, SNAPSHOTS, VERSION
 from topmast.model.errors import Conflict, NotFound, TopmastError
-from topmast.ports import AttemptRow, Audit, HistoryRow, JobRow, Journal, Record, Snapshot
+from topmast.ports import (
+    ActFilter,
+    ActRow,
+    AttemptRow,
+    Audit,
+    HistoryRow,
+    JobRow,
+    Journal,
+    Record,
+    Snapshot,
+)
 
 MAKES_A_JOURNAL: Callable[[str], Journal] = open_journal
 NOTHING = Audit()
@@ -489,6 +500,36 @@ WRITER = """
         seq += 3
         print(seq, flush=True)
 """
+
+
+def act(verb: str, **fields: object) -> ActRow:
+    texts = {"actor": "user:ann", "via": "token", "address": "10.0.0.5", "request": "r1"} | fields
+    return ActRow(verb=verb, **texts)  # type: ignore[arg-type]
+
+
+def test_acts_come_newest_first_through_every_filter(journal: SqlJournal) -> None:
+    """The audit log is kept with the records of its transaction, or alone, and each filter narrows it."""
+    first = act("submit", object="j1", tenant="vision", after='{"state":"PENDING"}', at_s=1.0)
+    second = act("cancel", object="j1", tenant="vision", actor="user:bob", at_s=2.0)
+    third = act("drain", object="h1", outcome="refused: 100% of it", at_s=3.0)
+    journal.append(records(1, 1), Audit(acts=[first]))
+    journal.append([], Audit(acts=[second, third]))
+    cases: list[tuple[ActFilter, list[str]]] = [
+        (ActFilter(), ["drain", "cancel", "submit"]),
+        (ActFilter(actor="user:bob"), ["cancel"]),
+        (ActFilter(verb="submit"), ["submit"]),
+        (ActFilter(object="j1"), ["cancel", "submit"]),
+        (ActFilter(outcome="refused"), ["drain"]),
+        (ActFilter(outcome="refused: 1__%"), []),
+        (ActFilter(tenants=("vision",)), ["cancel", "submit"]),
+        (ActFilter(tenants=()), []),
+        (ActFilter(since_s=2.0, until_s=3.0), ["cancel"]),
+        (ActFilter(limit=1), ["drain"]),
+        (ActFilter(before_id=2), ["submit"]),
+    ]
+    for wanted, verbs in cases:
+        assert [row.verb for row in journal.acts(wanted)] == verbs, wanted
+    assert journal.acts(ActFilter(verb="submit")) == [replace(first, id=1)]
 
 
 def test_killed_at_any_moment_it_keeps_what_it_acknowledged_and_nothing_half(

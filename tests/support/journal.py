@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from topmast.ports import AttemptRow, Audit, HistoryRow, JobRow, Record, Snapshot
+from topmast.ports import ActFilter, ActRow, AttemptRow, Audit, HistoryRow, JobRow, Record, Snapshot
 
 
 class MemoryJournal:
@@ -16,6 +16,7 @@ class MemoryJournal:
         self.rows: list[HistoryRow] = []
         self.ended: dict[tuple[str, int], AttemptRow] = {}
         self.finished: dict[str, JobRow] = {}
+        self.noted: list[ActRow] = []
         self.appends = 0
         self.closed = False
 
@@ -29,6 +30,7 @@ class MemoryJournal:
         self.rows.extend(audit.history)
         self.ended.update(((row.job, row.epoch), row) for row in audit.attempts)
         self.finished.update((row.job, row) for row in audit.jobs)
+        self.noted.extend(audit.acts)
         self.appends += 1
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
@@ -64,6 +66,11 @@ class MemoryJournal:
     def attempts_of(self, job: str) -> list[AttemptRow]:
         """Finished attempts of one job by epoch."""
         return sorted((r for r in self.ended.values() if r.job == job), key=lambda r: r.epoch)
+
+    def acts(self, wanted: ActFilter) -> list[ActRow]:
+        """The newest lines of the audit log; of the filters, it knows the verb alone."""
+        found = [row for row in self.noted if wanted.verb in ("", row.verb)]
+        return found[::-1][: wanted.limit]
 
     def finished_job(self, job: str) -> JobRow | None:
         """One finished job."""

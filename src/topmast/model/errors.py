@@ -56,5 +56,17 @@ class Conflict(TopmastError):
     """A request that the present state does not allow, for example a second use of a key."""
 
 
+class Forbidden(TopmastError):
+    """A request that the roles of its principal do not allow."""
+
+
+class TooMany(TopmastError):
+    """More requests of a kind than one principal may make; ``retry_s`` says when to try again."""
+
+    def __init__(self, message: str, retry_s: float) -> None:
+        super().__init__(message)
+        self.retry_s = retry_s
+
+
 class Unavailable(TopmastError):
     """A part of the system that cannot be reached now."""

@@ -13,15 +13,16 @@ CopyId = str
 Address = str
 """The receiver of a message.
 
-``queue``, ``fleet_placer``, ``placer/REGION``, ``cluster/NAME``, ``engine/NAME``, ``mover`` or
-``grower``. Between processes also ``relay/NAME``, which stands for a machine of another process,
-and ``link/NAME``, which carries its messages there.
+``queue``, ``accounts``, ``fleet_placer``, ``placer/REGION``, ``cluster/NAME``, ``engine/NAME``,
+``mover`` or ``grower``. Between processes also ``relay/NAME``, which stands for a machine of
+another process, and ``link/NAME``, which carries its messages there.
 """
 
 QUEUE: Address = "queue"
 FLEET_PLACER: Address = "desk"
 """Asks all placers of this process at once."""
 MOVER: Address = "mover"
+ACCOUNTS: Address = "accounts"
 GROWER: Address = "grower"
 """Grows the tree that predicts durations."""
 

@@ -16,7 +16,7 @@ from topmast.model.decided import Rule, why
 from topmast.model.job import MILLI
 from topmast.model.messages import AssignHosts, AttemptEnded, Message, SetHost, SubmitJobs
 from topmast.model.states import HostState
-from topmast.ports import AttemptRow, HistoryRow, JobRow
+from topmast.ports import ActRow, AttemptRow, HistoryRow, JobRow
 
 
 class AuditLog:
@@ -27,6 +27,7 @@ class AuditLog:
         self.history: list[HistoryRow] = []
         self.attempts: list[AttemptRow] = []
         self.jobs: list[JobRow] = []
+        self.acts: list[ActRow] = []
 
     def add(self, event: Message, facts: Sequence[Struct], now: float) -> None:
         """Note what a machine made of an event. O(facts, and jobs for a submission)."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from topmast.accounts import AccountsFact
 from topmast.fast.cluster.facts import ClusterFact
 from topmast.fast.queue.facts import QueueFact
 from topmast.fast.region.facts import PlacerFact
@@ -19,6 +20,7 @@ _facts: dict[str, msgspec.json.Decoder[list[Struct]]] = {
     "queue": msgspec.json.Decoder(list[QueueFact]),
     "placer": msgspec.json.Decoder(list[PlacerFact]),
     "cluster": msgspec.json.Decoder(list[ClusterFact]),
+    "accounts": msgspec.json.Decoder(list[AccountsFact]),
     "relay": msgspec.json.Decoder(list[RelayFact]),
 }
 

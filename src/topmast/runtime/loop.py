@@ -15,10 +15,11 @@ from concurrent.futures import Future
 from typing import Any, NoReturn, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from topmast.model.errors import InvalidInput
 from topmast.model.messages import Message, Recovered, Send, Wake
-from topmast.ports import Audit, Clock, HistoryRow, Journal, Record, Snapshot
+from topmast.ports import Act, ActRow, Audit, Clock, HistoryRow, Journal, Record, Snapshot
 from topmast.runtime.audit import AuditLog
 from topmast.runtime.codec import encode_event, encode_facts, encode_foreign
 from topmast.runtime.machines import Machines
@@ -35,12 +36,13 @@ Dropped = Callable[[Message, Exception], None]
 
 
 class _Item(Struct):
-    """One entry of the inbox: a message for a machine, or a question to all of them."""
+    """One entry of the inbox: a message for a machine, a question to all, or an act to note."""
 
     to: str = ""
     message: Message | None = None
     question: Callable[[], Any] | None = None
     answer: Future[Any] | None = None
+    act: Act | None = None
 
 
 class Runtime:
@@ -97,10 +99,19 @@ class Runtime:
         """Hand a message to a machine; returns at once."""
         self._inbox.put(_Item(to, message))
 
-    def call(self, to: str, message: Message) -> Future[Any]:
-        """Hand a message to a machine; the future has its answer once it is durable."""
+    def call(self, to: str, message: Message, act: Act | None = None) -> Future[Any]:
+        """Hand a message to a machine; the future has its answer once it is durable.
+
+        The same transaction brings the ``act`` that it is into the audit log.
+        """
         answer: Future[Any] = Future()
-        self._inbox.put(_Item(to, message, None, answer))
+        self._inbox.put(_Item(to, message, None, answer, act))
+        return answer
+
+    def note(self, row: ActRow) -> Future[None]:
+        """Bring a line into the audit log about what no machine is told, such as a refusal."""
+        answer: Future[None] = Future()
+        self._inbox.put(_Item(answer=answer, act=Act(row)))
         return answer
 
     def ask(self, question: Callable[[], T]) -> Future[T]:
@@ -132,10 +143,13 @@ class Runtime:
         items, going = self._take()
         replies: list[tuple[Future[Any], Any]] = []
         for item in items:
+            reply = None
             if item.message is not None:
-                reply = self._take_in(item, item.message)
-                if item.answer is not None:
-                    replies.append((item.answer, reply))
+                reply = self._take_in_act(item, item.message)
+            elif item.act is not None:
+                self._audit_log.acts.append(replace(item.act.row, at_s=self.clock.now()))
+            if item.answer is not None and item.question is None:
+                replies.append((item.answer, reply))
         self._commit()
         for answer, reply in replies:
             _resolve(answer, reply)
@@ -177,6 +191,26 @@ class Runtime:
             if due_s is not None and due_s <= now:
                 self._cascade(address, Wake())
         self._commit()
+
+    def _take_in_act(self, item: _Item, message: Message) -> Any:
+        """Handle an event from outside, with a line of the audit log if it is a principal's act."""
+        act = item.act
+        if act is None:
+            return self._take_in(item, message)
+        before, seq = act.look() if act.look is not None else "", self.seq
+        reply = self._take_in(item, message)
+        outcome = "done" if self.seq > seq else "unchanged"
+        if isinstance(reply, Exception):
+            outcome = f"refused: {reply}"
+        row = replace(
+            act.row, at_s=self.clock.now(), before=before,
+            after=act.look() if act.look is not None else "", outcome=outcome,
+        )  # fmt: skip
+        if act.named is not None and not isinstance(reply, Exception):
+            name, tenant = act.named(reply)
+            row = replace(row, object=name, tenant=tenant)
+        self._audit_log.acts.append(row)
+        return reply
 
     def _take_in(self, item: _Item, message: Message) -> Any:
         """Handle an event from outside, if it can be journalled; the answer goes to its sender."""
@@ -231,8 +265,9 @@ class Runtime:
         log, self._audit_log = self._audit_log, AuditLog(self.machines.queue)
         records, self._records = self._records, []
         outbox, self._outbox = self._outbox, []
-        if records:
-            self.journal.append(records, Audit(log.history, log.attempts, log.jobs))
+        if records or log.acts:
+            audit = Audit(log.history, log.attempts, log.jobs, log.acts)
+            self.journal.append(records, audit)
             self._unsaved_records += len(records)
         for send in outbox:
             self._release(send)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Raw, Struct
 
+from topmast.accounts import Accounts
 from topmast.fast.cluster import ClusterManager, Packing
 from topmast.fast.fleet_placer import FleetPlacer
 from topmast.fast.queue import GlobalQueue
@@ -27,7 +28,7 @@ class RegionState(Struct, frozen=True):
 
 
 class Machines:
-    """The queue, and a placer, cluster manager or relay for every address that names one.
+    """The queue, the accounts, and a placer, cluster manager or relay for each address of one.
 
     ``elsewhere`` lists machines of other processes, each with the relay that stands for it.
     ``reconcile``: whether cluster managers ask their engines what they run, now and then.
@@ -60,6 +61,7 @@ class Machines:
         self.pool = Pool()
         self.fleet_placer = FleetPlacer(self.placers, self.pool, profile, self._score)
         self.relays: dict[str, Relay] = {}
+        self.accounts = Accounts()
         self.known: dict[ids.Address, Machine] = {ids.FLEET_PLACER: self.fleet_placer}
         """Those that were spoken to, by address; `at` makes the others."""
         if ids.QUEUE not in self._elsewhere:
@@ -87,6 +89,8 @@ class Machines:
                 name, self.profile.slices, self._packing, reconcile=self.reconcile
             )
             self.known[address] = self.clusters[name]
+        elif address == ids.ACCOUNTS:
+            self.known[address] = self.accounts
         elif kind == "relay":
             self.relays[name] = Relay(name)
             self.known[address] = self.relays[name]

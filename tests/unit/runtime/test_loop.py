@@ -15,7 +15,7 @@ from tests.support.journal import MemoryJournal
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import Conflict, InvalidInput
-from topmast.ports import Audit, HistoryRow, Record
+from topmast.ports import Act, ActFilter, ActRow, Audit, HistoryRow, Record
 from topmast.runtime import loop
 from topmast.runtime.codec import decode_facts
 from topmast.runtime.loop import Runtime
@@ -373,3 +373,27 @@ def test_what_is_in_hand_is_done_before_the_end() -> None:
         process.runtime.stop()
         assert [call.result(0) for call in calls] == [(f"j{n}",) for n in range(1, 21)]
         process.runtime.stop()
+
+
+# --- the audit log --------------------------------------------------------------------------------
+
+ROW = ActRow("user:ann", "token", "10.0.0.5", "r1", "submit")
+
+
+def test_an_act_is_audited_in_the_transaction_of_what_it_changed() -> None:
+    """One line for each act: the object before and after, whatever became of it."""
+    with running() as process:
+        runtime, disk = process.runtime, process.disk
+        jobs = process.machines.queue.jobs.records
+        act = Act(ROW, lambda: str(len(jobs)), lambda ids: (",".join(ids), "default"))
+        submitted = runtime.call(ids.QUEUE, m.SubmitJobs((job(),), "k", "d"), act)
+        (name,) = submitted.result(PATIENCE_S)
+        (line,) = disk.acts(ActFilter())
+        assert (line.object, line.tenant, line.before, line.after) == (name, "default", "0", "1")
+        assert line.outcome == "done"
+        runtime.call(ids.QUEUE, m.SubmitJobs((job(),), "k", "d"), act).result(PATIENCE_S)
+        refused = runtime.call(ids.QUEUE, m.SubmitJobs((job(),), "k", "other"), act)
+        assert isinstance(refused.exception(PATIENCE_S), Conflict)
+        runtime.note(ROW).result(PATIENCE_S)
+        outcomes = [line.outcome.split(":")[0] for line in disk.acts(ActFilter())]
+        assert outcomes == ["done", "refused", "unchanged", "done"]

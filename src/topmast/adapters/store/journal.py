@@ -23,6 +23,7 @@ from topmast.adapters.store.database import Claim, Database, Leader
 from topmast.adapters.store.errors import JournalFailure, explained
 from topmast.adapters.store.retention import Kept, Past
 from topmast.adapters.store.tables import (
+    ACTS,
     ATTEMPTS,
     FINISHED_JOBS,
     HISTORY,
@@ -31,7 +32,16 @@ from topmast.adapters.store.tables import (
     SNAPSHOTS,
 )
 from topmast.model.errors import InvalidInput, TopmastError
-from topmast.ports import AttemptRow, Audit, HistoryRow, JobRow, Record, Snapshot
+from topmast.ports import (
+    ActFilter,
+    ActRow,
+    AttemptRow,
+    Audit,
+    HistoryRow,
+    JobRow,
+    Record,
+    Snapshot,
+)
 
 RECORDS_PER_FETCH = 256
 SNAPSHOT_ZLIB_LEVEL = 1
@@ -166,6 +176,7 @@ class SqlJournal:
             insert.rows(connection, insert.history, [astuple(row) for row in audit.history])
             insert.rows(connection, insert.attempt, [astuple(row) for row in audit.attempts])
             insert.rows(connection, insert.job, [_job_row(row) for row in audit.jobs])
+            insert.rows(connection, insert.act, [_act_row(row) for row in audit.acts])
             self._last_seq = max(self._last_seq, last_seq)
 
     def save_snapshot(self, snapshot: Snapshot, past: Past = Past()) -> None:  # noqa: B008 (frozen)
@@ -293,6 +304,10 @@ class SqlJournal:
         query = select(ATTEMPTS).where(ATTEMPTS.c.job == job).order_by(ATTEMPTS.c.epoch)
         return self._all(query, AttemptRow)
 
+    def acts(self, wanted: ActFilter) -> list[ActRow]:
+        """Lines of the audit log, the newest first."""
+        return self._all(_acts(wanted), _act_of)
+
     def finished_job(self, job: str) -> JobRow | None:
         """One finished job."""
         found = self._all(_jobs().where(FINISHED_JOBS.c.job == job), JobRow)
@@ -354,6 +369,7 @@ class _Inserts:
         self.history = _insert_sql(HISTORY, dialect, omit=("id",))
         self.attempt = _insert_sql(ATTEMPTS, dialect, replace=True)
         self.job = _insert_sql(FINISHED_JOBS, dialect, replace=True)
+        self.act = _insert_sql(ACTS, dialect, omit=("id",))
 
     @staticmethod
     def rows(connection: Connection, sql: str, rows: list[tuple[Any, ...]]) -> None:
@@ -423,6 +439,35 @@ def _retire(connection: Connection, past: Past) -> None:
     seqs = [one.seq for one in kept]
     connection.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.seq.not_in(seqs)))
     connection.execute(delete(JOURNAL).where(JOURNAL.c.seq <= seqs[-1]))
+
+
+def _acts(wanted: ActFilter) -> Select[Any]:
+    table = ACTS.c
+    query = select(ACTS).order_by(table.id.desc()).limit(wanted.limit)
+    for column, value in (
+        (table.actor, wanted.actor), (table.verb, wanted.verb), (table.object, wanted.object),
+    ):  # fmt: skip
+        query = query.where(column == value) if value else query
+    if wanted.outcome:
+        query = query.where(table.outcome.startswith(wanted.outcome, autoescape=True))
+    if wanted.tenants is not None:
+        query = query.where(table.tenant.in_(wanted.tenants))
+    if wanted.since_s is not None:
+        query = query.where(table.at_s >= wanted.since_s)
+    if wanted.until_s is not None:
+        query = query.where(table.at_s < wanted.until_s)
+    return query if wanted.before_id is None else query.where(table.id < wanted.before_id)
+
+
+def _act_row(row: ActRow) -> tuple[Any, ...]:
+    return (
+        row.at_s, row.actor, row.via, row.address, row.request, row.verb, row.object, row.tenant,
+        row.before, row.after, row.outcome,
+    )  # fmt: skip
+
+
+def _act_of(number: int, at_s: float, *texts: Any) -> ActRow:
+    return ActRow(*(*texts, at_s, number))
 
 
 def _jobs() -> Select[Any]:

@@ -116,5 +116,23 @@ BLOBS = Table(
     Column("data", LargeBinary, nullable=False),
 )
 
+ACTS = Table(
+    "acts",
+    METADATA,
+    Column("id", BIG_KEY, primary_key=True, autoincrement=True),
+    Column("at_s", Float(53), nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("via", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("request", Text, nullable=False),
+    Column("verb", Text, nullable=False),
+    Column("object", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("before", Text, nullable=False),
+    Column("after", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Index("acts_object", "object", "id"),
+)
+
 VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 """Alembic's own; one row with the newest migration applied."""

@@ -7,6 +7,17 @@ this process, one of another process, or a simulator.
 
 from __future__ import annotations
 
+from topmast.model.messages.accounts import (
+    AddServiceAccount,
+    CreateToken,
+    GrantRole,
+    NoteLogin,
+    NoteTokenUse,
+    RemoveServiceAccount,
+    RevokeRole,
+    RevokeToken,
+    TokenKind,
+)
 from topmast.model.messages.base import Message, Recovered, Send, Wake
 from topmast.model.messages.clusters import (
     AttemptCheckpointed,
@@ -120,12 +131,15 @@ Event = (
     | TaskEvicted | HostClosed | HostOpened | ClosedHosts
     | TaskList | AttemptSuspended | AttemptContinued | AttemptPacked | AttemptPaced | ProgressReport
     | DropLeases | LinkUp | LinkDown | OpenStream | Pair | Deliver | Heard | Acked
+    | CreateToken | RevokeToken | NoteTokenUse | NoteLogin
+    | AddServiceAccount | RemoveServiceAccount | GrantRole | RevokeRole
 )  # fmt: skip
 """Every message that a machine may be handed, and so a journal may hold."""
 
 __all__ = [
     "Acked",
     "AddDataset",
+    "AddServiceAccount",
     "AssignHosts",
     "AttemptCheckpointed",
     "AttemptContinued",
@@ -150,6 +164,7 @@ __all__ = [
     "CopyDone",
     "CopyFailed",
     "CopyProgress",
+    "CreateToken",
     "DeleteReplica",
     "DeletionFailed",
     "Deliver",
@@ -159,6 +174,7 @@ __all__ = [
     "Event",
     "FleetBids",
     "Forward",
+    "GrantRole",
     "GrowTree",
     "Heard",
     "HostChanged",
@@ -172,6 +188,8 @@ __all__ = [
     "LinkUp",
     "ListTasks",
     "Message",
+    "NoteLogin",
+    "NoteTokenUse",
     "OfferLease",
     "OpenStream",
     "OutOfService",
@@ -185,12 +203,15 @@ __all__ = [
     "Recovered",
     "RegionBids",
     "RemoveDataset",
+    "RemoveServiceAccount",
     "ReplicaDeleted",
     "RequestFleetBids",
     "RequestRegionBids",
     "RequestReplica",
     "ResumeGang",
     "Resumed",
+    "RevokeRole",
+    "RevokeToken",
     "ScaleUpAttempt",
     "Send",
     "SetHost",
@@ -212,6 +233,7 @@ __all__ = [
     "TaskStarted",
     "ToPlacer",
     "ToQueue",
+    "TokenKind",
     "TreeGrown",
     "TruthTask",
     "Unblocked",

@@ -1,0 +1,238 @@
+"""The accounts machine: the one owner of tokens, people, service accounts and roles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from topmast.accounts import facts as f
+from topmast.accounts.records import Binding, Person, ServiceAccount, Token
+from topmast.model import messages as m
+from topmast.model.access import ROOT, ROOT_ONLY, Grant, Permission, Principal
+from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError
+from topmast.ports import Decision
+
+FORGET_S = 30 * 86_400.0
+"""How long an expired token is still listed."""
+USE_NOTED_S = 3_600.0
+"""A use is noted if the last one that was noted is older."""
+GROUPS_HOLD_S = 30 * 86_400.0
+"""How long after a login a person has the roles of its groups: the provider may have changed them.
+
+Roles of the person's own end only when they are revoked.
+"""
+MOST_TOKENS = 200
+"""Of one owner."""
+
+
+class _State(Struct):
+    """All of it, as a snapshot holds it."""
+
+    tokens: list[Token] = []
+    people: list[Person] = []
+    accounts: list[ServiceAccount] = []
+    bindings: list[Binding] = []
+
+
+class Accounts:
+    """Tokens by digest, and everything that says what their owners may do.
+
+    Other threads may call what only reads: each look-up is a single read of a dictionary.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: dict[str, Token] = {}
+        """By id, in the order in which they were made."""
+        self.people: dict[str, Person] = {}
+        """By subject."""
+        self.accounts: dict[str, ServiceAccount] = {}
+        self.bindings: dict[Binding, None] = {}
+        self._by_digest: dict[str, str] = {}
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def token_of(self, digest: str, now: float) -> Token | None:
+        """The token with a digest, unless it has expired."""
+        token = self.tokens.get(self._by_digest.get(digest, ""))
+        return token if token is not None and now < token.expires_s else None
+
+    def principal(
+        self, subject: str, now: float, scopes: tuple[Permission, ...] | None = None
+    ) -> Principal:
+        """What a subject may do now. O(bindings)."""
+        names = {subject}
+        person = self.people.get(subject)
+        if person is not None and now < person.login_s + GROUPS_HOLD_S:
+            names |= {f"group:{group}" for group in person.groups}
+        grants = [Grant(b.role, b.tenant) for b in tuple(self.bindings) if b.subject in names]
+        return Principal(subject, tuple(grants), scopes)
+
+    # --- the machine ----------------------------------------------------------------------------
+
+    def handle(self, event: m.Message, now: float) -> Decision:
+        """Take one event; an answer that is an error has changed nothing."""
+        decide = _DECIDERS.get(type(event))
+        if decide is None:
+            return Decision()
+        try:
+            facts = decide(self, event, now)
+        except TopmastError as error:
+            return Decision(reply=error)
+        for fact in facts:
+            self.apply(event, fact, now)
+        return Decision(facts, reply=True)
+
+    def apply(self, event: m.Message, fact: Struct, at_s: float) -> None:
+        """Change the state by one fact."""
+        _CHANGES[type(fact)](self, fact)
+
+    def next_wakeup_s(self) -> float | None:
+        """Nothing happens here by itself: whatever expires is compared with the time of a look."""
+        return None
+
+    def snapshot(self) -> bytes:
+        """All of it."""
+        return msgspec.json.encode(
+            _State(
+                list(self.tokens.values()), list(self.people.values()),
+                list(self.accounts.values()), list(self.bindings),
+            )
+        )  # fmt: skip
+
+    def restore(self, blob: bytes) -> None:
+        """Take up what `snapshot` wrote."""
+        state = msgspec.json.decode(blob, type=_State)
+        self.tokens = {token.id: token for token in state.tokens}
+        self._by_digest = {token.digest: token.id for token in state.tokens}
+        self.people = {person.subject: person for person in state.people}
+        self.accounts = {account.name: account for account in state.accounts}
+        self.bindings = dict.fromkeys(state.bindings)
+
+    # --- deciding -------------------------------------------------------------------------------
+
+    def _create_token(self, event: m.CreateToken, now: float) -> list[f.Fact]:
+        if event.id in self.tokens or event.digest in self._by_digest:
+            raise Conflict("there is such a token already")
+        if event.kind is m.TokenKind.SERVICE:
+            self._account(event.subject.removeprefix("sa:"))
+        own = [t for t in self.tokens.values() if t.subject == event.subject]
+        alive = [t for t in own if now < t.expires_s and t.kind is event.kind]
+        if len(alive) >= MOST_TOKENS and event.kind is not m.TokenKind.SESSION:
+            message = f"{event.subject} has {len(alive)} tokens already; revoke some"
+            raise Conflict(message)
+        stale = [t for t in self.tokens.values() if t.expires_s + FORGET_S < now]
+        if event.kind is m.TokenKind.SESSION and len(alive) >= MOST_TOKENS:
+            stale.append(alive[0])
+        kept = Token(
+            event.id, event.kind, event.subject, event.digest, event.last_four, now,
+            event.expires_s, event.scopes, event.label,
+        )  # fmt: skip
+        return [*(f.TokenGone(t.id) for t in stale), f.TokenKept(kept)]
+
+    def _revoke_token(self, event: m.RevokeToken, now: float) -> list[f.Fact]:
+        if event.id not in self.tokens:
+            raise NotFound(f"no token '{event.id}'")
+        return [f.TokenGone(event.id)]
+
+    def _note_use(self, event: m.NoteTokenUse, now: float) -> list[f.Fact]:
+        token = self.tokens.get(event.id)
+        if token is None or (token.used_s is not None and now < token.used_s + USE_NOTED_S):
+            return []
+        return [f.TokenKept(msgspec.structs.replace(token, used_s=now))]
+
+    def _note_login(self, event: m.NoteLogin, now: float) -> list[f.Fact]:
+        return [f.PersonKept(Person(event.subject, event.groups, now))]
+
+    def _add_account(self, event: m.AddServiceAccount, now: float) -> list[f.Fact]:
+        known = self.accounts.get(event.name)
+        if known is not None and known.tenant != event.tenant:
+            raise Conflict(f"there is a service account '{event.name}' already")
+        return [] if known else [f.AccountKept(ServiceAccount(event.name, event.tenant))]
+
+    def _remove_account(self, event: m.RemoveServiceAccount, now: float) -> list[f.Fact]:
+        self._account(event.name)
+        return [f.AccountGone(event.name)]
+
+    def _grant(self, event: m.GrantRole, now: float) -> list[f.Fact]:
+        binding = Binding(event.subject, event.role, event.tenant)
+        kind, _, name = event.subject.partition(":")
+        if kind not in ("user", "sa", "group") or not name:
+            raise InvalidInput(
+                f"'{event.subject}' is no subject", field="subject",
+                remedy="user:NAME, sa:NAME or group:NAME",
+            )  # fmt: skip
+        if kind == "sa":
+            self._account(name)
+        if event.role in ROOT_ONLY and event.tenant != ROOT:
+            raise InvalidInput(
+                f"the role {event.role} is about things that no tenant owns", field="tenant",
+                remedy="grant it at the root, which is /",
+            )  # fmt: skip
+        return [] if binding in self.bindings else [f.BindingKept(binding)]
+
+    def _revoke(self, event: m.RevokeRole, now: float) -> list[f.Fact]:
+        binding = Binding(event.subject, event.role, event.tenant)
+        if binding not in self.bindings:
+            at = event.tenant or "the root"
+            raise NotFound(f"{event.subject} has no role {event.role} at {at}")
+        return [f.BindingGone(binding)]
+
+    def _account(self, name: str) -> ServiceAccount:
+        found = self.accounts.get(name)
+        if found is None:
+            raise NotFound(f"no service account '{name}'")
+        return found
+
+    # --- changing -------------------------------------------------------------------------------
+
+    def _keep_token(self, fact: f.TokenKept) -> None:
+        self.tokens[fact.token.id] = fact.token
+        self._by_digest[fact.token.digest] = fact.token.id
+
+    def _drop_token(self, fact: f.TokenGone) -> None:
+        token = self.tokens.pop(fact.id, None)
+        if token is not None:
+            self._by_digest.pop(token.digest, None)
+
+    def _drop_account(self, fact: f.AccountGone) -> None:
+        self.accounts.pop(fact.name, None)
+        subject = f"sa:{fact.name}"
+        for token in [t for t in self.tokens.values() if t.subject == subject]:
+            self._drop_token(f.TokenGone(token.id))
+        self.bindings = {b: None for b in self.bindings if b.subject != subject}
+
+    def _keep_person(self, fact: f.PersonKept) -> None:
+        self.people[fact.person.subject] = fact.person
+
+    def _keep_account(self, fact: f.AccountKept) -> None:
+        self.accounts[fact.account.name] = fact.account
+
+    def _keep_binding(self, fact: f.BindingKept) -> None:
+        self.bindings[fact.binding] = None
+
+    def _drop_binding(self, fact: f.BindingGone) -> None:
+        self.bindings.pop(fact.binding, None)
+
+
+_DECIDERS: dict[type[m.Message], Callable[[Accounts, Any, float], list[f.Fact]]] = {
+    m.CreateToken: Accounts._create_token,
+    m.RevokeToken: Accounts._revoke_token,
+    m.NoteTokenUse: Accounts._note_use,
+    m.NoteLogin: Accounts._note_login,
+    m.AddServiceAccount: Accounts._add_account,
+    m.RemoveServiceAccount: Accounts._remove_account,
+    m.GrantRole: Accounts._grant,
+    m.RevokeRole: Accounts._revoke,
+}
+_CHANGES: dict[type[Struct], Callable[[Accounts, Any], None]] = {
+    f.TokenKept: Accounts._keep_token,
+    f.TokenGone: Accounts._drop_token,
+    f.PersonKept: Accounts._keep_person,
+    f.AccountKept: Accounts._keep_account,
+    f.AccountGone: Accounts._drop_account,
+    f.BindingKept: Accounts._keep_binding,
+    f.BindingGone: Accounts._drop_binding,
+}
