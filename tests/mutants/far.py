@@ -80,13 +80,25 @@ FAR = (
     ),
     step(
         "an end by the scheduler needs the host's daemon",
-        "(truth and self.hosts.answers(place.host))",
-        "truth",
+        " and self.hosts.answered_since(place.host, patience_s)",
+        "",
+    ),
+    step(
+        "a daemon that comes back needs a while to end what is over",
+        "place.host, patience_s)",
+        "place.host, self._now.s)",
+        STEPS,
     ),
     step(
         "an end by the scheduler may be that of another run",
         "chosen.run == place.run and not place.doubled",
+        "not place.doubled",
+    ),
+    step(
+        "after a second claim the scheduler is not believed",
+        "chosen.run == place.run and not place.doubled",
         "chosen.run == place.run",
+        STEPS,
     ),
     step(
         "a second claim is remembered",
@@ -96,7 +108,7 @@ FAR = (
     ),
     step(
         "an end by the scheduler needs a silent runner",
-        "            if self._now.s - place.heard_s <= self.terms.silence_s:\n                continue",
+        "            if place.heard_s >= patience_s:\n                continue",
         "            if False:\n                continue",
     ),
     step(

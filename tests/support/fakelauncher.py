@@ -45,6 +45,8 @@ FAULTS = (
     "daemon of a host is silent",
     "runner is frozen",
     "runner is killed",
+    "runner ends before it asks",
+    "home cannot be reached from a host",
     "host dies",
     "message is lost",
     "message is late",
@@ -97,7 +99,6 @@ class Runner:
         self.host = host
         self.nonce = f"n{next(world.numbers)}"
         self.run = entry.run
-        self.refused = False
         self.bodies: dict[int, Body] = {}
         self.gone = False
         self.granted = False
@@ -107,11 +108,15 @@ class Runner:
         self.ends: dict[int, tuple[int | None, bool]] = {}
         self.told: set[int] = set()
         self.drift = 1.0 - world.dice.random() * 0.005
+        self.cut_until_s = 0.0
+        if world.strikes("runner ends before it asks"):
+            world.at(0.0, self.leave)
         world.at(world.dice.random() * 2.0, self.claim)
         world.at(2 * LEASE_S, self.give_up)
         for fault, strike in (
             ("runner is frozen", self.freeze),
             ("runner is killed", self.kill),
+            ("home cannot be reached from a host", self.cut_off),
             ("host dies", self.die_with_host),
         ):
             if world.strikes(fault):
@@ -121,8 +126,14 @@ class Runner:
     def still(self) -> bool:
         return self.world.now_s < self.frozen_until_s
 
+    @property
+    def cut(self) -> bool:
+        return self.world.now_s < self.cut_until_s
+
     def ask(self, event: Any, hear: Callable[[Any, float], None]) -> None:
         """A request, and the answer if both arrive."""
+        if self.cut:
+            return
         asked_s = self.world.now_s
         for delay_s in self.world.journeys():
             self.world.at(delay_s, self._arrive, event, hear, asked_s)
@@ -152,7 +163,6 @@ class Runner:
     def heard(self, answer: e.Answer, asked_s: float) -> None:
         """Obey an answer to a claim or a beat."""
         if answer.status != e.GRANTED:
-            self.refused = True
             self.finish()
             return
         lease_s = self.entry.lease_s
@@ -232,6 +242,10 @@ class Runner:
     def freeze(self) -> None:
         self.frozen_until_s = self.world.now_s + self.world.dice.choice([5.0, 30.0, 200.0])
 
+    def cut_off(self) -> None:
+        """Its processes go on; the scheduler's daemon has another way, and answers."""
+        self.cut_until_s = self.world.now_s + self.world.dice.choice([20.0, 40.0, 200.0])
+
     def kill(self) -> None:
         """One of its processes: the other ends the ranks, and tells."""
         if not self.gone:
@@ -270,8 +284,8 @@ class World:
         self.many_hosts = self.dice.random() < 0.5
         self.holds = self.dice.random() < 0.7
         """Whether the scheduler can hold a part."""
-        self.knows_runs = self.dice.random() < 0.5
-        """Whether the scheduler tells a run from one before."""
+        self.runs_again = self.dice.random() < 0.5
+        """Whether the scheduler may run a part again, and tells one run from another."""
         self.entries: list[Entry] = []
         self.next_id = 1
         self.silent: dict[str, bool] = dict.fromkeys(HOSTS, False)
@@ -326,7 +340,8 @@ class World:
 
     def be_calm(self) -> None:
         self.calm = True
-        self.silent = dict.fromkeys(HOSTS, False)
+        for host in HOSTS:
+            self.speak(host)
         if not self.up:
             self.boot()
 
@@ -499,7 +514,7 @@ class World:
     def queue(self, entry: Entry) -> None:
         entry.state = State.WAITING
         self.at(self.dice.random() * 10.0, self.execute, entry)
-        if self.strikes("scheduler runs it twice"):
+        if self.runs_again and self.strikes("scheduler runs it twice"):
             self.at(self.dice.random() * 60.0, self.execute_again, entry)
 
     def execute(self, entry: Entry) -> None:
@@ -514,7 +529,7 @@ class World:
             self.start_runners(entry)
 
     def start_runners(self, entry: Entry) -> None:
-        entry.run = f"r{len(entry.runners)}" if self.knows_runs else ""
+        entry.run = f"r{len(entry.runners)}" if self.runs_again else ""
         entry.runners += [Runner(self, entry, host) for host in entry.plan.ranks]
 
     def runner_left(self, runner: Runner) -> None:
@@ -522,9 +537,6 @@ class World:
         entry = runner.entry
         last = entry.runners[-len(entry.plan.ranks) :]
         if entry.state is State.RUNNING and all(one.gone for one in last):
-            if not self.knows_runs and not any(one.refused for one in last):
-                for one in entry.runners:  # then its daemons end all of it
-                    one.die()
             entry.state = State.ENDED
             entry.why = "completed"
             self.note("ended, says the scheduler", entry.name, entry.id)
@@ -535,7 +547,7 @@ class World:
             return
         if entry.state in (State.HELD, State.WAITING):
             entry.state = State.ENDED
-            if self.strikes("cancelled part comes back"):
+            if (self.runs_again or not entry.runners) and self.strikes("cancelled part comes back"):
                 self.at(self.dice.random() * 30.0, self.execute_again, entry)
         for runner in entry.runners:
             runner.signal(grace_s)
@@ -567,12 +579,14 @@ class World:
         self.at(self.dice.choice([3.0, 20.0, 100.0]), self.speak, host)
 
     def speak(self, host: str) -> None:
-        """A daemon that comes back ends first what the scheduler takes for ended."""
+        """A daemon that comes back ends what the scheduler takes for ended, and that takes time."""
+        if not self.silent[host]:
+            return
         for entry in self.entries:
             if entry.state is State.ENDED:
                 for runner in entry.runners:
                     if runner.host == host and not runner.gone:
-                        runner.die()
+                        self.at(self.dice.random() * 10.0, runner.die)
         self.silent[host] = False
 
     def host_dies(self, host: str) -> None:

@@ -343,6 +343,34 @@ def test_no_secret_is_shown(bench: Bench) -> None:
         assert file.stat().st_mode & 0o077 == 0 or file.parent.stat().st_mode & 0o007 == 0
 
 
+def test_runners_and_listings_tell_one_run_of_a_job_from_another(bench: Bench) -> None:
+    """A controller with an old state runs a job again under the same id and time of submission."""
+    part = bench.part(0)
+    bench.launcher.submit(part)
+    saved = bench.lab.folder / "state" / "job_state"
+    bench.lab.until(
+        lambda: saved.exists() and part.name.encode() in saved.read_bytes(), "it is not saved"
+    )
+    old = bench.lab.saved_state()
+    bench.launcher.release(bench.of(part))
+    bench.lab.until(lambda: bench.notes("lab0"), "no runner")
+    ((_, _, _, env, _),) = bench.notes("lab0")
+    assert env["TOPMAST_RUN"] == bench.of(part).run != ""
+    bench.launcher.cancel(bench.of(part), 30.0)
+    first = bench.ends(part)
+    assert env["TOPMAST_RUN"] == first.run
+
+    bench.lab.restart_with(old)
+    bench.lab.until(lambda: bench.of(part).state is State.HELD, "it has not its old state")
+    bench.launcher.release(bench.of(part))
+    bench.lab.until(lambda: len(bench.notes("lab0")) > 2, "it does not run again")
+    again = bench.of(part)
+    assert (again.id, again.submitted_s) == (first.id, first.submitted_s)
+    runs = [note[3]["TOPMAST_RUN"] for note in bench.notes("lab0") if note[0] == "began"]
+    assert runs == [first.run, again.run]
+    assert again.run != first.run, "the end of the second proves nothing of the first"
+
+
 @pytest.mark.slow
 def test_a_controller_that_hangs_or_is_dead_gives_no_answer(bench: Bench) -> None:
     """Nothing is taken for an empty list, and nothing waits for ever."""

@@ -20,7 +20,8 @@ class _Seen:
     up: bool | None = None
     """None: nothing has been told of it."""
     misses: int = 0
-    answers: bool = False
+    answers_since_s: float | None = None
+    """On the monotonic clock; None: it did not answer at the last look."""
     closed: str = ""
     """Why it takes no new work, as told; empty: it does."""
 
@@ -47,21 +48,25 @@ class Hosts:
                 return f"host {name} is down: {NO_ANSWER}"
         return ""
 
-    def look(self, hosts: tuple[Host, ...]) -> list[m.Message]:
+    def look(self, hosts: tuple[Host, ...], now_s: float) -> list[m.Message]:
         """Take up a complete answer."""
         found = {host.name: host for host in hosts}
         news: list[m.Message] = []
         for name, seen in self._seen.items():
             host = found.get(name)
-            seen.answers = host is not None and host.answers
-            seen.misses = 0 if seen.answers else seen.misses + 1
+            answers = host is not None and host.answers
+            if not answers:
+                seen.answers_since_s = None
+            elif seen.answers_since_s is None:
+                seen.answers_since_s = now_s
+            seen.misses = 0 if answers else seen.misses + 1
             closed = host.closed if host is not None else "the scheduler does not know the host"
-            if seen.answers and not seen.up:
+            if answers and not seen.up:
                 seen.up = True
                 news.append(m.HostUp(name))
-            if not seen.answers and seen.misses >= MISSES:
+            if not answers and seen.misses >= MISSES:
                 closed = closed or NO_ANSWER
-            elif not seen.answers:
+            elif not answers:
                 closed = closed or seen.closed
             news += self._close(name, seen, closed)
         return news
@@ -77,9 +82,13 @@ class Hosts:
             return []
         return [m.HostClosed(name, closed) if closed else m.HostOpened(name)]
 
-    def answers(self, name: str) -> bool:
-        """Whether the scheduler's daemon on a host answered at the last look."""
-        return name in self._seen and self._seen[name].answers
+    def answered_since(self, name: str, began_s: float) -> bool:
+        """Whether the scheduler's daemon on a host answered at all looks since ``began_s``.
+
+        One that comes back needs a while to end what its scheduler takes for ended.
+        """
+        since_s = self._seen[name].answers_since_s if name in self._seen else None
+        return since_s is not None and since_s <= began_s
 
     def gone(self) -> list[str]:
         """Hosts that do not answer, and were not told to be down."""

@@ -99,8 +99,9 @@ class Listed(Struct, frozen=True):
     evicted: bool = False
     """Ended by the scheduler or its people (preempted, evicted, timed out, cancelled)."""
     run: str = ""
-    """Which run of it this is, if the scheduler can run it again (a restart count, a start time):
+    """Which run of it this is, if the scheduler may run it again (a restart count, a start time):
     what the runner finds in its variable ``TOPMAST_RUN``. The end of another run proves nothing.
+    Empty: this scheduler never runs a part that it lists a second time.
     """
 
 

@@ -297,7 +297,7 @@ class Protocol:
         by_name: dict[str, list[Listed]] = {}
         for one in event.listed:
             by_name.setdefault(one.name, []).append(one)
-        self._say(*self.hosts.look(event.hosts))
+        self._say(*self.hosts.look(event.hosts, self._now.s))
         for attempt, part in list(self.attempts.open_parts()):
             if any(host in part.places for host in event.unlisted):
                 continue
@@ -375,12 +375,13 @@ class Protocol:
         evicted = chosen is not None and chosen.evicted and attempt.stop is None
         for place in part.unclaimed:
             self._lose(attempt, place, why, evicted=evicted, blameless=True)
+        patience_s = self._now.s - self.terms.silence_s
         for place in part.running:
-            if self._now.s - place.heard_s <= self.terms.silence_s:
+            if place.heard_s >= patience_s:
                 continue  # the runner lives, or has the time to tell more
             own = chosen is not None and chosen.run == place.run and not place.doubled
-            truth = own and alone
-            if attempt.lease_s is None or (truth and self.hosts.answers(place.host)):
+            truth = own and alone and self.hosts.answered_since(place.host, patience_s)
+            if attempt.lease_s is None or truth:
                 self._lose(attempt, place, why, evicted=evicted)
 
     def _clear(self, name: str, listed: list[Listed]) -> None:

@@ -199,14 +199,17 @@ def test_a_runner_that_does_not_obey_is_ended_by_the_scheduler() -> None:
 def test_the_scheduler_is_believed_when_the_runner_is_silent_and_the_daemon_answers() -> None:
     """Each of the three is needed, and that no other run is meant."""
     ended = listed(State.ENDED, why="NODE_FAIL", run="r1")
-    for story_of, silent_s, silent, run, want_lost in (
-        ("all is so", 40.0, (), "r1", True),
-        ("the runner was just heard", 1.0, (), "r1", False),
-        ("the daemon is silent", 40.0, ("h0",), "r1", False),
-        ("it is another run", 40.0, (), "r0", False),
+    for story_of, silent_s, silent, before, run, want_lost in (
+        ("all is so", 40.0, (), (), "r1", True),
+        ("the runner was just heard", 1.0, (), (), "r1", False),
+        ("the daemon is silent", 40.0, ("h0",), (), "r1", False),
+        ("the daemon was silent until now", 40.0, (), ("h0",), "r1", False),
+        ("it is another run", 40.0, (), (), "r0", False),
+        ("the runner does not know which run it is of", 40.0, (), (), "", False),
     ):
         story = Story().released()
         story.does(e.Claim(PART, "h0", "n1", run=run))
+        story.looks(listed(State.RUNNING, run="r1"), silent=before)
         story.now_s += silent_s
         lost = news(story.looks(ended, silent=silent), m.TaskLost)
         assert bool(lost) is want_lost, story_of

@@ -100,12 +100,13 @@ def test_the_script_hands_ticket_and_runner_to_each_host(tmp_path: Path) -> None
     )
     assert TICKET.token not in text
     for word in ("--immediate=60", "--kill-on-bad-exit=0", "--wait=0", "--no-kill", "--nodes 2"):
-        assert f" {word} " in text.splitlines()[1]
+        assert f" {word} " in text.splitlines()[3]
     (file := tmp_path / "slurm_script").write_text(text)
     srun = tmp_path / "srun"
     srun.write_text('#!/bin/sh\nwhile [ "$1" != "--no-kill" ]; do shift; done\nshift\nexec "$@"\n')
     srun.chmod(0o700)
     env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "TMPDIR": str(tmp_path), "SLURMD_NODENAME": "b"}
+    env["SLURM_JOB_START_TIME"] = "17"
     for _ in range(2):
         done = subprocess.run(["sh", str(file)], env=env, capture_output=True, text=True, cwd="/")
         length = len(json.dumps({name: getattr(TICKET, name) for name in TICKET.__struct_fields__}))
@@ -113,6 +114,29 @@ def test_the_script_hands_ticket_and_runner_to_each_host(tmp_path: Path) -> None
     kept = tmp_path / f"topmast-{os.getuid()}"
     assert kept.stat().st_mode & 0o777 == 0o700
     assert [file.name[:7] for file in kept.iterdir()] == ["runner-"]
+
+
+@pytest.mark.parametrize(
+    ("known", "squeue", "want"),
+    [
+        ({"SLURM_JOB_START_TIME": "17"}, "exit 1", "17"),
+        ({}, 'echo "$SLURM_TIME_FORMAT $*" >&2; echo 18', "18"),
+        ({}, "exec sleep 60", ""),
+        ({}, "exit 1", ""),
+    ],
+)
+def test_the_script_says_which_run_of_the_job_it_is(
+    tmp_path: Path, known: dict[str, str], squeue: str, want: str
+) -> None:
+    """As the listing does: when it began. Without an answer in time it is not known, and starts."""
+    for name, does in (("squeue", squeue), ("srun", 'echo "run $TOPMAST_RUN"')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o700)
+    (file := tmp_path / "slurm_script").write_text(script(part(), ["a", "b"], SlurmOptions(), ""))
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7", **known}
+    done = subprocess.run(["sh", str(file)], env=env, capture_output=True, text=True)
+    assert done.stdout == f"run {want}\n"
+    assert want != "18" or done.stderr == "%s -h -t all -o %S -j 7\n"
 
 
 @pytest.mark.parametrize("kind", ["a link", "open to others"])

@@ -27,6 +27,14 @@ _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _WIDTH = 120
 STEP_S = 60
 """How long Slurm may need to begin the step. A job that lost a host before would wait for ever."""
+RUN = (
+    'TOPMAST_RUN="${SLURM_JOB_START_TIME:-'
+    '$(SLURM_TIME_FORMAT=%s timeout 2 squeue -h -t all -o %S -j "$SLURM_JOB_ID")}"'
+)
+"""Tells runners which run of the job theirs is, as `listings` does. Slurm before 23.02 must be
+asked. An answer that takes longer could be of a later run: then this one has no name, and the end
+of its job proves nothing.
+"""
 
 BOOT = """
 import base64, hashlib, json, os, sys, tempfile, zlib
@@ -112,7 +120,8 @@ def script(part: Part, hosts: Sequence[str], options: SlurmOptions, runner: str)
     }
     packed = base64.b64encode(zlib.compress(json.dumps(bundle).encode(), 9)).decode()
     lines = [f"#{packed[at : at + _WIDTH]}" for at in range(0, len(packed), _WIDTH)]
-    return "\n".join(["#!/bin/sh", f'exec {shlex.join(step)} <"$0"', "#TOPMAST", *lines, ""])
+    start = [RUN, "export TOPMAST_RUN", f'exec {shlex.join(step)} <"$0"']
+    return "\n".join(["#!/bin/sh", *start, "#TOPMAST", *lines, ""])
 
 
 def _check(part: Part, hosts: Sequence[str]) -> None:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from topmast.adapters.engines.far.launcher import Host, Listed, State, Unreachable
 
-JOB_FORMAT = "JobID:|,Name:|,State:|,SubmitTime:|,exit_code:|,Reason:"
+JOB_FORMAT = "JobID:|,Name:|,State:|,SubmitTime:|,StartTime:|,exit_code:|,Reason:"
+FIELDS = JOB_FORMAT.count(",") + 1
 HOST_FORMAT = "%N|%T|%R|%a|%E"
 
 _HELD_BY_US = frozenset({"JobHeldUser"})
@@ -58,16 +59,19 @@ def read_jobs(said: str, prefix: str) -> tuple[Listed, ...]:
     for line in said.splitlines():
         if not line.strip():
             continue
-        fields = line.split("|", 5)
-        if len(fields) != 6:
+        fields = line.split("|", FIELDS - 1)
+        if len(fields) != FIELDS:
             raise Unreachable(f"squeue said {line[:200]!r}, and {JOB_FORMAT} was asked for")
-        job, name, state, submitted, status, reason = (field.strip() for field in fields)
+        job, name, *rest = (field.strip() for field in fields)
         if name.startswith(prefix):
-            found.append(_job(job, name, state.upper(), submitted, status, reason))
+            found.append(_job(job, name, *rest))
     return tuple(found)
 
 
-def _job(job: str, name: str, word: str, submitted: str, status: str, reason: str) -> Listed:
+def _job(
+    job: str, name: str, word: str, submitted: str, started: str, status: str, reason: str
+) -> Listed:
+    word = word.upper()
     try:
         submitted_s = float(submitted)
     except ValueError:
@@ -80,7 +84,9 @@ def _job(job: str, name: str, word: str, submitted: str, status: str, reason: st
         state, why = State.ENDED, _ended(word, status, reason)
     else:
         state, why = State.RUNNING, "" if reason == "None" else reason
-    return Listed(name, job, submitted_s, state, why, evicted=word in _EVICTED)
+    # Slurm may run a job again under its id, and with the time of its submission.
+    run = started if started.isdecimal() else ""
+    return Listed(name, job, submitted_s, state, why, evicted=word in _EVICTED, run=run)
 
 
 def _ended(word: str, status: str, reason: str) -> str:
