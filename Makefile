@@ -21,7 +21,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools check format bench bounds mutants crash-test docs docs-output docs-test lock hooks clean
+.PHONY: help venv demo test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools check format bench bench-engines bounds mutants crash-test docs docs-output docs-test lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -102,6 +102,9 @@ bench: $(RUNTIME) ## measure submission, recovery and ranking, as JSON
 	@$(VENV)/bin/topmast bench submit --json
 	@$(VENV)/bin/topmast bench recover --jobs 100000 --json
 	@$(VENV)/bin/topmast bench ranking --jobs 1000000 --json
+
+bench-engines: slurm-tools ssh-tools kubernetes-tools ## gangs on Slurm, Kubernetes and SSH hosts of this machine, beside their tools, as JSON; as root
+	@$(PY) -m tests.support.enginelabs --json $(ARGS)
 
 crash-test: $(DEV) ## kill servers N times, hosts and tasks too, and check what was promised
 	@$(PY) -m tests.crash.run --kills $(N)

@@ -134,6 +134,7 @@ class Chaos(ABC):
         kinds = self.random.sample(sorted(self.faults), self.random.choice((1, 1, 2)))
         chosen = [self.random.choice(self.faults[kind]) for kind in kinds]
         began_s, menders = time.monotonic(), []
+        note(f"round {number}: {', '.join(chosen)}")
         for gang in jobs:
             self.engine.start_gang(gang)
             time.sleep(self.random.uniform(0.0, 0.3))
@@ -152,7 +153,7 @@ class Chaos(ABC):
         self.result.rounds += 1
         ends = Counter(self._ended.get((g.job, s.rank), "none") for g in jobs for s in g.seats)
         took_s = time.monotonic() - began_s
-        note(f"round {number}: {', '.join(chosen)}; {took_s:.0f} s; {dict(ends)}")
+        note(f"  {took_s:.0f} s; {dict(ends)}")
 
     def gang(self, job: str) -> StartGang:
         """A gang of one to four tasks on some hosts."""

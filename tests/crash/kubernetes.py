@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -34,6 +34,8 @@ from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.ports import Engine, Site
 
 PATIENCE_S = 180.0
+REGISTERS_S = 30.0
+"""A kubelet may need so long, on a busy machine, until its node is there."""
 CLAIM = "evidence"
 
 
@@ -42,6 +44,8 @@ class KubernetesChaos(Chaos):
     """Two nodes."""
 
     lab: Lab | None = None
+    _restarted_s: dict[str, float] = field(default_factory=dict)
+    """When the kubelet of a node that was deleted was started anew."""
     faults: ClassVar = {
         "control": ("server_killed", "server_stands_still", "etcd_killed", "scheduler_killed"),
         "kubelet": ("kubelet_killed", "kubelet_stands_still"),
@@ -80,14 +84,21 @@ class KubernetesChaos(Chaos):
         until(self._lab.answers, PATIENCE_S, "the API server")
         self._lab.revive()
         for node in self._nodes:
-            until(partial(self._is_ready, node), PATIENCE_S, node.name)
+            try:
+                until(partial(self._is_ready, node), PATIENCE_S, node.name)
+            except TimeoutError as error:
+                error.add_note(self._lab.kubectl("get", "node", node.name, "-o", "yaml"))
+                error.add_note(f"kubelet:\n{node.kubelet.tail(100)}")
+                error.add_note(f"containerd:\n{node.containerd.tail()}")
+                raise
 
     def _is_ready(self, node: Node) -> bool:
         text = self._lab.kubectl("get", "node", node.name, "-o", "json", check=False)
         if not text:  # deleted: a kubelet registers only when it starts
-            node.kubelet.kill()
-            node.kubelet.start()
-            time.sleep(5.0)
+            if time.monotonic() - self._restarted_s.get(node.name, 0.0) > REGISTERS_S:
+                node.kubelet.kill()
+                node.kubelet.start()
+                self._restarted_s[node.name] = time.monotonic()
             return False
         status = json.loads(text)["status"]
         if status.get("capacity", {}).get(GPU, "0") == "0":

@@ -45,6 +45,7 @@ def whatif(options: WhatIfOptions, tell: Callable[[int, int, float], None]) -> d
 def bench(name: str, options: BenchOptions) -> object:
     """`topmast bench NAME`."""
     from topmast.bench import (
+        EnginesOptions,
         FillingOptions,
         FleetOptions,
         PlanDataOptions,
@@ -67,6 +68,7 @@ def bench(name: str, options: BenchOptions) -> object:
         plans=_part(PlanDataOptions, limited),
         slow=_part(SlowPathOptions, limited),
         filling=_part(FillingOptions, given) if {"trace", "fleet"} <= given.keys() else None,
+        engines=_part(EnginesOptions, given) if "fleet" in given else None,
     )
 
 

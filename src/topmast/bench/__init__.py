@@ -6,13 +6,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from topmast.bench.options import FillingOptions, FleetOptions, PlanDataOptions, SlowPathOptions
+from topmast.bench.options import (
+    EnginesOptions,
+    FillingOptions,
+    FleetOptions,
+    PlanDataOptions,
+    SlowPathOptions,
+)
 from topmast.bench.ranking import measure_ranking
 from topmast.bench.recover import measure_recovery
 from topmast.bench.submit import measure_submission
 from topmast.model.errors import InvalidInput
 
-__all__ = ["FillingOptions", "FleetOptions", "PlanDataOptions", "SlowPathOptions", "run_bench"]
+__all__ = [
+    "EnginesOptions",
+    "FillingOptions",
+    "FleetOptions",
+    "PlanDataOptions",
+    "SlowPathOptions",
+    "run_bench",
+]
 
 
 def run_bench(
@@ -29,6 +42,7 @@ def run_bench(
     plans: PlanDataOptions | None = None,
     slow: SlowPathOptions | None = None,
     filling: FillingOptions | None = None,
+    engines: EnginesOptions | None = None,
 ) -> dict[str, Any]:
     """Run the benchmark ``name``; what is None takes the benchmark's default."""
     size = fleet or FleetOptions()
@@ -49,6 +63,7 @@ def run_bench(
         "policies": lambda: _policies(jobs, seed, throughputs, peer),
         "predict": lambda: _predict(jobs, seed),
         "fill": lambda: _fill(filling),
+        "engines": lambda: _engines(engines, state),
     }
     if name not in runs:
         raise InvalidInput(f"no benchmark '{name}'", remedy=f"known: {', '.join(runs)}")
@@ -61,6 +76,14 @@ def _fill(options: FillingOptions | None) -> dict[str, Any]:
     if options is None:
         raise InvalidInput("a trace and a fleet are missing", remedy="--trace FILE --fleet FILE")
     return measure_filling(options)
+
+
+def _engines(options: EnginesOptions | None, state: Path | None) -> dict[str, Any]:
+    from topmast.bench.engines import measure_engines
+
+    if options is None:
+        raise InvalidInput("a fleet is missing", remedy="--fleet FILE")
+    return measure_engines(options, state)
 
 
 def _eta(jobs: int | None, seed: int) -> dict[str, Any]:

@@ -68,3 +68,21 @@ class SlowPathOptions(Struct, frozen=True, kw_only=True):
     files: int | None = None
     domains: int | None = None
     limit_s: float | None = None
+
+
+class EnginesOptions(Struct, frozen=True, kw_only=True):
+    """What to measure."""
+
+    fleet: Path
+    names: tuple[str, ...] = ()
+    """Of clusters; empty: all of the file."""
+    starts: int = 10
+    """Gangs of which the latency is taken, one after the other."""
+    gangs: int = 50
+    """Gangs that are ordered at once."""
+    tasks: int = 2
+    """Of each gang, one on a host; fewer where the cluster has fewer hosts."""
+    jobs: int = 1000
+    """That the scheduler knows when it is listed."""
+    home: str = ""
+    """Where hosts reach this machine; empty: where runners do."""

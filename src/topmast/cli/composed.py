@@ -7,7 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from topmast.cli import bench_fleet, bench_plan, bench_policies, bench_slow, up, values, whatif
+from topmast.cli import (
+    bench_engines,
+    bench_fleet,
+    bench_plan,
+    bench_policies,
+    bench_slow,
+    up,
+    values,
+    whatif,
+)
 from topmast.cli.command import FOLDER, SYSTEM, Session, command, group
 from topmast.cli.documents import say_document
 from topmast.cli.jobs import say_jobs
@@ -48,6 +57,7 @@ def add(app: typer.Typer, root: Root) -> None:
     bench_policies.add(bench, root)
     bench_plan.add(bench, root)
     bench_slow.add(bench, root)
+    bench_engines.add(bench, root)
 
 
 def _add_demo(app: typer.Typer, root: Root) -> None:

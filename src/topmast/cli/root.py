@@ -112,6 +112,12 @@ class BenchOptions:
     settings: dict[str, str] = field(default_factory=dict)
     asked: float | None = None
     seeds: int | None = None
+    names: tuple[str, ...] = ()
+    """Of clusters; empty: all."""
+    starts: int | None = None
+    gangs: int | None = None
+    tasks: int | None = None
+    home: str = ""
 
 
 @dataclass(frozen=True)
