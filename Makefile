@@ -21,12 +21,16 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools check format bench bench-engines bounds mutants crash-test docs docs-output docs-test lock hooks clean
+.PHONY: help venv demo recording test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools check format bench bench-engines bounds mutants crash-test docs docs-output docs-test lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 venv: $(DEV) ## build .venv with the development tools
+
+recording: slurm-tools ssh-tools ## draw the pictures of the README anew, from runs of the demo, as root
+	@$(PY) -m topmast.demo.picture docs/assets/demo.svg
+	@$(PY) -m topmast.demo.picture --engines docs/assets/engines.svg
 
 demo: $(RUNTIME) ## run a small fleet with jobs on this machine (ARGS="...")
 	@$(VENV)/bin/topmast demo $(ARGS)
@@ -65,7 +69,7 @@ slurm-tools: $(DEV) ## install Slurm, from Debian's packages
 	@$(PY) -m tests.support.slurmlab install
 
 test-slurm: slurm-tools ## the tests on real Slurm clusters, which it installs (SMOKE=1 for the quick ones)
-	@$(PY) -m pytest -q -m "slurm$(if $(SMOKE), and not slow)" $(or $(ARGS),tests/contract/slurm)
+	@$(PY) -m pytest -q -m "slurm$(if $(SMOKE), and not slow)" $(or $(ARGS),tests/contract/slurm tests/integration/test_demo_engines.py)
 
 chaos-ssh: ssh-tools ## N rounds of faults on real hosts behind SSH: nothing runs twice, nothing is lost
 	@$(PY) -m tests.crash.ssh --rounds $(N) $(ARGS)

@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 import random
-import re
+import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from tests.everywhere.figures import FIGURES, KINDS, Figures
+from tests.everywhere.judge import BODY, judge, read_bodies
 from tests.everywhere.world import ENGINES, World, missing, world
 from tests.support.kubelab.image import NAME
 from tests.support.live import eventually, live
 from topmast import Client
 from topmast.adapters.kernels import load_kernels
+from topmast.client import WaitTimeout
 from topmast.model.views import JobView
 
 JOBS = 200
 PATIENCE_S = 900.0
 TENANTS = ("vision", "speech", "language")
-BODY = """python3 -u -c '
-import os, sys, time
-lasts_s, began_s = float(os.environ["LASTS_S"]), time.time()
-print("begin", began_s)
-while time.time() < began_s + lasts_s:
-    time.sleep(0.2)
-    print("alive", time.time())
-print("end", time.time())
-'
-"""
-"""Says when it lives. It ignores no signal, so that what is preempted ends at once."""
-
 pytestmark = [
     pytest.mark.slurm, pytest.mark.ssh, pytest.mark.kubernetes, pytest.mark.slow,
     pytest.mark.timeout(1800),
@@ -50,7 +42,9 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield found
 
 
-def jobs(count: int, seed: int, priority: str, lasts_s: float) -> list[dict[str, object]]:
+def jobs(
+    count: int, seed: int, priority: str, lasts_s: float, records: Path
+) -> list[dict[str, object]]:
     """Gangs of one to sixteen GPUs of three tenants; some with half a GPU, which only SSH hosts share."""
     draw = random.Random(seed)
     found: list[dict[str, object]] = []
@@ -60,37 +54,15 @@ def jobs(count: int, seed: int, priority: str, lasts_s: float) -> list[dict[str,
             "name": f"{priority}-{number}", "tenant": TENANTS[number % 3], "priority": priority,
             "num_nodes": nodes, "resources": {"accelerators": {"H100": gpus}},
             "checkpoint": {"grace": "2s"}, "max_restarts": 3, "run": BODY,
-            "envs": {"LASTS_S": str(round(lasts_s * draw.uniform(0.5, 1.5), 1))},
+            "envs": {
+                "LASTS_S": str(round(lasts_s * draw.uniform(0.5, 1.5), 1)),
+                "RECORDS": str(records),
+            },
         })  # fmt: skip
         if priority == "high" and number % 5 == 0:
             found[-1]["image"] = NAME  # only Kubernetes runs images
         elif priority == "high" and number % 5 == 1:
             found[-1] |= {"num_nodes": 1, "resources": {"accelerators": {"H100": 0.5}}}
-    return found
-
-
-@dataclass
-class Body:
-    """What one task of one attempt said of its life."""
-
-    attempt: int
-    began_s: float
-    seen_s: float
-    ended: bool
-
-
-def bodies(client: Client, job: JobView, attempts: int, tasks: int) -> list[list[Body]]:
-    """By task, those of all attempts that began."""
-    found: list[list[Body]] = []
-    for task in range(tasks):
-        lives = []
-        for attempt in range(1, attempts + 1):
-            said = "".join(c.text for c in client.logs(job.id, task, attempt=attempt))
-            times = [float(at_s) for at_s in re.findall(r"(?:begin|alive|end) ([\d.]+)", said)]
-            assert said.count("begin") <= 1, f"{job.id}: two bodies wrote one log"
-            if times:
-                lives.append(Body(attempt, times[0], times[-1], "end " in said))
-        found.append(lives)
     return found
 
 
@@ -105,44 +77,59 @@ def busiest(client: Client, engine: str) -> str | None:
     return min(used, key=lambda host: (-used[host], host)) if used else None
 
 
+def wait(client: Client, names: list[str]) -> list[JobView]:
+    """Until all have ended, telling now and then how far they are."""
+    end_s = time.monotonic() + PATIENCE_S
+    while True:
+        with suppress(WaitTimeout):
+            return list(client.wait(names, timeout_s=min(30.0, end_s - time.monotonic())))
+        states = Counter(job.state for job in client.jobs())
+        note(f"{dict(states)}")
+        assert time.monotonic() < end_s, f"not all ended in {PATIENCE_S:.0f} s: {states}"
+
+
+def note(text: str) -> None:
+    """Progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
 def test_two_hundred_gangs_of_three_tenants_run_once_wherever_there_is_room(
-    there: World, tmp_path: Path
+    there: World, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Through preemption on every kind of engine, and the loss of a host on each."""
+    began_s = time.monotonic()
     with live(tmp_path, there.fleet(), {"min_runtime_s": "0"}) as (_, client):
-        low = client.submit_many(jobs(150, 1, "low", 8.0))
+        low = client.submit_many(jobs(150, 1, "low", 8.0, there.records))
         eventually(
             lambda: len(list(client.jobs(states=("RUNNING",)))) >= 12, "work everywhere", 240.0
         )
-        high = client.submit_many(jobs(50, 2, "high", 10.0))
-        for engine in ("ssh", "slurm", "kubernetes"):
-            host = eventually(partial(busiest, client, engine), f"work on {engine}", 240.0)
-            there.lose(engine, host)
-        names = [*low.ids, *high.ids]
-        ended = client.wait(names, timeout_s=PATIENCE_S)
+        high = client.submit_many(jobs(50, 2, "high", 10.0, there.records))
+        lost = {}
+        for engine in KINDS:
+            lost[engine] = eventually(partial(busiest, client, engine), f"work on {engine}", 240.0)
+            note(f"{lost[engine]} of {engine} is powered off")
+            there.lose(engine, lost[engine])
+        ended = wait(client, [*low.ids, *high.ids])
         stories = {job.id: client.story(job.id) for job in ended}
-        lives = {
-            job.id: bodies(client, job, len(stories[job.id].attempts), job.tasks) for job in ended
-        }
 
-    assert len(ended) == JOBS
+    took_s = time.monotonic() - began_s
+    verdict = judge(read_bodies(there.records), {job.id: job.tasks for job in ended})
+    figures = Figures.of(stories, verdict, took_s)
+    request.config.stash[FIGURES] = asdict(figures)
+
+    assert verdict.twice == []
+    assert figures.jobs == JOBS
     assert Counter(job.state for job in ended) == {"SUCCEEDED": JOBS}
-    outcomes = Counter(
-        (ENGINES[attempt.cluster], attempt.outcome)
-        for story in stories.values()
-        for attempt in story.attempts
-    )
-    print(dict(outcomes))
-    for engine in ("ssh", "slurm", "kubernetes"):
-        assert outcomes[engine, "succeeded"] > 0, outcomes
-        assert outcomes[engine, "preempted"] > 0, outcomes
-        assert outcomes[engine, "host_lost"] > 0, outcomes
-    for name, tasks in lives.items():
-        good = [a.epoch for a in stories[name].attempts if a.outcome == "succeeded"]
+    for name, story in stories.items():
+        good = [a.epoch for a in story.attempts if a.outcome == "succeeded"]
         assert len(good) == 1, f"{name} succeeded in attempts {good}"
-        assert len(tasks) >= 1, name
-        for life in tasks:
-            # A body may end in the very moment in which it is to be stopped: then it runs again.
-            assert [body.ended for body in life if body.attempt == good[0]] == [True], life
-            for one, other in pairwise(life):
-                assert one.seen_s < other.began_s, f"{name} lived twice at a time: {life}"
+        # A gang may end in the very moment in which it is stopped: then it runs again.
+        *before, last = verdict.finished[name] or [0]
+        stopped = [a.epoch for a in story.attempts if a.outcome in ("preempted", "host_lost")]
+        assert last == good[0], f"{name} succeeded in {good[0]}, and its bodies in {last}"
+        assert set(before) <= set(stopped), f"{name} finished in {before} and in {last}"
+    for engine in KINDS:
+        assert figures.succeeded[engine] > 0, figures
+        assert figures.preempted[engine] > 0, figures
+        assert figures.host_lost[engine] > 0, figures
+    assert figures.moved_between_engines > 0, figures

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import yaml
 
@@ -20,6 +19,7 @@ from tests.support.sshlab import SshLab, ssh_lab
 
 SLURM = ("a", "b", "c")
 LEASE_S = 20
+RECORDS = "records"
 ENGINES = {"slurm-a": "slurm", "slurm-b": "slurm", "slurm-c": "slurm", "pods": "kubernetes",
            "hosts": "ssh"}  # fmt: skip
 """The engine of each cluster."""
@@ -37,6 +37,8 @@ class World:
     slurm: dict[str, SlurmCluster]
     pods: kubelab.Lab
     hosts: SshLab
+    records: Path
+    """A folder that all hosts share."""
 
     def fleet(self) -> str:
         """The fleet file: three regions, each with more than one kind of engine."""
@@ -48,7 +50,7 @@ class World:
 
         kubernetes: dict[str, object] = {
             "kubeconfig": str(self.pods.kubeconfig), "namespace": "default",
-            "listen": f"{self.pods.address}:0",
+            "listen": f"{self.pods.address}:0", f"mount.{self.records}": RECORDS,
         }  # fmt: skip
         assert self.pods.nodes is not None
         nodes = tuple(node.name for node in self.pods.nodes.all)
@@ -66,14 +68,12 @@ class World:
     def lose(self, engine: str, host: str) -> None:
         """A host is gone, with all that ran there: the power fails."""
         if engine == "ssh":
-            self.hosts.hosts[host].halt()
+            self.hosts.hosts[host].power_off()
         elif engine == "kubernetes":
             assert self.pods.nodes is not None
             next(node for node in self.pods.nodes.all if node.name == host).stop()
         else:
-            lab = next(lab for lab in self.slurm.values() if host in lab.hosts)
-            lab.kill_daemon(host)
-            _kill_all(f"SLURMD_NODENAME={host}".encode(), f"SLURM_CONF={lab.conf}".encode())
+            next(lab for lab in self.slurm.values() if host in lab.hosts).halt(host)
 
 
 def _cluster(engine: str, hosts: tuple[str, ...], options: dict[str, object]) -> dict[str, object]:
@@ -82,14 +82,6 @@ def _cluster(engine: str, hosts: tuple[str, ...], options: dict[str, object]) ->
         "hosts": [{"names": list(hosts), "gpu": "H100", "gpus": 8}],
         "options": {"lease_s": LEASE_S, **options},
     }
-
-
-def _kill_all(*marks: bytes) -> None:
-    for _ in range(3):  # what is forked meanwhile too
-        for pid, env in slurmlab.environments():
-            if all(mark in env for mark in marks):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
 
 
 @contextmanager
@@ -103,4 +95,7 @@ def world(folder: Path) -> Iterator[World]:
         }
         hosts = stack.enter_context(ssh_lab(folder / "ssh"))
         pods = stack.enter_context(kubelab.Lab(nodes=2))
-        yield World(slurm, pods, hosts)
+        records = Path(stack.enter_context(TemporaryDirectory(prefix="topmast-records-")))
+        records.chmod(0o777)  # tasks in pods have an account of their own
+        pods.share(records, RECORDS)
+        yield World(slurm, pods, hosts, records)

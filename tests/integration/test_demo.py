@@ -80,7 +80,7 @@ def test_the_document_has_every_key(ran: Ran) -> None:
     """One JSON document on stdout, and nothing else."""
     assert set(ran.document) == {
         "jobs", "preemptions", "resumes", "host_losses", "copies", "copied_bytes", "explained",
-        "wall_s", "took", "gave_up", "unfinished",
+        "engines", "wall_s", "took", "gave_up", "unfinished",
     }  # fmt: skip
     for job in ran.document["jobs"]:
         assert set(job) == {

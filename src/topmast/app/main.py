@@ -25,7 +25,9 @@ def demo(options: DemoOptions) -> int:
     """`topmast demo`."""
     from topmast.demo import run_demo
 
-    return run_demo(state=options.state, keep=options.keep, as_json=options.json)
+    return run_demo(
+        state=options.state, keep=options.keep, as_json=options.json, engines=options.engines
+    )
 
 
 def replay(options: ReplayOptions) -> object:

@@ -66,18 +66,23 @@ def _add_demo(app: typer.Typer, root: Root) -> None:
         "demo",
         panel=SYSTEM,
         asks=FOLDER,
-        example="topmast demo\ntopmast demo --keep --state ./demo",
+        example="topmast demo\ntopmast demo --engines\ntopmast demo --keep --state ./demo",
     )
     def demo(
         session: Session,
         keep: Annotated[bool, typer.Option(help="Keep the demo's folder.")] = False,
+        engines: Annotated[
+            bool,
+            typer.Option("--engines", help="Start a Slurm cluster and SSH hosts, and use them."),
+        ] = False,
     ) -> int:
         """Run a small fleet with training jobs on this machine.
 
         It says what happened and why, and ends by itself.
         """
         state = session.state.expanduser().absolute() if session.state else None
-        return root.demo(DemoOptions(state=state, keep=keep, json=session.json))
+        options = DemoOptions(state=state, keep=keep, json=session.json, engines=engines)
+        return root.demo(options)
 
 
 def _add_replay(app: typer.Typer, root: Root) -> None:

@@ -46,6 +46,8 @@ class DemoOptions:
     """None: a folder made for it, and removed unless ``keep``."""
     keep: bool = False
     json: bool = False
+    engines: bool = False
+    """On a Slurm cluster and hosts behind SSH as well, which it starts."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
 from topmast.client import Client
 from topmast.demo import cast
+from topmast.demo.machines import Machines
 from topmast.demo.play import Seen
 from topmast.demo.watch import Watch
 from topmast.demo.words import Deed, deed
@@ -65,6 +67,8 @@ class Findings(Struct, frozen=True):
     decisions: tuple[Decision, ...]
     explanation: Explanation | None
     first_losses: dict[str, float]
+    engines: dict[str, str]
+    """The engine by cluster, where it is not the local one."""
     gave_up: str
     """Why the demo waited no longer for jobs; empty: all that can end have ended."""
     unfinished: tuple[str, ...]
@@ -79,8 +83,10 @@ class Findings(Struct, frozen=True):
 class Inquest:
     """Everything asked from the server after the play, and what follows from it."""
 
-    def __init__(self, client: Client, watch: Watch, seen: Seen) -> None:
+    def __init__(self, client: Client, watch: Watch, seen: Seen, machines: Machines) -> None:
         self.seen = seen
+        self.engines = machines.engines
+        self.batch_jobs = machines.batch_jobs()
         self.names = watch.names
         self.began_s = watch.began_s
         self.unfinished = tuple(
@@ -109,6 +115,7 @@ class Inquest:
             decisions=tuple(self._decisions()),
             explanation=self.seen.explanation,
             first_losses=self.first_losses,
+            engines=self.engines,
             gave_up=self.seen.gave_up,
             unfinished=self.unfinished,
         )
@@ -162,6 +169,9 @@ class Inquest:
             ("a host is killed, and its job restarts elsewhere", self._restarted),
             ("a job that can never fit is explained", self._explained),
         ]
+        if self.engines:
+            claims.append(("one queue runs gangs on several engines", self._engines_used))
+            claims.append(("Slurm itself knows each attempt as a batch job", self._in_slurm))
         for what, find in claims:
             yield Claim(what, find())
 
@@ -287,6 +297,29 @@ class Inquest:
         if found.reason != PendingReason.TOPOLOGY_DOES_NOT_FIT or not found.would_help:
             return None
         return f"{cast.IMPOSSIBLE}: {found.reason}"
+
+    def _engines_used(self) -> str | None:
+        """How many attempts succeeded on each engine."""
+        counts = Counter(
+            self.engines.get(attempt.cluster, "local")
+            for story in self.stories.values()
+            for attempt in story.attempts
+            if attempt.outcome == Outcome.SUCCEEDED
+        )
+        if not set(counts) >= {"local", *self.engines.values()}:
+            return None
+        return ", ".join(f"{count} on {engine}" for engine, count in sorted(counts.items()))
+
+    def _in_slurm(self) -> str | None:
+        """A batch job of each attempt on a cluster of Slurm is called ``tm-FLEET-JOB-EPOCH-N``."""
+        known = {tuple(name.rsplit("-", 3)[1:3]) for name in self.batch_jobs}
+        wanted = {
+            (story.job.id, str(attempt.epoch))
+            for story in self.stories.values()
+            for attempt in story.attempts
+            if self.engines.get(attempt.cluster) == "slurm"
+        }
+        return f"{len(wanted)} attempts" if wanted and wanted <= known else None
 
     # --- decisions ------------------------------------------------------------------------------
 

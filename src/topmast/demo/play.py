@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from msgspec import Struct
 
 from topmast.client import Client
 from topmast.demo import cast
 from topmast.demo.digits import export
+from topmast.demo.machines import Machines
 from topmast.demo.screen import Screen
 from topmast.demo.server import Server
 from topmast.demo.watch import Watch
@@ -79,9 +79,12 @@ class Patience:
 class Play:
     """One performance, from the first job to the last."""
 
-    def __init__(self, client: Client, server: Server, watch: Watch, screen: Screen) -> None:
+    def __init__(
+        self, client: Client, server: Server, machines: Machines, watch: Watch, screen: Screen
+    ) -> None:
         self.client = client
         self.server = server
+        self.machines = machines
         self.watch = watch
         self.screen = screen
         self.seen = Seen()
@@ -184,6 +187,9 @@ class Play:
 
     def _kill(self) -> str:
         name = self.watch.jobs[cast.STRUCK].hosts[0]
+        if self.machines.halt(name):
+            self.seen.killed = name
+            return f"cause: host {name}, under {cast.STRUCK}, is powered off"
         host = next(h for h in self.client.hosts() if h.name == name)
         if host.agent_pid is None:
             return f"host {name} has no process to kill"
@@ -208,8 +214,3 @@ class Play:
         found = self.client.explain(self.watch.jobs[cast.IMPOSSIBLE].id)
         self.seen.explanation = found
         return f"explain {cast.IMPOSSIBLE}: {found.reason}: {found.summary}"
-
-
-def fleet_file() -> Path:
-    """The fleet that the demo runs on."""
-    return Path(__file__).with_name("fleet.yaml")

@@ -19,7 +19,8 @@ from topmast.adapters.kernels import compile_kernels
 from topmast.client import Client
 from topmast.demo import tables
 from topmast.demo.findings import Findings, Inquest
-from topmast.demo.play import Play, fleet_file
+from topmast.demo.machines import Machines, RealMachines
+from topmast.demo.play import Play
 from topmast.demo.screen import Screen, open_screen
 from topmast.demo.server import LOG, Server
 from topmast.demo.watch import Feed, Watch
@@ -50,9 +51,9 @@ class DemoResult(Struct, frozen=True):
     kept: Path | None
 
 
-def run_demo(*, state: Path | None, keep: bool, as_json: bool) -> int:
+def run_demo(*, state: Path | None, keep: bool, as_json: bool, engines: bool) -> int:
     """`topmast demo`: show everything, tell the result; 0 if all happened. Raises TopmastError."""
-    outcome = perform(state, keep=keep)
+    outcome = perform(state, keep=keep, machines=RealMachines() if engines else Machines())
     findings = outcome.findings
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(document(outcome)) + b"\n")
@@ -61,7 +62,7 @@ def run_demo(*, state: Path | None, keep: bool, as_json: bool) -> int:
         console = tables.result_console()
         tables.show_result(console, findings)
         tables.show_claims(console, findings, outcome.wall_s)
-        tables.show_commands(console, findings.explanation, outcome.kept)
+        tables.show_commands(console, findings, outcome.kept)
     if findings.gave_up:
         sys.stderr.write(time_is_up(findings, outcome.took) + "\n")
     for claim in findings.missing:
@@ -92,6 +93,7 @@ def document(outcome: DemoResult) -> dict[str, object]:
         "copies": findings.copies,
         "copied_bytes": findings.copied_bytes,
         "explained": findings.explained,
+        "engines": findings.engines,
         "wall_s": round(outcome.wall_s, 3),
         "took": outcome.took,
         "gave_up": findings.gave_up,
@@ -99,14 +101,14 @@ def document(outcome: DemoResult) -> dict[str, object]:
     }
 
 
-def perform(state: Path | None, *, keep: bool) -> DemoResult:
+def perform(state: Path | None, *, keep: bool, machines: Machines) -> DemoResult:
     """Run the demo; the folder stays if it is to be kept, or if something went wrong."""
     began_s = time.monotonic()
     folder = _make_folder(state)
     kept = keep
     try:
         with _ending_by_sigterm():
-            findings, took = _perform_in(folder)
+            findings, took = _perform_in(folder, machines)
         kept = keep or bool(findings.missing)
     except TopmastError:
         kept = True
@@ -118,18 +120,19 @@ def perform(state: Path | None, *, keep: bool) -> DemoResult:
     return DemoResult(findings, took, time.monotonic() - began_s, folder if kept else None)
 
 
-def _perform_in(folder: Path) -> tuple[Findings, Took]:
+def _perform_in(folder: Path, machines: Machines) -> tuple[Findings, Took]:
     screen = open_screen()
-    server = Server(folder, fleet_file(), SETTINGS)
+    server: Server | None = None
     try:
         began_s = time.monotonic()
         # Compiled here and not by the server, which says nothing before it is ready.
         compile_kernels(screen.note)
         compiled_s = time.monotonic()
+        server = Server(folder, machines.start(folder, screen.note), SETTINGS)
         screen.note("starting a server with three regions and five clusters")
         url = server.start()
         started_s = time.monotonic()
-        findings = _perform_on(url, server, screen)
+        findings = _perform_on(url, server, machines, screen)
         took = Took(
             kernels_s=round(compiled_s - began_s, 3),
             server_s=round(started_s - compiled_s, 3),
@@ -139,16 +142,18 @@ def _perform_in(folder: Path) -> tuple[Findings, Took]:
     finally:
         with _uninterrupted():
             screen.close()
-            server.stop()
+            if server is not None:
+                server.stop()
+            machines.stop()
 
 
-def _perform_on(url: str, server: Server, screen: Screen) -> Findings:
+def _perform_on(url: str, server: Server, machines: Machines, screen: Screen) -> Findings:
     feed = Feed(url)
     try:
         with Client(url) as client:
             watch = Watch(client, feed)
-            seen = Play(client, server, watch, screen).run()
-            return Inquest(client, watch, seen).findings()
+            seen = Play(client, server, machines, watch, screen).run()
+            return Inquest(client, watch, seen, machines).findings()
     finally:
         feed.close()
 

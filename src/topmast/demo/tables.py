@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich import box
@@ -10,11 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from topmast.demo.findings import Decision, Findings
+from topmast.demo.findings import Decision, Findings, JobRow
 from topmast.demo.screen import STYLES, colours
 from topmast.model.states import JobState
 from topmast.model.units import format_bytes
-from topmast.model.views import Explanation
 
 PIPED_WIDTH = 132
 
@@ -27,11 +26,16 @@ def result_console() -> Console:
 
 def show_result(console: Console, findings: Findings) -> None:
     """The jobs, the decisions, and why one job waits."""
-    console.print(_title("Jobs"))
-    console.print(_jobs(findings))
+    show_jobs(console, findings)
     console.print(_title("Decisions, and why (a score is the sum of its terms; lower is better)"))
     console.print(_decisions(findings.decisions))
     _show_explanation(console, findings)
+
+
+def show_jobs(console: Console, findings: Findings) -> None:
+    """What became of each job, and where."""
+    console.print(_title("Jobs"))
+    console.print(_jobs(findings))
 
 
 def show_claims(console: Console, findings: Findings, wall_s: float) -> None:
@@ -45,9 +49,12 @@ def show_claims(console: Console, findings: Findings, wall_s: float) -> None:
     )
 
 
-def show_commands(console: Console, waiting: Explanation | None, state: Path | None) -> None:
-    """What to try next; ``state``: the folder that was kept, ``waiting``: a job to ask about."""
-    if state is not None:
+def show_commands(console: Console, findings: Findings, state: Path | None) -> None:
+    """What to try next; ``state``: the folder that was kept."""
+    waiting = findings.explanation
+    if state is not None and findings.engines:  # the hosts are gone: a server would wait for them
+        commands = [(f"topmast replay --state {state}", "what was decided, from the journal")]
+    elif state is not None:
         job, name = (waiting.job, waiting.name) if waiting else ("JOB", "a job")
         commands = [
             (f"topmast replay --state {state}", "what was decided, from the journal"),
@@ -91,12 +98,19 @@ def _jobs(findings: Findings) -> Table:
         table.add_row(
             job.id, job.name, job.tenant, job.band,
             Text(job.state, STYLES.get(JobState(job.state), "")),
-            f"{job.region}/{job.cluster}" if job.cluster else "-",
+            _where(job, findings.engines),
             str(job.attempts),
             "-" if job.resumed_from_step is None else f"step {job.resumed_from_step}",
             loss or "-",
         )  # fmt: skip
     return table
+
+
+def _where(job: JobRow, engines: Mapping[str, str]) -> str:
+    if not job.cluster:
+        return "-"
+    engine = engines.get(job.cluster)
+    return f"{job.region}/{job.cluster}" + (f" ({engine})" if engine else "")
 
 
 def _decisions(decisions: Sequence[Decision]) -> Table:

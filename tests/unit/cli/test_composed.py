@@ -62,6 +62,7 @@ def test_demo(tmp_path: Path) -> None:
     assert given("demo") == DemoOptions()
     wanted = DemoOptions(state=tmp_path, keep=True, json=True)
     assert given("demo", "--keep", "--state", tmp_path, "--json") == wanted
+    assert given("demo", "--engines") == DemoOptions(engines=True)
 
 
 def test_replay(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def findings(**changed: Any) -> Findings:
     empty: dict[str, Any] = {
         "jobs": (), "preemptions": 0, "resumes": 0, "host_losses": 0, "copies": 0,
         "copied_bytes": 0, "explained": 0, "claims": (Claim("gangs train together", None),),
-        "decisions": (), "explanation": None, "first_losses": {}, "gave_up": "", "unfinished": (),
+        "decisions": (), "explanation": None, "first_losses": {}, "engines": {}, "gave_up": "", "unfinished": (),
     }  # fmt: skip
     return Findings(**{**empty, **changed})
 
