@@ -49,7 +49,9 @@ def test_the_same_happens_on_slurm_behind_ssh_and_on_processes(tmp_path: Path) -
 
 def test_it_runs_as_the_user_that_it_runs_as(tmp_path: Path) -> None:
     """Slurm needs no root, but namespaces do: then the hosts behind SSH are local ones."""
-    as_no_root = () if os.geteuid() else ("unshare", "--user")
+    as_no_root = (
+        () if os.geteuid() else ("unshare", "--user", "--map-user=daemon", "--map-group=daemon")
+    )
     if as_no_root and subprocess.run([*as_no_root, "true"], check=False).returncode:
         pytest.skip("no user namespaces here")
     done, document = play(tmp_path / "state", *as_no_root)

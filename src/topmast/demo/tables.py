@@ -109,8 +109,8 @@ def _jobs(findings: Findings) -> Table:
 def _where(job: JobRow, engines: Mapping[str, str]) -> str:
     if not job.cluster:
         return "-"
-    engine = engines.get(job.cluster)
-    return f"{job.region}/{job.cluster}" + (f" ({engine})" if engine else "")
+    where = f"{job.region}/{job.cluster}"
+    return f"{where} ({engines.get(job.cluster, 'local')})" if engines else where
 
 
 def _decisions(decisions: Sequence[Decision]) -> Table:
