@@ -244,12 +244,26 @@ class LogPage(Struct, frozen=True):
     """More was not written so far; of a task that has ended, more will never come."""
 
 
+class Replica(Struct, frozen=True):
+    """Where a region has a dataset."""
+
+    store: str
+    """Of the region: a directory, or the URL of an object store."""
+    path: str
+    """The dataset's folder in it."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of this machine with the files, when the store is a directory."""
+        return None if "://" in self.store else Path(self.store) / self.path
+
+
 class Site(Struct, frozen=True):
     """What an engine is given of the process that it belongs to."""
 
     clock: Clock
-    dataset_path: Callable[[str, str], Path | None]
-    """Where tasks of a region read a dataset; None when it has no replica there."""
+    replica: Callable[[str, str], Replica | None]
+    """Where a region has a dataset; None when it has no replica there."""
     blob_path: Callable[[str], Path | None]
     """Where the archive of a work folder is, by its digest."""
     checkpoints: Path
@@ -419,8 +433,8 @@ class Mover(Orders, ABC):
         """Upload a local directory as a dataset; returns its bytes. Blocks."""
 
     @abstractmethod
-    def local_path(self, region: str, path: str) -> Path | None:
-        """Where tasks of the region can read the dataset, when the store is a directory."""
+    def replica(self, region: str, path: str) -> Replica:
+        """Where the region's store has the dataset at ``path``, if it is there."""
 
     @abstractmethod
     def close(self) -> None:

@@ -28,7 +28,7 @@ from topmast.model.messages import (
     TaskStarted,
 )
 from topmast.model.plan import Seat
-from topmast.ports import Engine, Site
+from topmast.ports import Engine, Replica, Site
 
 PATIENCE_S = 30.0
 HOSTS = ("h0", "h1")
@@ -103,7 +103,7 @@ class Rig:
 
     folder: Path
     make: Callable[["Rig"], Engine]
-    datasets: dict[str, Path] = field(default_factory=dict)
+    datasets: dict[str, Path | Replica] = field(default_factory=dict)
     blobs: dict[str, Path] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)
     """Where hosts have folders of this machine, where that is tried."""
@@ -182,10 +182,14 @@ def far_with(rig: Rig, **options: Any) -> ProcessEngine:
 
 def site_of(rig: Rig) -> Site:
     """What every engine is given of its process."""
-    return Site(
-        WallClock(), lambda dataset, region: rig.datasets.get(dataset), rig.blobs.get,
-        rig.folder / "checkpoints",
-    )  # fmt: skip
+
+    def replica(dataset: str, region: str) -> Replica | None:
+        found = rig.datasets.get(dataset)
+        if isinstance(found, Path):
+            return Replica(str(found.parent), found.name)
+        return found
+
+    return Site(WallClock(), replica, rig.blobs.get, rig.folder / "checkpoints")
 
 
 ENGINES: dict[str, Callable[[Rig], Engine]] = {"local": local, "far": far}

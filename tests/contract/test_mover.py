@@ -197,7 +197,7 @@ def test_a_dataset_arrives_whole_with_a_manifest(moving: Moving) -> None:
         name: hashlib.sha256(content).hexdigest() for name, content in TREE.items()
     }
     assert moving.mover.measure("west", PATH) == size(TREE)
-    assert moving.mover.local_path("west", PATH) == moving.folder("west")
+    assert moving.mover.replica("west", PATH).folder == moving.folder("west")
     assert read(moving.folder("east")) == TREE
     assert moving.hidden("east") == []
 
@@ -551,7 +551,7 @@ def test_a_path_never_leaves_the_store(moving: Moving, tmp_path: Path, path: str
     secret = write(tmp_path, {"b/secret": b"secret"})
     write(moving.folder("east"), TREE)
     assert "is not the path of a dataset" in moving.fails(path=path)
-    for ask in (moving.mover.measure, moving.mover.local_path):
+    for ask in (moving.mover.measure, moving.mover.replica):
         with pytest.raises(InvalidInput, match="not the path of a dataset"):
             ask("east", path)
     with pytest.raises(InvalidInput, match="not the path of a dataset"):
@@ -596,7 +596,7 @@ def test_a_dataset_behind_a_link_out_of_the_store_is_not_touched(
         moving.folder(name).parent.parent.mkdir(exist_ok=True)
         moving.folder(name).parent.symlink_to(outside)
     assert "link out of the store" in moving.fails()
-    for ask in (moving.mover.measure, moving.mover.local_path):
+    for ask in (moving.mover.measure, moving.mover.replica):
         with pytest.raises(StoreError, match="link out of the store"):
             ask("east", PATH)
     moving.mover.delete_replica("imagenet", "west", PATH)
@@ -638,7 +638,7 @@ def test_only_directories_and_known_urls_are_stores(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match="no store"):
             StoreMover({"east": url}, clock=SystemClock())
     moved = StoreMover({"east": f"file://{tmp_path}/a%20b"}, clock=SystemClock())
-    assert moved.local_path("east", "d") == tmp_path / "a b" / "d"
+    assert moved.replica("east", "d").folder == tmp_path / "a b" / "d"
 
 
 def small_disk(folder: Path, size_mb: int) -> Iterator[None]:

@@ -18,7 +18,7 @@ from topmast.api.bodies import read_bytes
 from topmast.api.wire import answer
 from topmast.model.errors import NotFound
 from topmast.model.messages import Receipt
-from topmast.ports import LogPage
+from topmast.ports import LogPage, Replica
 
 
 class LinkEndpoint(Struct, frozen=True):
@@ -28,7 +28,7 @@ class LinkEndpoint(Struct, frozen=True):
     for_queue: bool
     books: Callable[[], Future[bytes]] | None = None
     log: Callable[[str, int, int, int, int], LogPage | None] | None = None
-    dataset: Callable[[str], Path | None] | None = None
+    dataset: Callable[[str], Replica | None] | None = None
     workdir: Callable[[str], Path | None] | None = None
 
 
@@ -85,8 +85,10 @@ def _add_questions_of_placers(
         endpoint = endpoint_of(region)
         if endpoint.dataset is None:
             raise NotFound("the queue has the catalogue")
-        path = endpoint.dataset(name)
-        return answer(str(path) if path is not None else "")
+        replica = endpoint.dataset(name)
+        if replica is None:
+            raise NotFound("no such dataset")
+        return answer(replica)
 
     @router.get("/{region}/workdirs/{digest}")
     async def workdir(region: str, digest: str) -> Response:

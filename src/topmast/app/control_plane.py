@@ -27,7 +27,7 @@ from topmast.model.owners import settled
 from topmast.model.states import TERMINAL
 from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile
-from topmast.ports import HistoryRow
+from topmast.ports import HistoryRow, Replica
 from topmast.service.capacityplans import CapacityPlans
 from topmast.service.dataplans import DataPlans
 from topmast.service.event_stream import FIRST_EVENT, EventStream
@@ -171,10 +171,10 @@ class ControlPlane(Process):
                 )
         return stores
 
-    def dataset_path(self, dataset: str, region: str) -> Path | None:
-        """Where tasks of a region read a dataset, when its store is a directory."""
+    def replica(self, dataset: str, region: str) -> Replica | None:
+        """Where a region has a dataset."""
         record = self.machines.queue.data.catalogue.datasets.get(dataset)
-        return self.mover.local_path(region, record.spec.path) if record else None
+        return self.mover.replica(region, record.spec.path) if record else None
 
     def _process_of(self, cluster: str, host: str) -> tuple[int, bool] | None:
         engine = self.engines.get(cluster)

@@ -26,7 +26,7 @@ from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec
 from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile
-from topmast.ports import Clock, Engine, HistoryRow, LogPage, Site
+from topmast.ports import Clock, Engine, HistoryRow, LogPage, Replica, Site
 from topmast.runtime.loop import Runtime
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Rebuilt
@@ -84,7 +84,7 @@ class Process(ABC):
         )  # fmt: skip
         self.rebuilt = self._recover()
         self.blobs = Blobs(state / "workdirs")
-        self.site = Site(self.clock, self.dataset_path, self.blob_path, self.checkpoints)
+        self.site = Site(self.clock, self.replica, self.blob_path, self.checkpoints)
         self.engines: dict[str, Engine] = {}
         self.leader = 0
         """The epoch of the leader that the orders of this process come from."""
@@ -156,8 +156,8 @@ class Process(ABC):
         return None
 
     @abstractmethod
-    def dataset_path(self, dataset: str, region: str) -> Path | None:
-        """Where tasks of a region read a dataset, when its store is a directory."""
+    def replica(self, dataset: str, region: str) -> Replica | None:
+        """Where a region has a dataset."""
 
     def blob_path(self, digest: str) -> Path | None:
         """Where the archive of a work folder is."""

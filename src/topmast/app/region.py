@@ -20,6 +20,7 @@ from topmast.model.decoding import decode
 from topmast.model.errors import InvalidInput, TopmastError
 from topmast.model.fleet import ClusterSpec
 from topmast.policies.options import Profile
+from topmast.ports import Replica
 
 log = structlog.get_logger(__name__)
 
@@ -94,14 +95,14 @@ class RegionProcess(Process):
             self.end.carry(m.Forward(0, message))  # people look at it where the queue is
         return shown
 
-    def dataset_path(self, dataset: str, region: str) -> Path | None:
+    def replica(self, dataset: str, region: str) -> Replica | None:
         """Where a replica lies, as the queue has it; None when it cannot be asked or has none."""
         try:
-            path = decode(self.queue.get(f"/datasets/{quote(dataset)}"), str)
+            found = decode(self.queue.get(f"/datasets/{quote(dataset)}"), Replica)
         except (TopmastError, msgspec.DecodeError) as error:
             log.warning("the queue does not tell where a dataset is", dataset=dataset, why=error)
             return None
-        return Path(path) if path and Path(path).exists() else None
+        return found if found.folder is None or found.folder.exists() else None
 
     def blob_path(self, digest: str) -> Path | None:
         """The archive of a work folder, fetched from the queue the first time."""

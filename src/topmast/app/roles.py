@@ -167,7 +167,7 @@ def _queue_endpoint(system: ControlPlane, region: str) -> LinkEndpoint:
     return LinkEndpoint(
         partial(system.receive, region),
         for_queue=True,
-        dataset=lambda name: system.dataset_path(name, region),
+        dataset=lambda name: system.replica(name, region),
         workdir=system.blobs.path,
     )
 

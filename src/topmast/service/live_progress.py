@@ -21,7 +21,9 @@ class Steps(Struct):
     metrics: dict[str, float] = {}
     """Those of rank 0, or else of the first rank that reported any."""
     preparing: dict[int, str] = {}
-    """What tasks that had not started waited for, by rank."""
+    """What tasks that did not compute yet waited for, by rank."""
+    begun: bool = False
+    """Whether that is while they hold their GPUs."""
 
     def preparing_text(self) -> str:
         """Each thing that tasks waited for last, once, with how many did."""
@@ -45,7 +47,11 @@ class LiveProgress:
         elif isinstance(message, TaskPreparing):
             with self._lock:
                 if steps := self._steps_of(message.job, message.epoch):
+                    if message.begun and not steps.begun:
+                        steps.preparing, steps.begun = {}, True
                     steps.preparing[message.rank] = message.why
+                    if not message.why:
+                        del steps.preparing[message.rank]
         elif isinstance(message, CopyProgress):
             with self._lock:
                 self._copies[message.copy] = message.bytes

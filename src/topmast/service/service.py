@@ -200,7 +200,7 @@ class Service:
             view = msgspec.structs.replace(view, reachable=reachable)
         if steps is None or record.finished:
             return view
-        starting = record.state is JobState.STARTING
+        starting = record.state is JobState.STARTING or steps.begun
         return msgspec.structs.replace(
             view,
             preparing=steps.preparing_text() if starting else "",

@@ -27,7 +27,7 @@ from topmast.model.messages import (
     ReplicaDeleted,
     StartCopy,
 )
-from topmast.ports import Clock, Mover, Post
+from topmast.ports import Clock, Mover, Post, Replica
 
 COPIES_AT_ONCE = 16
 PROGRESS_EVERY_S = 0.2
@@ -242,9 +242,10 @@ class StoreMover(Mover):
         """Bytes of the objects under ``path``; 0 when nothing is there, or not all of it yet."""
         return measure(DatasetFolder(self._store(region), layout.dataset_path(path)))
 
-    def local_path(self, region: str, path: str) -> Path | None:
-        """Where tasks of the region can read the dataset, when the store is a directory."""
-        return self._store(region).local_path(layout.dataset_path(path))
+    def replica(self, region: str, path: str) -> Replica:
+        """Where the region's store has the dataset at ``path``. Raises `StoreError` for a link."""
+        path = layout.dataset_path(path)
+        return Replica(self._store(region).checked(path), path)
 
     def _store(self, region: str) -> RegionStore:
         store = self._stores.get(region)

@@ -10,12 +10,13 @@ import re
 import shutil
 import stat
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -31,11 +32,14 @@ from topmast.model.decoding import decode
 from topmast.model.errors import InvalidInput, TopmastError
 
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss")
-WRITE_BUFFER_BYTES = 4 * 2**20
+WRITE_BUFFER_BYTES = 8 * 2**20
+"""Of S3, no part of an object but the last may be smaller than 5 MiB."""
 PARTS_MAX = 9_000
 DELETE_BATCH = 500
 _UNFINISHED = re.compile(r"#[0-9]+$")
 """How the library names a file that it writes, until it is whole; a crash leaves it behind."""
+
+_S3_CODE = re.compile(r"<Code>(\w+)</Code>")
 
 _T = TypeVar("_T")
 
@@ -154,10 +158,20 @@ class RegionStore:
         """How much the disk can still hold; None if unknown."""
         return None if self.root is None else shutil.disk_usage(self._real_root).free
 
-    def local_path(self, prefix: str) -> Path | None:
-        """The folder of a prefix, when the store is a directory."""
+    def checked(self, prefix: str) -> str:
+        """The store's directory or URL, once it is sure that no link leads a prefix out of it."""
         self._stay_inside(prefix)
-        return None if self.root is None else self.root / prefix
+        return self._url or str(self.root)
+
+    def signed(self, method: Literal["GET", "PUT"], keys: Sequence[str], for_s: float) -> list[str]:
+        """URLs to read or write these objects by, for a while; of a bucket only.
+
+        They are secrets: no further proof is asked.
+        """
+        if not keys:
+            return []
+        with self._explained(keys[0]):
+            return list(obstore.sign(self._store, method, keys, timedelta(seconds=for_s)))
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -375,12 +389,18 @@ def _explain(error: Exception, place: str) -> StoreError:
     code = error.errno if isinstance(error, OSError) else None
     if isinstance(error, PreconditionError):
         return Changed(f"{place}: changed while it was read")
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in str(error):
         return Missing(f"{place}: not found")
     if code == 28 or "os error 28" in text or "No space left" in text:
         return StoreError(f"{place}: the disk is full")
     if code == 122 or "os error 122" in text:
         return StoreError(f"{place}: the disk quota is reached")
+    code_of_s3 = _S3_CODE.search(str(error))
     if isinstance(error, PermissionDeniedError | PermissionError) or "os error 13" in text:
-        return StoreError(f"{place}: permission denied")
+        said = f" ({code_of_s3[1]})" if code_of_s3 else ""
+        return StoreError(f"{place}: permission denied{said}")
+    if code_of_s3 is not None:
+        said = code_of_s3[1]
+        why = "there is no such bucket" if said == "NoSuchBucket" else f"the store said {said}"
+        return StoreError(f"{place}: {why}")
     return StoreError(f"{place}: {text}")

@@ -114,13 +114,17 @@ class TaskEvicted(Message, frozen=True):
 
 
 class TaskPreparing(Message, frozen=True):
-    """The task has not started yet, for a reason. Shown to people, never journalled."""
+    """The task does not compute yet, for a reason. Shown to people, never journalled."""
 
     job: str
     epoch: int
     rank: int
     why: str
-    """In the words of the cluster: "pulling image", "ReqNodeNotAvail"; the last one counts."""
+    """In the words of the cluster: "pulling image", "ReqNodeNotAvail"; the last one counts.
+    Empty: it waits for nothing any more.
+    """
+    begun: bool = False
+    """It was told as started: its host is its own, and is being prepared."""
 
 
 class Checkpointed(Message, frozen=True):

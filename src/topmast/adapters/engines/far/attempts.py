@@ -96,6 +96,7 @@ class Attempt:
     parts: tuple[Part, ...]
     envs: dict[str, str]
     lease_s: float | None
+    carried: e.Carried = field(default_factory=e.Carried)
     stop: e.Stopped | None = None
     stopped_s: float = math.inf
     """When it was ordered, on the monotonic clock; since a restart, when that was."""
@@ -185,7 +186,7 @@ class Attempts:
             Part(plan, {h: Place(h, ranks, left=len(ranks)) for h, ranks in plan.ranks.items()})
             for plan in fact.parts
         )
-        attempt = Attempt(fact.gang, parts, fact.envs, fact.lease_s)
+        attempt = Attempt(fact.gang, parts, fact.envs, fact.lease_s, fact.carried)
         self.known[attempt.key] = attempt
         self._parts.update({part.name: (attempt, part) for part in parts})
 
@@ -212,7 +213,7 @@ class Attempts:
         yield from self.stopped.values()
         for attempt in self.known.values():
             parts = tuple(part.plan for part in attempt.parts)
-            yield e.Intended(attempt.gang, parts, attempt.envs, attempt.lease_s)
+            yield e.Intended(attempt.gang, parts, attempt.envs, attempt.lease_s, attempt.carried)
             for part in attempt.parts:
                 if part.chosen is not None:
                     yield e.Recorded(part.name, *part.chosen)

@@ -28,6 +28,7 @@ from topmast.adapters.engines.far import plan as plans
 from topmast.adapters.engines.far.attempts import Attempt
 from topmast.adapters.engines.far.attempts import Part as AttemptPart
 from topmast.adapters.engines.far.certificate import Certificate
+from topmast.adapters.engines.far.data import Datasets
 from topmast.adapters.engines.far.home import Home
 from topmast.adapters.engines.far.launcher import Launcher, Part, Refused, Ticket, Unreachable
 from topmast.adapters.engines.far.listener import Listener, bind, url_of
@@ -135,9 +136,10 @@ class FarEngine(Engine):
         today = datetime.datetime.fromtimestamp(self._site.clock.now(), datetime.UTC)
         certificate = None if self._url.startswith("unix:") else Certificate(self._folder, today)
         self._ca = "" if certificate is None else certificate.pem
+        self._datasets = Datasets(self._site, through_home=options.data == "home")
         self._home = Home(
             self._ask, self._protocol.attempts.part, self._runner_plan, self._outputs, self._site,
-            hold_s(options),
+            self._datasets, hold_s(options),
         )  # fmt: skip
         self._listener = Listener(
             sock, None if certificate is None else certificate.context, self._identity.token,
@@ -198,6 +200,7 @@ class FarEngine(Engine):
         self._tell(e.Tick())
         if self._listener is not None:
             self._listener.close()
+            self._datasets.close()
         for thread in self._threads:
             thread.join()
         if self._launcher is not None:
@@ -385,7 +388,7 @@ class FarEngine(Engine):
         """What takes time or can fail before an attempt is intended; on a thread of the pool."""
         try:
             plans.check(gang, self._site)
-            envs = plans.environment(gang, self._cluster, self._site)
+            envs, carried = plans.environment(gang, self._cluster, self._site, self._options)
         except Exception as error:
             if not isinstance(error, plans.CannotStart | OSError | ValueError):
                 log.exception("an attempt cannot be prepared", job=gang.job, epoch=gang.epoch)
@@ -393,11 +396,12 @@ class FarEngine(Engine):
             self._tell(e.Start(gang, (), {}, cannot=why))
             return
         fleet, many = self._identity.fleet, self.launcher_type.many_hosts
-        self._tell(e.Start(gang, plans.make_parts(gang, fleet, many_hosts=many), envs))
+        parts = plans.make_parts(gang, fleet, many_hosts=many)
+        self._tell(e.Start(gang, parts, envs, carried=carried))
 
     def _runner_plan(self, attempt: Attempt, part: AttemptPart, host: str) -> dict[str, Any]:
         """What the runner on a host is told to run; from the listener's thread."""
         return plans.runner_plan(
-            attempt.gang, part.places[host].ranks, attempt.envs, self._options.work,
+            attempt, part.places[host].ranks, self._options,
             exact_gpus=self.launcher_type.exact_gpus,
         )  # fmt: skip

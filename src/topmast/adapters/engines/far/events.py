@@ -29,6 +29,12 @@ class PartPlan(Struct, frozen=True):
     """By host."""
 
 
+class Carried(Struct, frozen=True):
+    """What runners bring to their hosts, because these do not have it."""
+
+    datasets: tuple[str, ...] = ()
+
+
 # --- what it hears ------------------------------------------------------------------------------
 
 
@@ -41,6 +47,7 @@ class Start(Struct, frozen=True):
     """What all its tasks see."""
     cannot: str = ""
     """Why it cannot start at all."""
+    carried: Carried = Carried()
 
 
 class Stop(Struct, frozen=True):
@@ -117,6 +124,8 @@ class Beat(Struct, frozen=True):
     part: str
     host: str
     nonce: str
+    preparing: str | None = None
+    """What its tasks wait for before they begin, if it says that; empty: nothing any more."""
 
 
 class RankEnded(Struct, frozen=True):
@@ -150,6 +159,7 @@ class Intended(Struct, frozen=True, tag=True):
     envs: dict[str, str]
     lease_s: float | None
     """As its runners are told; the option may be another after a restart."""
+    carried: Carried = Carried()
 
 
 class Recorded(Struct, frozen=True, tag=True):

@@ -12,6 +12,7 @@ from msgspec import Struct
 from topmast.adapters import archive
 from topmast.adapters.engines.far import events as e
 from topmast.adapters.engines.far.attempts import Attempt, Part
+from topmast.adapters.engines.far.data import Datasets
 from topmast.adapters.engines.far.listener import Call, Reply
 from topmast.adapters.engines.far.store import KINDS, Outputs
 from topmast.adapters.engines.local import files
@@ -43,6 +44,12 @@ class BeatBody(Runner, frozen=True, kw_only=True):
     """Of the orders that it has: it is answered when there are others, or after a while."""
 
 
+class PreparingBody(Runner, frozen=True, kw_only=True):
+    """``POST /PART/preparing``."""
+
+    why: str
+
+
 class EndBody(Runner, frozen=True, kw_only=True):
     """``POST /PART/end``."""
 
@@ -71,6 +78,7 @@ class Home:
         plan: Callable[[Attempt, Part, str], dict[str, Any]],
         outputs: Outputs,
         site: Site,
+        datasets: Datasets,
         hold_s: float,
     ) -> None:
         self._ask = ask
@@ -84,7 +92,9 @@ class Home:
         """What is at fault in an archive, by its digest."""
         self._calls: dict[str, Callable[[Call], Awaitable[Reply]]] = {
             "claim": self._claim, "beat": self._beat, "log": self._log, "end": self._end,
-            "blob": self._blob,
+            "blob": self._blob, "preparing": self._preparing,
+            "dataset": self._of_attempt(datasets.dataset),
+            "object": self._of_attempt(datasets.object),
         }  # fmt: skip
 
     async def answer(self, call: Call) -> Reply:
@@ -136,6 +146,23 @@ class Home:
                 await asyncio.wait_for(changes.wait(), left_s)
             except TimeoutError:
                 continue
+
+    async def _preparing(self, call: Call) -> Reply:
+        body = msgspec.json.decode(call.body, type=PreparingBody)
+        host, why = self._host(call.part, body.host), files.clean_text(body.why)
+        answer: e.Answer = await self._ask(e.Beat(call.part, host, body.nonce, why))
+        return Reply(answer.status)
+
+    def _of_attempt(
+        self, answer: Callable[[Attempt, Call], Awaitable[Reply]]
+    ) -> Callable[[Call], Awaitable[Reply]]:
+        """What answers a call by the attempt of its part."""
+
+        async def handler(call: Call) -> Reply:
+            found = self._find(call.part)
+            return NOT_HERE if found is None else await answer(found[0], call)
+
+        return handler
 
     async def _log(self, call: Call) -> Reply:
         query = msgspec.convert(call.query, PageQuery, strict=False)

@@ -25,6 +25,14 @@ class FarOptions(Struct, frozen=True):
     """How often the scheduler is asked while anything is there."""
     work: str = ""
     """The folder on each host below which work folders are made; empty: that of the system."""
+    data: Literal["shared", "home"] = "shared"
+    """``shared``: hosts have the folders of stores, and fetch from buckets; ``home``: they have and
+    reach neither, and fetch everything by way of the engine.
+    """
+    cache: str = ""
+    """The folder on each host for datasets that were fetched; empty: one beside work folders."""
+    cache_max_bytes: Count = 0
+    """The most that it may hold; 0 does not limit."""
     log_max_bytes: Count = 1 << 30
     """Of the output of each task that is kept; the rest is dropped."""
     keep_attempts: Count = 1000

@@ -7,7 +7,9 @@ from typing import Any
 
 from msgspec import UNSET
 
-from topmast.adapters.engines.far.events import PartPlan
+from topmast.adapters.engines.far.attempts import Attempt
+from topmast.adapters.engines.far.events import Carried, PartPlan
+from topmast.adapters.engines.far.options import FarOptions
 from topmast.adapters.engines.local import files
 from topmast.model.dataset import dataset_variable
 from topmast.model.fleet import ClusterSpec, HostSpec
@@ -42,8 +44,13 @@ def check(gang: StartGang, site: Site) -> None:
         raise CannotStart(f"the work folder {digest} is not in the store")
 
 
-def environment(gang: StartGang, cluster: ClusterSpec, site: Site) -> dict[str, str]:
-    """What all tasks see beside what is theirs. The job's own variables cannot hide ours."""
+def environment(
+    gang: StartGang, cluster: ClusterSpec, site: Site, options: FarOptions
+) -> tuple[dict[str, str], Carried]:
+    """What all tasks see beside what is theirs, and what runners bring to them.
+
+    The job's own variables cannot hide ours.
+    """
     hosts = dict.fromkeys(seat.host for seat in _by_rank(gang))
     ours = {
         "PYTHONUNBUFFERED": "1",
@@ -56,12 +63,17 @@ def environment(gang: StartGang, cluster: ClusterSpec, site: Site) -> dict[str, 
         "TOPMAST_CHECKPOINT_DIR": _checkpoint_folder(gang, cluster, site),
         "WORLD_SIZE": str(len(gang.seats)),
     }
+    carried = []
     for dataset in gang.spec.datasets:
-        replica = site.dataset_path(dataset, gang.region)
+        replica = site.replica(dataset, gang.region)
         if replica is None:
             raise CannotStart(f"dataset {dataset} has no replica here in region {gang.region}")
-        ours[dataset_variable(dataset)] = cluster.path_there(str(replica.resolve()))
-    return {**gang.spec.envs, **ours}
+        if replica.folder is None or options.data == "home":
+            carried.append(dataset)
+        else:
+            there = cluster.path_there(str(replica.folder.resolve()))
+            ours[dataset_variable(dataset)] = there
+    return {**gang.spec.envs, **ours}, Carried(tuple(carried))
 
 
 def _checkpoint_folder(gang: StartGang, cluster: ClusterSpec, site: Site) -> str:
@@ -118,9 +130,10 @@ def image_of(gang: StartGang, cluster: ClusterSpec) -> str:
 
 
 def runner_plan(
-    gang: StartGang, ranks: tuple[int, ...], envs: dict[str, str], work: str, *, exact_gpus: bool
+    attempt: Attempt, ranks: tuple[int, ...], options: FarOptions, *, exact_gpus: bool
 ) -> dict[str, Any]:
     """What the runner of one host is told."""
+    gang = attempt.gang
     groups = {group.name: number for number, group in enumerate(gang.spec.groups)}
     setups = {group.setup: f"setup.{n}.sh" for n, group in enumerate(gang.spec.groups)}
     scripts, found = {}, {}
@@ -146,8 +159,18 @@ def runner_plan(
         }  # fmt: skip
     blob = bool(gang.spec.workdir)
     return {
-        "job": gang.job, "work": work, "blob": blob, "envs": envs, "scripts": scripts,
-        "ranks": found,
+        "job": gang.job, "work": options.work, "blob": blob, "envs": attempt.envs,
+        "scripts": scripts, "ranks": found, "data": _data(attempt.carried, options),
+    }  # fmt: skip
+
+
+def _data(carried: Carried, options: FarOptions) -> dict[str, Any] | None:
+    """What the runner brings to its host; None when that is nothing."""
+    if carried == Carried():
+        return None
+    return {
+        "datasets": {name: dataset_variable(name) for name in carried.datasets},
+        "cache": options.cache, "cache_max_bytes": options.cache_max_bytes,
     }  # fmt: skip
 
 

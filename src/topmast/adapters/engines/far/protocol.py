@@ -164,7 +164,8 @@ class Protocol:
             self._note(e.Stopped(*key, 0.0, unfit))
             self._refuse(gang, unfit, blameless=bool(event.cannot))
         else:
-            self._note(e.Intended(gang, event.parts, event.envs, self.terms.lease_s))
+            carried = event.carried
+            self._note(e.Intended(gang, event.parts, event.envs, self.terms.lease_s, carried))
             for part in self.attempts.known[key].parts:
                 part.since_s = self._now.s
             self.urgent = True
@@ -231,6 +232,9 @@ class Protocol:
         attempt, place, status = self._find(event)
         if place is not None and not place.nonce:
             status = e.OVER
+        if event.preparing is not None and status == e.GRANTED and attempt and place:
+            for rank in place.ranks:
+                self._say(m.TaskPreparing(*attempt.key, rank, event.preparing, begun=True))
         self._answer(attempt, place, status)
 
     def _find(

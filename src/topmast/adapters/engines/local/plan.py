@@ -105,10 +105,15 @@ def _shared_environment(gang: StartGang, site: Site, cluster: ClusterSpec) -> di
         "WORLD_SIZE": str(len(gang.seats)),
     }
     for dataset in gang.spec.datasets:
-        replica = site.dataset_path(dataset, gang.region)
+        replica = site.replica(dataset, gang.region)
         if replica is None:
             raise CannotStart(f"dataset {dataset} has no replica here in region {gang.region}")
-        ours[dataset_variable(dataset)] = cluster.path_there(str(replica.resolve()))
+        if replica.folder is None:
+            raise CannotStart(
+                f"dataset {dataset} is in {replica.store}, and engine local reads folders only: "
+                "slurm, kubernetes and ssh fetch it to their hosts"
+            )
+        ours[dataset_variable(dataset)] = cluster.path_there(str(replica.folder.resolve()))
     return {
         **{name: os.environ[name] for name in FROM_OUR_ENVIRONMENT if name in os.environ},
         "PATH": search_path(os.environ.get("PATH", ""), Path(sys.executable).parent),

@@ -21,7 +21,9 @@ import ast
 from functools import cache
 from importlib import resources
 
-MODULES = ("processes", "tasks", "caller", "keeper")
+MODULES = (
+    "processes", "calls", "cache", "fetch", "staging", "tasks", "caller", "keeper",
+)  # fmt: skip
 """In the order in which they need one another."""
 
 

@@ -15,6 +15,9 @@ import sys
 import time
 from pathlib import Path
 
+from topmast.adapters.engines.far.runner.cache import (
+    cache_of,
+)
 from topmast.adapters.engines.far.runner.caller import (
     Caller,
 )
@@ -65,6 +68,10 @@ class Keeper:
         self.ends: dict[str, Json] = {}
         self.told: set[str] = set()
         self.stop_s = self.until_s = float("inf")
+        self.ready = False
+        """Whether the data that the tasks read is on the host."""
+        self.held: list[int] = []
+        """Locks on that data in the cache, which tasks have too: nothing deletes it meanwhile."""
         self.why = ""
         """Why we end what runs, if home did not order it."""
         self.signalled = self.still = False
@@ -171,6 +178,8 @@ class Keeper:
             self.told.add(message["rank"])
         elif message["op"] == "plan" and self.plan is None:
             self._take(message["plan"])
+        elif message["op"] in ("ready", "unready"):
+            self._get_ready(message)
         elif message["op"] == "orders":
             self.orders = message["orders"]
             if self.ticket["lease_s"] is not None:
@@ -205,8 +214,25 @@ class Keeper:
 
     # --- the ranks -------------------------------------------------------------------------------
 
+    def _get_ready(self, message: Json) -> None:
+        """The data is here, or cannot come."""
+        if self.ready:
+            return
+        if message["op"] == "unready":
+            for rank in self.plan["ranks"]:
+                self._end(rank, None, message["error"])
+            return
+        self.ready = True
+        self.plan["envs"].update(message["envs"])
+        cache = cache_of(self.plan) if message["keys"] else None
+        for key in message["keys"]:
+            assert cache is not None
+            self.held.append(cache.use(key))
+            os.set_inheritable(self.held[-1], True)
+
     def _take(self, plan: Json) -> None:
         self.plan = plan
+        self.ready = self.ready or not plan["data"]
         self.folder = folder_of(plan, self.ticket["part"], self.nonce)
         try:
             for name, text in plan["scripts"].items() if not plan.get("error") else ():
@@ -238,7 +264,7 @@ class Keeper:
             for rank in self.plan["ranks"]:
                 if rank not in self.tasks:
                     self._end(rank, 128 + signal.SIGTERM, "stopped during setup")
-        elif self.orders and self.orders["address"] and not self.still:
+        elif self.ready and self.orders and self.orders["address"] and not self.still:
             self._start_next()
 
     def _start_next(self) -> None:
@@ -256,7 +282,7 @@ class Keeper:
         envs = environments(self.plan, self.orders, folder, self.nonce)[rank]
         in_python = name not in self.plan["scripts"]
         body = (lambda: unpack(folder)) if in_python else (lambda: script(folder, name, envs))
-        task = Task(body, folder / (rank + ".log"))
+        task = Task(body, folder / (rank + ".log"), self.held)
         self.wire.tell(op="pid", pid=task.pid, ticks=start_ticks(task.pid))
         return task
 

@@ -132,10 +132,11 @@ class Wire:
         return [json.loads(line) for line in lines] if got else None
 
 
-def fork(body: Any) -> tuple[int, Wire]:
+def fork(body: Any, keep: Iterable[int] = ()) -> tuple[int, Wire]:
     """A child that runs ``body(wire)`` and ends, and our end of the wire to it.
 
-    It keeps none of our descriptors but the first three: our death must end each wire.
+    It keeps none of our descriptors but the first three, and those that it is told to ``keep``: our
+    death must end each wire.
     """
     ours, theirs = socket.socketpair()
     pid = os.fork()
@@ -149,7 +150,7 @@ def fork(body: Any) -> tuple[int, Wire]:
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
-            if int(name) > 2 and int(name) != theirs.fileno():
+            if int(name) > 2 and int(name) not in (theirs.fileno(), *keep):
                 with contextlib.suppress(OSError):
                     os.close(int(name))
         status = body(Wire(theirs)) or 0

@@ -10,6 +10,7 @@ import signal
 import sys
 import tarfile
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -84,8 +85,8 @@ def become_task(body: Any, log: Path) -> NoReturn:
 class Task:
     """A rank, or a step before the ranks, as the keeper sees it."""
 
-    def __init__(self, body: Any, log: Path) -> None:
-        self.pid, self.wire = fork(lambda wire: supervise(wire, body, log))
+    def __init__(self, body: Any, log: Path, keep: Iterable[int]) -> None:
+        self.pid, self.wire = fork(lambda wire: supervise(wire, body, log), keep)
         self.code: int | None = None
         self.done = False
         self.asked = False
