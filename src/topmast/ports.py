@@ -183,6 +183,11 @@ class Snapshot(Struct, frozen=True):
 class Journal(Protocol):
     """Durable, ordered storage. A method that returns has reached the disk; or else it raises."""
 
+    @property
+    def epoch(self) -> int:
+        """Higher than in every process that wrote before; 0 where nothing is written."""
+        ...
+
     def append(self, records: Sequence[Record], audit: Audit) -> None:
         """Commit records (``seq`` increasing) and audit rows in one transaction, then fsync."""
         ...
@@ -268,6 +273,8 @@ class Site(Struct, frozen=True):
     """Where the archive of a work folder is, by its digest."""
     checkpoints: Path
     """One folder for all clusters: a job goes on from its checkpoint in whichever it runs next."""
+    leads: Callable[[], bool] = lambda: True
+    """Whether this process is sure to lead; while it is not, an engine changes nothing."""
 
 
 class NoOptions(Struct, frozen=True):
@@ -346,6 +353,8 @@ class Engine(EngineOrders):
     """
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset()
+    needs_machine: ClassVar[bool] = False
+    """Its tasks are found on this machine alone, and not wherever its folder can be read."""
     deadlines: ClassVar[Deadlines] = Deadlines()
     """How long things take in a cluster that sets nothing else."""
     options_type: ClassVar[type[Struct]] = NoOptions

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -90,7 +90,7 @@ def test_a_leader_that_was_replaced_writes_nothing(database: Store, act: str) ->
     database.tamper(LEADER.update().values(epoch=2))
     journal._lease._proven_s = 0.0  # type: ignore[attr-defined]
     line = HistoryRow(2.0, "j1", "started", "started")
-    acts = {
+    acts: dict[str, Callable[[], None]] = {
         "append": lambda: journal.append([record(2)], Audit(history=[line])),
         "snapshot": lambda: journal.save_snapshot(Snapshot(1, 1.0, {"queue": b""})),
         "renew": journal.renew,

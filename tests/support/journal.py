@@ -10,6 +10,8 @@ from topmast.ports import ActFilter, ActRow, AttemptRow, Audit, HistoryRow, JobR
 class MemoryJournal:
     """`ports.Journal` in lists."""
 
+    epoch = 1
+
     def __init__(self) -> None:
         self.written: list[Record] = []
         self.snapshots: list[Snapshot] = []

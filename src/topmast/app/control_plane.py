@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,8 @@ from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.adapters.link import Batch
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.planner import capacity_planner, data_planner
-from topmast.app.process import ENGINES, QUEUE_ROLE, REAL, Outside, Process
+from topmast.app.claim import ENGINES, folders_in
+from topmast.app.process import QUEUE_ROLE, REAL, Outside, Process, Term
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
@@ -51,6 +52,11 @@ def small_fleet() -> Fleet:
     return Fleet((region,), tenants=(TenantSpec("default"),))
 
 
+def relays_of(apart: Iterable[str]) -> dict[ids.Address, ids.Address]:
+    """The placers of other processes, each with the relay that stands for it."""
+    return {ids.placer(region): ids.relay(region) for region in apart}
+
+
 class ControlPlane(Process):
     """The queue, the service, and all regions but those ``apart`` (name to URL of the placer)."""
 
@@ -65,13 +71,13 @@ class ControlPlane(Process):
         checkpoints: Path | None = None,
         pair_speeds: PairSpeeds | None = None,
         outside: Outside = REAL,
+        term: Term | None = None,
     ) -> None:
         self.apart = dict(apart or {})
         self.live_progress = LiveProgress()
-        relays = {ids.placer(r): ids.relay(r) for r in self.apart}
         super().__init__(
-            state, QUEUE_ROLE, profile, relays,
-            outside=outside, token=token, checkpoints=checkpoints, pair_speeds=pair_speeds,
+            state, QUEUE_ROLE, profile, relays_of(self.apart), outside=outside, token=token,
+            checkpoints=checkpoints, pair_speeds=pair_speeds, term=term,
         )  # fmt: skip
         (state / PROFILE).write_bytes(msgspec.json.encode(profile))
         self.event_stream = EventStream(FIRST_EVENT + self.journal.history_count())
@@ -84,7 +90,7 @@ class ControlPlane(Process):
         """With each host in the cluster to which it moved: engines need them there."""
         self.missing: tuple[str, ...] = ()
         """Replicas that the fleet file names and that are not in their stores."""
-        self.mover = StoreMover(self._stores(), clock=self.clock)
+        self.mover = StoreMover(self._stores(), clock=self.clock, leads=self.journal.leads)
         self.outlets[ids.MOVER] = self.mover.order
         self.outlets[ids.GROWER] = Grower(self._poster(ids.QUEUE)).order
         for region, url in self.apart.items():
@@ -282,8 +288,3 @@ class ControlPlane(Process):
             datasets.append(dataset)
         self.missing = tuple(missing)
         return msgspec.structs.replace(fleet, datasets=tuple(datasets))
-
-
-def folders_in(folder: Path) -> list[Path]:
-    """The folders in a folder that may be missing, by name."""
-    return sorted(f for f in folder.iterdir() if f.is_dir()) if folder.is_dir() else []

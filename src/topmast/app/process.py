@@ -19,7 +19,8 @@ from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines import registry
 from topmast.adapters.engines.registry import Engines, engine_of
 from topmast.adapters.link import LinkEnd, Peer
-from topmast.adapters.store import JOURNAL, open_journal
+from topmast.adapters.store import JOURNAL, Keeper, SqlJournal, open_journal
+from topmast.app.claim import ENGINES, claim_of
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
@@ -29,15 +30,13 @@ from topmast.policies.options import Profile
 from topmast.ports import Clock, Engine, HistoryRow, LogPage, Replica, Site
 from topmast.runtime.loop import Runtime
 from topmast.runtime.machines import Machines
-from topmast.runtime.recovery import Rebuilt
+from topmast.runtime.recovery import Follower, Rebuilt
 from topmast.service.blobs import Blobs
 
 log = structlog.get_logger(__name__)
 
 ROLE = "role"
 QUEUE_ROLE = "the queue"
-ENGINES = "engines"
-"""The folder with one of each cluster's engine."""
 
 
 class Outside(Struct, frozen=True):
@@ -50,6 +49,18 @@ class Outside(Struct, frozen=True):
 
 
 REAL = Outside()
+
+
+class Term(Struct, frozen=True):
+    """The term of a leader: what it leads with, and what ends it."""
+
+    journal: SqlJournal
+    follower: Follower | None = None
+    """Machines that have followed the journal, if there are any."""
+    keeper: Keeper | None = None
+    """Renews the lease of the journal, if it has begun to already."""
+    fail: Callable[[BaseException], NoReturn] = lambda error: fail_stop(error)
+    """Ends the process, or makes it a candidate again."""
 
 
 class Process(ABC):
@@ -69,24 +80,31 @@ class Process(ABC):
         token: str,
         checkpoints: Path | None,
         pair_speeds: PairSpeeds | None = None,
+        term: Term | None = None,
     ) -> None:
+        """``term``: None where the journal is a file in the state folder."""
         self.state = state
         self.outside = outside
         self.clock = outside.clock or SystemClock()
         self.checkpoints = checkpoints or state / "checkpoints"
         own_folder(state)
         claim_role(state, role)
-        self.journal = open_journal(state / JOURNAL)
-        self.machines = Machines(profile, elsewhere, pair_speeds=pair_speeds)
+        term = term or Term(open_journal(state / JOURNAL, claim=claim_of(state)))
+        self.journal = term.journal
+        self._keeper = term.keeper or Keeper(self.journal, term.fail)
+        follower = term.follower or Follower(Machines(profile, elsewhere, pair_speeds=pair_speeds))
+        self.machines = follower.machines
         self.runtime = Runtime(
-            self.machines, self.journal, self.clock, self._release, self._observe, fail_stop,
+            self.machines, self.journal, self.clock, self._release, self._observe, term.fail,
             note_dropped,
         )  # fmt: skip
-        self.rebuilt = self._recover()
+        self.rebuilt = self._recover(follower)
         self.blobs = Blobs(state / "workdirs")
-        self.site = Site(self.clock, self.replica, self.blob_path, self.checkpoints)
+        self.site = Site(
+            self.clock, self.replica, self.blob_path, self.checkpoints, self.journal.leads
+        )
         self.engines: dict[str, Engine] = {}
-        self.leader = 0
+        self.leader = self.journal.epoch
         """The epoch of the leader that the orders of this process come from."""
         self.ends: dict[str, LinkEnd] = {}
         self.outlets: dict[ids.Address, Callable[[Any], None]] = {}
@@ -95,10 +113,10 @@ class Process(ABC):
         self._specs: dict[str, ClusterSpec] = {}
         self._equipping = threading.Lock()
 
-    def _recover(self) -> Rebuilt:
+    def _recover(self, follower: Follower) -> Rebuilt:
         gc.disable()  # nothing of what is rebuilt is garbage yet
         try:
-            rebuilt = self.runtime.recover()
+            rebuilt = self.runtime.recover(follower)
             if isinstance(self.clock, SystemClock):
                 self.clock.not_before(rebuilt.at_s)
             return rebuilt
@@ -113,6 +131,7 @@ class Process(ABC):
         self.runtime.stop()
         for engine in self.engines.values():
             engine.close()
+        self._keeper.close()
         self.journal.close()
 
     # --- engines --------------------------------------------------------------------------------
@@ -196,7 +215,9 @@ class Process(ABC):
         """Show what was committed. Only the control plane has an audit trail to show."""
 
     def _release(self, send: m.Send) -> None:
-        """Carry a message out of the process."""
+        """Carry a message out of the process, if it is sure that no other leads."""
+        if not self.journal.leads():
+            self.journal.renew(at_once=True)
         outlet = self.outlets.get(send.to)
         if outlet is not None:
             outlet(send.message)

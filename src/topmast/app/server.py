@@ -106,11 +106,12 @@ def run(
     leave: Callable[[], None] = lambda: None,
     *,
     most_connections: int,
+    announced: bool = True,
 ) -> None:
     """Answer requests until SIGTERM or SIGINT; ``ready`` is called with the URL when it begins.
 
-    The first listener is the one that clients on this machine are told of. ``leave`` ends what
-    would keep the server from shutting down.
+    The first listener is the one that clients on this machine are told of, if it is ``announced``.
+    ``leave`` ends what would keep the server from shutting down.
     """
     connections = Connections(most_connections)
     config = uvicorn.Config(
@@ -123,7 +124,7 @@ def run(
         log_level="warning",
         timeout_graceful_shutdown=3,
     )
-    asyncio.run(_serve(_Server(config, connections, leave), listeners, state, ready))
+    asyncio.run(_serve(_Server(config, connections, leave), listeners, state, ready, announced))
 
 
 class _Server(BoundedServer):
@@ -156,22 +157,30 @@ async def _serve(
     listeners: Sequence[socket.socket],
     state: Path,
     ready: Callable[[str], None],
+    announced: bool,
 ) -> None:
     url = url_of(listeners[0])
 
-    async def announce() -> None:
-        _announce(state, url)
+    async def begin() -> None:
+        if announced:
+            announce(state, url)
         ready(url)
 
-    server.when_started = announce
+    server.when_started = begin
     try:
         await server.serve(sockets=list(listeners))
     finally:
-        with contextlib.suppress(FileNotFoundError):
+        _withdraw(state)
+
+
+def _withdraw(state: Path) -> None:
+    """Take back what `announce` told, unless another process has taken over."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        if json.loads((state / SERVER_FILE).read_bytes())["pid"] == os.getpid():
             (state / SERVER_FILE).unlink()
 
 
-def _announce(state: Path, url: str) -> None:
+def announce(state: Path, url: str) -> None:
     """Tell clients on this machine where the server is."""
     document = {
         "url": url,

@@ -36,6 +36,10 @@ class ServeOptions:
     checkpoints: Path | None = None
     throughputs: Path | None = None
     """A table of measured speeds, with pairs."""
+    store: str | None = None
+    """The URL of the database with the journal; None: what the state folder had before."""
+    standby: bool = False
+    """Follow the leader while there is one, and lead when there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)

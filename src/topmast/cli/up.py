@@ -71,6 +71,16 @@ Throughputs = Annotated[
     typer.Option(metavar="FILE", help="Measured speeds of jobs, alone and on the same GPUs."),
 ]
 
+Store = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="Keep the journal in this PostgreSQL database: postgresql://HOST/NAME."
+    ),
+]
+StandBy = Annotated[
+    bool,
+    typer.Option("--standby", help="Follow the leader on the same --store, and take over from it."),
+]
 PlanDataEvery = Annotated[
     str | None,
     typer.Option(
@@ -94,6 +104,7 @@ def add(app: typer.Typer, root: Root) -> None:
         app, "up", panel=SYSTEM, asks=FOLDER,
         example="topmast up\ntopmast up --fleet fleet.yaml --state ./state --port 6278\n"
         "topmast up --role queue --fleet fleet.yaml --placer east=http://127.0.0.1:7001\n"
+        "topmast up --store postgresql://db1/topmast --standby\n"
         "topmast up --role placer --region east --queue http://127.0.0.1:6278 --state ./east",
     )  # fmt: skip
     def up(
@@ -111,6 +122,8 @@ def add(app: typer.Typer, root: Root) -> None:
         token_file: TokenFile = None,
         checkpoints: Checkpoints = None,
         throughputs: Throughputs = None,
+        store: Store = None,
+        standby: StandBy = False,
         plan_data_every: PlanDataEvery = None,
         plan_capacity_every: PlanCapacityEvery = None,
     ) -> int:
@@ -136,6 +149,8 @@ def add(app: typer.Typer, root: Root) -> None:
             token_file=token_file,
             checkpoints=checkpoints.expanduser().absolute() if checkpoints else None,
             throughputs=throughputs,
+            store=store,
+            standby=standby,
         )
         _check(options, role)
         _check_policies(options)
@@ -178,6 +193,8 @@ def _check(options: ServeOptions, role: Role) -> None:
         "--region": (options.region is not None, Role.PLACER),
         "--queue": (options.queue is not None, Role.PLACER),
     }
+    if role is Role.PLACER and (options.store is not None or options.standby):
+        raise typer.BadParameter("--store and --standby are options of the queue")
     for name, (given, needed) in own.items():
         if given and role is not needed:
             raise typer.BadParameter(f"{name} goes with --role {needed.value}")

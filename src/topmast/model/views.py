@@ -452,6 +452,13 @@ class Health(Struct, frozen=True):
     started_s: float
     jobs: dict[str, int]
     journal_seq: int
+    """The last record that is known here."""
+    role: str = "leader"
+    """``leader``, or ``standby``: it follows the leader, and takes over when that is lost."""
+    epoch: int = 0
+    """How often a leader began to lead, up to the one that leads now."""
+    leader: str = ""
+    """The URL of the leader, as a standby knows it."""
 
 
 class EventView(Struct, frozen=True):
@@ -485,3 +492,5 @@ class Problem(Struct, frozen=True):
     remedy: str = ""
     errors: tuple[Fault, ...] | UnsetType = UNSET
     """All errors of a document with several, the one above included."""
+    leader: str | UnsetType = UNSET
+    """The URL of the server to ask instead, from one that stands by."""

@@ -23,7 +23,7 @@ from topmast.ports import Act, ActRow, Audit, Clock, HistoryRow, Journal, Record
 from topmast.runtime.audit import AuditLog
 from topmast.runtime.codec import encode_event, encode_facts, encode_foreign
 from topmast.runtime.machines import Machines
-from topmast.runtime.recovery import Rebuilt, rebuild
+from topmast.runtime.recovery import Rebuilt, Follower
 
 EVENTS_PER_COMMIT = 1_000
 SNAPSHOT_RECORDS = 50_000
@@ -81,9 +81,12 @@ class Runtime:
 
     # --- the face to other threads --------------------------------------------------------------
 
-    def recover(self) -> Rebuilt:
-        """Rebuild the machines from the journal; to be called once, before `start`."""
-        rebuilt = rebuild(self.machines, self.journal)
+    def recover(self, follower: Follower | None = None) -> Rebuilt:
+        """Rebuild the machines from the journal; to be called once, before `start`.
+
+        ``follower``: of these machines; if it has followed the journal, only the rest is read.
+        """
+        rebuilt = (follower or Follower(self.machines)).follow(self.journal)
         self.seq = rebuilt.seq
         self._unsaved_records = rebuilt.replayed
         return rebuilt

@@ -21,26 +21,48 @@ class Rebuilt(Struct, frozen=True):
     """The latest recorded time."""
 
 
-def rebuild(machines: Machines, journal: Journal, until_s: float | None = None) -> Rebuilt:
-    """Bring fresh ``machines`` to the end of the journal, or to its state at ``until_s``.
+class Follower:
+    """Machines that follow a journal: recorded facts are applied, and nothing is decided anew.
 
-    Recorded facts are applied; nothing is decided anew. O(snapshot + records after it).
+    Up to the end of the journal, or to its state at ``until_s``.
     """
-    snapshot = journal.latest_snapshot(until_s)
-    seq, at_s = 0, 0.0
-    if snapshot is not None:
-        seq, at_s = snapshot.seq, snapshot.at_s
+
+    def __init__(self, machines: Machines, until_s: float | None = None) -> None:
+        self.machines = machines
+        self.rebuilt = Rebuilt(0, 0, 0, 0.0)
+        self._until_s = until_s
+        self._restored = False
+
+    def _restore(self, journal: Journal) -> None:
+        """Take up the newest snapshot. O(snapshot)."""
+        snapshot = journal.latest_snapshot(self._until_s)
+        if snapshot is None:
+            return
         for address, blob in snapshot.machines.items():
-            machine = machines.at(address)
+            machine = self.machines.at(address)
             if machine is not None:
                 machine.restore(blob)
-    snapshot_seq, replayed = seq, 0
-    for record in journal.records(after=seq, until_s=until_s):
-        machine = machines.at(record.machine)
-        if machine is not None:
-            event = decode_event(record.event)
-            for fact in decode_facts(record.machine, record.facts):
-                machine.apply(event, fact, record.at_s)
-        seq, at_s = record.seq, max(at_s, record.at_s)
-        replayed += 1
-    return Rebuilt(seq, replayed, snapshot_seq, at_s)
+        self.rebuilt = Rebuilt(snapshot.seq, 0, snapshot.seq, snapshot.at_s)
+
+    def follow(self, journal: Journal) -> Rebuilt:
+        """Apply the newest snapshot, once, and the records since the last call. O(these)."""
+        if not self._restored:
+            self._restore(journal)
+            self._restored = True
+        before = self.rebuilt
+        seq, at_s, replayed = before.seq, before.at_s, before.replayed
+        for record in journal.records(after=seq, until_s=self._until_s):
+            machine = self.machines.at(record.machine)
+            if machine is not None:
+                event = decode_event(record.event)
+                for fact in decode_facts(record.machine, record.facts):
+                    machine.apply(event, fact, record.at_s)
+            seq, at_s = record.seq, max(at_s, record.at_s)
+            replayed += 1
+            self.rebuilt = Rebuilt(seq, replayed, before.snapshot_seq, at_s)
+        return self.rebuilt
+
+
+def rebuild(machines: Machines, journal: Journal, until_s: float | None = None) -> Rebuilt:
+    """Bring fresh ``machines`` to the end of the journal, or to its state at ``until_s``."""
+    return Follower(machines, until_s).follow(journal)

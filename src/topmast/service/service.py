@@ -488,5 +488,6 @@ class Service:
         """Whether the loop turns, and on how much."""
         page = await self.jobs((), "", 1, "", queue_order=False)
         return v.Health(
-            topmast.__version__, self.clock.now(), self.started_s, page.counts, self.runtime.seq
-        )
+            topmast.__version__, self.clock.now(), self.started_s, page.counts, self.runtime.seq,
+            epoch=self.journal.epoch,
+        )  # fmt: skip

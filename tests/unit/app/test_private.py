@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from topmast.app.process import ROLE, own_folder
-from topmast.app.roles import read_token
+from topmast.app.token import read_token
 from topmast.model.errors import InvalidInput
 
 TOKEN = "0123456789abcdef"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import structlog
@@ -9,6 +10,16 @@ import structlog
 from topmast.adapters.engines.local import files
 
 log = structlog.get_logger(__name__)
+
+
+UNLED_S = 0.05
+"""How often an engine asks again whether its process leads."""
+FILE = "leader"
+
+
+def highest_in(folders: Iterable[Path]) -> int:
+    """The highest epoch that the engines of these folders remember; 0 if there is none."""
+    return max((LeaderFence(folder).highest for folder in folders), default=0)
 
 
 class LeaderFence:
@@ -19,12 +30,17 @@ class LeaderFence:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = folder / "leader"
+        self._file = folder / FILE
         self._highest = 0
+
+    @property
+    def highest(self) -> int:
+        """The epoch of the last leader that gave an order."""
+        return max(self._highest, self._recorded())
 
     def admits(self, leader: int) -> bool:
         """Whether no later leader gave orders; a new one is remembered durably first."""
-        self._highest = max(self._highest, self._recorded())
+        self._highest = self.highest
         if leader > self._highest:
             try:
                 files.make_folder(self._file.parent)

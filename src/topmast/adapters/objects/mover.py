@@ -14,7 +14,7 @@ import structlog
 from topmast.adapters.objects import layout
 from topmast.adapters.objects.lanes import Lanes
 from topmast.adapters.objects.region import RegionStore
-from topmast.adapters.objects.throttle import Halted
+from topmast.adapters.objects.throttle import Halt, Halted
 from topmast.adapters.objects.transfer import DatasetFolder, Transfer, forget_replica, measure
 from topmast.model.dataset import Paths
 from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
@@ -41,6 +41,7 @@ class StoreMover(Mover):
 
     ``regions`` maps a region to a directory or URL. ``parallel`` objects of one copy are moved at a
     time. An order without a rate uses ``default_bytes_per_s`` (None: no limit).
+    No store is changed while ``leads`` says that another process may lead.
     """
 
     def __init__(
@@ -50,8 +51,10 @@ class StoreMover(Mover):
         clock: Clock,
         parallel: int = 4,
         default_bytes_per_s: float | None = None,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
         assert parallel >= 1
+        self._leads = leads
         self._stores = {name: RegionStore(name, location) for name, location in regions.items()}
         _require_own_stores(self._stores.values())
         self._clock = clock
@@ -61,7 +64,7 @@ class StoreMover(Mover):
         self._lanes = Lanes(COPIES_AT_ONCE, "mover")
         self._lock = threading.Lock()
         self._running: dict[str, tuple[_Lane, Transfer]] = {}
-        self._closing = threading.Event()
+        self._closing = Halt(leads)
 
     def open(self, post: Post) -> None:
         """Begin; continues deletions that an earlier process did not finish."""
@@ -145,11 +148,12 @@ class StoreMover(Mover):
             replace=replace,
             now=self._clock.now,
             on_progress=on_progress,
+            halt=Halt(self._leads),
         )
 
     def _begin(self, copy: str, lane: _Lane, transfer: Transfer) -> None:
         with self._lock:
-            if self._closing.is_set():
+            if self._closing.told():
                 raise Unavailable("the mover is closed")
             if copy in self._running:
                 raise _AlreadyRunning(f"{lane[0]}: {lane[1]} is already being written")
@@ -190,7 +194,7 @@ class StoreMover(Mover):
             self._post(ReplicaDeleted(region, path))
             return
         with self._lock:
-            if self._closing.is_set():
+            if self._closing.told():
                 return
             for lane, transfer in self._running.values():
                 if lane == (region, folder):

@@ -5,14 +5,40 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable
 
 MIN_SLICE_BYTES = 4 * 2**10
 MAX_SLICE_BYTES = 4 * 2**20
 SLICES_PER_S = 8
+UNLED_S = 0.05
+"""How often it is asked again whether this process leads."""
 
 
 class Halted(Exception):
     """The copy has to stop."""
+
+
+class Halt(threading.Event):
+    """Set when work has to stop for good. To ask for it waits while this process does not lead."""
+
+    def __init__(self, leads: Callable[[], bool]) -> None:
+        super().__init__()
+        self._leads = leads
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        while not super().is_set() and not self._leads():
+            super().wait(UNLED_S)
+        return super().is_set()
+
+    def told(self) -> bool:
+        """The same without waiting."""
+        return super().is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is time to stop, or the time-out is over; says which."""
+        super().wait(timeout)
+        return self.is_set()
 
 
 class Throttle:

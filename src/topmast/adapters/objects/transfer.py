@@ -73,6 +73,7 @@ class Transfer:
         replace: bool,
         now: Callable[[], float],
         on_progress: Callable[[int], None],
+        halt: threading.Event,
     ) -> None:
         self.copied_bytes = 0
         self.resumed_bytes = 0
@@ -85,7 +86,7 @@ class Transfer:
         self._now = now
         self._on_progress = on_progress
         self._staging = layout.staging(copy)
-        self._halt = threading.Event()
+        self._halt = halt
         self._throttle = Throttle(bytes_per_s, self._halt)
         self._lock = threading.Lock()
         self._earlier: dict[str, Entry] = {}

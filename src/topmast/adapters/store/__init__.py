@@ -7,20 +7,26 @@
 from __future__ import annotations
 
 from topmast.adapters.store.database import Claim, Leader
-from topmast.adapters.store.errors import JournalFailure, LeadershipLost
+from topmast.adapters.store.errors import JournalFailure, LeadershipLost, Retired
 from topmast.adapters.store.journal import SqlJournal, open_journal
+from topmast.adapters.store.keeper import Keeper
+from topmast.adapters.store.postgresql import Watch
 from topmast.adapters.store.sqlite import require_free
-
-JOURNAL = "journal.sqlite"
-"""Its name in a state folder."""
+from topmast.adapters.store.target import JOURNAL, follow, is_database, store_of
 
 __all__ = [
     "JOURNAL",
     "Claim",
     "JournalFailure",
+    "Keeper",
     "Leader",
     "LeadershipLost",
+    "Retired",
     "SqlJournal",
+    "Watch",
+    "follow",
+    "is_database",
     "open_journal",
     "require_free",
+    "store_of",
 ]

@@ -41,6 +41,10 @@ class Lease(Protocol):
 
     epoch: int
     """Higher than that of every leader before; 0 until it is taken."""
+    lasts_s: float | None
+    """How long a proof holds; None: as long as the process lives."""
+    before: Leader | None
+    """The leader before this one, if there was one."""
 
     def take(self, connection: Connection) -> None:
         """Become the leader, in a transaction of its own."""

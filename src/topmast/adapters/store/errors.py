@@ -22,6 +22,10 @@ class LeadershipLost(JournalFailure):
     """Another process leads: nothing of this transaction was written."""
 
 
+class Retired(JournalFailure):
+    """Records that were asked for are deleted: a newer snapshot has what they led to."""
+
+
 # A part of the driver's message -> what a person should know.
 _MEANINGS = (
     ("file is not a database", "this file is not a SQLite database: name another, or move it away"),

@@ -13,22 +13,23 @@ from typing import Any, TypeVar
 
 import structlog
 from msgspec.structs import astuple
-from sqlalchemy import Connection, Dialect, Row, Select, Table, delete, func, make_url, select
-from sqlalchemy.dialects import postgresql as postgresql_dialect
-from sqlalchemy.dialects import sqlite as sqlite_dialect
+from sqlalchemy import Connection, Row, Select, delete, func, make_url, select
 
 from topmast.adapters.clock import elapsed_s
 from topmast.adapters.store import postgresql, schema, sqlite
 from topmast.adapters.store.database import Claim, Database, Leader
-from topmast.adapters.store.errors import JournalFailure, explained
+from topmast.adapters.store.errors import JournalFailure, Retired, explained
+from topmast.adapters.store.inserts import COPIED_ROWS, Inserts
 from topmast.adapters.store.retention import Kept, Past
 from topmast.adapters.store.tables import (
     ACTS,
     ATTEMPTS,
+    BLOBS,
     FINISHED_JOBS,
     HISTORY,
     JOURNAL,
     LEADER,
+    OPTIONS,
     SNAPSHOTS,
 )
 from topmast.model.errors import InvalidInput, TopmastError
@@ -128,7 +129,7 @@ class SqlJournal:
                 schema.migrate(self._writer)
             with self._writer.begin():
                 self._lease.take(self._writer)
-            self._insert = _Inserts(self._writer.dialect)
+            self._insert = Inserts(self._writer.dialect)
             with self._writer.begin():
                 self._last_seq = self._writer.scalar(select(_newest_seq())) or 0
 
@@ -139,13 +140,23 @@ class SqlJournal:
         """Of this process as the leader; 0 if it only reads."""
         return 0 if self._writer is None else self._lease.epoch
 
+    @property
+    def before(self) -> Leader | None:
+        """The leader before this process, as far as it is known."""
+        return self._lease.before
+
+    @property
+    def must_renew(self) -> bool:
+        """Whether another process may lead if this one proves nothing for a while."""
+        return self._lease.lasts_s is not None
+
     def leads(self) -> bool:
         """Whether no other process can lead by now, as far as this one can tell by itself."""
         return self._lease.leads()
 
-    def renew(self) -> None:
+    def renew(self, *, at_once: bool = False) -> None:
         """Prove that this process leads, if it is time to. Raises `LeadershipLost` if not."""
-        if self._lease.due() and not self._closed:
+        if (at_once or self._lease.due()) and not self._closed:
             with self._writing():
                 pass
 
@@ -168,11 +179,12 @@ class SqlJournal:
             if record.seq != last_seq + 1:
                 raise JournalFailure(f"{self._place}: record {record.seq} after {last_seq}")
             last_seq = record.seq
+        if len(records) >= COPIED_ROWS:
+            self.renew(at_once=True)  # a whole lease to send them in
         with self._writing() as connection:
             insert = self._insert
-            insert.rows(
-                connection, insert.record, [_record_row(record, self.epoch) for record in records]
-            )
+            rows = [_record_row(record, self.epoch) for record in records]
+            insert.rows(connection, insert.record, rows)
             insert.rows(connection, insert.history, [astuple(row) for row in audit.history])
             insert.rows(connection, insert.attempt, [astuple(row) for row in audit.attempts])
             insert.rows(connection, insert.job, [_job_row(row) for row in audit.jobs])
@@ -203,6 +215,18 @@ class SqlJournal:
             self._insert.rows(connection, self._insert.snapshot, rows)
             _retire(connection, past)
         self._last_seq = max(self._last_seq, seq)
+
+    def set_option(self, name: str, value: str) -> None:
+        """Keep something that a leader decides by, as JSON, for the leaders after it."""
+        with self._writing() as connection:
+            connection.execute(delete(OPTIONS).where(OPTIONS.c.name == name))
+            connection.execute(OPTIONS.insert().values(name=name, value=value))
+
+    def put_blob(self, digest: str, data: bytes) -> None:
+        """Keep a file for the leaders after this one."""
+        with self._writing() as connection:
+            connection.execute(delete(BLOBS).where(BLOBS.c.digest == digest))
+            connection.execute(BLOBS.insert().values(digest=digest, data=data))
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
@@ -320,6 +344,16 @@ class SqlJournal:
             query = query.where(FINISHED_JOBS.c.number < before_number)
         return self._all(query, JobRow)
 
+    def option(self, name: str) -> str | None:
+        """What `set_option` kept."""
+        with self._reading() as connection:
+            return connection.scalar(select(OPTIONS.c.value).where(OPTIONS.c.name == name))
+
+    def blob(self, digest: str) -> bytes | None:
+        """What `put_blob` kept."""
+        with self._reading() as connection:
+            return connection.scalar(select(BLOBS.c.data).where(BLOBS.c.digest == digest))
+
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         with explained(self._place):
@@ -345,7 +379,7 @@ class SqlJournal:
         first = connection.scalar(select(func.min(JOURNAL.c.seq)))
         if first is None or first > oldest.seq:
             when = datetime.fromtimestamp(oldest.at_s, UTC).astimezone()
-            raise JournalFailure(
+            raise Retired(
                 f"{self._place}: the past is kept from {when:%Y-%m-%d %H:%M:%S} on, not before"
             )
 
@@ -358,40 +392,6 @@ class SqlJournal:
             if self._writer is not None:
                 self._writer.close()
             _dispose(self._database)
-
-
-class _Inserts:
-    """The insert statements, compiled once: rows go to the driver as tuples."""
-
-    def __init__(self, dialect: Dialect) -> None:
-        self.record = _insert_sql(JOURNAL, dialect)
-        self.snapshot = _insert_sql(SNAPSHOTS, dialect)
-        self.history = _insert_sql(HISTORY, dialect, omit=("id",))
-        self.attempt = _insert_sql(ATTEMPTS, dialect, replace=True)
-        self.job = _insert_sql(FINISHED_JOBS, dialect, replace=True)
-        self.act = _insert_sql(ACTS, dialect, omit=("id",))
-
-    @staticmethod
-    def rows(connection: Connection, sql: str, rows: list[tuple[Any, ...]]) -> None:
-        """Insert rows; O(rows)."""
-        if rows:
-            connection.exec_driver_sql(sql, rows)
-
-
-def _insert_sql(
-    table: Table, dialect: Dialect, omit: tuple[str, ...] = (), replace: bool = False
-) -> str:
-    """An insert of all columns in the table's order; ``replace`` overwrites by primary key."""
-    insert = sqlite_dialect.insert if dialect.name == "sqlite" else postgresql_dialect.insert
-    names = [column.name for column in table.columns if column.name not in omit]
-    statement = insert(table)
-    if replace:
-        key = [column.name for column in table.primary_key]
-        fresh = {name: statement.excluded[name] for name in names if name not in key}
-        statement = statement.on_conflict_do_update(index_elements=key, set_=fresh)
-    compiled = statement.compile(dialect=dialect, column_keys=names)
-    assert getattr(compiled, "positiontup", None) == names, "tuples would not fit the statement"
-    return str(compiled)
 
 
 def _newest_seq() -> Any:

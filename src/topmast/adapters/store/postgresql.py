@@ -57,12 +57,17 @@ _PLACE = """
 SELECT s.system_identifier::text, c.timeline_id
 FROM pg_control_system() s, pg_control_checkpoint() c
 """
-_WRITTEN_IN = "SELECT system, timeline FROM leader FOR UPDATE"
+_BEFORE = """
+SELECT system, timeline, epoch, holder, address, folder, version FROM leader FOR UPDATE
+"""
 _TAKE = """
-UPDATE leader SET epoch = GREATEST(epoch, %s) + 1, holder = %s, address = %s, folder = %s,
-    version = %s, backend_pid = pg_backend_pid(), renewed_at = clock_timestamp(),
-    system = %s, timeline = %s
-RETURNING epoch
+WITH taken AS (
+    UPDATE leader SET epoch = GREATEST(epoch, %s) + 1, holder = %s, address = %s, folder = %s,
+        version = %s, backend_pid = pg_backend_pid(), renewed_at = clock_timestamp(),
+        system = %s, timeline = %s
+    RETURNING epoch
+)
+SELECT epoch, pg_notify('topmast_journal', '') FROM taken
 """
 _PROVE = "UPDATE leader SET renewed_at = clock_timestamp() WHERE epoch = %s"
 _PROVE_AND_HINT = """
@@ -165,6 +170,8 @@ class DatabaseLease:
 
     def __init__(self, claim: Claim, place: str) -> None:
         self.epoch = 0
+        self.lasts_s: float | None = LEASE_S
+        self.before: Leader | None = None
         self._claim = claim
         self._place = place
         self._proven_s = 0.0
@@ -172,12 +179,14 @@ class DatabaseLease:
 
     def take(self, connection: Connection) -> None:
         """Raise the epoch: orders and writes of every leader before are refused from now on."""
-        self._begun_s = elapsed_s()
+        begun_s = elapsed_s()
         claim, place = self._claim, connection.exec_driver_sql(_PLACE).one()
-        self._require_same(connection.exec_driver_sql(_WRITTEN_IN).one(), place)
+        before = connection.exec_driver_sql(_BEFORE).one()
+        self._require_same(before, place)
+        self.before = Leader(*before[2:]) if before.epoch else None
         given = (claim.above, claim.holder, claim.address, claim.folder, claim.version, *place)
         self.epoch = connection.exec_driver_sql(_TAKE, given).scalar_one()
-        self._proven_s = self._begun_s
+        self._proven_s = begun_s
 
     def _require_same(self, written: Any, found: Any) -> None:
         """Never write to a copy, nor to a primary that was replaced and came back."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, case, create_engine, event, select, update
 
-from topmast.adapters.store.database import Claim, Database
+from topmast.adapters.store.database import Claim, Database, Leader
 from topmast.adapters.store.errors import JournalFailure
 from topmast.adapters.store.owner import OwnerLock
 from topmast.adapters.store.tables import LEADER
@@ -35,6 +35,8 @@ class FileLease:
 
     def __init__(self, owner: OwnerLock, claim: Claim) -> None:
         self.epoch = 0
+        self.lasts_s: float | None = None
+        self.before: Leader | None = None
         self._owner = owner
         self._claim = claim
 

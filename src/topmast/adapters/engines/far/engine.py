@@ -36,7 +36,7 @@ from topmast.adapters.engines.far.options import FarOptions
 from topmast.adapters.engines.far.protocol import Protocol, Terms
 from topmast.adapters.engines.far.reports import Reports
 from topmast.adapters.engines.far.store import FactLog, Identity, Outputs, file_of
-from topmast.adapters.engines.leader import LeaderFence
+from topmast.adapters.engines.leader import UNLED_S, LeaderFence
 from topmast.adapters.engines.local import files
 from topmast.adapters.engines.pages import read_page
 from topmast.model.engines import PROCESSES, Capability
@@ -226,6 +226,9 @@ class FarEngine(Engine):
         tick_s = min(TICK_S, (self._protocol.terms.lease_s or TICK_S) / 10)
         ticked_s = forgot_s = time.monotonic()
         while not self._closed.is_set():
+            if not self._site.leads():
+                self._closed.wait(UNLED_S)
+                continue
             with suppress(queue.Empty):
                 self._turn(self._events.get(timeout=tick_s))
             now_s = time.monotonic()

@@ -22,7 +22,7 @@ from typing import Annotated
 import structlog
 from msgspec import Meta, Struct
 
-from topmast.adapters.engines.leader import LeaderFence
+from topmast.adapters.engines.leader import UNLED_S, LeaderFence
 from topmast.adapters.engines.local import files
 from topmast.adapters.engines.local.files import Json, Layout
 from topmast.adapters.engines.local.hosts import AgentState, Host, launch_agents
@@ -67,6 +67,7 @@ class LocalEngine(Engine):
     """An engine with processes as hosts and as tasks. See docs/internals."""
 
     capabilities = PROCESSES
+    needs_machine = True
     options_type = LocalOptions
 
     _options: LocalOptions
@@ -178,7 +179,11 @@ class LocalEngine(Engine):
         self._selector.register(self._bell, selectors.EVENT_READ, self._ring)
         self._guard(self._tick)
         while not self._closed:
-            for key, _ in self._selector.select(self._sleep_s()):
+            ready = self._selector.select(self._sleep_s())
+            if not self._site.leads():
+                time.sleep(UNLED_S)
+                continue
+            for key, _ in ready:
                 self._guard(key.data)
             while self._commands and not self._closed:
                 self._guard(self._commands.popleft())

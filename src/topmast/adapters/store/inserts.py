@@ -1,0 +1,76 @@
+"""How rows get into the tables: statements compiled once, and binary COPY for many rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy import BigInteger, Connection, Dialect, Float, LargeBinary, Table
+from sqlalchemy.dialects import postgresql as postgresql_dialect
+from sqlalchemy.dialects import sqlite as sqlite_dialect
+
+from topmast.adapters.store.tables import ACTS, ATTEMPTS, FINISHED_JOBS, HISTORY, JOURNAL, SNAPSHOTS
+
+COPIED_ROWS = 1_000
+"""From so many rows of a table on, COPY is quicker than a statement executed many times."""
+_TYPES = ((LargeBinary, "bytea"), (Float, "float8"), (BigInteger, "int8"))
+
+
+class Insert(Struct, frozen=True):
+    """The way of rows into a table."""
+
+    sql: str
+    """Takes a row as a tuple."""
+    copy: str = ""
+    """The same as a COPY, empty where there is none."""
+    types: tuple[str, ...] = ()
+    """Of the columns, in PostgreSQL's words."""
+
+
+class Inserts:
+    """The inserts of a journal."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.record = _insert(JOURNAL, dialect)
+        self.snapshot = _insert(SNAPSHOTS, dialect)
+        self.history = _insert(HISTORY, dialect, omit=("id",))
+        self.attempt = _insert(ATTEMPTS, dialect, replace=True)
+        self.job = _insert(FINISHED_JOBS, dialect, replace=True)
+        self.act = _insert(ACTS, dialect, omit=("id",))
+
+    @staticmethod
+    def rows(connection: Connection, insert: Insert, rows: list[tuple[Any, ...]]) -> None:
+        """Insert rows; O(rows)."""
+        if insert.copy and len(rows) >= COPIED_ROWS:
+            raw: Any = connection.connection.driver_connection
+            with raw.cursor() as cursor, cursor.copy(insert.copy) as copy:
+                copy.set_types(insert.types)
+                for row in rows:
+                    copy.write_row(row)
+        elif rows:
+            connection.exec_driver_sql(insert.sql, rows)
+
+
+def _insert(
+    table: Table, dialect: Dialect, omit: tuple[str, ...] = (), replace: bool = False
+) -> Insert:
+    """An insert of all columns in the table's order; ``replace`` overwrites by primary key."""
+    sqlite = dialect.name == "sqlite"
+    insert = sqlite_dialect.insert if sqlite else postgresql_dialect.insert
+    columns = [column for column in table.columns if column.name not in omit]
+    names = [column.name for column in columns]
+    statement = insert(table)
+    if replace:
+        key = [column.name for column in table.primary_key]
+        fresh = {name: statement.excluded[name] for name in names if name not in key}
+        statement = statement.on_conflict_do_update(index_elements=key, set_=fresh)
+    compiled = statement.compile(dialect=dialect, column_keys=names)
+    assert getattr(compiled, "positiontup", None) == names, "tuples would not fit the statement"
+    if sqlite or replace:
+        return Insert(str(compiled))
+    listed = ", ".join(names)
+    types = tuple(
+        next((name for kind, name in _TYPES if isinstance(column.type, kind)), "text")
+        for column in columns
+    )
+    return Insert(str(compiled), f"COPY {table.name} ({listed}) FROM STDIN (FORMAT BINARY)", types)

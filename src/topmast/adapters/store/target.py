@@ -1,0 +1,68 @@
+"""Where the journal of a state folder is: a file in it, or a database that it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from topmast.adapters.store.postgresql import Watch
+from topmast.model.errors import InvalidInput
+
+JOURNAL = "journal.sqlite"
+"""The name of the file in a state folder."""
+STORE = "store"
+"""The file in a state folder that names its database."""
+
+
+def is_database(target: str | Path) -> bool:
+    """Whether a target is a database that several processes can reach."""
+    return isinstance(target, str) and target.startswith("postgresql")
+
+
+def store_of(state: Path, named: str | None = None) -> str | Path:
+    """The target of a state folder for `open_journal`; ``named`` is remembered from then on.
+
+    Raises InvalidInput for a URL with a password, which every user of the machine could read, and
+    for another store than the folder had before.
+    """
+    file = state / STORE
+    known = file.read_text("utf-8").strip() if file.is_file() else ""
+    if named is None:
+        return known or state / JOURNAL
+    place = checked(named)
+    if (known and known != place) or (state / JOURNAL).exists():
+        raise InvalidInput(
+            f"the journal of {state} is in {known or state / JOURNAL}", field="--store",
+            remedy="name another state folder; `topmast db copy` copies a journal",
+        )  # fmt: skip
+    if not known:
+        file.write_text(f"{place}\n", encoding="utf-8")
+    return place
+
+
+def checked(url: str) -> str:
+    """The URL of a database in PostgreSQL. Raises InvalidInput."""
+    try:
+        parts = make_url(url)
+    except ArgumentError:
+        parts = None
+    if parts is None or parts.get_backend_name() != "postgresql":
+        raise InvalidInput(
+            f"{url} is not a URL of PostgreSQL", field="--store",
+            remedy="write postgresql://USER@HOST/DATABASE",
+        )  # fmt: skip
+    if parts.password is not None or "password" in parts.query:
+        raise InvalidInput(
+            "a password may not be in the URL: other users can read the arguments of a process",
+            field="--store",
+            remedy="put it into ~/.pgpass, or name a file with ?passfile=FILE, or set PGPASSWORD",
+        )
+    return url
+
+
+def follow(target: str) -> Watch:
+    """A look at the leader of a database."""
+    url = make_url(target)
+    return Watch(url, url.render_as_string(hide_password=True))

@@ -1,0 +1,73 @@
+"""What a process answers while it does not lead: its health, and where the leader is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from topmast.api.guard import LinkGuard
+from topmast.model.views import Health, Problem
+
+HEALTH_PATHS = ("/health", "/api/v1/health")
+
+
+def create_standby_api(
+    health: Callable[[], Health], leader: Callable[[], str], token: str
+) -> ASGIApp:
+    """Answers questions for its health, and 503 with the URL of the leader to everything else."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            if scope["path"] in HEALTH_PATHS:
+                answer = Response(msgspec.json.encode(health()), media_type="application/json")
+            else:
+                answer = not_leading(leader())
+            await answer(scope, receive, send)
+
+    return LinkGuard(app, token)
+
+
+def not_leading(leader: str) -> Response:
+    """503 from a process that does not lead; ``leader``: the URL of the one that does, if known."""
+    detail = f"this server stands by; the leader is at {leader}"
+    if not leader:
+        detail = "this server does not lead, and knows of no leader: ask again soon"
+    problem = Problem("about:blank", "Unavailable", 503, detail, leader=leader or msgspec.UNSET)
+    return Response(
+        msgspec.json.encode(problem), 503, {"Retry-After": "1"}, "application/problem+json"
+    )
+
+
+class Front:
+    """The application of a process that may come to lead while it serves.
+
+    ``leads``: whether this process is sure to lead; while it is not, nothing is answered from its
+    state, which may be old.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.leads: Callable[[], bool] = lambda: True
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, unless another process may lead; look again before it is answered."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        if not self.leads():
+            await not_leading("")(scope, receive, send)
+            return
+        reads, refused = scope["method"] in ("GET", "HEAD"), False
+
+        async def answer(message: Message) -> None:
+            nonlocal refused
+            if reads and message["type"] == "http.response.start" and not self.leads():
+                refused = True
+                await not_leading("")(scope, receive, send)
+            if not refused:
+                await send(message)
+
+        await self.app(scope, receive, answer)

@@ -1,0 +1,261 @@
+"""The process of the queue: it leads at once, or stands by until it is its turn."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+import structlog
+from starlette.types import ASGIApp
+
+import topmast
+from topmast.adapters.connections import Limits
+from topmast.adapters.store import (
+    Claim,
+    JournalFailure,
+    Keeper,
+    Leader,
+    SqlJournal,
+    is_database,
+    open_journal,
+    require_free,
+    store_of,
+)
+from topmast.api import create_api
+from topmast.api.link import LinkEndpoint
+from topmast.api.standby import Front, create_standby_api
+from topmast.app.claim import claim_of
+from topmast.app.control_plane import ControlPlane, relays_of
+from topmast.app.process import Outside, Term, fail_stop, own_folder
+from topmast.app.server import announce, bind, run, url_of
+from topmast.app.standby import Standby, require_engines_here, step_down
+from topmast.app.token import read_token
+from topmast.cli import ServeOptions
+from topmast.cli.output import note, say
+from topmast.client.address import checked_url
+from topmast.model.errors import Conflict, InvalidInput
+from topmast.model.files.fleetfile import read_fleet
+from topmast.model.views import Health
+from topmast.policies.options import Profile
+from topmast.policies.registry import DEFAULT_PROFILE, load_profile
+from topmast.runtime.machines import Machines
+from topmast.runtime.recovery import Follower
+from topmast.service.warnings import quotas_beyond
+from topmast.traces.throughputs import read_throughputs
+
+PROFILE = "profile"
+"""The option of the journal with the policies and their options."""
+
+log = structlog.get_logger(__name__)
+
+
+def profile_of(options: ServeOptions) -> Profile:
+    """The policies that the command line asks for."""
+    return load_profile(options.profile or DEFAULT_PROFILE, options.settings)
+
+
+class QueueServer:
+    """What the process is given, and the control plane as long as it leads."""
+
+    def __init__(self, options: ServeOptions, outside: Outside, limits: Limits) -> None:
+        self._options = options
+        self._outside = outside
+        self._limits = limits
+        self._fleet = read_fleet(options.fleet) if options.fleet else None
+        self._given = profile_of(options)
+        self._token = read_token(options.token_file)
+        self._speeds = read_throughputs(options.throughputs) if options.throughputs else None
+        self._apart = {r: checked_url(url, f"--placer {r}") for r, url in options.placers.items()}
+        own_folder(options.state)
+        self._store = store_of(options.state, options.store)
+        if options.standby and not is_database(self._store):
+            raise InvalidInput(
+                "two servers need a journal that both can reach", field="--standby",
+                remedy="--store postgresql://HOST/DATABASE",
+            )  # fmt: skip
+        self._url = ""
+        self._system: ControlPlane | None = None
+        self._standby: Standby | None = None
+        self._started_s = time.time()
+        self._front = Front(create_standby_api(self._health, self._leader, self._token))
+
+    def run(self) -> int:
+        """Serve until a signal; returns how many jobs run on."""
+        options = self._options
+        with ExitStack() as stack:
+            listeners = [stack.enter_context(bind(options.host, options.port))]
+            if options.link is not None:
+                host, port = split_address(options.link)
+                listeners.append(
+                    stack.enter_context(bind(host, port, token=self._token, field="--link"))
+                )
+            self._url = url_of(listeners[0])
+            stack.callback(self._close)
+            self._begin()
+            run(
+                self._front, options.state, listeners, self._say_ready, self._leave,
+                most_connections=self._limits.connections, announced=self._system is not None,
+            )  # fmt: skip
+        if self._system is None:
+            return 0
+        records = self._system.machines.queue.jobs.records.values()
+        return sum(record.plan is not None and not record.finished for record in records)
+
+    def _begin(self) -> None:
+        """Lead, or stand by if another process leads."""
+        store, claim = self._store, claim_of(self._options.state, self._url)
+        if not is_database(store):
+            assert isinstance(store, Path)
+            require_free(store)
+        try:
+            journal = open_journal(store, claim=claim)
+        except (Conflict, JournalFailure) as error:
+            if not self._options.standby:
+                raise
+            log.info("this process stands by", why=str(error))
+            self._stand_by(str(store), claim)
+            return
+        self._lead(journal, Keeper(journal, self._fail), None)
+
+    def _stand_by(self, store: str, claim: Claim) -> None:
+        def check(follower: Follower, leader: Leader) -> None:
+            require_engines_here(
+                follower.machines.queue.fleet, self._apart, leader, claim.folder,
+                self._outside.engines,
+            )  # fmt: skip
+
+        self._standby = Standby(
+            store, claim, self._machines, check, self._take_over, step_down
+        )  # fmt: skip
+        self._standby.start()
+
+    @property
+    def _fail(self) -> Callable[[BaseException], NoReturn]:
+        return step_down if self._options.standby else fail_stop
+
+    # --- leading ------------------------------------------------------------------------------
+
+    def _profile(self, journal: SqlJournal) -> Profile:
+        """What is kept in the database goes before what a standby is given."""
+        kept = journal.option(PROFILE) if is_database(self._store) else None
+        asked = self._options.profile is not None or bool(self._options.settings)
+        if kept is None or (asked and not self._options.standby):
+            return self._given
+        profile = msgspec.json.decode(kept, type=Profile)
+        if asked and profile != self._given:
+            log.warning("the policies of the leader are kept; --profile and --set mean nothing")
+        return profile
+
+    def _machines(self, journal: SqlJournal) -> Machines:
+        return Machines(self._profile(journal), relays_of(self._apart), self._speeds)
+
+    def _lead(self, journal: SqlJournal, keeper: Keeper, follower: Follower | None) -> None:
+        options, profile = self._options, self._profile(journal)
+        if follower is not None and follower.machines.profile != profile:
+            follower = Follower(self._machines(journal))
+        if is_database(self._store):
+            journal.set_option(PROFILE, msgspec.json.encode(profile).decode())
+        known = options.standby and journal.before is not None
+        system = ControlPlane(
+            options.state, profile, None if known else self._fleet, apart=self._apart,
+            token=self._token, checkpoints=options.checkpoints, pair_speeds=self._speeds,
+            outside=self._outside, term=Term(journal, follower, keeper, self._fail),
+        )  # fmt: skip
+        self._system = system
+        system.open()
+        endpoints = {region: queue_endpoint(system, region) for region in self._apart}
+        self._front.leads = journal.leads
+        self._front.app = self._api(system, endpoints)
+
+    def _api(self, system: ControlPlane, endpoints: dict[str, LinkEndpoint]) -> ASGIApp:
+        return create_api(system.service, endpoints, self._token, self._limits.streams)
+
+    def _take_over(self, journal: SqlJournal, keeper: Keeper, follower: Follower) -> None:
+        self._lead(journal, keeper, follower)
+        announce(self._options.state, self._url)
+        self._say_ready(self._url)
+
+    def _leave(self) -> None:
+        if self._system is not None:
+            self._system.event_stream.close()
+
+    def _close(self) -> None:
+        if self._system is not None:
+            self._system.close()
+
+    # --- standing by --------------------------------------------------------------------------
+
+    def _leader(self) -> str:
+        known = self._standby.leader if self._standby is not None else None
+        return "" if known is None or known.address == self._url else known.address
+
+    def _health(self) -> Health:
+        standby = self._standby
+        follower = standby.follower if standby is not None else None
+        known = standby.leader if standby is not None else None
+        return Health(
+            topmast.__version__, time.time(), self._started_s, {},
+            0 if follower is None else follower.rebuilt.seq, role="standby",
+            epoch=0 if known is None else known.epoch, leader=self._leader(),
+        )  # fmt: skip
+
+    # --- what people are told -----------------------------------------------------------------
+
+    def _say_ready(self, url: str) -> None:
+        system, state = self._system, self._options.state
+        if system is None:
+            self._say_stands_by(url, state)
+            return
+        regions = [region.name for region in system.fleet.regions]
+        if self._options.json:
+            say_document(url, state, regions)
+            return
+        for replica in system.missing:
+            note(
+                f"warning: dataset {replica} is not in its store; "
+                "`topmast datasets add` puts it there"
+            )
+        for line in quotas_beyond(system.fleet):
+            note(f"warning: {line}")
+        recovered = f", recovered to record {system.rebuilt.seq}" if system.rebuilt.seq else ""
+        say(f"Topmast is up at {url} (regions {', '.join(regions)}{recovered})")
+        say("Submit with `topmast launch JOB.yaml`; stop with Ctrl-C: jobs run on.")
+        sys.stdout.flush()
+
+    def _say_stands_by(self, url: str, state: Path) -> None:
+        if self._options.json:
+            say_document(url, state, [], role="standby")
+            return
+        say(f"Topmast stands by at {url}; stop with Ctrl-C.")
+        sys.stdout.flush()
+
+
+def say_document(url: str, state: Path, regions: Sequence[str | None], **more: str) -> None:
+    """Where a server is, for programs."""
+    say(json.dumps({"url": url, "state": str(state), "regions": regions, **more}))
+    sys.stdout.flush()
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT``. Raises InvalidInput."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise InvalidInput(f"'{address}' is not HOST:PORT", field="--link", remedy="10.0.0.5:6279")
+    return host.strip("[]"), int(port)
+
+
+def queue_endpoint(system: ControlPlane, region: str) -> LinkEndpoint:
+    """What the placer of a region may ask of the queue."""
+    return LinkEndpoint(
+        partial(system.receive, region),
+        for_queue=True,
+        dataset=lambda name: system.replica(name, region),
+        workdir=system.blobs.path,
+    )

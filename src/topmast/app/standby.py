@@ -1,0 +1,174 @@
+"""A hot standby: it follows the journal of the leader, and takes over when that does not lead."""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+from collections.abc import Callable, Container
+from typing import NoReturn
+
+import msgspec
+import structlog
+
+from topmast.adapters.backoff import Backoff
+from topmast.adapters.engines.registry import Engines
+from topmast.adapters.kernels import load_kernels
+from topmast.adapters.store import (
+    Claim,
+    JournalFailure,
+    Keeper,
+    Leader,
+    Retired,
+    SqlJournal,
+    Watch,
+    follow,
+    open_journal,
+)
+from topmast.model.errors import InvalidInput, TopmastError
+from topmast.model.fleet import Fleet
+from topmast.runtime.machines import Machines
+from topmast.runtime.recovery import Follower
+
+log = structlog.get_logger(__name__)
+
+LOOK_S = 0.5
+"""How often the journal and the lease are looked at without a hint."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.0
+"""Between attempts to reach the database."""
+Won = tuple[SqlJournal, Keeper]
+Lead = Callable[[SqlJournal, Keeper, Follower], None]
+
+
+class Standby:
+    """Follows the leader on one thread, and waits on another one for the right to lead.
+
+    ``build`` makes machines that follow, for what the leader decides by. ``check`` raises for a
+    leader that this process could not follow. ``lead`` begins to lead. What cannot be mended ends
+    the process by ``fail``.
+    """
+
+    def __init__(
+        self,
+        store: str,
+        claim: Claim,
+        build: Callable[[SqlJournal], Machines],
+        check: Callable[[Follower, Leader], None],
+        lead: Lead,
+        fail: Callable[[BaseException], NoReturn],
+    ) -> None:
+        self.leader: Leader | None = None
+        """The leader, as last seen."""
+        self.follower: Follower | None = None
+        self._store = store
+        self._claim = msgspec.structs.replace(claim, waits=True)
+        self._build = build
+        self._check = check
+        self._lead = lead
+        self._fail = fail
+        self._won: queue.SimpleQueue[Won] = queue.SimpleQueue()
+
+    def start(self) -> None:
+        """Begin to follow, and to contend for the right to lead."""
+        for work in (self._contend, self._follow):
+            threading.Thread(target=work, name=f"standby{work.__name__}", daemon=True).start()
+
+    def _contend(self) -> None:
+        backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        while True:
+            try:
+                journal = open_journal(self._store, claim=self._claim)
+                self._won.put((journal, Keeper(journal, self._fail)))
+                return
+            except JournalFailure as error:
+                log.warning("cannot become the leader yet", why=str(error))
+                threading.Event().wait(backoff.take())
+            except TopmastError as error:
+                self._fail(error)
+
+    def _follow(self) -> None:
+        try:
+            load_kernels(log.info)
+            won, keeper = self._look_until_won(follow(self._store))
+            follower = self.follower or Follower(self._build(won))
+            self._check(follower, won.before or won.leader())
+            log.info("this process leads from now on", epoch=won.epoch)
+            self._lead(won, keeper, follower)
+        except BaseException as error:
+            self._fail(error)
+
+    def _look_until_won(self, watch: Watch) -> Won:
+        """Follow until it is this process's turn; the machines are as the leader has them then."""
+        reading: SqlJournal | None = None
+        backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        won: Won | None = None
+        while won is None:
+            try:
+                reading = reading or open_journal(self._store, read_only=True)
+                self._look(reading, watch)
+                backoff.reset()
+                watch.wait(LOOK_S)
+            except Retired:
+                self.follower = None  # it was stopped for so long that it begins anew
+            except JournalFailure as error:
+                log.warning("cannot follow the leader", why=str(error))
+                threading.Event().wait(backoff.take())
+            won = _taken(self._won)
+        watch.close()
+        if reading is not None:
+            reading.close()
+        return won
+
+    def _look(self, reading: SqlJournal, watch: Watch) -> None:
+        self.leader = watch.leader()
+        if watch.end_expired():
+            log.warning("the leader proved nothing for too long", leader=self.leader.holder)
+        if self.follower is None:
+            self.follower = Follower(self._build(reading))
+        self.follower.follow(reading)
+        self._check(self.follower, self.leader)
+
+
+def _taken(won: queue.SimpleQueue[Won]) -> Won | None:
+    try:
+        return won.get_nowait()
+    except queue.Empty:
+        return None
+
+
+def step_down(error: BaseException) -> NoReturn:
+    """Begin again as a candidate, in the same process but with none of its memory."""
+    if isinstance(error, InvalidInput):
+        log.critical("this process cannot stand by", why=str(error))
+        os._exit(2)
+    log.critical("this process does not lead any more: it begins again", why=str(error))
+    sys.stderr.flush()
+    sys.stdout.flush()
+    os.execv(sys.executable, sys.orig_argv)  # noqa: S606  the same program, with its own arguments
+
+
+def require_engines_here(
+    fleet: Fleet, apart: Container[str], leader: Leader, folder: str, engines: Engines
+) -> None:
+    """Refuse to stand by where the tasks of the leader's own clusters could not be found.
+
+    ``apart``: regions with processes of their own, which go on by themselves.
+    """
+    if not leader.folder or leader.folder == folder:
+        return
+    shared = leader.folder.partition("@")[0] == folder.partition("@")[0]
+    for region in fleet.regions:
+        if region.name in apart:
+            continue
+        for cluster in region.clusters:
+            if shared and not engines[cluster.engine].needs_machine:
+                continue
+            needs = "on this machine" if engines[cluster.engine].needs_machine else "in that folder"
+            raise InvalidInput(
+                f"cluster '{cluster.name}' (engine {cluster.engine}) has its tasks {needs}: "
+                f"the leader's, {leader.holder}, are not within reach",
+                field="--standby",
+                remedy="stand by on the leader's machine with the leader's --state, or give region"
+                f" '{region.name}' a process of its own (--role placer)",
+            )
