@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tests.support.stores import Store
 from topmast.adapters.store import JournalFailure, SqlJournal, open_journal
-from topmast.adapters.store.journal import _crc_without_time
+from topmast.adapters.store.checksum import crc_without_time
 from topmast.adapters.store.retention import Past
 from topmast.adapters.store.tables import JOURNAL, SNAPSHOTS, VERSION
 from topmast.model.errors import Conflict, NotFound, TopmastError
@@ -156,7 +156,7 @@ def test_a_changed_time_is_damage_and_an_old_checksum_is_none(
     """Earlier versions did not cover the time of a record; what they wrote is still read."""
     journal.append(records(1, 3), NOTHING)
     for seq in (1, 2):
-        old = {"crc": _crc_without_time(record(seq)), "at_s": 1.5}
+        old = {"crc": crc_without_time(record(seq)), "at_s": 1.5}
         store.tamper(JOURNAL.update().where(JOURNAL.c.seq == seq).values(**old))
     store.tamper(JOURNAL.update().where(JOURNAL.c.seq == 3).values(at_s=1e9))
     found = journal.records()

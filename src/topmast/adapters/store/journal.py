@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from sqlalchemy import Connection, Row, Select, delete, func, make_url, select
 
 from topmast.adapters.clock import elapsed_s
 from topmast.adapters.store import postgresql, schema, sqlite
+from topmast.adapters.store.checksum import WITH_TIME, crc_of, crc_without_time
 from topmast.adapters.store.database import Claim, Database, Leader
 from topmast.adapters.store.errors import JournalFailure, Retired, explained
 from topmast.adapters.store.inserts import COPIED_ROWS, Inserts
@@ -46,8 +46,6 @@ from topmast.ports import (
 
 RECORDS_PER_FETCH = 256
 SNAPSHOT_ZLIB_LEVEL = 1
-WITH_TIME = 1 << 32
-"""In a checksum: that it covers the time of the record too."""
 
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
@@ -476,7 +474,7 @@ def _jobs() -> Select[Any]:
 
 
 def _record_row(record: Record, epoch: int) -> tuple[Any, ...]:
-    return (*astuple(record), _crc(record), epoch)
+    return (*astuple(record), crc_of(record), epoch)
 
 
 def _job_row(row: JobRow) -> tuple[Any, ...]:
@@ -489,16 +487,5 @@ def _record_of(row: Row[Any]) -> Record | None:
     if None in values:
         return None
     record = Record(*values)
-    wanted = _crc(record) if row.crc >= WITH_TIME else _crc_without_time(record)
+    wanted = crc_of(record) if row.crc >= WITH_TIME else crc_without_time(record)
     return record if row.crc == wanted else None
-
-
-def _crc(record: Record) -> int:
-    """A checksum of what a record says; SQLite has none of its own."""
-    return WITH_TIME | zlib.crc32(struct.pack("<d", record.at_s), _crc_without_time(record))
-
-
-def _crc_without_time(record: Record) -> int:
-    """As earlier versions wrote it."""
-    start = zlib.crc32(record.machine.encode(), record.seq & 0xFFFF_FFFF)
-    return zlib.crc32(record.facts, zlib.crc32(record.event, start))

@@ -1,0 +1,22 @@
+"""A checksum of what a record says; SQLite has none of its own."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+from topmast.ports import Record
+
+WITH_TIME = 1 << 32
+"""In a checksum: that it covers the time of the record too."""
+
+
+def crc_of(record: Record) -> int:
+    """The checksum that is written with a record."""
+    return WITH_TIME | zlib.crc32(struct.pack("<d", record.at_s), crc_without_time(record))
+
+
+def crc_without_time(record: Record) -> int:
+    """As earlier versions wrote it."""
+    start = zlib.crc32(record.machine.encode(), record.seq & 0xFFFF_FFFF)
+    return zlib.crc32(record.facts, zlib.crc32(record.event, start))
