@@ -23,7 +23,7 @@ from topmast.ports import Act, ActRow, Audit, Clock, HistoryRow, Journal, Record
 from topmast.runtime.audit import AuditLog
 from topmast.runtime.codec import encode_event, encode_facts, encode_foreign
 from topmast.runtime.machines import Machines
-from topmast.runtime.recovery import Rebuilt, Follower
+from topmast.runtime.recovery import Follower, Rebuilt
 
 EVENTS_PER_COMMIT = 1_000
 SNAPSHOT_RECORDS = 50_000
