@@ -36,6 +36,9 @@ class Place:
     """How many of its ranks have not ended."""
     heard_s: float = -math.inf
     """When the runner was heard last, on the monotonic clock; since a restart, when that was."""
+    waits: str = ""
+    """What it waits for, as was told last, and when."""
+    waits_told_s: float = -math.inf
     cancelled_s: float = -math.inf
     """When the scheduler was last asked to end it, on the monotonic clock."""
 
@@ -148,6 +151,13 @@ class Attempts:
     def is_forgotten(self, job: str, epoch: int) -> bool:
         """Whether it ran long ago."""
         return epoch <= self.forgotten.get(job, -1)
+
+    def were_of(self, part: str) -> bool:
+        """Whether a part is of an attempt that was forgotten: others' parts are left alone."""
+        words = part.split("-", 2)[-1].rsplit("-", 2)
+        if len(words) != 3 or not words[1].isdecimal():
+            return False
+        return self.is_forgotten(words[0], int(words[1]))
 
     def open_parts(self) -> Iterator[tuple[Attempt, Part]]:
         """Parts that are not over."""

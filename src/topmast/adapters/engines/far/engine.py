@@ -339,7 +339,8 @@ class FarEngine(Engine):
         try:
             self._launcher_().submit(self._part(action))
         except Refused as error:
-            self._tell(e.Submitted(name, refused=str(error) or "the scheduler refused it"))
+            why = str(error) or "the scheduler refused it"
+            self._tell(e.Submitted(name, refused=why, everyone=error.everyone))
         except Unreachable as error:
             self._tell(e.Submitted(name, unsure=str(error) or "the scheduler did not answer"))
         except Exception as error:

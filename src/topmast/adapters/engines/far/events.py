@@ -99,6 +99,8 @@ class Submitted(Struct, frozen=True):
     part: str
     refused: str = ""
     """Why the scheduler made nothing of it."""
+    everyone: bool = False
+    """It would refuse other jobs too."""
     unsure: str = ""
     """Why there is no telling what it made of it; it may still arrive."""
 

@@ -10,6 +10,9 @@ from topmast.model import messages as m
 
 MISSES = 2
 """In so many looks in a row a host must not answer before that counts."""
+REFUSED_S = 60.0
+"""A cluster that refuses everything gets no work for so long; twice that at the next time."""
+REFUSED_MOST_S = 960.0
 NO_ANSWER = "the scheduler's daemon on the host does not answer"
 
 
@@ -33,6 +36,11 @@ class Hosts:
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self._seen = {name: _Seen() for name in names}
+        self._refusal = ""
+        """Why the scheduler would refuse whatever it is given."""
+        self._refused_s = 0.0
+        """For how long that is believed, until it is tried again; 0: what came last was taken."""
+        self._refused_until_s = 0.0
 
     def set_names(self, names: tuple[str, ...]) -> list[m.Message]:
         """Have these and no others from now on; the next look tells of the new ones."""
@@ -51,6 +59,8 @@ class Hosts:
     def look(self, hosts: tuple[Host, ...], now_s: float) -> list[m.Message]:
         """Take up a complete answer."""
         found = {host.name: host for host in hosts}
+        if now_s >= self._refused_until_s:
+            self._refusal = ""
         news: list[m.Message] = []
         for name, seen in self._seen.items():
             host = found.get(name)
@@ -68,8 +78,26 @@ class Hosts:
                 closed = closed or NO_ANSWER
             elif not answers:
                 closed = closed or seen.closed
-            news += self._close(name, seen, closed)
+            news += self._close(name, seen, closed or self._refusal)
         return news
+
+    def refuse(self, why: str, now_s: float) -> list[m.Message]:
+        """Nothing that is submitted is taken: no host takes new work, until it is tried again."""
+        if now_s >= self._refused_until_s:
+            self._refused_s = min(max(2 * self._refused_s, REFUSED_S), REFUSED_MOST_S)
+            self._refused_until_s = now_s + self._refused_s
+        self._refusal = (
+            f"the scheduler refuses whatever is submitted: {why}; "
+            f"it is tried again after {self._refused_s:g} s"
+        )
+        news: list[m.Message] = []
+        for name, seen in self._seen.items():
+            news += self._close(name, seen, seen.closed or self._refusal)
+        return news
+
+    def accept(self) -> None:
+        """Something was taken: the next look opens what was closed for refusals."""
+        self._refusal, self._refused_s, self._refused_until_s = "", 0.0, 0.0
 
     def distrust(self, why: str) -> list[m.Message]:
         """No complete answer came for long: no host takes new work."""

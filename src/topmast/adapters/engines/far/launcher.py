@@ -21,7 +21,15 @@ from topmast.model.fleet import ClusterSpec, HostSpec
 
 
 class Refused(Exception):
-    """The scheduler said no and made nothing; the text is its reason, for people."""
+    """The scheduler said no and made nothing; the text is its reason, for people.
+
+    ``everyone``: it would say so of other jobs too, of whatever tenant: a partition that is not
+    there, rights that are missing. The cluster gets no new work for a while.
+    """
+
+    def __init__(self, why: str, *, everyone: bool = False) -> None:
+        super().__init__(why)
+        self.everyone = everyone
 
 
 class Unreachable(Exception):
@@ -103,6 +111,8 @@ class Listed(Struct, frozen=True):
     what the runner finds in its variable ``TOPMAST_RUN``. The end of another run proves nothing.
     Empty: this scheduler never runs a part that it lists a second time.
     """
+    never: bool = False
+    """It waits, and what it waits for does not come by itself; ``why`` says what has to change."""
 
 
 class Host(Struct, frozen=True):

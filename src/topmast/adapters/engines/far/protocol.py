@@ -7,6 +7,7 @@ the protocol as a whole, and which step guards against which fault.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,8 @@ STOPPED_EARLY = "stopped before it started"
 OBEY_S = 10.0
 """How long after the grace a runner may need to end its tasks, before the scheduler is asked to."""
 CANCEL_AGAIN_S = 30.0
+TELL_AGAIN_S = 30.0
+"""What a start waits for is told again only so often, as long as it is the same."""
 TWO_LOOKS = 2
 LINGER_LOOKS = 5
 """How often a part may be seen running after its end before the scheduler is asked to end it."""
@@ -67,8 +70,8 @@ class Protocol:
         self._now = e.Moment(0.0, 0.0)
         self._asked_s: list[float] = []
         """When the truth was asked for."""
-        self._looked_s = 0.0
-        """When the last complete look arrived."""
+        self._looked_s = -math.inf
+        """When the last complete look arrived; before the first one, nothing is trusted."""
         self.urgent = True
         """Whether something waits for the next look."""
         self._handlers: dict[type[Struct], Callable[[Any], None]] = {
@@ -92,7 +95,6 @@ class Protocol:
         What was answered just before the last process ended is not known: no lease ends earlier.
         """
         self._begin(now)
-        self._looked_s = now.s
         for attempt in self.attempts:
             if attempt.stop is not None:
                 attempt.stopped_s = now.s
@@ -287,6 +289,10 @@ class Protocol:
         if event.refused:
             for place in part.unclaimed:
                 self._lose(attempt, place, event.refused, blameless=True)
+        if event.everyone:
+            self._say(*self.hosts.refuse(event.refused, self._now.s))
+        elif not event.refused and not event.unsure:
+            self.hosts.accept()
         if event.unsure:
             self._prepare(attempt, part.unclaimed, event.unsure)
         self.urgent = True
@@ -353,7 +359,10 @@ class Protocol:
             self.urgent = True
 
     def _alive(self, attempt: Attempt, part: Part, chosen: Listed) -> None:
-        if part.unclaimed:
+        if chosen.never and not part.claimed:
+            for place in part.unclaimed:
+                self._lose(attempt, place, chosen.why, blameless=True)
+        elif part.unclaimed:
             self._prepare(attempt, part.unclaimed, chosen.why)
             if chosen.state is State.HELD:
                 self._do(e.Release(chosen))
@@ -393,7 +402,7 @@ class Protocol:
         found = self.attempts.part(name)
         if found is not None and not found[1].over:
             return
-        if found is None and not self._was_ours(name):
+        if found is None and not self.attempts.were_of(name):
             return
         part = None if found is None else found[1]
         live = [one for one in listed if is_live(one)]
@@ -404,13 +413,6 @@ class Protocol:
             waits = one.state in (State.HELD, State.WAITING)
             if waits or part is None or part.lingering % LINGER_LOOKS == 0:
                 self._do(e.Cancel(one, 0.0))
-
-    def _was_ours(self, name: str) -> bool:
-        """Whether it is of an attempt that was forgotten: others' parts are left alone."""
-        words = name.split("-", 2)[-1].rsplit("-", 2)
-        if len(words) != 3 or not words[1].isdecimal():
-            return False
-        return self.attempts.is_forgotten(words[0], int(words[1]))
 
     # --- ends -----------------------------------------------------------------------------------
 
@@ -475,6 +477,9 @@ class Protocol:
 
     def _prepare(self, attempt: Attempt, places: list[Place], why: str) -> None:
         for place in places if why else ():
+            if why == place.waits and self._now.s - place.waits_told_s < TELL_AGAIN_S:
+                continue
+            place.waits, place.waits_told_s = why, self._now.s
             for rank in place.ranks:
                 self._say(m.TaskPreparing(*attempt.key, rank, why))
 

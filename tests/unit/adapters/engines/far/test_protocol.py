@@ -148,6 +148,65 @@ def test_a_refused_submission_is_lost_with_the_reason() -> None:
     assert lost.error == "no such partition"
 
 
+def test_what_waits_for_what_never_comes_is_given_up() -> None:
+    """With the reason; what is left of it at the scheduler is cancelled, and no runner may claim it."""
+    story = Story().released()
+    hopeless = listed(State.WAITING, why="BadConstraints: compare GPU types", never=True)
+    (lost,) = news(story.looks(hopeless), m.TaskLost)
+    assert (lost.error, lost.blameless) == (hopeless.why, True)
+    assert story.claims().status == e.OVER
+    assert only(story.looks(hopeless), e.Cancel)
+
+
+def test_a_scheduler_that_refuses_everything_gets_no_work_for_a_while() -> None:
+    """Each time for longer; the first that it takes ends that."""
+    story = Story()
+    story.start()
+    story.looks()
+    closed_s = []
+    for _ in range(6):
+        refused = e.Submitted(PART, refused="no such partition", everyone=True)
+        news_ = news(story.does(refused), m.HostClosed)
+        assert [one.host for one in news_] == list(HOSTS)
+        assert "refuses whatever is submitted: no such partition" in news_[0].why
+        began_s = story.now_s
+        while not news(story.looks(), m.HostOpened):
+            assert story.now_s - began_s < 1000.0
+        closed_s.append(round((story.now_s - began_s) / 60) * 60)
+    assert closed_s == [60, 120, 240, 480, 960, 960]
+    story.does(e.Submitted(PART, refused="no such partition", everyone=True))
+    story.does(e.Submitted(PART))
+    assert len(news(story.looks(), m.HostOpened)) == 2
+
+
+def test_a_scheduler_that_never_answered_is_not_trusted() -> None:
+    """Its hosts are closed by the first failure, and open at the first complete look."""
+    story = Story()
+    story.protocol.recover(e.Moment(story.now_s, story.now_s))
+    closed = news(story.does(e.LookFailed("munge")), m.HostClosed)
+    assert [one.host for one in closed] == list(HOSTS)
+    assert len(news(story.looks(), m.HostOpened)) == 2
+
+
+def test_a_refusal_of_one_job_closes_nothing() -> None:
+    """Others may be taken."""
+    story = Story()
+    story.start()
+    story.looks()
+    assert not news(story.does(e.Submitted(PART, refused="too much memory")), m.HostClosed)
+
+
+def test_what_a_start_waits_for_is_not_told_at_every_look() -> None:
+    """When it changes, and now and then."""
+    story = Story().released()
+    told = []
+    for why in ["Resources"] * 40 + ["Priority"]:
+        told += [
+            one.why for one in news(story.looks(listed(State.WAITING, why=why)), m.TaskPreparing)
+        ]
+    assert told == ["Resources", "Resources", "Resources", "Priority"]
+
+
 def test_a_claim_is_recorded_and_tells_the_start() -> None:
     """The answer goes out after the fact is durable."""
     story = Story().released()

@@ -102,6 +102,31 @@ def test_a_refusal_of_a_pod_that_an_earlier_request_made_is_none(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
+    ("code", "message", "namespaces", "want"),
+    [
+        (403, 'secrets is forbidden: User "u" cannot create resource "secrets"', {}, True),
+        (401, "Unauthorized", {}, True),
+        (404, 'namespaces "default" not found', {}, True),
+        (404, 'namespaces "team" not found', {"vision": "default"}, False),
+        (403, "exceeded quota: gpus", {}, False),
+        (403, "maximum memory usage per Container is 1Gi", {}, False),
+        (403, 'violates PodSecurity "restricted:latest"', {}, True),
+        (400, "no PriorityClass with name gold was found", {}, True),
+        (422, "spec.containers: Invalid value", {}, False),
+    ],
+)
+def test_some_refusals_are_of_everything(
+    tmp_path: Path, code: int, message: str, namespaces: dict[str, str], want: bool
+) -> None:
+    """Then the cluster gets no new work for a while; not for what one job or one tenant asks."""
+    refuses = {f"POST {SECRETS}": refusal(code, "", message)}
+    server = Server(tmp_path, refuses, namespace={"": "default", **namespaces})
+    with pytest.raises(Refused) as raised:
+        server.launcher.submit(PART)
+    assert raised.value.everyone is want
+
+
+@pytest.mark.parametrize(
     "replies",
     [
         {f"POST {SECRETS}": httpx.ReadTimeout("slow")},

@@ -28,6 +28,7 @@ def pod(
 
 RUNS = {"running": {"startedAt": "2026-01-02T03:04:06Z"}}
 PULLS = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
+IMAGE = "(correct `image` of the job or the cluster, or set options.pull_secret)"
 DONE = {"terminated": {"exitCode": 0, "reason": "Completed"}}
 BROKE = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
 LOST = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}
@@ -44,7 +45,7 @@ PREEMPTED = [{"type": "DisruptionTarget", "status": "True", "reason": "Preemptio
         ("deleted before it had a node", pod(node="", phase="Pending", deleted=0), State.ENDED,
          "deleted", True),
         ("its image comes", pod(PULLS, phase="Pending"), State.RUNNING,
-         "ImagePullBackOff: Back-off pulling image", False),
+         f"ImagePullBackOff: Back-off pulling image {IMAGE}", False),
         ("on a node that did not speak yet", pod(phase="Pending"), State.RUNNING, "", False),
         ("it runs", pod(RUNS), State.RUNNING, "", False),
         ("done", pod(DONE, phase="Succeeded"), State.ENDED, "", False),
@@ -54,7 +55,7 @@ PREEMPTED = [{"type": "DisruptionTarget", "status": "True", "reason": "Preemptio
         ("deleted, and ended", pod(BROKE, phase="Failed", deleted=30), State.ENDED,
          "OOMKilled (exit code 137)", True),
         ("deleted while its image came, and given up", pod(PULLS, phase="Pending", deleted=0),
-         State.ENDED, "ImagePullBackOff: Back-off pulling image", True),
+         State.ENDED, f"ImagePullBackOff: Back-off pulling image {IMAGE}", True),
         ("past a deadline: Failed before its processes ended",
          pod(RUNS, phase="Failed", reason="DeadlineExceeded"), State.RUNNING, "DeadlineExceeded", True),
         ("evicted: nothing is said of its containers",
@@ -79,6 +80,24 @@ def test_a_pod_is_over_only_when_nothing_of_it_can_live(
 ) -> None:
     found = listed(what)
     assert (found.state, found.why, found.evicted) == (want_state, want_why, want_evicted), story
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "want"),
+    [
+        ("InvalidImageName", "couldn't parse image reference", True),
+        ("ErrImageNeverPull", "not present with pull policy of Never", True),
+        ("ErrImagePull", 'failed to resolve reference "r/i:9": r/i:9: not found', True),
+        ("ErrImagePull", "pull access denied, repository does not exist", True),
+        ("ErrImagePull", "dial tcp 10.0.0.1:443: i/o timeout", False),
+        ("ImagePullBackOff", "Back-off pulling image", False),
+        ("ContainerCreating", "", False),
+    ],
+)
+def test_an_image_that_never_comes_is_not_waited_for(reason: str, message: str, want: bool) -> None:
+    """Its registry says so; one that does not answer may do so later."""
+    waits = {"waiting": {"reason": reason, "message": message}}
+    assert listed(pod(waits, phase="Pending")).never is want
 
 
 def test_a_pod_is_known_by_its_uid_and_its_namespace() -> None:

@@ -80,6 +80,26 @@ def test_why_a_part_waits_or_ended(word: str, status: str, reason: str, want: st
 
 
 @pytest.mark.parametrize(
+    ("word", "reason", "want"),
+    [
+        ("PENDING", "BadConstraints", True),
+        ("PENDING", "AccountNotAllowed", True),
+        ("PENDING", "Resources", False),
+        ("PENDING", "JobHeldUser", False),
+        ("PENDING", "PartitionDown", False),
+        ("RUNNING", "BadConstraints", False),
+        ("CANCELLED", "BadConstraints", False),
+    ],
+)
+def test_what_does_not_come_by_itself_is_told_from_what_does(
+    word: str, reason: str, want: bool
+) -> None:
+    """What an administrator holds or closes may be let go; what the hosts lack does not come."""
+    (found,) = read_jobs(f"1|tm-f-a|{word}|5|6|0|{reason}", "tm-")
+    assert found.never is want
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "slurm_load_jobs error: Unable to contact slurm controller",

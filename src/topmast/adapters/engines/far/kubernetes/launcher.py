@@ -51,6 +51,8 @@ _REMEDIES = (
     ("cannot", "give the placer's user the rights of deploy/kubernetes/rbac.yaml"),
 )
 """By a word of the refusal: the first that occurs."""
+_SAME_FOR_ALL = ("podsecurity", "priorityclass", "priority class", "cannot ")
+"""Of refusals that have nothing to do with what a job asks for."""
 _GONE = (404, 409, 422)
 """Not found, or another one by now: a uid that is not the object's is a conflict, or invalid."""
 
@@ -114,7 +116,11 @@ class KubernetesLauncher(Launcher):
                 return
             with suppress(Refusal, Unreachable):
                 self._api.delete(f"{path}/secrets/{part.name}", _only(owner))
-            raise _refused(refusal, namespace) from None
+            raise _refused(refusal, namespace, everyone=self._of_everyone(part)) from None
+
+    def _of_everyone(self, part: Part) -> bool:
+        """Whether the namespace of a part is that of all tenants with none of their own."""
+        return part.tenant not in self._settings.namespace
 
     def _made_secret(self, part: Part, namespace: str) -> str:
         """The uid of the part's Secret, which is made if it is not there."""
@@ -124,7 +130,7 @@ class KubernetesLauncher(Launcher):
             return self._api.create(_Owned, path, body).metadata.uid
         except Refusal as refusal:
             if refusal.reason != "AlreadyExists":
-                raise _refused(refusal, namespace) from None
+                raise _refused(refusal, namespace, everyone=self._of_everyone(part)) from None
         try:
             return self._api.get(_Owned, f"{path}/{part.name}").metadata.uid
         except Refusal as refusal:
@@ -235,15 +241,21 @@ def _only(uid: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
 
 
-def _refused(refusal: Refusal, namespace: str) -> Exception:
-    """A refusal for good, or one that says that another try may succeed."""
+def _refused(refusal: Refusal, namespace: str, *, everyone: bool) -> Exception:
+    """A refusal for good, or one that says that another try may succeed.
+
+    ``everyone``: the namespace is not that of one tenant.
+    """
     if refusal.code == 409:
         return Unreachable(f"another request was in the way: {refusal.message}")
     if refusal.code == 404:
         return Refused(
-            f"{refusal.message} (make the namespace '{namespace}', or correct options.namespace)"
+            f"{refusal.message} (make the namespace '{namespace}', or correct options.namespace)",
+            everyone=everyone,
         )
-    return Refused(_with_remedy(refusal))
+    text = refusal.message.lower()
+    same = refusal.code == 401 or any(word in text for word in _SAME_FOR_ALL)
+    return Refused(_with_remedy(refusal), everyone=everyone and same)
 
 
 def _with_remedy(refusal: Refusal) -> str:

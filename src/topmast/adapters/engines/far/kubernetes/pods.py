@@ -12,6 +12,10 @@ _ENDED = ("Succeeded", "Failed")
 _UNKNOWN = "ContainerStatusUnknown"
 """The kubelet does not find the container: its processes may live."""
 _LONGEST = 500
+_NO_IMAGE = ("InvalidImageName", "ErrImageNeverPull")
+_NOT_GIVEN = ("not found", "manifest unknown", "denied", "unauthorized", "authorization failed")
+"""What registries answer for an image that they do not have, or do not give us."""
+_IMAGE_REMEDY = "correct `image` of the job or the cluster, or set options.pull_secret"
 
 
 class Owner(Struct, frozen=True):
@@ -114,6 +118,7 @@ def listed(pod: Pod) -> Listed:
         state=_state(pod),
         why=" ".join(_why(pod).split())[:_LONGEST],
         evicted=_was_evicted(pod),
+        never=_waits_in_vain(pod),
     )
 
 
@@ -144,7 +149,8 @@ def _why(pod: Pod) -> str:
         if ended and (ended.exit_code or ended.reason not in ("", "Completed")):
             return _said(f"{ended.reason or 'Error'} (exit code {ended.exit_code})", ended.message)
         if waiting and waiting.reason not in ("", "PodInitializing"):
-            return _said(waiting.reason, waiting.message)
+            said = _said(waiting.reason, waiting.message)
+            return f"{said} ({_IMAGE_REMEDY})" if "Image" in waiting.reason else said
     if status.reason or status.message:
         return _said(status.reason, status.message)
     conditions = {one.type: one for one in status.conditions or ()}
@@ -156,6 +162,17 @@ def _why(pod: Pod) -> str:
     if scheduled and scheduled.status != "True":
         return _said(scheduled.reason, scheduled.message)
     return ""
+
+
+def _waits_in_vain(pod: Pod) -> bool:
+    """Whether an image has no name that can be, or its registry says that it does not give it."""
+    for one in pod.status.containers():
+        waiting = one.state.waiting
+        if waiting and waiting.reason in _NO_IMAGE:
+            return True
+        if waiting and waiting.reason == "ErrImagePull":
+            return any(word in waiting.message.lower() for word in _NOT_GIVEN)
+    return False
 
 
 def _said(reason: str, message: str) -> str:

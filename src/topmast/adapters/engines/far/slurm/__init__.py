@@ -8,6 +8,7 @@ a plugin, or more rights than those of the account that submits.
 from topmast.adapters.engines.far.engine import FarEngine
 from topmast.adapters.engines.far.slurm.launcher import SlurmLauncher
 from topmast.adapters.engines.far.slurm.options import SlurmOptions
+from topmast.ports import Deadlines
 
 __all__ = ["SlurmEngine", "SlurmLauncher", "SlurmOptions"]
 
@@ -16,3 +17,7 @@ class SlurmEngine(FarEngine):
     """Gangs on a Slurm cluster."""
 
     launcher_type = SlurmLauncher
+    deadlines = Deadlines(start_within_s=600.0, stop_within_s=60.0)
+    """Slurm starts jobs by its own timetable (``batch_sched_delay``, prologs, a busy controller),
+    and ends one that its runner does not after ``KillWait``.
+    """

@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from topmast.adapters.engines.far.launcher import Refused, Unreachable
 from topmast.adapters.engines.far.slurm.options import SlurmOptions
@@ -36,29 +37,52 @@ SSH_FAILED = 255
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME")
 _FOR_SSH = ("SSH_AUTH_SOCK", "KRB5CCNAME")
 
+
+class Remedy(NamedTuple):
+    """What to do about a refusal."""
+
+    word: str
+    """That the refusal speaks of."""
+    text: str
+    option: str | None = None
+    """Of the cluster, that is refused: for all jobs, unless it differs by tenant. Empty: all
+    that comes is refused; None: this job alone.
+    """
+
+
 REMEDIES = (
-    ("invalid partition", "see `sinfo -s`, and set option `partition` of the cluster"),
-    ("account/partition", "see `sacctmgr show assoc`, and set option `account` of the cluster, "
-     "or `account.TENANT` for one tenant"),
-    ("invalid account", "see `sacctmgr show assoc`, and set option `account`"),
-    ("qos", "see `sacctmgr show qos`, and set option `qos` of the cluster or `qos.TENANT`"),
-    ("node name", "hosts of the fleet file must be called as `sinfo -N` calls them: "
-     "`topmast fleet discover slurm` writes them"),
-    ("feature", "see `sinfo -o '%N %f'`, and set option `constraint`"),
-    ("reservation", "see `scontrol show reservation`, and set option `reservation`"),
-    ("wckey", "set option `wckey`"),
-    ("generic resource", "see `sinfo -o '%N %G'`, and map GPU models: option `gpu.H100: TYPE`"),
-    ("time limit", "ask for less time, or choose another partition"),
-    ("permission", "the account that runs Topmast needs the right to submit there"),
+    Remedy("invalid partition", "see `sinfo -s`, and set option `partition` of the cluster",
+           "partition"),
+    Remedy("account/partition", "see `sacctmgr show assoc`, and set option `account` of the "
+           "cluster, or `account.TENANT` for one tenant", "account"),
+    Remedy("invalid account", "see `sacctmgr show assoc`, and set option `account`", "account"),
+    Remedy("qos", "see `sacctmgr show qos`, and set option `qos` of the cluster or `qos.TENANT`",
+           "qos"),
+    Remedy("node name", "hosts of the fleet file must be called as `sinfo -N` calls them: "
+           "`topmast fleet discover slurm` writes them"),
+    Remedy("feature", "see `sinfo -o '%N %f'`, and set option `constraint`", "constraint"),
+    Remedy("reservation", "see `scontrol show reservation`, and set option `reservation`",
+           "reservation"),
+    Remedy("wckey", "set option `wckey`", "wckey"),
+    Remedy("generic resource",
+           "see `sinfo -o '%N %G'`, and map GPU models: option `gpu.H100: TYPE`"),
+    Remedy("time limit", "ask for less time, or choose another partition"),
+    Remedy("group", "the account that runs Topmast needs the right to submit there", ""),
+    Remedy("permission", "the account that runs Topmast needs the right to submit there", ""),
 )  # fmt: skip
-"""What to do, by what a refusal of Slurm speaks of."""
+"""By what a refusal of Slurm speaks of: the first that occurs."""
+
+
+def remedy_for(said: str) -> Remedy | None:
+    """What to do about a refusal, where that is known."""
+    return next((remedy for remedy in REMEDIES if remedy.word in said.lower()), None)
 
 
 def refused(said: str) -> Refused:
     """A refusal in Slurm's words, with a remedy where one is known."""
     words = _plain(said)
-    remedy = next((text for word, text in REMEDIES if word in words.lower()), "")
-    return Refused(f"{words} ({remedy})" if remedy else words)
+    remedy = remedy_for(words)
+    return Refused(f"{words} ({remedy.text})" if remedy else words)
 
 
 class Commands:

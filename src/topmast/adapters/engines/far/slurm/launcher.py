@@ -18,7 +18,7 @@ from topmast.adapters.engines.far.launcher import (
     Unreachable,
 )
 from topmast.adapters.engines.far.slurm.batch import arguments, script
-from topmast.adapters.engines.far.slurm.commands import Commands
+from topmast.adapters.engines.far.slurm.commands import Commands, remedy_for
 from topmast.adapters.engines.far.slurm.listings import (
     HOST_FORMAT,
     JOB_FORMAT,
@@ -56,7 +56,13 @@ class SlurmLauncher(Launcher):
         hosts = [self._called(host) for host in part.hosts]
         argv = arguments(part, hosts, self._options)
         text = script(part, hosts, self._options, _runner())
-        self._commands.ask(*argv, text=text)
+        try:
+            self._commands.ask(*argv, text=text)
+        except Refused as error:
+            remedy = remedy_for(str(error))
+            option = None if remedy is None else remedy.option
+            everyone = option is not None and not self._options.differs(option, part.tenant)
+            raise Refused(str(error), everyone=everyone) from None
 
     def release(self, listed: Listed) -> None:
         self._signal("scontrol", "release", listed.id)

@@ -24,16 +24,22 @@ _ENDED = _EVICTED | {"BOOT_FAIL", "COMPLETED", "FAILED", "NODE_FAIL", "OUT_OF_ME
 """Any other state is one in which processes may live."""
 _REMEDIES = {
     "AssocGrpGRES": "the account's GPUs are in use",
+    "JobHeldAdmin": "an administrator holds it",
+    "PartitionDown": "the partition is closed",
+    "PartitionInactive": "the partition is closed",
+}
+"""What else is known of a reason to wait."""
+_NEVER = {
+    "AccountNotAllowed": "set option `account` of the cluster, or `account.TENANT`",
     "BadConstraints": "the hosts can never give this: compare GPU types (option `gpu.MODEL`), "
     "CPUs and memory with `sinfo -N -o '%N %G %c %m'`",
     "InvalidAccount": "set option `account` of the cluster, or `account.TENANT`",
     "InvalidQOS": "set option `qos` of the cluster, or `qos.TENANT`",
-    "JobHeldAdmin": "an administrator holds it",
-    "PartitionDown": "the partition is closed",
-    "PartitionInactive": "the partition is closed",
-    "PartitionTimeLimit": "it asks for more time than the partition allows",
+    "PartitionNodeLimit": "it asks for more hosts than the partition allows",
+    "PartitionTimeLimit": "it asks for more time than the partition allows: set `time_limit`",
     "QOSNotAllowed": "set option `qos` of the cluster, or `qos.TENANT`",
 }
+"""Reasons that go only when the job or the site is changed, and what to change."""
 
 _STATE = re.compile(r"([a-z_]+)([*~#!%$@^-]*)", re.IGNORECASE)
 _OPEN = frozenset({"allocated", "completing", "idle", "mixed", "planned"})
@@ -78,7 +84,7 @@ def _job(
         raise Unreachable(f"squeue gave {submitted!r} as the time when job {job} came") from None
     if word in _WAITING:
         state = State.HELD if reason in _HELD_BY_US else State.WAITING
-        remedy = _REMEDIES.get(reason)
+        remedy = _REMEDIES.get(reason) or _NEVER.get(reason)
         why = f"{reason}: {remedy}" if remedy else reason
     elif word in _ENDED:
         state, why = State.ENDED, _ended(word, status, reason)
@@ -86,7 +92,8 @@ def _job(
         state, why = State.RUNNING, "" if reason == "None" else reason
     # Slurm may run a job again under its id, and with the time of its submission.
     run = started if started.isdecimal() else ""
-    return Listed(name, job, submitted_s, state, why, evicted=word in _EVICTED, run=run)
+    never = state is State.WAITING and reason in _NEVER
+    return Listed(name, job, submitted_s, state, why, word in _EVICTED, run, never)
 
 
 def _ended(word: str, status: str, reason: str) -> str:

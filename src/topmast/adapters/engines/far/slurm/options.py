@@ -56,6 +56,11 @@ class SlurmOptions(FarOptions, frozen=True):
         said: ByTenant = getattr(self, option)
         return said.get(tenant, said.get("", ""))
 
+    def differs(self, option: str, tenant: str) -> bool:
+        """Whether such an option says something of its own for jobs of ``tenant``."""
+        said: ByTenant = getattr(self, option) if option else {}
+        return tenant in said
+
     def gpu_type(self, model: str) -> str:
         """What Slurm calls a GPU model; empty if GPUs have no types there."""
         called = self.gpu.get(model, model)
