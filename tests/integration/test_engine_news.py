@@ -58,6 +58,8 @@ def test_news_of_an_engine_reach_people_and_not_the_journal(tmp_path: Path) -> N
         engine._post(m.HostClosed("local-0", "drained"))
         eventually(lambda: ask(service.list("hosts"))[0].closed == "drained", "it is closed")
         assert ask(service.job(job)).state == "RUNNING"
+        (cluster,) = ask(service.list("clusters"))
+        assert (cluster.state, cluster.closed) == ("closed", "drained")
         engine._post(m.TaskEvicted(job, 1, 0, "preempted"))
         eventually(lambda: ask(service.job(job)).state == "PENDING", "it waits again")
         assert (ask(service.job(job)).preemptions, ask(service.job(job)).restarts) == (1, 0)

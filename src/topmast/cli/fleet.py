@@ -35,6 +35,7 @@ _HOST_STYLES = {
     "down": "red",
     "stopped": "red",
 }
+_CLUSTER_STYLES = {"open": "green", "partly": "yellow", "closed": "red", "down": "red"}
 _HOST_COLUMNS = [
     Column("HOST", whole=True), Column("REGION"), Column("CLUSTER"), Column("STATE"),
     Column("GPU"), Column("FREE", right=True), Column("GPUS", right=True),
@@ -90,7 +91,7 @@ def clusters(
         bool, typer.Option("--plan", help="The plan of which hosts belong to which clusters.")
     ] = False,
 ) -> None:
-    """Engine, hosts, GPUs and jobs, by cluster."""
+    """Engine, hosts, GPUs and jobs, by cluster; whether it takes new work, and why not."""
     if plan:
         _capacity_plan(session, region)
         return
@@ -101,16 +102,29 @@ def clusters(
     columns = [
         Column("CLUSTER", whole=True), Column("REGION"), Column("ENGINE"),
         Column("HOSTS", right=True), Column("HEALTHY", right=True), Column("GPUS", right=True),
-        Column("FREE", right=True), Column("RUNNING", right=True),
+        Column("FREE", right=True), Column("RUNNING", right=True), Column("STATE"),
+        Column("CAN", spare=1),
     ]  # fmt: skip
-    rows = [
+    rows: list[Row] = [
         [
             row.name, row.region, row.engine, str(row.hosts), str(row.healthy_hosts),
             number(row.gpus), number(row.free_gpus), str(row.running_jobs),
+            Cell(row.state, _CLUSTER_STYLES.get(row.state, "")), ",".join(row.capabilities),
         ]
         for row in found
     ]  # fmt: skip
-    session.show({"clusters": found}, lambda: say_table(columns, rows))
+
+    def tell() -> None:
+        say_table(columns, rows)
+        for row in found:
+            if row.closed:
+                say(f"{row.name} is {row.state}: {row.closed}")
+            elif row.closed_hosts:
+                hosts = f"{plural(len(row.closed_hosts), 'host')} of {row.name}"
+                takes = "takes" if len(row.closed_hosts) == 1 else "take"
+                say(f"{hosts} {takes} no new work: `topmast hosts --cluster {row.name}`")
+
+    session.show({"clusters": found}, tell)
 
 
 def _capacity_plan(session: Session, region: str | None) -> None:

@@ -216,6 +216,14 @@ class ClusterView(Struct, frozen=True):
     gpus: float
     free_gpus: float
     running_jobs: int
+    state: str = "open"
+    """``open`` to new work, ``partly`` (some hosts are closed), ``closed`` or ``down``."""
+    closed: str = ""
+    """Why no host takes new work, where its engine says so: the reason of most hosts."""
+    closed_hosts: dict[str, str] = {}
+    """Why a host takes no new work, by host, as its engine says."""
+    capabilities: tuple[str, ...] = ()
+    """What its engine can do beyond running gangs."""
 
 
 class HostView(Struct, frozen=True):

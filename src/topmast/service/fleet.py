@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from topmast.fast.queue import GlobalQueue
 from topmast.fast.region import RegionalPlacer
+from topmast.model.absent import given
+from topmast.model.engines import PROCESSES
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.job import MILLI
 from topmast.model.states import WAITING, HostState
@@ -30,6 +33,8 @@ Processes = Callable[[str, str], tuple[int, bool] | None]
 STOPPED = "stopped"
 """The process that stands for a host: (cluster, host) -> pid, where an engine has one."""
 
+OPEN, PARTLY, CLOSED, DOWN = "open", "partly", "closed", "down"
+"""States of a cluster."""
 Why = Callable[[str, str], str]
 """Why a dataset is in a region: (dataset, region) -> words."""
 
@@ -78,6 +83,9 @@ def clusters(placers: Placers) -> tuple[ClusterView, ...]:
         for spec in placer.state.region.clusters:
             rows = columns.clusters[spec.name]
             held = placer.state.allocations.values()
+            names = [columns.hosts[row].name for row in rows]
+            closed = {n: placer.state.closed[n] for n in names if n in placer.state.closed}
+            state = _state_of(placer, names)
             found.append(
                 ClusterView(
                     name=spec.name,
@@ -88,9 +96,28 @@ def clusters(placers: Placers) -> tuple[ClusterView, ...]:
                     gpus=float(columns.gpus[rows].sum()),
                     free_gpus=columns.free_gpus_milli(rows) / MILLI,
                     running_jobs=sum(a.plan.cluster == spec.name for a in held),
+                    state=state,
+                    closed="" if state in (OPEN, PARTLY) else _of_most(closed),
+                    closed_hosts=closed,
+                    capabilities=tuple(sorted(given(spec.capabilities, PROCESSES))),
                 )
             )
     return tuple(found)
+
+
+def _state_of(placer: RegionalPlacer, hosts: Sequence[str]) -> str:
+    """Whether a cluster takes new work, as far as its engine decides that."""
+    down = sum(placer.state.down.get(host, False) for host in hosts)
+    shut = sum(placer.state.down.get(h, False) or h in placer.state.closed for h in hosts)
+    if hosts and shut == len(hosts):
+        return DOWN if down == len(hosts) else CLOSED
+    return PARTLY if shut else OPEN
+
+
+def _of_most(reasons: Mapping[str, str]) -> str:
+    """The reason that most hosts have, the first by name of several."""
+    counts = Counter(reasons[host] for host in sorted(reasons))
+    return counts.most_common(1)[0][0] if counts else ""
 
 
 def with_reach(hosts: Sequence[HostView], absent: Collection[str]) -> tuple[HostView, ...]:

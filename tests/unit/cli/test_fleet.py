@@ -45,7 +45,7 @@ DATASETS = [
 
 LISTINGS = [
     ("regions", REGIONS, "east 2 8 64 12.5 8 7 1.50 3 150GB of 100TB"),
-    ("clusters", CLUSTERS, "east-1 east local 4 3 32 4 5"),
+    ("clusters", CLUSTERS, "east-1 east local 4 3 32 4 5 open"),
     ("hosts", HOSTS, "h0 east east-1 healthy H100 4 8 dc1 p1 r1 j1,j2"),
     ("gpus", GPUS, "H100 east east-1 32 4 20 8"),
     ("tenants", TENANTS, "vision H100 16 20 4 0 8 1"),
@@ -64,6 +64,21 @@ def test_listings(name: str, rows: list[Any], want: str, server: FakeServer, cal
     assert call(name, "--json").document == json.loads(msgspec.json.encode({name: rows}))
     server.on("GET", f"/{name}", {name: []})
     assert call(name).out.count("\n") == 1
+
+
+def test_a_cluster_that_takes_no_new_work_says_why(server: FakeServer, call: Call) -> None:
+    """One reason if it is closed as a whole; else where the reasons are."""
+    partly = v.ClusterView(
+        "west-1", "west", "slurm", 4, 3, 32, 32, 0, "partly", "", {"w0": "drained"}, ("images",)
+    )
+    shut = v.ClusterView("west-2", "west", "slurm", 1, 0, 8, 0, 0, "closed", "hangs", {"w4": "x"})
+    server.on("GET", "/clusters", {"clusters": [partly, shut]})
+    lines = call("clusters").out.splitlines()
+    assert lines[1].endswith("  partly  images")
+    assert lines[3:] == [
+        "1 host of west-1 takes no new work: `topmast hosts --cluster west-1`",
+        "west-2 is closed: hangs",
+    ]
 
 
 def test_unlimited_is_said(server: FakeServer, call: Call) -> None:

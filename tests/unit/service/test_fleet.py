@@ -1,0 +1,45 @@
+"""What there is, as people are shown it."""
+
+import pytest
+
+from tests.support.build import cluster, fleet
+from tests.support.world import World
+from topmast.model.engines import PROCESSES
+from topmast.service.fleet import clusters
+
+HOSTS = ("east-1-0", "east-1-1", "east-1-2")
+
+
+@pytest.mark.parametrize(
+    ("story", "closed", "lost", "want", "why"),
+    [
+        ("all is well", {}, (), "open", ""),
+        ("a host is drained", {"east-1-0": "drained"}, (), "partly", ""),
+        ("a host is lost", {}, ("east-1-0",), "partly", ""),
+        ("its engine is not trusted", dict.fromkeys(HOSTS, "no answer"), (), "closed", "no answer"),
+        (
+            "the reason of most is told",
+            {"east-1-0": "drained", "east-1-1": "hangs", "east-1-2": "hangs"}, (), "closed", "hangs",
+        ),
+        ("some are lost, the others closed", {"east-1-0": "drained"}, HOSTS[1:], "closed", "drained"),
+        ("all are lost", {}, HOSTS, "down", ""),
+    ],
+)  # fmt: skip
+def test_whether_a_cluster_takes_new_work(
+    story: str, closed: dict[str, str], lost: tuple[str, ...], want: str, why: str
+) -> None:
+    """It is its engine that says so, host by host; and when all is well again, it is open."""
+    world = World(fleet(cluster("east-1", hosts=3)))
+    for host, reason in closed.items():
+        world.close_host(host, reason)
+    for host in lost:
+        world.lose(host)
+    (view,) = clusters({"east": world.placer("east")})
+    assert (view.state, view.closed, view.closed_hosts) == (want, why, closed), story
+    assert set(view.capabilities) == PROCESSES
+    for host in closed:
+        world.close_host(host, "")
+    for host in lost:
+        world.revive(host)
+    (view,) = clusters({"east": world.placer("east")})
+    assert view.state == "open"
