@@ -199,10 +199,13 @@ class Process(ABC):
     # --- in and out -----------------------------------------------------------------------------
 
     def _poster(self, address: ids.Address) -> Callable[[m.Message], None]:
-        """Hands what is posted from outside to a machine, unless it is only shown to people."""
+        """Hands what is posted from outside to a machine, unless it is only shown to people.
+
+        What a start waits for is both: a machine that gives the start up tells it as the cause.
+        """
 
         def post(message: m.Message) -> None:
-            if not self._show(message):
+            if not self._show(message) or isinstance(message, m.TaskPreparing):
                 self.runtime.post(address, message)
 
         return post

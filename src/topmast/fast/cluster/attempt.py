@@ -129,6 +129,8 @@ class Attempt(Struct, gc=False):
     cause: str = ""
     exit_code: int | None = None
     suspects: tuple[str, ...] = ()
+    evicted: bool | UnsetType = UNSET
+    """The cluster ended it, by itself or by its own people."""
     kept_until_s: float | None = None
     """Work done before then survives."""
     step: int | None = None

@@ -57,6 +57,8 @@ class GangStopping(Fact, frozen=True):
     deadline_s: float
     exit_code: int | None = None
     suspects: tuple[str, ...] = ()
+    evicted: bool | UnsetType = UNSET
+    """The cluster ended it, by itself or by its own people."""
 
 
 class StopRepeated(Fact, frozen=True, tag="Prodded"):

@@ -64,6 +64,8 @@ class GangLifecycle(EventMachine):
         self._orders = 0
         self._ordered: dict[str, int] = {}
         self._asked_after = 0
+        self._waits: dict[str, str] = {}
+        """What the tasks of a starting gang wait for, as its cluster says."""
         self.deadlines = DeadlineHeap()
         self.limits = Deadlines()
         """How long things may take in this cluster."""
@@ -132,10 +134,17 @@ class GangLifecycle(EventMachine):
         self.decide(TaskUp(event.job, event.epoch, event.rank))
         self._note_up(self.state.attempts[event.job])
 
+    def task_preparing(self, event: m.TaskPreparing) -> None:
+        """It is kept for the case that the gang does not start in time."""
+        attempt = self.attempt(event.job, event.epoch)
+        if attempt is not None and attempt.phase is AttemptPhase.STARTING:
+            self._waits[event.job] = event.why
+
     def _note_up(self, attempt: Attempt) -> None:
         """The gang runs once every task was started, or has already done its work."""
         if attempt.phase is AttemptPhase.STARTING and attempt.up:
             self.decide(GangUp(attempt.job, attempt.epoch))
+            self._waits.pop(attempt.job, None)
             self.tell(m.AttemptRunning(attempt.job, attempt.epoch))
         for hook in self.hooks:
             hook.on_up(attempt)
@@ -205,7 +214,9 @@ class GangLifecycle(EventMachine):
             why = Outcome.FAILED
         else:
             why = Outcome.LAUNCH_FAILED if was_waiting else Outcome.HOST_LOST
-        self.stop(attempt, why, cause, exit_code=fact.code, suspects=suspects)
+        self.stop(
+            attempt, why, cause, exit_code=fact.code, suspects=suspects, evicted=evicted or UNSET
+        )
 
     def _checkpointed(self, event: m.Checkpointed) -> None:
         attempt = self.attempt(event.job, event.epoch)
@@ -242,12 +253,12 @@ class GangLifecycle(EventMachine):
         exit_code: int | None = None,
         suspects: tuple[str, ...] = (),
         announce: bool = True,
+        evicted: bool | UnsetType = UNSET,
     ) -> None:
         """Stop a gang for a reason, and tell the placer, which may know already."""
         deadline_s = self.now + attempt.spec.checkpoint.grace_s + self.limits.stop_within_s
-        self.decide(
-            GangStopping(attempt.job, attempt.epoch, why, cause, deadline_s, exit_code, suspects)
-        )
+        key = (attempt.job, attempt.epoch)
+        self.decide(GangStopping(*key, why, cause, deadline_s, exit_code, suspects, evicted))
         self.stop_tasks(attempt)
         if announce:
             self.tell(m.AttemptStopping(attempt.job, attempt.epoch, why, cause))
@@ -267,6 +278,7 @@ class GangLifecycle(EventMachine):
             kept_until_s = end_s
         self.decide(Closed(attempt.job, attempt.epoch))
         self._ordered.pop(attempt.job, None)
+        self._waits.pop(attempt.job, None)
         self.tell(
             m.AttemptEnded(
                 job=attempt.job,
@@ -281,6 +293,7 @@ class GangLifecycle(EventMachine):
                 metrics=attempt.metrics,
                 suspects=attempt.suspects,
                 suspended_s=attempt.suspended_until_s(end_s),
+                evicted=attempt.evicted,
             )
         )
         for hook in self.hooks:
@@ -325,6 +338,8 @@ class GangLifecycle(EventMachine):
         elif attempt.phase is AttemptPhase.STARTING and attempt.deadline_s <= self.now:
             late = tuple(t.seat.host for t in attempt.tasks if t.phase is TaskPhase.WAITING)
             cause = f"the gang did not start within {self.limits.start_within_s:g} s"
+            if why := self._waits.get(attempt.job):  # then the hosts are not what it waits for
+                cause, late = f"{cause}: {why}", ()
             self.stop(attempt, Outcome.LAUNCH_FAILED, cause, suspects=late)
 
     def asked_since_order(self, attempt: Attempt) -> bool:
@@ -397,6 +412,7 @@ class GangLifecycle(EventMachine):
         attempt.why, attempt.cause = fact.why, fact.cause
         attempt.deadline_s = fact.deadline_s
         attempt.exit_code, attempt.suspects = fact.exit_code, fact.suspects
+        attempt.evicted = fact.evicted
         self.deadlines.watch(attempt)
 
     def _apply_prodded(self, fact: StopRepeated, event: m.Message) -> None:
@@ -449,6 +465,7 @@ class GangLifecycle(EventMachine):
         m.TaskExited: task_exited,
         m.TaskLost: task_lost,
         m.TaskEvicted: task_evicted,
+        m.TaskPreparing: task_preparing,
         m.Checkpointed: _checkpointed,
         m.Resumed: _resumed,
     }

@@ -171,13 +171,7 @@ def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
     if event.metrics:
         record.metrics = event.metrics
     record.moves = record.moves and event.outcome is Outcome.PREEMPTED
-    if event.outcome is Outcome.PREEMPTED and record.state not in WAITING:
-        record.preemptions += 1
-        record.migrations += record.moves
-    elif event.outcome is Outcome.FAILED:
-        record.restarts += fact.to is JobState.RECOVERING
-    elif event.outcome in (Outcome.HOST_LOST, Outcome.LAUNCH_FAILED):
-        record.host_losses += 1
+    _count(record, fact, event)
     record.cause = fact.cause
     record.not_before_s = fact.not_before_s
     record.avoid_hosts = fact.avoid_hosts
@@ -191,6 +185,19 @@ def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
     else:
         record.over_quota = False
         queue.enqueue(record)
+
+
+def _count(record: JobRecord, fact: f.Ended, event: m.AttemptEnded) -> None:
+    """How its attempts ended so far."""
+    if event.outcome is Outcome.PREEMPTED and record.state not in WAITING:
+        record.preemptions += 1
+        record.migrations += record.moves
+        if event.evicted is True:
+            record.evictions = record.evictions_after(event.held_s)
+    elif event.outcome is Outcome.FAILED:
+        record.restarts += fact.to is JobState.RECOVERING
+    elif event.outcome in (Outcome.HOST_LOST, Outcome.LAUNCH_FAILED):
+        record.host_losses += 1
 
 
 def _checkpointed(queue: QueueState, fact: f.Checkpointed, event: m.Message) -> None:

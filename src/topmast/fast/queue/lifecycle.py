@@ -13,6 +13,8 @@ from topmast.model.states import HOLDING, NOT_FOUND, JobState, Outcome, may_move
 
 HOPELESS_S = 5.0
 """A script that misses a command so soon misses it every time."""
+AVOIDED = 16
+"""At most so many hosts are avoided by the next attempt."""
 
 
 def submit(queue: QueueViews, event: m.SubmitJobs) -> tuple[str, ...] | TopmastError:
@@ -160,6 +162,8 @@ def what_becomes(queue: QueueViews, record: JobRecord, event: m.AttemptEnded) ->
         return f.Ended(job, JobState.CANCELLED, record.cause)
     if outcome is Outcome.TIME_LIMIT:
         return f.Ended(job, JobState.FAILED, cause)
+    if outcome is Outcome.PREEMPTED and event.evicted is True:
+        return _evicted(queue, record, event)
     if outcome is Outcome.PREEMPTED:
         return f.Ended(job, JobState.PENDING, cause, avoid_hosts=record.avoid_hosts)
     own_fault = outcome is Outcome.FAILED
@@ -171,12 +175,32 @@ def what_becomes(queue: QueueViews, record: JobRecord, event: m.AttemptEnded) ->
         return f.Ended(job, JobState.FAILED, f"{cause}; {why}")
     if own_fault and event.exit_code == NOT_FOUND and event.held_s < HOPELESS_S:
         return f.Ended(job, JobState.FAILED, f"{cause}; not restarted: it would fail again")
-    growth = 2.0 ** min(tried, 60)  # of 2.0**1024 no float knows
-    delay_s = min(queue.profile.backoff_s * growth, queue.profile.backoff_cap_s)
-    if outcome is Outcome.HOST_LOST:
-        delay_s = 0.0
-    avoid = tuple(sorted({*record.avoid_hosts, *event.suspects}))[-16:]
+    delay_s = 0.0 if outcome is Outcome.HOST_LOST else _backoff_s(queue, tried)
+    # A cluster that refused it will refuse it again: others are tried first.
+    refused = outcome is Outcome.LAUNCH_FAILED and not event.suspects
+    avoid = _avoiding(record, record.hosts if refused else event.suspects)
     return f.Ended(job, JobState.RECOVERING, cause, queue.now + delay_s, avoid)
+
+
+def _evicted(queue: QueueViews, record: JobRecord, event: m.AttemptEnded) -> f.Ended:
+    """Back in the queue, each time later, and first to be tried elsewhere: nothing is at fault."""
+    times = record.evictions_after(event.held_s)
+    delay_s, cause = 0.0, event.cause
+    if times > 1:
+        delay_s = _backoff_s(queue, times - 2)
+        cause = f"{cause}; evicted {times} times in a row, so it waits {delay_s:g} s"
+    avoid = _avoiding(record, record.hosts)
+    return f.Ended(record.id, JobState.PENDING, cause, queue.now + delay_s, avoid)
+
+
+def _backoff_s(queue: QueueViews, before: int) -> float:
+    """The delay after a number of failures before this one."""
+    growth = 2.0 ** min(before, 60)  # of 2.0**1024 no float knows
+    return min(queue.profile.backoff_s * growth, queue.profile.backoff_cap_s)
+
+
+def _avoiding(record: JobRecord, hosts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted({*record.avoid_hosts, *hosts}))[-AVOIDED:]
 
 
 def _ids(first_number: int, count: int) -> tuple[str, ...]:

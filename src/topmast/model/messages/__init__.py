@@ -128,7 +128,7 @@ Event = (
     | ConfigureCluster | LaunchGang | StopGang | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | HostChanged
     | TaskStarted | TaskExited | TaskLost | Checkpointed | Resumed | HostDown | HostUp
-    | TaskEvicted | HostClosed | HostOpened | ClosedHosts
+    | TaskEvicted | TaskPreparing | HostClosed | HostOpened | ClosedHosts
     | TaskList | AttemptSuspended | AttemptContinued | AttemptPacked | AttemptPaced | ProgressReport
     | DropLeases | LinkUp | LinkDown | OpenStream | Pair | Deliver | Heard | Acked
     | CreateToken | RevokeToken | NoteTokenUse | NoteLogin

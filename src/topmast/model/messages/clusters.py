@@ -145,6 +145,8 @@ class AttemptEnded(Message, frozen=True):
     """Hosts that a new attempt should avoid."""
     suspended_s: float | UnsetType = UNSET
     """How long others had its GPUs in their turns; absent if it always had them."""
+    evicted: bool | UnsetType = UNSET
+    """The cluster ended it, by itself or by its own people."""
 
     @property
     def held_s(self) -> float:

@@ -37,6 +37,19 @@ def test_a_gang_that_is_not_up_in_time_is_stopped_whole() -> None:
     assert manager.end().suspects == ("east-1-1",)
 
 
+def test_a_gang_that_waits_for_its_cluster_in_vain_says_for_what() -> None:
+    """In the words of the cluster, the last ones; then no host is suspect."""
+    manager = Manager()
+    manager.launch()
+    manager.tell(m.TaskPreparing("j1", 1, 1, "pulling image"))
+    manager.tell(m.TaskPreparing("j1", 1, 1, "Resources"), m.TaskPreparing("j1", 7, 1, "other"))
+    assert not [fact for fact in manager.facts if "Resources" in repr(fact)], "it is not kept"
+    manager.wake_at(LIMITS.start_within_s)
+    manager.tell(lost(0), lost(1))
+    assert manager.end().cause == "the gang did not start within 120 s: Resources"
+    assert (manager.end().outcome, manager.end().suspects) == (Outcome.LAUNCH_FAILED, ())
+
+
 def test_a_gang_that_is_up_has_no_launch_deadline() -> None:
     """Also when a task ended before it was heard to start."""
     for happens in ((started(0), started(1)), (started(0), exited(1)), (exited(1), started(0))):

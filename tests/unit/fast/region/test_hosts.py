@@ -193,6 +193,35 @@ def test_a_job_that_the_cluster_evicts_waits_again_and_is_not_blamed() -> None:
     assert any("task 1 was evicted by the cluster: preempted by another account" in t for t in told)
 
 
+def test_a_job_that_is_evicted_again_and_again_waits_longer_each_time() -> None:
+    """Also elsewhere at first; an attempt that lasts ends the row, and the delay has a bound."""
+    world = World(
+        fleet(cluster("east-1", hosts=1), cluster("east-2", hosts=1)),
+        profile(backoff_s=10.0, backoff_cap_s=60.0),
+    )
+    world.submit(job())
+    delays, places = [], []
+    for _ in range(6):
+        world.advance(1.0)
+        places.append(world.jobs["j1"].hosts)
+        world.evict("j1", "preempted")
+        delays.append(max(0.0, world.jobs["j1"].not_before_s - world.now))
+        if delays[-1]:
+            assert world.state("j1") is JobState.PENDING
+            verdict = world.queue.verdict_on(world.jobs["j1"])
+            want = f"evicted {len(delays)} times in a row, so it waits {delays[-1]:g} s"
+            assert verdict is not None
+            assert want in verdict.detail
+        world.advance(delays[-1])
+        assert world.state("j1") is JobState.RUNNING
+    assert delays == [0.0, 10.0, 20.0, 40.0, 60.0, 60.0]
+    assert places[0] != places[1]
+    world.advance(3_600.0)
+    world.evict("j1", "preempted")
+    assert world.state("j1") is JobState.RUNNING
+    assert (world.jobs["j1"].evictions, world.jobs["j1"].host_losses) == (1, 0)
+
+
 # --- down and up -------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType, field
 
+from topmast.model.absent import given
 from topmast.model.decided import Decided
 from topmast.model.job import MILLI, Band, JobSpec, speed_of_size
 from topmast.model.plan import Binding, Plan
@@ -12,6 +13,8 @@ from topmast.model.views import JobView
 
 REFUSAL_DELAY_S = 1.0
 """How long a job waits after a region refused its plan, so that the two do not loop."""
+LONG_S = 3_600.0
+"""Evictions before an attempt that held its GPUs for so long do not count."""
 
 
 class JobRecord(Struct, gc=False):
@@ -77,6 +80,8 @@ class JobRecord(Struct, gc=False):
     """The job that has the same GPUs at the same time."""
     size_cause: str | UnsetType = UNSET
     """Why it came back with another number of tasks last."""
+    evictions: int | UnsetType = UNSET
+    """How often in a row a cluster ended an attempt of its own accord, none of them a long one."""
     decided: Decided | UnsetType = UNSET
     """Why the plan of the current attempt was chosen."""
 
@@ -96,6 +101,10 @@ class JobRecord(Struct, gc=False):
         if elastic is None:
             return 1.0
         return speed_of_size(elastic, plan.tasks_of(elastic.name), efficiency)
+
+    def evictions_after(self, held_s: float) -> int:
+        """How often in a row it was evicted, if an attempt of that length is evicted now."""
+        return 1 if held_s >= LONG_S else given(self.evictions, 0) + 1
 
     def time_left_s(self) -> float | None:
         """What remains of the time limit before the next attempt."""
