@@ -35,7 +35,7 @@ def not_leading(leader: str) -> Response:
     detail = f"this server stands by; the leader is at {leader}"
     if not leader:
         detail = "this server does not lead, and knows of no leader: ask again soon"
-    problem = Problem("about:blank", "Unavailable", 503, detail, leader=leader or msgspec.UNSET)
+    problem = Problem("about:blank", "Unavailable", 503, detail, leader=leader)
     return Response(
         msgspec.json.encode(problem), 503, {"Retry-After": "1"}, "application/problem+json"
     )

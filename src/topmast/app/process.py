@@ -192,7 +192,7 @@ class Process(ABC):
         self, name: str, to: ids.Address, peer: Peer, changed: Callable[[bool, str], None]
     ) -> LinkEnd:
         """This end of a link; see `LinkEnd`."""
-        end = LinkEnd(name, to, peer, self.runtime, changed)
+        end = LinkEnd(name, to, peer, self.runtime, changed, self.leader)
         self.ends[name], self.outlets[ids.link(name)] = end, end.carry
         return end
 

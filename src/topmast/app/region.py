@@ -11,18 +11,22 @@ from urllib.parse import quote
 import msgspec
 import structlog
 
+from topmast.adapters.engines.leader import LeaderFence
 from topmast.adapters.kernels import load_kernels
 from topmast.adapters.link import Batch
 from topmast.app.process import REAL, Outside, Process
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.decoding import decode
-from topmast.model.errors import InvalidInput, TopmastError
+from topmast.model.errors import Conflict, InvalidInput, TopmastError
 from topmast.model.fleet import ClusterSpec
 from topmast.policies.options import Profile
 from topmast.ports import Replica
 
 log = structlog.get_logger(__name__)
+
+QUEUE = "queue"
+"""The folder with what is remembered of the leaders of the queue."""
 
 
 class RegionProcess(Process):
@@ -45,6 +49,7 @@ class RegionProcess(Process):
             outside=outside, token=token, checkpoints=checkpoints,
         )  # fmt: skip
         self.queue = self.peer(region, queue_url)
+        self._leaders = LeaderFence(state / QUEUE)
         # A placer decides the same whether or not the queue can be reached.
         self.end = self.link("queue", ids.placer(region), self.queue, lambda up, why: None)
 
@@ -59,7 +64,12 @@ class RegionProcess(Process):
     # --- what the queue says --------------------------------------------------------------------
 
     def receive(self, batch: Batch) -> Future[m.Receipt]:
-        """Take a batch from the queue; the engines follow when it changes the region."""
+        """Take a batch from the queue; the engines follow when it changes the region.
+
+        Raises Conflict for one of a leader that another has replaced.
+        """
+        if not self._leaders.admits(batch.leader):
+            raise Conflict(f"a later leader of the queue is known (epoch {self._leaders.highest})")
         receipt = self.end.receive(batch)
         if any(isinstance(envelope.message, m.ConfigureRegion) for envelope in batch.envelopes):
             receipt.add_done_callback(lambda _: self._follow())

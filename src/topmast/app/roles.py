@@ -18,7 +18,7 @@ from topmast.app.server import bind, configure_logs, keep_private, raise_open_fi
 from topmast.app.token import read_token
 from topmast.cli import ServeOptions
 from topmast.cli.output import note, say
-from topmast.client.address import checked_url
+from topmast.client.address import checked_urls
 from topmast.ports import LogPage
 
 
@@ -44,7 +44,7 @@ def _run_queue(options: ServeOptions, outside: Outside, limits: Limits) -> int:
 def _run_placer(options: ServeOptions, outside: Outside, limits: Limits) -> int:
     """Run the placer of one region, with its clusters and engines; returns how many jobs run on."""
     profile, token = profile_of(options), read_token(options.token_file)
-    region, queue_url = options.region or "", checked_url(options.queue or "", "--queue")
+    region, queue_url = options.region or "", checked_urls(options.queue or "", "--queue")
     require_free(options.state / JOURNAL)
     with ExitStack() as stack:
         listener = stack.enter_context(bind(options.host, options.port, token=token))

@@ -23,13 +23,14 @@ def default_state() -> Path:
 def find_server(server: str | None = None, state: Path | None = None) -> str:
     """The URL of the server: ``server``, or that of ``state``, ``$TOPMAST_SERVER`` or the default.
 
-    What the caller names goes before the environment.
+    What the caller names goes before the environment. Several servers, of which one leads, are
+    named with commas between them, and answered so.
     """
     if server:
-        return checked_url(server, "--server")
+        return checked_urls(server, "--server")
     named = os.environ.get("TOPMAST_SERVER", "")
     if named and state is None:
-        return checked_url(named, "TOPMAST_SERVER")
+        return checked_urls(named, "TOPMAST_SERVER")
     return written_url(state or default_state())
 
 
@@ -92,6 +93,11 @@ def checked_url(text: str, where: str) -> str:
     if parts.query or parts.fragment or not url.isprintable() or " " in url:
         raise refusal
     return url.rstrip("/")
+
+
+def checked_urls(text: str, where: str) -> str:
+    """The same of several, with commas between them."""
+    return ",".join(checked_url(part, where) for part in text.split(","))
 
 
 def is_loopback(url: str) -> bool:

@@ -28,7 +28,10 @@ _REFUSED = (httpx.ConnectError, httpx.ConnectTimeout)
 
 
 class Transport:
-    """Speaks to one server. ``locate`` gives its URL, also anew when nothing answers there."""
+    """Speaks to one server. ``locate`` gives its URL, also anew when nothing answers there.
+
+    Of several, with commas between them, it speaks to the one that leads.
+    """
 
     def __init__(
         self,
@@ -38,7 +41,11 @@ class Transport:
     ) -> None:
         self._locate = locate
         self._timeout_s = timeout_s
-        self.url = locate()
+        self._led = False
+        """A server told of a leader: there are several, and one takes over from another."""
+        self._urls: list[str] = []
+        self._locate_all()
+        self.url = self._urls[0]
         self._http = bounded(
             httpx.Client(
                 timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0)),
@@ -85,7 +92,7 @@ class Transport:
         in the middle has the rest of the time-out to come back.
         """
         deadline_s = time.monotonic() + self._timeout_s
-        backoff, dropped = client_backoff(), False
+        backoff, dropped, refused = client_backoff(), False, 0
         while True:
             try:
                 answer = exchange(
@@ -93,9 +100,11 @@ class Transport:
                     params=params, content=content, headers=headers,
                 )  # fmt: skip
             except _REFUSED as error:
-                if self._moved():
+                refused += 1
+                if self._moved() or refused < len(self._urls):
                     backoff.reset()
                     continue
+                dropped = dropped or (len(self._urls) > 1 and self._led)
                 if not dropped or time.monotonic() + backoff.next_s > deadline_s:
                     raise self._unreachable() from error
             except httpx.TransportError as error:
@@ -105,6 +114,14 @@ class Transport:
             except (httpx.InvalidURL, UnicodeError) as error:
                 raise InvalidInput(f"the request cannot be written: {error}") from error
             else:
+                leader = _leader_in(answer)
+                self._led = self._led or leader is not None
+                if leader is not None and time.monotonic() + backoff.next_s < deadline_s:
+                    if self._follow(leader):
+                        continue
+                    dropped, refused = True, 0
+                    time.sleep(backoff.take())
+                    continue
                 if not (missing_ok and answer.status_code == 404):
                     self._raise_for(answer)
                 return answer
@@ -138,14 +155,34 @@ class Transport:
             message = f"{self.url} answers in a form unknown to this client: {error}"
             raise TopmastError(f"{message}; do both have the same version?") from error
 
+    def _locate_all(self) -> bool:
+        """Whether the servers are to be found at other URLs by now."""
+        before, self._urls = self._urls, self._locate().split(",")
+        return before != self._urls
+
     def _moved(self) -> bool:
-        """Whether the server is to be found at another URL by now."""
+        """Whether the server may be at another URL by now; it is asked there next."""
         try:
-            url = self._locate()
+            anew = self._locate_all()
         except TopmastError:
             return False
-        before, self.url = self.url, url
-        return url != before
+        if anew:
+            self.url = self._urls[0]
+        elif len(self._urls) > 1:
+            self._next()
+        return anew
+
+    def _next(self) -> None:
+        at = self._urls.index(self.url) if self.url in self._urls else -1
+        self.url = self._urls[(at + 1) % len(self._urls)]
+
+    def _follow(self, leader: str) -> bool:
+        """Turn to the leader that a standby named; False if it is time to wait for one first."""
+        if leader and leader != self.url and is_loopback(leader) == is_loopback(self.url):
+            self.url = leader
+            return True
+        self._next()
+        return False
 
     def _unreachable(self) -> Unavailable:
         return Unavailable(f"no Topmast server answers at {self.url}; {REMEDY}")
@@ -213,6 +250,17 @@ def patiently(ask: Callable[[], T], patience_s: float) -> T:
             if time.monotonic() + backoff.next_s > deadline_s:
                 raise
         time.sleep(backoff.take())
+
+
+def _leader_in(answer: httpx.Response) -> str | None:
+    """Where the leader is, from a server that does not lead; empty if that knows of none."""
+    if answer.status_code != 503 or b'"leader"' not in answer.content:
+        return None
+    with suppress(msgspec.MsgspecError):
+        body = decode(answer.content, object)
+        if isinstance(body, dict) and isinstance(body.get("leader"), str):
+            return str(body["leader"])
+    return None
 
 
 def _problem(answer: httpx.Response) -> Problem:

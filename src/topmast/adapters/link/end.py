@@ -71,7 +71,9 @@ class LinkEnd:
         peer: Peer,
         inbox: Inbox,
         changed: Callable[[bool, str], None],
+        leader: int = 0,
     ) -> None:
+        """``leader``: the epoch of this process, which goes along with what it sends."""
         self.name = name
         self.to = to
         self.peer = peer
@@ -79,6 +81,7 @@ class LinkEnd:
         self.why = "not reached since this process started"
         self._inbox = inbox
         self._changed = changed
+        self._leader = leader
         self._lock = threading.Lock()
         self._bell = threading.Event()
         self._waiting: deque[_Waiting] = deque()
@@ -194,7 +197,8 @@ class LinkEnd:
         with self._lock:
             applied = self._applied
         data = [envelope.data for envelope in envelopes]
-        answer = self.peer.post(encode_batch(self._stream, self._peer_stream, applied, data))
+        batch = encode_batch(self._stream, self._peer_stream, applied, data, self._leader)
+        answer = self.peer.post(batch)
         try:
             receipt = decode_receipt(answer)
         except msgspec.DecodeError:

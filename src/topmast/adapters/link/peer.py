@@ -30,7 +30,10 @@ def is_loopback(url: str) -> bool:
 
 
 class Peer:
-    """One HTTP client of the other end. Every failure is `Unavailable`, in words for people."""
+    """One HTTP client of the other end. Every failure is `Unavailable`, in words for people.
+
+    ``url`` may name several servers, with commas between them: the one that leads is asked.
+    """
 
     def __init__(
         self,
@@ -39,13 +42,14 @@ class Peer:
         token: str = "",
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self.url = url.rstrip("/")
-        self._base = f"{self.url}{PREFIX}/{region}"
+        self._urls = [one.rstrip("/") for one in url.split(",")]
+        self._path = f"{PREFIX}/{region}"
+        self.url = self._urls[0]
         self._http = bounded(
             httpx.Client(
                 timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
                 transport=transport,
-                trust_env=not is_loopback(url),
+                trust_env=not is_loopback(self.url),
                 headers={"Authorization": f"Bearer {token}", **HEADERS} if token else HEADERS,
             )
         )
@@ -59,8 +63,19 @@ class Peer:
         return self._send("GET", path, params=params)
 
     def _send(self, method: str, path: str, **more: Any) -> bytes:
+        """Ask one server after the other, beginning with the last that answered."""
+        for _ in self._urls[1:]:
+            try:
+                return self._ask(method, path, **more)
+            except Unavailable:
+                at = self._urls.index(self.url)
+                self.url = self._urls[(at + 1) % len(self._urls)]
+        return self._ask(method, path, **more)
+
+    def _ask(self, method: str, path: str, **more: Any) -> bytes:
         try:
-            answer = exchange(self._http, method, f"{self._base}{path}", ANSWER_S, **more)
+            where = f"{self.url}{self._path}{path}"
+            answer = exchange(self._http, method, where, ANSWER_S, **more)
         except httpx.TimeoutException:
             raise Unavailable(f"{self.url} does not answer in time") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:

@@ -20,6 +20,8 @@ class Batch(Struct, frozen=True):
     peer: str
     applied: int
     envelopes: tuple[Envelope, ...] = ()
+    leader: int = 0
+    """The epoch of the process that sent it."""
 
 
 class _PlacerEnvelope(Struct, frozen=True):
@@ -37,6 +39,7 @@ class _PlacerBatch(Struct, frozen=True):
     peer: str
     applied: int
     envelopes: tuple[_PlacerEnvelope, ...] = field(default=(), name="parcels")
+    leader: int = 0
 
 
 class _QueueBatch(Struct, frozen=True):
@@ -44,6 +47,7 @@ class _QueueBatch(Struct, frozen=True):
     peer: str
     applied: int
     envelopes: tuple[_QueueEnvelope, ...] = field(default=(), name="parcels")
+    leader: int = 0
 
 
 _encoder = msgspec.json.Encoder()
@@ -57,10 +61,13 @@ def encode_envelope(seq: int, message: Message) -> bytes:
     return _encoder.encode({"seq": seq, "message": message})
 
 
-def encode_batch(stream: str, peer: str, applied: int, envelopes: list[bytes]) -> bytes:
+def encode_batch(
+    stream: str, peer: str, applied: int, envelopes: list[bytes], leader: int = 0
+) -> bytes:
     """A batch of envelopes that are JSON already."""
     raw = [msgspec.Raw(envelope) for envelope in envelopes]
-    return _encoder.encode({"stream": stream, "peer": peer, "applied": applied, "parcels": raw})
+    batch = {"stream": stream, "peer": peer, "applied": applied, "parcels": raw}
+    return _encoder.encode({**batch, "leader": leader})
 
 
 def decode_batch(data: bytes | bytearray, *, for_queue: bool) -> Batch:
@@ -76,7 +83,7 @@ def decode_batch(data: bytes | bytearray, *, for_queue: bool) -> Batch:
             remedy="run the same version on both sides",
         ) from None  # fmt: skip
     envelopes = tuple(Envelope(p.seq, p.message) for p in batch.envelopes)
-    return Batch(batch.stream, batch.peer, batch.applied, envelopes)
+    return Batch(batch.stream, batch.peer, batch.applied, envelopes, batch.leader)
 
 
 def encode_receipt(receipt: Receipt) -> bytes:
