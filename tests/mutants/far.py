@@ -20,6 +20,18 @@ FAR = (
         STEPS,
     ),
     step(
+        "what the last look showed is not submitted at once",
+        "        return part.name not in self._shown",
+        "        return True",
+        STEPS,
+    ),
+    step(
+        "nothing is submitted at once without a look before it",
+        "        if self._shown is None or not",
+        "        if not",
+        STEPS,
+    ),
+    step(
         "a part is recorded before it is released",
         "            self._note(e.Recorded(part.name, live[0].id, live[0].submitted_s))",
         "            self.attempts.apply(e.Recorded(part.name, live[0].id, live[0].submitted_s))",

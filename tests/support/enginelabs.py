@@ -69,7 +69,9 @@ LABS: Mapping[str, tuple[Callable[[], str], Callable[[Path], object]]] = {
 
 def _cluster(engine: str, hosts: tuple[str, ...], options: Mapping[str, object]) -> Cluster:
     host = {"names": list(hosts), "gpu": "H100", "gpus": 8}
-    return {"engine": engine, "hosts": [host], "options": dict(options)}
+    # A host of a site has its interpreter where it is called, and no wrapper in its place.
+    python = {} if engine == "local" else {"python": "/usr/bin/python3"}
+    return {"engine": engine, "hosts": [host], "options": {**python, **options}}
 
 
 def main(arguments: list[str]) -> int:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -56,7 +57,11 @@ class ProcessLauncher(Launcher):
         }  # fmt: skip
         self._write(record)
 
-    def release(self, listed: Listed) -> None:
+    def release(self, listed: Sequence[Listed]) -> None:
+        for one in listed:
+            self._release(one)
+
+    def _release(self, listed: Listed) -> None:
         with self._lock:
             record = self._read(listed)
             if record is None or record["state"] != "held":

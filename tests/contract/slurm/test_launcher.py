@@ -86,7 +86,7 @@ class Bench:
     def begins(self, part: Part) -> Listed:
         """Submit and release, and wait until all runners are there."""
         self.launcher.submit(part)
-        self.launcher.release(self.of(part))
+        self.launcher.release([self.of(part)])
         for host in part.hosts:
             self.lab.until(lambda host=host: self.notes(host), f"no runner on {host}")  # type: ignore[misc]
         return self.of(part)
@@ -129,7 +129,7 @@ def test_a_part_runs_on_exactly_its_hosts_and_only_when_released(bench: Bench) -
     assert running.state is State.RUNNING
 
     (bench.folder / "lab0").unlink()
-    bench.launcher.release(held)
+    bench.launcher.release([held])
     for host in ("lab0", "lab2"):
         bench.lab.until(lambda host=host: bench.notes(host), f"no runner on {host}")  # type: ignore[misc]
         ((word, _, argv, env, ticket),) = bench.notes(host)
@@ -147,10 +147,10 @@ def test_releasing_again_changes_nothing(bench: Bench) -> None:
     """Also when it runs, has ended, or is not there at all."""
     part = bench.part(0)
     running = bench.begins(part)
-    bench.launcher.release(running)
+    bench.launcher.release([running])
     bench.launcher.cancel(running, 10.0)
-    bench.launcher.release(bench.ends(part))
-    bench.launcher.release(Listed("tm-fleet-none-1-0", "99999", 0.0, State.HELD))
+    bench.launcher.release([bench.ends(part)])
+    bench.launcher.release([Listed("tm-fleet-none-1-0", "99999", 0.0, State.HELD)])
 
 
 def test_cancel_tells_the_runners_and_waits_for_their_grace(bench: Bench) -> None:
@@ -253,7 +253,7 @@ def test_a_part_waits_with_its_reason(bench: Bench) -> None:
         closed, unknown = bench.part(1), bench.part(0, model="A100")
         for part in (closed, unknown):
             bench.launcher.submit(part)
-            bench.launcher.release(bench.of(part))
+            bench.launcher.release([bench.of(part)])
         bench.lab.until(lambda: "ReqNodeNotAvail" in bench.of(closed).why, "no reason")
         bench.lab.until(lambda: "BadConstraints" in bench.of(unknown).why, "no reason")
         assert "gpu.MODEL" in bench.of(unknown).why
@@ -352,7 +352,7 @@ def test_runners_and_listings_tell_one_run_of_a_job_from_another(bench: Bench) -
         lambda: saved.exists() and part.name.encode() in saved.read_bytes(), "it is not saved"
     )
     old = bench.lab.saved_state()
-    bench.launcher.release(bench.of(part))
+    bench.launcher.release([bench.of(part)])
     bench.lab.until(lambda: bench.notes("lab0"), "no runner")
     ((_, _, _, env, _),) = bench.notes("lab0")
     assert env["TOPMAST_RUN"] == bench.of(part).run != ""
@@ -362,7 +362,7 @@ def test_runners_and_listings_tell_one_run_of_a_job_from_another(bench: Bench) -
 
     bench.lab.restart_with(old)
     bench.lab.until(lambda: bench.of(part).state is State.HELD, "it has not its old state")
-    bench.launcher.release(bench.of(part))
+    bench.launcher.release([bench.of(part)])
     bench.lab.until(lambda: len(bench.notes("lab0")) > 2, "it does not run again")
     again = bench.of(part)
     assert (again.id, again.submitted_s) == (first.id, first.submitted_s)

@@ -71,7 +71,7 @@ class Bench:
 
     def runs(self, part: Part) -> Listed:
         self.launcher.submit(part)
-        self.launcher.release(self.of(part))
+        self.launcher.release([self.of(part)])
         assert self.of(part).state is State.RUNNING
         return self.of(part)
 
@@ -177,7 +177,7 @@ def test_home_is_found_again_after_a_cut(bench: Bench) -> None:
     until(lambda: not bench.answers("ssh0"), "the end of sshd is not noticed")
     host.start_sshd()
     until(lambda: bench.answers("ssh0"), "it does not return")
-    bench.launcher.release(bench.of(part))
+    bench.launcher.release([bench.of(part)])
     assert bench.home.hear()[0] == "ssh0"
 
 

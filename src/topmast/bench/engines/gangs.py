@@ -151,8 +151,9 @@ def _noting(kind: type[Engine], released_s: dict[str, float]) -> type[Engine]:
             super().submit(part)
             note(part.name)
 
-        def release(self, listed: Listed) -> None:
+        def release(self, listed: Sequence[Listed]) -> None:
             super().release(listed)
-            note(listed.name)
+            for one in listed:
+                note(one.name)
 
     return type(kind.__name__, (kind,), {"launcher_type": Launcher})

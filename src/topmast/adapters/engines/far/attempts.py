@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from msgspec import UNSET
@@ -147,6 +147,19 @@ class Attempts:
     def part(self, name: str) -> tuple[Attempt, Part] | None:
         """The part of this name and its attempt."""
         return self._parts.get(name)
+
+    def parts_of(self, facts: Iterable[e.Fact]) -> list[str]:
+        """The parts of the attempts that facts are about."""
+        names: dict[str, None] = {}
+        for fact in facts:
+            attempt = None
+            if isinstance(fact, e.Recorded | e.Claimed | e.Doubled):
+                found = self.part(fact.part)
+                attempt = None if found is None else found[0]
+            elif not isinstance(fact, e.Intended):
+                attempt = self.known.get((fact.job, fact.epoch))
+            names.update({part.name: None for part in (attempt.parts if attempt else ())})
+        return list(names)
 
     def is_forgotten(self, job: str, epoch: int) -> bool:
         """Whether it ran long ago."""

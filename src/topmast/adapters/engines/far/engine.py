@@ -30,7 +30,14 @@ from topmast.adapters.engines.far.attempts import Part as AttemptPart
 from topmast.adapters.engines.far.certificate import Certificate
 from topmast.adapters.engines.far.data import Datasets
 from topmast.adapters.engines.far.home import Home
-from topmast.adapters.engines.far.launcher import Launcher, Part, Refused, Ticket, Unreachable
+from topmast.adapters.engines.far.launcher import (
+    Launcher,
+    Listed,
+    Part,
+    Refused,
+    Ticket,
+    Unreachable,
+)
 from topmast.adapters.engines.far.listener import Listener, bind, url_of
 from topmast.adapters.engines.far.options import FarOptions
 from topmast.adapters.engines.far.protocol import Protocol, Terms
@@ -45,7 +52,8 @@ from topmast.model.messages import StartGang
 from topmast.ports import Engine, LogPage, Post, Site
 
 TICK_S = 1.0
-LOOKS_APART_S = 0.2
+LOOKS_APART_S = 0.05
+"""At least; and as long as the last one took, so that it is half of what a scheduler does."""
 IDLE_POLLS = 5
 """With nothing there, the scheduler is asked so much less often."""
 CALLS = 8
@@ -103,6 +111,8 @@ class FarEngine(Engine):
         self._closed = threading.Event()
         self._threads: list[threading.Thread] = []
         self._under_way: set[tuple[str, ...]] = set()
+        self._held: list[Listed] = []
+        """What is to be released when the facts of this turn are recorded."""
         self._listener: Listener | None = None
         self._launcher: Launcher | None = None
 
@@ -270,8 +280,9 @@ class FarEngine(Engine):
             self._carry_out(outcome)
             if answer is not None and not answer.cancelled():
                 answer.set_result(outcome.answer)
+        self._release()
         if facts and self._listener is not None and not self._closed.is_set():
-            changed = self._protocol.parts_of(facts)
+            changed = self._protocol.attempts.parts_of(facts)
             self._listener.loop.call_soon_threadsafe(self._home.changed, changed)
         if self._facts.is_long:
             self._facts.rewrite(self._protocol.attempts.facts())
@@ -293,20 +304,29 @@ class FarEngine(Engine):
                     self._reports.hear(message, self._site.clock.now())
                     self._post(message)
                 case e.Submit():
-                    self._call(("submit", action.plan.name), partial(self._submit, action))
+                    self._call([("submit", action.plan.name)], partial(self._submit, action))
                 case e.Release(listed=one):
-                    self._call(
-                        ("release", one.name, one.id), partial(self._launcher_().release, one)
-                    )
+                    self._held.append(one)
                 case e.Cancel(listed=one, grace_s=grace_s):
                     cancel = partial(self._launcher_().cancel, one, grace_s)
-                    self._call(("cancel", one.name, one.id), cancel)
+                    self._call([("cancel", one.name, one.id)], cancel)
                 case e.Forget(listed=one):
                     if type(self._launcher_()).forget is not Launcher.forget:
                         forget = partial(self._launcher_().forget, one)
-                        self._call(("forget", one.name, one.id), forget)
+                        self._call([("forget", one.name, one.id)], forget)
                 case e.Delete(job=job, epoch=epoch):
                     self._pool.submit(self._outputs.delete, job, epoch)
+
+    def _release(self) -> None:
+        """Let run what was recorded: together, as far as the scheduler takes it."""
+        held, self._held = self._held, []
+        # Looks go on meanwhile, and show what is being released as held.
+        held = [one for one in held if ("release", one.name, one.id) not in self._under_way]
+        most = self.launcher_type.releases_at_once
+        for at in range(0, len(held), most):
+            some = held[at : at + most]
+            names = [("release", one.name, one.id) for one in some]
+            self._call(names, partial(self._launcher_().release, some))
 
     def _launcher_(self) -> Launcher:
         assert self._launcher is not None
@@ -314,11 +334,11 @@ class FarEngine(Engine):
 
     # --- calls of the launcher ------------------------------------------------------------------
 
-    def _call(self, what: tuple[str, ...], call: Callable[[], None]) -> None:
+    def _call(self, what: Sequence[tuple[str, ...]], call: Callable[[], None]) -> None:
         """In the background, and not twice at a time: looks ask for it again."""
-        if what in self._under_way:
+        if self._under_way.intersection(what):
             return
-        self._under_way.add(what)
+        self._under_way.update(what)
 
         def work() -> None:
             try:
@@ -328,8 +348,7 @@ class FarEngine(Engine):
             except Exception:
                 log.exception("launcher", what=what)
             finally:
-                self._under_way.discard(what)
-                self._look_now.set()
+                self._under_way.difference_update(what)
 
         with suppress(RuntimeError):  # closed
             self._pool.submit(work)
@@ -384,7 +403,7 @@ class FarEngine(Engine):
                     log.exception("launcher", cluster=self._cluster.name)
                 self._tell(e.LookFailed(str(error) or repr(error)))
                 self._closed.wait(min(poll_s, self._options.poll_s))
-            self._closed.wait(LOOKS_APART_S)
+            self._closed.wait(max(LOOKS_APART_S, time.monotonic() - began_s))
 
     # --- starting -------------------------------------------------------------------------------
 

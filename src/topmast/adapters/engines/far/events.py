@@ -12,6 +12,18 @@ from topmast.model.messages import Message, StartGang, TaskReport
 Ranks = tuple[int, ...]
 
 
+class Terms(Struct, frozen=True):
+    """How long the protocol waits for what."""
+
+    lease_s: float | None
+    margin_s: float
+    """Beyond the lease, for clocks that drift and processes that take time to die."""
+    silence_s: float
+    """A runner that was not heard for so long may be dead, or cut off."""
+    distrust_s: float
+    """Without a complete look for so long, no host takes new work."""
+
+
 class Moment(Struct, frozen=True, gc=False):
     """Now, on two clocks."""
 

@@ -11,6 +11,7 @@ All calls block, and are made from threads of the engine's own.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -136,6 +137,8 @@ class Launcher(ABC):
     """Whether the runner says which GPUs a task uses; if not, the scheduler does."""
     images: ClassVar[bool] = False
     """Whether runners can be started in a container image."""
+    releases_at_once: ClassVar[int] = 1
+    """How many parts one call of `release` may be about."""
     lists_by_host: ClassVar[bool] = False
     """Whether `list` lacks the parts of hosts that did not answer it, as the next `hosts` tells: of
     these parts nothing is known. If not, a listing is of all hosts or none.
@@ -164,8 +167,11 @@ class Launcher(ABC):
         """
 
     @abstractmethod
-    def release(self, listed: Listed) -> None:
-        """Let a held part run; harmless when it is not held. Raises `Refused`, `Unreachable`."""
+    def release(self, listed: Sequence[Listed]) -> None:
+        """Let held parts run, at most ``releases_at_once``; harmless when one is not held.
+
+        What is still held after a failure is released again. Raises `Refused`, `Unreachable`.
+        """
 
     @abstractmethod
     def cancel(self, listed: Listed, grace_s: float) -> None:

@@ -8,7 +8,7 @@ the protocol as a whole, and which step guards against which fault.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from topmast.adapters.engines.far.attempts import (
     is_live,
     truth_of,
 )
+from topmast.adapters.engines.far.events import Terms as Terms
 from topmast.adapters.engines.far.hosts import Hosts
 from topmast.adapters.engines.far.launcher import Listed, State
 from topmast.model import messages as m
@@ -36,18 +37,6 @@ TELL_AGAIN_S = 30.0
 TWO_LOOKS = 2
 LINGER_LOOKS = 5
 """How often a part may be seen running after its end before the scheduler is asked to end it."""
-
-
-class Terms(Struct, frozen=True):
-    """How long the protocol waits for what."""
-
-    lease_s: float | None
-    margin_s: float
-    """Beyond the lease, for clocks that drift and processes that take time to die."""
-    silence_s: float
-    """A runner that was not heard for so long may be dead, or cut off."""
-    distrust_s: float
-    """Without a complete look for so long, no host takes new work."""
 
 
 @dataclass
@@ -72,6 +61,10 @@ class Protocol:
         """When the truth was asked for."""
         self._looked_s = -math.inf
         """When the last complete look arrived; before the first one, nothing is trusted."""
+        self._shown: frozenset[str] | None = None
+        """The parts that the last complete look showed; None: there was none yet."""
+        self._unlisted: frozenset[str] = frozenset()
+        """The hosts of which it showed nothing."""
         self.urgent = True
         """Whether something waits for the next look."""
         self._handlers: dict[type[Struct], Callable[[Any], None]] = {
@@ -116,19 +109,6 @@ class Protocol:
         """Whether anything is there that a look could tell of."""
         return bool(self._asked_s) or any(True for _ in self.attempts.open_parts())
 
-    def parts_of(self, facts: Iterable[e.Fact]) -> list[str]:
-        """The parts of the attempts that facts are about."""
-        names: dict[str, None] = {}
-        for fact in facts:
-            attempt = None
-            if isinstance(fact, e.Recorded | e.Claimed | e.Doubled):
-                found = self.attempts.part(fact.part)
-                attempt = None if found is None else found[0]
-            elif not isinstance(fact, e.Intended):
-                attempt = self.attempts.known.get((fact.job, fact.epoch))
-            names.update({part.name: None for part in (attempt.parts if attempt else ())})
-        return list(names)
-
     # --- outcomes -------------------------------------------------------------------------------
 
     def _begin(self, now: e.Moment) -> None:
@@ -168,9 +148,27 @@ class Protocol:
         else:
             carried = event.carried
             self._note(e.Intended(gang, event.parts, event.envs, self.terms.lease_s, carried))
-            for part in self.attempts.known[key].parts:
+            attempt = self.attempts.known[key]
+            for part in attempt.parts:
                 part.since_s = self._now.s
-            self.urgent = True
+                if self._is_new(part):
+                    self._submit(attempt, part)
+                else:
+                    self.urgent = True
+
+    def _is_new(self, part: Part) -> bool:
+        """Whether the scheduler cannot have a part that was intended just now.
+
+        Only a process with the same facts submits it, and that began after the intent.
+        """
+        if self._shown is None or not self._unlisted.isdisjoint(part.places):
+            return False
+        return part.name not in self._shown
+
+    def _submit(self, attempt: Attempt, part: Part) -> None:
+        part.submits += 1
+        part.submitting, part.absent = True, 0
+        self._do(e.Submit(attempt.gang, part.plan, attempt.lease_s))
 
     def _refuse(self, gang: m.StartGang, why: str, *, blameless: bool) -> None:
         for seat in gang.seats:
@@ -307,6 +305,7 @@ class Protocol:
         by_name: dict[str, list[Listed]] = {}
         for one in event.listed:
             by_name.setdefault(one.name, []).append(one)
+        self._shown, self._unlisted = frozenset(by_name), frozenset(event.unlisted)
         self._say(*self.hosts.look(event.hosts, self._now.s))
         for attempt, part in list(self.attempts.open_parts()):
             if any(host in part.places for host in event.unlisted):
@@ -352,9 +351,7 @@ class Protocol:
                     self._lose(attempt, place, "the scheduler does not know it", blameless=True)
         elif not part.submits or part.absent >= TWO_LOOKS:
             # If what vanished arrives after all, one is recorded and the other is cancelled.
-            part.submits += 1
-            part.submitting, part.absent = True, 0
-            self._do(e.Submit(attempt.gang, part.plan, attempt.lease_s))
+            self._submit(attempt, part)
         else:
             self.urgent = True
 

@@ -98,6 +98,31 @@ def test_nothing_is_submitted_before_a_look_that_began_later() -> None:
     assert [submit.plan.name for submit in only(story.looks(), e.Submit)] == [PART]
 
 
+def test_what_the_last_look_did_not_show_is_submitted_at_once() -> None:
+    """Only this process submits what it intended just now, so that no other look is needed."""
+    story = Story()
+    story.looks()
+    assert [submit.plan.name for submit in only(story.start(), e.Submit)] == [PART]
+    assert not only(story.looks(), e.Submit)
+
+
+def test_what_the_last_look_showed_is_looked_for_again() -> None:
+    """It was submitted by a process of which the facts are lost: it is recorded, not repeated."""
+    story = Story()
+    story.looks(held())
+    assert not only(story.start(), e.Submit)
+    assert story.looks(held()).facts == (e.Recorded(PART, "1", 1.0),)
+
+
+def test_nothing_is_submitted_at_once_to_a_host_that_the_last_look_lacked() -> None:
+    """It may have the part."""
+    story = Story()
+    hosts = tuple(Host(host, host != "h0") for host in HOSTS)
+    story.does(e.Looked(story.now_s, (), hosts, ("h0",)))
+    story.does(e.Looked(story.now_s, (), tuple(Host(host, True) for host in HOSTS), ("h0",)))
+    assert not only(story.start(), e.Submit)
+
+
 def test_what_is_there_already_is_not_submitted_again() -> None:
     """It was found by its name."""
     story = Story()

@@ -145,7 +145,7 @@ class KubernetesLauncher(Launcher):
             raise Unreachable(refusal.message) from None
         return True
 
-    def release(self, listed: Listed) -> None:
+    def release(self, listed: Sequence[Listed]) -> None:
         """A pod is never held: its name is the lock."""
 
     def cancel(self, listed: Listed, grace_s: float) -> None:

@@ -113,7 +113,8 @@ def _container(part: Part, resource: str, options: KubernetesOptions) -> dict[st
         "name": "runner",
         "image": part.image,
         "command": [
-            options.python, f"{_FOLDER}/runner.py", f"{_FOLDER}/ticket.json", part.hosts[0],
+            options.python, "-I", "-S", f"{_FOLDER}/runner.py", f"{_FOLDER}/ticket.json",
+            part.hosts[0],
         ],
         # A user without an entry in the image's /etc/passwd has `/` as its home.
         "env": [{"name": "HOME", "value": _scratch(options)}],

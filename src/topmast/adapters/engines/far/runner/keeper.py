@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import secrets
 import select
 import shutil
 import signal
@@ -55,7 +54,7 @@ class Keeper:
     def __init__(self, ticket: Json, host: str) -> None:
         self.ticket = ticket
         self.host = host
-        self.nonce = secrets.token_hex(16)
+        self.nonce = os.urandom(16).hex()
         self.frozen_s = min(FROZEN_S, (ticket["lease_s"] or PATIENCE_S) / 4)
         self.turns = mmap.mmap(-1, 16)
         """When the keeper and the caller turned last: shared with the caller."""

@@ -8,7 +8,6 @@ import select
 import shutil
 import signal
 import sys
-import tarfile
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -122,6 +121,8 @@ class Task:
 
 def unpack(folder: Path) -> NoReturn:
     """Extract the archive of the work folder, which home has checked; links come last."""
+    import tarfile  # most tasks have no archive
+
     with tarfile.open(str(folder / "blob")) as archive:
         chosen = sorted(archive.getmembers(), key=lambda member: member.issym())
         options: Json = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}

@@ -9,12 +9,13 @@ standard input; that unpacks the runner, and becomes it.
 from __future__ import annotations
 
 import base64
-import json
+import hashlib
 import math
 import re
 import shlex
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -37,33 +38,43 @@ of its job proves nothing.
 """
 
 BOOT = """
-import base64, hashlib, json, os, sys, tempfile, zlib
-text = sys.stdin.read().split("#TOPMAST\\n")[1].replace("#", "")
-bundle = json.loads(zlib.decompress(base64.b64decode(text)))
-runner = bundle["runner"].encode()
-folder = os.path.join(tempfile.gettempdir(), "topmast-%d" % os.getuid())
+import binascii, os, sys, zlib
+parts = sys.stdin.read().split("#TOPMAST\\n")[1:]
+runner, bundle = [zlib.decompress(binascii.a2b_base64(part.replace("#", ""))) for part in parts]
+digest, ticket, *hosts = bundle.decode().split("\\n")
+folder = os.path.join(os.environ.get("TMPDIR") or "/tmp", "topmast-%d" % os.getuid())
 try:
-    os.mkdir(folder, 0o700)
-except FileExistsError:
+    os.makedirs(folder, 0o700, exist_ok=True)
     seen = os.lstat(folder)
-    if seen.st_uid != os.getuid() or seen.st_mode & 0o170077 != 0o040000:
-        folder = tempfile.mkdtemp(prefix="topmast-")
-path = os.path.join(folder, "runner-%s.py" % hashlib.sha256(runner).hexdigest())
+    private = seen.st_uid == os.getuid() and seen.st_mode & 0o170077 == 0o040000
+except OSError:
+    private = False
+if not private:
+    import tempfile
+    folder = tempfile.mkdtemp(prefix="topmast-")
+path = os.path.join(folder, "runner-%s.%s.pyc" % (digest, sys.implementation.cache_tag))
 if not os.path.exists(path):
+    import py_compile, tempfile
     number, draft = tempfile.mkstemp(dir=folder)
     with os.fdopen(number, "wb") as file:
         file.write(runner)
-    os.replace(draft, path)
+    py_compile.compile(draft, draft + "c", "runner.py", doraise=True)
+    with open(draft + "c", "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(draft + "c", path)
+    os.unlink(draft)
 reader, writer = os.pipe()
-os.write(writer, json.dumps(bundle["ticket"]).encode())
+os.write(writer, ticket.encode())
 os.close(writer)
 os.dup2(reader, 0)
 os.close(reader)
-host = bundle["hosts"][os.environ["SLURMD_NODENAME"]]
-os.execv(sys.executable, [sys.executable, path, "-", host])
+host = dict(line.split(" ") for line in hosts)[os.environ["SLURMD_NODENAME"]]
+os.execv(sys.executable, [sys.executable, "-I", "-S", path, "-", host])
 """
-"""Runs on each host. It keeps one copy of a runner there for all parts, in a folder that only its
-owner can write to; the ticket goes through a pipe, which holds more than any ticket has."""
+"""Runs on each host. It keeps one copy of a runner there for all parts, compiled, in a folder that
+only its owner can write to; the ticket goes through a pipe, which holds more than any ticket has.
+Every start of a task waits for it, so that it imports as little as it can.
+"""
 
 
 def arguments(part: Part, hosts: Sequence[str], options: SlurmOptions) -> list[str]:
@@ -112,16 +123,21 @@ def script(part: Part, hosts: Sequence[str], options: SlurmOptions, runner: str)
         step.append(f"--cpus-per-task={cpus}")
     # Hosts that are done, failed or lost end nothing on the others: that is for the runners to say.
     step += ["--kill-on-bad-exit=0", "--wait=0", "--no-kill"]
-    step += [options.python, "-I", "-c", BOOT]
-    bundle = {
-        "ticket": msgspec.to_builtins(part.ticket),
-        "runner": runner,
-        "hosts": dict(zip(hosts, part.hosts, strict=True)),
-    }
-    packed = base64.b64encode(zlib.compress(json.dumps(bundle).encode(), 9)).decode()
-    lines = [f"#{packed[at : at + _WIDTH]}" for at in range(0, len(packed), _WIDTH)]
-    start = [RUN, "export TOPMAST_RUN", f'exec {shlex.join(step)} <"$0"']
-    return "\n".join(["#!/bin/sh", *start, "#TOPMAST", *lines, ""])
+    step += [options.python, "-I", "-S", "-c", BOOT]
+    names = (f"{called} {host}" for called, host in zip(hosts, part.hosts, strict=True))
+    digest = hashlib.sha256(runner.encode()).hexdigest()
+    bundle = "\n".join([digest, msgspec.json.encode(part.ticket).decode(), *names])
+    return "\n".join(
+        ["#!/bin/sh", RUN, "export TOPMAST_RUN", f'exec {shlex.join(step)} <"$0"',
+         "#TOPMAST", _packed(runner), "#TOPMAST", _packed(bundle), ""]
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=4)
+def _packed(text: str) -> str:
+    """A text as lines of comments; that of the runner is the same in all scripts."""
+    packed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    return "\n".join(f"#{packed[at : at + _WIDTH]}" for at in range(0, len(packed), _WIDTH))
 
 
 def _check(part: Part, hosts: Sequence[str]) -> None:

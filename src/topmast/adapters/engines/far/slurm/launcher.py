@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from functools import cache
 from typing import ClassVar
 
@@ -38,6 +39,7 @@ class SlurmLauncher(Launcher):
     options_type: ClassVar = SlurmOptions
     many_hosts: ClassVar = True
     exact_gpus: ClassVar = False
+    releases_at_once: ClassVar = 50
 
     def __init__(self, cluster: ClusterSpec, fleet: str, options: SlurmOptions) -> None:
         super().__init__(cluster, fleet, options)
@@ -64,8 +66,8 @@ class SlurmLauncher(Launcher):
             everyone = option is not None and not self._options.differs(option, part.tenant)
             raise Refused(str(error), everyone=everyone) from None
 
-    def release(self, listed: Listed) -> None:
-        self._signal("scontrol", "release", listed.id)
+    def release(self, listed: Sequence[Listed]) -> None:
+        self._signal("scontrol", "release", ",".join(one.id for one in listed))
 
     def cancel(self, listed: Listed, grace_s: float) -> None:
         """As the base says. Runners are told first, and ended when their grace has passed.
@@ -92,20 +94,20 @@ class SlurmLauncher(Launcher):
             self._scancel(listed)
 
     def list(self) -> tuple[Listed, ...]:
-        return read_jobs(self._squeue(), f"tm-{self._fleet}-")
+        found = read_jobs(self._squeue(), f"tm-{self._fleet}-")
+        ended = [(one.id, one.submitted_s) for one in found if one.state is State.ENDED]
+        with self._lock:
+            timers = [self._timers.pop(key) for key in ended if key in self._timers]
+            for key in ended:
+                self._told.pop(key, None)
+        for timer in timers:
+            timer.cancel()
+        return found
 
     def hosts(self) -> tuple[Host, ...]:
         said = self._commands.look("sinfo", "-N", "-a", "-h", "-o", HOST_FORMAT)
         partitions = (name for text in self._options.partition.values() for name in text.split(","))
         return read_hosts(said, self._names, partitions)
-
-    def forget(self, listed: Listed) -> None:
-        key = (listed.id, listed.submitted_s)
-        with self._lock:
-            self._told.pop(key, None)
-            timer = self._timers.pop(key, None)
-        if timer:
-            timer.cancel()
 
     def close(self) -> None:
         with self._lock:

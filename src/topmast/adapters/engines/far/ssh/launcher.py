@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import re
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import CancelledError
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -81,8 +81,9 @@ class SshLauncher(Launcher):
                 raise Refused(f"{word!r} cannot be the name of a folder")
         self._wait(self._submit(self._line(host), part))
 
-    def release(self, listed: Listed) -> None:
-        self._ask_about(listed, op="release")
+    def release(self, listed: Sequence[Listed]) -> None:
+        for one in listed:
+            self._ask_about(one, op="release")
 
     def cancel(self, listed: Listed, grace_s: float) -> None:
         self._ask_about(listed, op="cancel", grace_s=grace_s)
