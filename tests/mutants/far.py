@@ -32,6 +32,12 @@ FAR = (
         STEPS,
     ),
     step(
+        "what lost a host before it started is told",
+        "        if 0 < chosen.hosts < len(part.places):",
+        "        if False:",
+        STEPS,
+    ),
+    step(
         "a part is recorded before it is released",
         "            self._note(e.Recorded(part.name, live[0].id, live[0].submitted_s))",
         "            self.attempts.apply(e.Recorded(part.name, live[0].id, live[0].submitted_s))",

@@ -31,6 +31,7 @@ TERMS = Terms(lease_s=LEASE_S, margin_s=3.0, silence_s=15.0, distrust_s=30.0)
 BEAT_S = 5.0
 FAULTS = (
     "scheduler runs it twice",
+    "scheduler takes a host",
     "acknowledged submission vanishes",
     "submission arrives later",
     "submission is refused",
@@ -83,11 +84,12 @@ class Entry:
     why: str = ""
     evicted: bool = False
     run: str = ""
+    hosts: int = 0
     runners: list["Runner"] = field(default_factory=list)
 
     def listed(self) -> Listed:
         known = (self.name, self.id, self.submitted_s, self.state, self.why, self.evicted)
-        return Listed(*known, self.run)
+        return Listed(*known, self.run, hosts=self.hosts)
 
 
 class Runner:
@@ -530,12 +532,16 @@ class World:
 
     def start_runners(self, entry: Entry) -> None:
         entry.run = f"r{len(entry.runners)}" if self.runs_again else ""
-        entry.runners += [Runner(self, entry, host) for host in entry.plan.ranks]
+        hosts = list(entry.plan.ranks)
+        if len(hosts) > 1 and self.strikes("scheduler takes a host"):
+            hosts.remove(self.dice.choice(hosts))
+        entry.hosts = len(hosts)
+        entry.runners += [Runner(self, entry, host) for host in hosts]
 
     def runner_left(self, runner: Runner) -> None:
         """The scheduler takes the last run of an entry for the entry."""
         entry = runner.entry
-        last = entry.runners[-len(entry.plan.ranks) :]
+        last = entry.runners[-entry.hosts :]
         if entry.state is State.RUNNING and all(one.gone for one in last):
             entry.state = State.ENDED
             entry.why = "completed"

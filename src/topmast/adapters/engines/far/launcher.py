@@ -112,6 +112,8 @@ class Listed(Struct, frozen=True):
     what the runner finds in its variable ``TOPMAST_RUN``. The end of another run proves nothing.
     Empty: this scheduler never runs a part that it lists a second time.
     """
+    hosts: int = 0
+    """How many it has while it runs; 0: the scheduler does not say."""
     never: bool = False
     """It waits, and what it waits for does not come by itself; ``why`` says what has to change."""
 

@@ -29,6 +29,7 @@ from topmast.adapters.engines.far.launcher import Listed, State
 from topmast.model import messages as m
 
 STOPPED_EARLY = "stopped before it started"
+HOST_TAKEN = "the scheduler took a host from it before it started"
 OBEY_S = 10.0
 """How long after the grace a runner may need to end its tasks, before the scheduler is asked to."""
 CANCEL_AGAIN_S = 30.0
@@ -157,10 +158,7 @@ class Protocol:
                     self.urgent = True
 
     def _is_new(self, part: Part) -> bool:
-        """Whether the scheduler cannot have a part that was intended just now.
-
-        Only a process with the same facts submits it, and that began after the intent.
-        """
+        """Whether the scheduler cannot have a part that only this process could submit."""
         if self._shown is None or not self._unlisted.isdisjoint(part.places):
             return False
         return part.name not in self._shown
@@ -356,9 +354,12 @@ class Protocol:
             self.urgent = True
 
     def _alive(self, attempt: Attempt, part: Part, chosen: Listed) -> None:
-        if chosen.never and not part.claimed:
+        lost = chosen.why if chosen.never and not part.claimed else ""
+        if 0 < chosen.hosts < len(part.places):
+            lost = HOST_TAKEN  # nothing starts without it: what claimed would wait for ever
+        if lost:
             for place in part.unclaimed:
-                self._lose(attempt, place, chosen.why, blameless=True)
+                self._lose(attempt, place, lost, blameless=True)
         elif part.unclaimed:
             self._prepare(attempt, part.unclaimed, chosen.why)
             if chosen.state is State.HELD:

@@ -164,6 +164,20 @@ def test_a_recorded_part_is_lost_after_two_looks_without_it() -> None:
     assert story.claims().status == e.OVER
 
 
+def test_a_part_that_lost_a_host_before_all_claimed_is_lost_there() -> None:
+    """Slurm lets it go on without a host that was set down: no runner would ever claim there."""
+    story = Story()
+    story.start(2)
+    story.looks()
+    story.does(e.Submitted(PART))
+    story.looks(held())
+    assert story.claims("h0").status == e.GRANTED
+    assert not news(story.looks(listed(State.RUNNING, hosts=2)), m.TaskLost)
+    lost = news(story.looks(listed(State.RUNNING, hosts=1)), m.TaskLost)
+    assert [(one.rank, one.blameless) for one in lost] == [(1, True)]
+    assert story.claims("h1", "n2").status == e.OVER
+
+
 def test_a_refused_submission_is_lost_with_the_reason() -> None:
     """The scheduler's own words reach the job."""
     story = Story()

@@ -6,13 +6,13 @@ from topmast.adapters.engines.far.launcher import Host, Listed, State, Unreachab
 from topmast.adapters.engines.far.slurm.listings import read_hosts, read_jobs
 
 JOBS = """\
-13|tm-f-j13-1-0|PENDING|1795414089|N/A|0|PartitionDown
-2|tm-f-j2-1-0|CANCELLED|1795414120|1795414122|0|JobHeldUser
-1|tm-f-j1-1-0|COMPLETED|1795414089|1795414090|0|None
-17|tm-f-j17-1-0|PENDING|1795414091|N/A|0|JobHeldUser
-5|tm-f-j5-1-0|RUNNING|1795414091|1795414093|0|None
-6|other|RUNNING|1795414091|1795414093|0|None
-7|tm-f2-j1-1-0|RUNNING|1795414091|1795414093|0|None
+13|tm-f-j13-1-0|PENDING|1795414089|N/A|0|2-2|PartitionDown
+2|tm-f-j2-1-0|CANCELLED|1795414120|1795414122|0|2|JobHeldUser
+1|tm-f-j1-1-0|COMPLETED|1795414089|1795414090|0|1|None
+17|tm-f-j17-1-0|PENDING|1795414091|N/A|0|2|JobHeldUser
+5|tm-f-j5-1-0|RUNNING|1795414091|1795414093|0|1|None
+6|other|RUNNING|1795414091|1795414093|0|1|None
+7|tm-f2-j1-1-0|RUNNING|1795414091|1795414093|0|1|None
 """
 
 
@@ -22,7 +22,7 @@ def test_a_listing_has_the_parts_of_the_fleet() -> None:
     assert {key: listed.state.value for key, listed in found.items()} == {
         "13": "waiting", "2": "ended", "1": "ended", "17": "held", "5": "running",
     }  # fmt: skip
-    running = Listed("tm-f-j5-1-0", "5", 1795414091.0, State.RUNNING, run="1795414093")
+    running = Listed("tm-f-j5-1-0", "5", 1795414091.0, State.RUNNING, run="1795414093", hosts=1)
     assert found["5"] == running, "it is this run of the job: a later one began at another time"
     assert found["17"].run == ""
     assert [key for key, listed in found.items() if listed.evicted] == ["2"]
@@ -53,7 +53,7 @@ def test_a_listing_has_the_parts_of_the_fleet() -> None:
 )
 def test_every_state_has_its_meaning(word: str, want: State, evicted: bool) -> None:
     """A state that is not known is one in which processes may live."""
-    (found,) = read_jobs(f"1|tm-f-a|{word}|5|6|0|None", "tm-")
+    (found,) = read_jobs(f"1|tm-f-a|{word}|5|6|0|1|None", "tm-")
     assert (found.state, found.evicted) == (want, evicted)
 
 
@@ -74,7 +74,7 @@ def test_every_state_has_its_meaning(word: str, want: State, evicted: bool) -> N
 )  # fmt: skip
 def test_why_a_part_waits_or_ended(word: str, status: str, reason: str, want: str) -> None:
     """In Slurm's words, and with what to do where that is known."""
-    (found,) = read_jobs(f"1|tm-f-a|{word}|5|6|{status}|{reason}", "tm-")
+    (found,) = read_jobs(f"1|tm-f-a|{word}|5|6|{status}|1|{reason}", "tm-")
     assert want in found.why
     assert bool(want) == bool(found.why)
 
@@ -95,7 +95,7 @@ def test_what_does_not_come_by_itself_is_told_from_what_does(
     word: str, reason: str, want: bool
 ) -> None:
     """What an administrator holds or closes may be let go; what the hosts lack does not come."""
-    (found,) = read_jobs(f"1|tm-f-a|{word}|5|6|0|{reason}", "tm-")
+    (found,) = read_jobs(f"1|tm-f-a|{word}|5|6|0|1|{reason}", "tm-")
     assert found.never is want
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from topmast.adapters.engines.far.launcher import Host, Listed, State, Unreachable
 
-JOB_FORMAT = "JobID:|,Name:|,State:|,SubmitTime:|,StartTime:|,exit_code:|,Reason:"
+JOB_FORMAT = "JobID:|,Name:|,State:|,SubmitTime:|,StartTime:|,exit_code:|,NumNodes:|,Reason:"
 FIELDS = JOB_FORMAT.count(",") + 1
 HOST_FORMAT = "%N|%T|%R|%a|%E"
 
@@ -75,8 +75,9 @@ def read_jobs(said: str, prefix: str) -> tuple[Listed, ...]:
 
 
 def _job(
-    job: str, name: str, word: str, submitted: str, started: str, status: str, reason: str
-) -> Listed:
+    job: str, name: str, word: str, submitted: str, started: str, status: str, nodes: str,
+    reason: str,
+) -> Listed:  # fmt: skip
     word = word.upper()
     try:
         submitted_s = float(submitted)
@@ -93,7 +94,9 @@ def _job(
     # Slurm may run a job again under its id, and with the time of its submission.
     run = started if started.isdecimal() else ""
     never = state is State.WAITING and reason in _NEVER
-    return Listed(name, job, submitted_s, state, why, word in _EVICTED, run, never)
+    # Of a job that goes on without a host that was set down, Slurm says how many are left.
+    hosts = int(nodes) if state is State.RUNNING and nodes.isdecimal() else 0
+    return Listed(name, job, submitted_s, state, why, word in _EVICTED, run, hosts, never)
 
 
 def _ended(word: str, status: str, reason: str) -> str:
