@@ -23,12 +23,17 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
+from unittest.mock import patch
 
 from tests.contract.engines import WallClock
+from topmast.adapters.engines.far import engine
+from topmast.adapters.engines.far import events as e
+from topmast.adapters.engines.far.attempts import Attempt, Place
+from topmast.adapters.engines.far.protocol import Protocol
 from topmast.model.job import Checkpoint, JobSpec, Resources, TaskGroup
 from topmast.model.messages import Message, StartGang, TaskEvicted, TaskExited, TaskLost
 from topmast.model.plan import Seat
@@ -65,6 +70,17 @@ class Result:
         return self.bodies_twice + self.lost_acknowledged + self.told_dead_while_alive
 
 
+class Credulous(Protocol):
+    """Grants every claim of a runner: a mutant, by which rounds show that they see second bodies."""
+
+    def _find(self, event: Any) -> tuple[Attempt | None, Place | None, int]:
+        found = self.attempts.part(event.part)
+        place = found[1].places.get(event.host) if found else None
+        if found is None or place is None:
+            return None, None, e.OVER
+        return found[0], place, e.GRANTED
+
+
 @dataclass
 class Chaos(ABC):
     """An engine over a cluster, and what was seen."""
@@ -78,6 +94,10 @@ class Chaos(ABC):
     random: random.Random
     result: Result = field(default_factory=Result)
     done: Counter[str] = field(default_factory=Counter)
+    credulous: bool = False
+    """Whether it is played with a mutant, which has to be caught."""
+    chosen: dict[str, list[str]] = field(default_factory=dict)
+    """Those of the faults that this run has."""
     _ended: dict[tuple[str, int], str] = field(default_factory=dict)
     _stopped: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -100,6 +120,14 @@ class Chaos(ABC):
     def mend(self) -> None:
         """Undo whatever was done, beyond what each fault mends."""
         return
+
+    def choose(self, only: str) -> None:
+        """Have no faults but these, by name with commas between them; empty: all."""
+        wanted = {name for names in self.faults.values() for name in names}
+        if only:
+            wanted &= set(only.split(","))
+        chosen = {kind: [f for f in names if f in wanted] for kind, names in self.faults.items()}
+        self.chosen = {kind: names for kind, names in chosen.items() if names}
 
     # --- the engine -----------------------------------------------------------------------------
 
@@ -131,8 +159,9 @@ class Chaos(ABC):
         """One round: gangs and faults at once, then mended, then every gang ends."""
         self.prepare()
         jobs = [self.gang(f"r{number}x{index}") for index in range(GANGS)]
-        kinds = self.random.sample(sorted(self.faults), self.random.choice((1, 1, 2)))
-        chosen = [self.random.choice(self.faults[kind]) for kind in kinds]
+        count = min(self.random.choice((1, 1, 2)), len(self.chosen))
+        kinds = self.random.sample(sorted(self.chosen), count)
+        chosen = [self.random.choice(self.chosen[kind]) for kind in kinds]
         began_s, menders = time.monotonic(), []
         note(f"round {number}: {', '.join(chosen)}")
         for gang in jobs:
@@ -285,6 +314,11 @@ def run(
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--only", default="", metavar="FAULT,...", help="no faults but these")
+    parser.add_argument(
+        "--credulous", action="store_true",
+        help="with an engine that grants every claim: second bodies must be seen",
+    )  # fmt: skip
     given = parser.parse_args(arguments)
     if reason := missing():
         print(f"error: {reason}", file=sys.stderr)
@@ -293,8 +327,13 @@ def run(
     note(f"seed {given.seed}")
     folder = Path(tempfile.mkdtemp(prefix="topmast-chaos-"))
     (folder / "evidence").mkdir()
-    with lab(folder / "lab") as made:
+    with ExitStack() as stack:
+        if given.credulous:
+            stack.enter_context(patch.object(engine, "Protocol", Credulous))
+        made = stack.enter_context(lab(folder / "lab"))
         player = chaos(made, folder, random.Random(given.seed))
+        player.credulous = given.credulous
+        player.choose(given.only)
         player.open()
         try:
             for number in range(given.rounds):

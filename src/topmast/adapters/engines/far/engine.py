@@ -52,8 +52,9 @@ from topmast.model.messages import StartGang
 from topmast.ports import Engine, LogPage, Post, Site
 
 TICK_S = 1.0
-LOOKS_APART_S = 0.05
-"""At least; and as long as the last one took, so that it is half of what a scheduler does."""
+LOOKS_APART_S = 0.2
+"""At least, as two looks count more than one; and as long as the last one took: a scheduler that
+is slow is not asked more than half of the time."""
 IDLE_POLLS = 5
 """With nothing there, the scheduler is asked so much less often."""
 CALLS = 8

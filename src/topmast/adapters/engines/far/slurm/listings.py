@@ -94,8 +94,9 @@ def _job(
     # Slurm may run a job again under its id, and with the time of its submission.
     run = started if started.isdecimal() else ""
     never = state is State.WAITING and reason in _NEVER
-    # Of a job that goes on without a host that was set down, Slurm says how many are left.
-    hosts = int(nodes) if state is State.RUNNING and nodes.isdecimal() else 0
+    # Of a job that goes on without a host that was set down, Slurm says how many are left; of one
+    # that is being ended, on how many it still is.
+    hosts = int(nodes) if word == "RUNNING" and nodes.isdecimal() else 0
     return Listed(name, job, submitted_s, state, why, word in _EVICTED, run, hosts, never)
 
 
