@@ -275,6 +275,8 @@ class Site(Struct, frozen=True):
     """One folder for all clusters: a job goes on from its checkpoint in whichever it runs next."""
     leads: Callable[[], bool] = lambda: True
     """Whether this process is sure to lead; while it is not, an engine changes nothing."""
+    checkpoint_store: str = ""
+    """The URL of a bucket in the place of that folder."""
 
 
 class NoOptions(Struct, frozen=True):
@@ -355,6 +357,8 @@ class Engine(EngineOrders):
     capabilities: ClassVar[frozenset[Capability]] = frozenset()
     needs_machine: ClassVar[bool] = False
     """Its tasks are found on this machine alone, and not wherever its folder can be read."""
+    keeps_in_buckets: ClassVar[bool] = False
+    """Whether checkpoints can be in a bucket (``checkpoint_store``)."""
     deadlines: ClassVar[Deadlines] = Deadlines()
     """How long things take in a cluster that sets nothing else."""
     options_type: ClassVar[type[Struct]] = NoOptions

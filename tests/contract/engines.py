@@ -107,6 +107,8 @@ class Rig:
     blobs: dict[str, Path] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)
     """Where hosts have folders of this machine, where that is tried."""
+    checkpoint_store: str = ""
+    """The URL of a bucket for checkpoints, where that is tried."""
     broken: list[str] = field(default_factory=list)
     """News of ends that came while a process of the task was alive."""
     news: News = field(default_factory=News)
@@ -189,7 +191,8 @@ def site_of(rig: Rig) -> Site:
             return Replica(str(found.parent), found.name)
         return found
 
-    return Site(WallClock(), replica, rig.blobs.get, rig.folder / "checkpoints")
+    folder = rig.folder / "checkpoints"
+    return Site(WallClock(), replica, rig.blobs.get, folder, checkpoint_store=rig.checkpoint_store)
 
 
 ENGINES: dict[str, Callable[[Rig], Engine]] = {"local": local, "far": far}

@@ -1,15 +1,20 @@
 """Datasets reach the hosts of a far engine that have no folder of the store."""
 
+import json
+import re
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.contract.engines import Rig, far_with, opened, order
-from tests.support.s3 import S3, s3_server
+from tests.support.s3 import S3, SECRET, s3_server
 from topmast.adapters.clock import SystemClock
+from topmast.adapters.engines.far.runner.calls import Home
 from topmast.adapters.objects import StoreMover
+from topmast.model.messages import TaskLost, TaskPreparing
 from topmast.ports import Replica
 
 READ = "cd $TOPMAST_DATASET_WORDS; find . -type f -exec sha256sum {} +"
@@ -55,8 +60,6 @@ def uploaded(s3: S3, bucket: str, tree: Path) -> Replica:
 
 
 def checksums(tree: dict[str, bytes] = TREE) -> list[str]:
-    from hashlib import sha256
-
     return sorted(f"{sha256(content).hexdigest()}  ./{name}" for name, content in tree.items())
 
 
@@ -85,3 +88,87 @@ def test_hosts_that_reach_no_store_fetch_by_way_of_home(
     tree = put(tmp_path / "tree")
     rig.datasets["words"] = tree if where == "folder" else uploaded(s3, "by-home", tree)
     assert read(rig, "j1") == checksums()
+
+
+def test_the_next_job_finds_it_in_the_cache(
+    s3: S3, open_rig: Callable[..., Rig], tmp_path: Path
+) -> None:
+    """What the bucket lost meanwhile is not asked for again, and tasks cannot write there."""
+    rig = open_rig()
+    rig.datasets["words"] = uploaded(s3, "cached", put(tmp_path / "tree"))
+    assert read(rig, "j1") == checksums()
+    assert any(
+        "fetching" in news.why or "listing" in news.why for news in rig.news.all(TaskPreparing)
+    )
+    assert rig.news.all(TaskPreparing)[-1].why == ""
+    for name in ("a", "deep/b c"):
+        s3.delete(f"cached/store/data/words/{name}")
+    assert read(rig, "j2") == checksums()
+    assert len(list((tmp_path / "cache" / "sets").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("story", "want"),
+    [
+        ("an object is missing", "words: object a is not in the store"),
+        ("an object was changed", "words: object a was changed: its checksum is not that"),
+        ("an object was cut", "words: object a was changed since it was listed"),
+        ("the bucket is missing", "words: east: .* there is no such bucket"),
+        ("the dataset is missing", "words: east: .* nothing is there"),
+        ("the cache is small", "the dataset needs 5005004; it may hold 1000"),
+        ("the cache is no folder", "the cache .*/file: "),
+    ],
+)
+def test_what_cannot_be_fetched_says_why(
+    story: str, want: str, s3: S3, open_rig: Callable[..., Rig], tmp_path: Path
+) -> None:
+    """The attempt ends, no host is blamed, and the reason names what is at fault."""
+    options: dict[str, Any] = {"cache_max_bytes": 1000} if "small" in story else {}
+    if "no folder" in story:
+        options["cache"] = str(tmp_path / "file")
+        (tmp_path / "file").write_text("")
+    rig = open_rig(**options)
+    bucket = f"fault-{abs(hash(story))}"
+    replica = uploaded(s3, bucket, put(tmp_path / "tree"))
+    key = f"{bucket}/store/data/words/a"
+    if "object is missing" in story:
+        s3.delete(key)
+    elif "changed" in story:
+        s3.put(key, b"omega" * 1000)
+    elif "cut" in story:
+        s3.put(key, b"al")
+    elif "bucket is missing" in story:
+        replica = Replica("s3://nowhere/store", "words")
+    elif "dataset is missing" in story:
+        replica = Replica(replica.store, "data/others")
+    rig.datasets["words"] = replica
+    rig.engine.start_gang(order("j1", "true", datasets=("words",)))
+    end = rig.lost("j1")
+    assert end.blameless is True
+    assert re.search(f"the host cannot be prepared: .*{want}", end.error), end.error
+    assert not any("X-Amz" in message.error for message in rig.news.all(TaskLost))
+
+
+def test_only_the_datasets_of_a_job_are_given_to_its_runners(
+    s3: S3, open_rig: Callable[..., Rig], tmp_path: Path
+) -> None:
+    """A token is good for the datasets of its attempt alone; nothing secret reaches a disk."""
+    rig = open_rig()
+    rig.datasets["words"] = uploaded(s3, "secrets", put(tmp_path / "tree"))
+    rig.datasets["others"] = rig.datasets["words"]
+    rig.engine.start_gang(order("j1", "sleep 1000", datasets=("words",)))
+    rig.started("j1")
+    ticket = json.loads((rig.folder / "scheduler" / "parts" / "1.json").read_text())["ticket"]
+    home = Home(ticket)
+    assert home.call("dataset?name=words")[0] == 200
+    assert home.call("dataset?name=others")[0] == 404
+    assert home.call("object?name=others&object=a&start=0&end=1")[0] == 404
+    assert home.call("object?name=words&object=../../x&start=0&end=1")[0] == 422
+    assert home.call("object?name=words&object=a&start=0&end=100000000")[0] == 400
+    assert home.call("saved")[0] == home.call("piece?sha256=00")[0] == 422
+    rig.engine.stop("j1", 1, 0.0)
+    rig.end_of("j1")
+    for file in rig.folder.rglob("*"):
+        if file.is_file():
+            content = file.read_bytes()
+            assert not [word for word in (b"X-Amz", SECRET.encode()) if word in content], file

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import httpx
+import obstore
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from obstore.store import from_url
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 SECRET = "the-secret-of-the-bucket"
@@ -27,22 +29,26 @@ class S3:
 
     def put(self, key: str, content: bytes) -> None:
         """Write an object, by ``BUCKET/KEY``."""
-        assert httpx.put(f"{self.url}/{key}", content=content).status_code == 200
+        bucket, _, name = key.partition("/")
+        obstore.put(from_url(f"s3://{bucket}"), name, content)
 
     def get(self, key: str) -> bytes:
         """Read an object."""
-        answer = httpx.get(f"{self.url}/{key}")
-        assert answer.status_code == 200, answer.text
-        return answer.content
+        bucket, _, name = key.partition("/")
+        return bytes(obstore.get(from_url(f"s3://{bucket}"), name).bytes())
 
     def delete(self, key: str) -> None:
-        """Delete an object."""
-        assert httpx.delete(f"{self.url}/{key}").status_code == 204
+        """Delete an object, or an empty bucket."""
+        bucket, _, name = key.partition("/")
+        if name:
+            obstore.delete(from_url(f"s3://{bucket}"), name)
+        else:
+            assert httpx.delete(f"{self.url}/{bucket}").status_code == 204
 
     def keys(self, bucket: str) -> list[str]:
         """All objects of a bucket."""
-        text = httpx.get(f"{self.url}/{bucket}?list-type=2").text
-        return [part.partition("</Key>")[0] for part in text.split("<Key>")[1:]]
+        found = obstore.list(from_url(f"s3://{bucket}")).collect()
+        return sorted(str(one["path"]) for one in found)
 
 
 class _Quiet(WSGIRequestHandler):

@@ -16,6 +16,7 @@ from topmast.adapters.grower import Grower
 from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.adapters.link import Batch
 from topmast.adapters.objects import StoreMover
+from topmast.adapters.objects.checkpoints import jobs_with_checkpoints
 from topmast.adapters.planner import capacity_planner, data_planner
 from topmast.app.claim import ENGINES, folders_in
 from topmast.app.process import QUEUE_ROLE, REAL, Outside, Process, Term
@@ -68,7 +69,7 @@ class ControlPlane(Process):
         *,
         apart: Mapping[str, str] | None = None,
         token: str = "",
-        checkpoints: Path | None = None,
+        checkpoints: str | Path | None = None,
         pair_speeds: PairSpeeds | None = None,
         outside: Outside = REAL,
         term: Term | None = None,
@@ -237,6 +238,8 @@ class ControlPlane(Process):
         """
         queue = self.machines.queue
         found = {folder.name: 0 for folder in folders_in(self.checkpoints)}
+        if self.checkpoint_store:
+            found |= dict.fromkeys(jobs_with_checkpoints(self.checkpoint_store), 0)
         for folder in folders_in(self.state / ENGINES):
             for kind in self.outside.engines.values():
                 for job, epoch in kind.stored_epochs(folder).items():

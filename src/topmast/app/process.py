@@ -19,6 +19,7 @@ from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines import registry
 from topmast.adapters.engines.registry import Engines, engine_of
 from topmast.adapters.link import LinkEnd, Peer
+from topmast.adapters.objects.checkpoints import checked_root
 from topmast.adapters.store import JOURNAL, Keeper, SqlJournal, open_journal
 from topmast.app.claim import ENGINES, claim_of
 from topmast.model import ids
@@ -78,7 +79,7 @@ class Process(ABC):
         *,
         outside: Outside,
         token: str,
-        checkpoints: Path | None,
+        checkpoints: str | Path | None,
         pair_speeds: PairSpeeds | None = None,
         term: Term | None = None,
     ) -> None:
@@ -86,7 +87,11 @@ class Process(ABC):
         self.state = state
         self.outside = outside
         self.clock = outside.clock or SystemClock()
-        self.checkpoints = checkpoints or state / "checkpoints"
+        where = str(checkpoints or "")
+        self.checkpoint_store = checked_root(where) if ":/" in where else ""
+        """The URL of a bucket; empty: checkpoints are in the folder."""
+        folder = where if where and not self.checkpoint_store else state / "checkpoints"
+        self.checkpoints = Path(folder)
         own_folder(state)
         claim_role(state, role)
         term = term or Term(open_journal(state / JOURNAL, claim=claim_of(state)))
@@ -101,8 +106,9 @@ class Process(ABC):
         self.rebuilt = self._recover(follower)
         self.blobs = Blobs(state / "workdirs")
         self.site = Site(
-            self.clock, self.replica, self.blob_path, self.checkpoints, self.journal.leads
-        )
+            self.clock, self.replica, self.blob_path, self.checkpoints, self.journal.leads,
+            self.checkpoint_store,
+        )  # fmt: skip
         self.engines: dict[str, Engine] = {}
         self.leader = self.journal.epoch
         """The epoch of the leader that the orders of this process come from."""
@@ -150,6 +156,13 @@ class Process(ABC):
                 cluster, region, self.state / ENGINES / cluster.name, self.site,
                 self.machines.profile, self.outside.engines,
             )  # fmt: skip
+            if self.checkpoint_store and not engine.keeps_in_buckets:
+                raise InvalidInput(
+                    f"engine '{cluster.engine}' keeps checkpoints in folders only, and they are to "
+                    f"be in {self.checkpoint_store}",
+                    field=f"regions.{region}.clusters.{cluster.name}.engine",
+                    remedy="name a folder by --checkpoints, or leave the cluster out",
+                )
             engine.open(self._poster(ids.cluster(cluster.name)))
             self.engines[cluster.name], self._specs[cluster.name] = engine, cluster
             self.outlets[address] = partial(self._order, engine)

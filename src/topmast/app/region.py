@@ -40,7 +40,7 @@ class RegionProcess(Process):
         profile: Profile,
         *,
         token: str = "",
-        checkpoints: Path | None = None,
+        checkpoints: str | Path | None = None,
         outside: Outside = REAL,
     ) -> None:
         self.region = region

@@ -33,7 +33,8 @@ class ServeOptions:
     link: str | None = None
     """One more address, for links alone."""
     token_file: Path | None = None
-    checkpoints: Path | None = None
+    checkpoints: str | None = None
+    """A folder, or the URL of a bucket."""
     throughputs: Path | None = None
     """A table of measured speeds, with pairs."""
     store: str | None = None

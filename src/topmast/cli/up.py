@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -63,8 +64,10 @@ TokenFile = Annotated[
     typer.Option(metavar="FILE", help="The secret that the processes share, else $TOPMAST_TOKEN."),
 ]
 Checkpoints = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="The folder for checkpoints, the same for all processes."),
+    str | None,
+    typer.Option(
+        metavar="DIR|URL", help="The folder or s3:// bucket for checkpoints of all processes."
+    ),
 ]
 Throughputs = Annotated[
     Path | None,
@@ -95,6 +98,10 @@ PlanCapacityEvery = Annotated[
         help="Plan this often which hosts belong to which clusters, and move them. Default: never.",
     ),
 ]
+
+
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""How a URL begins, one with a slash missing included: it never becomes the name of a folder."""
 
 
 def add(app: typer.Typer, root: Root) -> None:
@@ -147,7 +154,7 @@ def add(app: typer.Typer, root: Root) -> None:
             queue=queue,
             link=link,
             token_file=token_file,
-            checkpoints=checkpoints.expanduser().absolute() if checkpoints else None,
+            checkpoints=_place(checkpoints) if checkpoints else None,
             throughputs=throughputs,
             store=store,
             standby=standby,
@@ -178,6 +185,11 @@ def _check_policies(options: ServeOptions) -> None:
         from topmast.policies.registry import DEFAULT_PROFILE, load_profile
 
         load_profile(options.profile or DEFAULT_PROFILE, options.settings)
+
+
+def _place(text: str) -> str:
+    """The absolute path of a folder; a URL as it is."""
+    return text if URL.match(text) else str(Path(text).expanduser().absolute())
 
 
 def _has_token(file: Path | None) -> bool:

@@ -106,6 +106,8 @@ class Attempt:
     still: bool = False
     version: int = 0
     """Of its orders."""
+    save: int = 0
+    """The last round of saving: it grows over restarts too, as it is not recorded."""
     ends: dict[int, e.Ended] = field(default_factory=dict)
 
     @property
@@ -122,12 +124,18 @@ class Attempt:
         """Where a rank runs."""
         return next(p for part in self.parts for p in part.places.values() if rank in p.ranks)
 
+    def ask_save(self, wall_s: float) -> int:
+        """Order the next round of saving; returns its number."""
+        self.save = max(self.save + 1, int(1000 * wall_s))
+        self.version += 1
+        return self.save
+
     def orders(self) -> e.Orders:
         """What its runners are to do now."""
         first = self.place_of_rank(0)
         return e.Orders(
             self.version, None if self.stop is None else self.stop.grace_s, self.still,
-            first.address, first.port,
+            first.address, first.port, self.save,
         )  # fmt: skip
 
 

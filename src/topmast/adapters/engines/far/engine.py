@@ -28,7 +28,7 @@ from topmast.adapters.engines.far import plan as plans
 from topmast.adapters.engines.far.attempts import Attempt
 from topmast.adapters.engines.far.attempts import Part as AttemptPart
 from topmast.adapters.engines.far.certificate import Certificate
-from topmast.adapters.engines.far.data import Datasets
+from topmast.adapters.engines.far.data import HostData
 from topmast.adapters.engines.far.home import Home
 from topmast.adapters.engines.far.launcher import (
     Launcher,
@@ -42,13 +42,14 @@ from topmast.adapters.engines.far.listener import Listener, bind, url_of
 from topmast.adapters.engines.far.options import FarOptions
 from topmast.adapters.engines.far.protocol import Protocol, Terms
 from topmast.adapters.engines.far.reports import Reports
+from topmast.adapters.engines.far.saves import Saves
 from topmast.adapters.engines.far.store import FactLog, Identity, Outputs, file_of
 from topmast.adapters.engines.leader import UNLED_S, LeaderFence
 from topmast.adapters.engines.local import files
 from topmast.adapters.engines.pages import read_page
 from topmast.model.engines import PROCESSES, Capability
 from topmast.model.fleet import ClusterSpec, HostSpec
-from topmast.model.messages import StartGang
+from topmast.model.messages import Checkpointed, Message, StartGang
 from topmast.ports import Engine, LogPage, Post, Site
 
 TICK_S = 1.0
@@ -92,6 +93,7 @@ class FarEngine(Engine):
 
     launcher_type: ClassVar[type[Launcher]]
     options_type: ClassVar[type[Struct]] = FarOptions
+    keeps_in_buckets: ClassVar[bool] = True
     _options: FarOptions
 
     def __init_subclass__(cls) -> None:
@@ -125,7 +127,7 @@ class FarEngine(Engine):
         self._identity = Identity(self._folder)
         self._facts = FactLog(self._folder / "facts")
         self._outputs = Outputs(self._folder / "attempts", self._options.log_max_bytes)
-        self._reports = Reports(self._outputs.file, post)
+        self._reports = Reports(self._outputs.file, self._hear_report)
         self._protocol = Protocol(terms_of(self._options), tuple(self._hosts))
         for fact in self._facts.load():
             self._protocol.attempts.apply(fact)
@@ -147,10 +149,12 @@ class FarEngine(Engine):
         today = datetime.datetime.fromtimestamp(self._site.clock.now(), datetime.UTC)
         certificate = None if self._url.startswith("unix:") else Certificate(self._folder, today)
         self._ca = "" if certificate is None else certificate.pem
-        self._datasets = Datasets(self._site, through_home=options.data == "home")
+        root = self._site.checkpoint_store
+        self._saves = Saves(root, self._ask_save, self._post) if root else None
+        self._data = HostData(self._site, self._saves, through_home=options.data == "home")
         self._home = Home(
             self._ask, self._protocol.attempts.part, self._runner_plan, self._outputs, self._site,
-            self._datasets, hold_s(options),
+            self._data, hold_s(options),
         )  # fmt: skip
         self._listener = Listener(
             sock, None if certificate is None else certificate.context, self._identity.token,
@@ -211,7 +215,7 @@ class FarEngine(Engine):
         self._tell(e.Tick())
         if self._listener is not None:
             self._listener.close()
-            self._datasets.close()
+            self._data.close()
         for thread in self._threads:
             thread.join()
         if self._launcher is not None:
@@ -332,6 +336,26 @@ class FarEngine(Engine):
     def _launcher_(self) -> Launcher:
         assert self._launcher is not None
         return self._launcher
+
+    # --- checkpoints in a bucket ----------------------------------------------------------------
+
+    def _hear_report(self, message: Message) -> None:
+        """A checkpoint counts when it is in the bucket; anything else is told at once."""
+        if self._saves is not None and isinstance(message, Checkpointed):
+            attempt = self._protocol.attempts.known.get((message.job, message.epoch))
+            if attempt is not None and attempt.carried.checkpoint is not None:
+                self._saves.reported(attempt, message)
+                return
+        self._post(message)
+
+    def _ask_save(self, key: tuple[str, int]) -> int:
+        """Have the hosts of an attempt save; from any thread. Returns the round."""
+        attempt = self._protocol.attempts.known[key]
+        number = attempt.ask_save(self._site.clock.now())
+        if self._listener is not None and not self._closed.is_set():
+            parts = [part.name for part in attempt.parts]
+            self._listener.loop.call_soon_threadsafe(self._home.changed, parts)
+        return number
 
     # --- calls of the launcher ------------------------------------------------------------------
 

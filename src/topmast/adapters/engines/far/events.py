@@ -45,6 +45,8 @@ class Carried(Struct, frozen=True):
     """What runners bring to their hosts, because these do not have it."""
 
     datasets: tuple[str, ...] = ()
+    checkpoint: str | None = None
+    """The folder for checkpoints within the job's, if they are kept in a bucket."""
 
 
 # --- what it hears ------------------------------------------------------------------------------
@@ -313,6 +315,8 @@ class Orders(Struct, frozen=True):
     address: str = ""
     """Of rank 0; empty while that is not known, and no rank can start."""
     port: int = 0
+    save: int = 0
+    """The last round in which hosts are to save their checkpoints; 0: there was none."""
 
 
 class Answer(Struct, frozen=True):

@@ -12,7 +12,7 @@ from msgspec import Struct
 from topmast.adapters import archive
 from topmast.adapters.engines.far import events as e
 from topmast.adapters.engines.far.attempts import Attempt, Part
-from topmast.adapters.engines.far.data import Datasets
+from topmast.adapters.engines.far.data import HostData, SavedBody
 from topmast.adapters.engines.far.listener import Call, Reply
 from topmast.adapters.engines.far.store import KINDS, Outputs
 from topmast.adapters.engines.local import files
@@ -78,7 +78,7 @@ class Home:
         plan: Callable[[Attempt, Part, str], dict[str, Any]],
         outputs: Outputs,
         site: Site,
-        datasets: Datasets,
+        data: HostData,
         hold_s: float,
     ) -> None:
         self._ask = ask
@@ -86,6 +86,7 @@ class Home:
         self._plan = plan
         self._outputs = outputs
         self._site = site
+        self._data = data
         self._hold_s = hold_s
         self._changes: dict[str, asyncio.Event] = {}
         self._sound: dict[str, str] = {}
@@ -93,8 +94,8 @@ class Home:
         self._calls: dict[str, Callable[[Call], Awaitable[Reply]]] = {
             "claim": self._claim, "beat": self._beat, "log": self._log, "end": self._end,
             "blob": self._blob, "preparing": self._preparing,
-            "dataset": self._of_attempt(datasets.dataset),
-            "object": self._of_attempt(datasets.object),
+            "dataset": self._of_attempt(data.dataset), "object": self._of_attempt(data.object),
+            "piece": self._of_attempt(data.piece), "saved": self._saved,
         }  # fmt: skip
 
     async def answer(self, call: Call) -> Reply:
@@ -163,6 +164,20 @@ class Home:
             return NOT_HERE if found is None else await answer(found[0], call)
 
         return handler
+
+    async def _saved(self, call: Call) -> Reply:
+        found = self._find(call.part)
+        if found is None:
+            return NOT_HERE
+        if call.body:  # only what has the claim may say what a host saved
+            body = msgspec.json.decode(call.body, type=SavedBody)
+            host = self._host(call.part, body.host)
+            answer: e.Answer = await self._ask(e.Beat(call.part, host, body.nonce))
+            if answer.status != e.GRANTED:
+                return Reply(answer.status)
+            named = msgspec.structs.replace(body, host=host)
+            call = msgspec.structs.replace(call, body=msgspec.json.encode(named))
+        return await self._data.saved(found[0], call)
 
     async def _log(self, call: Call) -> Reply:
         query = msgspec.convert(call.query, PageQuery, strict=False)

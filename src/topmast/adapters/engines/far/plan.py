@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET
@@ -20,6 +21,12 @@ from topmast.ports import Site
 
 SAFE_JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+PIECE_BYTES = 16 << 20
+"""Of files of checkpoints in a bucket."""
+PIECE_HOME_BYTES = 1 << 20
+"""The same when they go by way of the engine."""
 
 
 class CannotStart(Exception):
@@ -60,9 +67,15 @@ def environment(
         "TOPMAST_HOSTS": ",".join(hosts),
         "TOPMAST_REGION": gang.region,
         "TOPMAST_CLUSTER": gang.cluster,
-        "TOPMAST_CHECKPOINT_DIR": _checkpoint_folder(gang, cluster, site),
         "WORLD_SIZE": str(len(gang.seats)),
     }
+    checkpoint = None
+    if site.checkpoint_store:
+        checkpoint = str(_checkpoint_folder(gang, Path("/")).relative_to(f"/{gang.job}"))
+    else:
+        folder = _checkpoint_folder(gang, site.checkpoints.resolve())
+        files.make_folder(folder)
+        ours["TOPMAST_CHECKPOINT_DIR"] = cluster.path_there(str(folder))
     carried = []
     for dataset in gang.spec.datasets:
         replica = site.replica(dataset, gang.region)
@@ -73,18 +86,17 @@ def environment(
         else:
             there = cluster.path_there(str(replica.folder.resolve()))
             ours[dataset_variable(dataset)] = there
-    return {**gang.spec.envs, **ours}, Carried(tuple(carried))
+    return {**gang.spec.envs, **ours}, Carried(tuple(carried), checkpoint)
 
 
-def _checkpoint_folder(gang: StartGang, cluster: ClusterSpec, site: Site) -> str:
-    """The job's own folder, the same for each attempt in whatever region."""
+def _checkpoint_folder(gang: StartGang, root: Path) -> Path:
+    """The job's own folder below a root, the same for each attempt in whatever region."""
     path = gang.spec.checkpoint.path
-    own = site.checkpoints.resolve() / gang.job
+    own = root / gang.job
     folder = (own / path).resolve()
     if not path.startswith("/") and not folder.is_relative_to(own):
         raise CannotStart(f"checkpoint.path {path!r} leads out of the job's folder")
-    files.make_folder(folder)
-    return cluster.path_there(str(folder))
+    return folder
 
 
 def make_parts(gang: StartGang, fleet: str, *, many_hosts: bool) -> tuple[PartPlan, ...]:
@@ -171,6 +183,8 @@ def _data(carried: Carried, options: FarOptions) -> dict[str, Any] | None:
     return {
         "datasets": {name: dataset_variable(name) for name in carried.datasets},
         "cache": options.cache, "cache_max_bytes": options.cache_max_bytes,
+        "checkpoint": carried.checkpoint, "through_home": options.data == "home",
+        "piece_bytes": PIECE_BYTES if options.data == "shared" else PIECE_HOME_BYTES,
     }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from functools import cache
 from importlib import resources
 
 MODULES = (
-    "processes", "calls", "cache", "fetch", "staging", "tasks", "caller", "keeper",
+    "processes", "calls", "cache", "fetch", "saving", "staging", "tasks", "caller", "keeper",
 )  # fmt: skip
 """In the order in which they need one another."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -36,6 +37,9 @@ from topmast.adapters.engines.far.runner.processes import (
     send,
     start_ticks,
 )
+from topmast.adapters.engines.far.runner.saving import (
+    Saving,
+)
 from topmast.adapters.engines.far.runner.staging import (
     Staging,
 )
@@ -58,6 +62,7 @@ class Caller:
         self.told = set(keeper.told)
         self.offsets: dict[str, int] = {}
         self.plan: Json = None
+        self.saving: Saving | None = None
         self.heard_s = self.leased_s = now_s()
         self.patience_s = self.ticket["lease_s"] or PATIENCE_S
         self.news = threading.Event()
@@ -76,11 +81,15 @@ class Caller:
         except OSError as error:
             self.plan["error"] = str(error)
         self.wire.tell(op="plan", plan=self.plan)
+        if self.plan["data"] and self.plan["data"]["checkpoint"] is not None:
+            self.saving = Saving(self)
         self._orders(answer)
         threading.Thread(target=self._ship, daemon=True).start()
         if self.plan["data"] and not self.keeper.ready and not self.plan.get("error"):
             self.staging = Staging(self)
             threading.Thread(target=self.staging.run, daemon=True).start()
+        elif self.saving is not None:
+            self.saving.resume()
         while True:
             status, answer = self._insist(home, self._beat)
             if status == 200:
@@ -144,7 +153,15 @@ class Caller:
     def _orders(self, answer: bytes) -> None:
         orders = json.loads(answer)["orders"]
         self.version = orders["version"]
+        if self.saving is not None:
+            self.saving.want(orders.get("save", 0))
         self.wire.tell(op="orders", orders=orders, asked_s=self.asked_s)
+
+    def say(self, why: str) -> None:
+        """Tell people what tasks wait for, or what is at fault; that it arrives does not matter."""
+        body = json.dumps({**self.me, "why": why}).encode()
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            Home(self.ticket).call("preparing", body)
 
     # --- output and ends -------------------------------------------------------------------------
 
@@ -168,11 +185,18 @@ class Caller:
         moved = [self._page(home, rank, kind) for kind in ("log", "progress")]
         if end is None or rank in self.told or any(moved):
             return any(moved)
+        if self.saving is not None and self.saving.ready and self._is_last(rank):
+            trouble = self.saving.save(0, final=True)
+            end = {**end, "error": end["error"] or trouble}
         status, _ = home.call("end", json.dumps({**self.me, **end}).encode())
         if status == 200 or status in HUNG_UP:
             self.told.add(rank)
             self.wire.tell(op="told", rank=rank)
         return True
+
+    def _is_last(self, rank: str) -> bool:
+        """Whether all other ranks have ended and were told: nothing writes checkpoints any more."""
+        return all(other in self.told for other in self.plan["ranks"] if other != rank)
 
     def _page(self, home: Home, rank: str, kind: str) -> bool:
         """Send what was written since; home says from where on it has none."""

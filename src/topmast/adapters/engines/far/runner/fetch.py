@@ -35,7 +35,7 @@ TRIES = 3
 """Of an object with other bytes than it should have."""
 FETCH_PATIENCE_S = 60.0
 """How long a store may fail without a byte, before the fetch is given up."""
-FORBIDDEN, GONE_THERE, CHANGED_THERE = 403, 404, 412
+FORBIDDEN, GONE_THERE, CHANGED_THERE = 403, 404, (412, 416)
 _CODE = re.compile(rb"<Code>(\w+)</Code>")
 
 
@@ -230,22 +230,18 @@ class Download:
 
     def _judge(self, error: Exception) -> None:
         """Wait and try again, or raise."""
+        said, final = words_of(error)
         if isinstance(error, urllib.error.HTTPError):
-            found = _CODE.search(error.read(4096))
-            said = f"HTTP {error.code} {found[1].decode() if found else ''}".strip()
             if error.code == FORBIDDEN and not self._refreshed:
                 self._refreshed = True  # signatures last for a while only
                 self._entry = self._listing.again(self._entry)
                 return
             if error.code == GONE_THERE:
                 raise CannotFetch(self._what + " is not in the store") from None
-            if error.code == CHANGED_THERE:
+            if error.code in CHANGED_THERE:
                 raise CannotFetch(self._what + " was changed since it was listed") from None
-            if error.code < 500 and error.code not in (408, 429):
-                raise CannotFetch(f"{self._what}: the store refuses it: {said}") from None
-        else:
-            reason = error.reason if isinstance(error, urllib.error.URLError) else error
-            said = str(reason) or type(reason).__name__
+        if final:
+            raise CannotFetch(f"{self._what}: the store refuses it: {said}") from None
         if now_s() - self._moved_s > FETCH_PATIENCE_S:
             raise CannotFetch(f"{self._what}: the store cannot be reached: {said}") from None
         time.sleep(BACKOFF_S)
@@ -267,6 +263,16 @@ def ask(home: Home, path: str, what: str) -> bytes:
         if now_s() - began_s > FETCH_PATIENCE_S:
             raise CannotFetch(f"{what}: home does not answer")
         time.sleep(BACKOFF_S)
+
+
+def words_of(error: Exception) -> tuple[str, bool]:
+    """What a store said that could not be reached or refused; whether it is of no use to repeat."""
+    if isinstance(error, urllib.error.HTTPError):
+        found = _CODE.search(error.read(4096))
+        said = f"HTTP {error.code} {found[1].decode() if found else ''}".strip()
+        return said, error.code < 500 and error.code not in (408, 429)
+    reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    return str(reason) or type(reason).__name__, False
 
 
 def file_below(folder: Path, name: str) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import time
 from typing import Any
 
@@ -48,6 +47,9 @@ class Staging:
         plan = self._caller.plan
         envs, keys = {}, []
         try:
+            if self._caller.saving is not None:
+                self._caller.saving.restore(self._say)
+                envs["TOPMAST_CHECKPOINT_DIR"] = str(self._caller.saving.dir)
             for name, variable in plan["data"]["datasets"].items():
                 key, envs[variable] = self._bring(name)
                 keys.append(key)
@@ -57,6 +59,8 @@ class Staging:
             self._caller.wire.tell(op="unready", error=f"the host cannot be prepared: {error}")
             return
         self._caller.wire.tell(op="ready", envs=envs, keys=keys)
+        if self._caller.saving is not None:
+            self._caller.saving.begin()
 
     def _bring(self, name: str) -> tuple[str, str]:
         """The key of a dataset in the cache, and its folder there."""
@@ -88,8 +92,4 @@ class Staging:
         if why == self._told or (why and now - self._told_s < NEWS_S):
             return
         self._told, self._told_s = why, now
-        body = json.dumps({**self._caller.me, "why": why}).encode()
-        try:
-            Home(self._ticket).call("preparing", body)
-        except (OSError, http.client.HTTPException):
-            self._told = "?"
+        self._caller.say(why)
