@@ -38,7 +38,7 @@ def rig(request: pytest.FixtureRequest, s3: S3, tmp_path: Path) -> Iterator[Rig]
     options = {"data": "home"} if request.param == "home" else {}
 
     def make(rig: Rig) -> Any:
-        rig.checkpoint_store = f"s3://{bucket}/root"
+        rig.checkpoint_store = f"s3://{bucket}/kept"
         return far_with(rig, lease_s=15.0, **options)
 
     bucket = f"b{abs(hash(tmp_path))}"
@@ -137,8 +137,8 @@ def test_old_pieces_are_deleted(rig: Rig, s3: S3) -> None:
     assert rig.end_of("j1").code == 0
     bucket = rig.checkpoint_store.split("/")[2]
     keys = s3.keys(bucket)
-    assert [key for key in keys if "/saved/" in key] == ["root/j1/saved/1.json"]
-    saved = json.loads(s3.get(f"{bucket}/root/j1/saved/1.json"))
+    assert [key for key in keys if "/saved/" in key] == ["kept/j1/saved/1.json"]
+    saved = json.loads(s3.get(f"{bucket}/kept/j1/saved/1.json"))
     assert saved["epoch"] == 1
     assert 2 <= len([key for key in keys if "/objects/" in key]) <= 4
 

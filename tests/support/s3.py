@@ -70,6 +70,7 @@ def s3_server(address: str = "127.0.0.1") -> Iterator[S3]:
         "AWS_ENDPOINT_URL": url, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1",
         "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": SECRET,
     }  # fmt: skip
+    httpx.post(f"{url}/moto-api/reset")  # servers of one process share what they hold
     before = {name: os.environ.get(name) for name in ours}
     os.environ.update(ours)
     try:

@@ -12,6 +12,10 @@ from topmast.adapters.engines.far import events as e
 from topmast.adapters.engines.far.launcher import Listed, State
 from topmast.model.messages import StartGang, TruthTask
 
+OBEY_S = 10.0
+"""How long after the grace a runner may need to end its tasks, before the scheduler is asked to."""
+SAVE_S = 600.0
+"""How much longer, if it brings a checkpoint to a bucket."""
 Key = tuple[str, int]
 """Job and epoch."""
 
@@ -123,6 +127,13 @@ class Attempt:
     def place_of_rank(self, rank: int) -> Place:
         """Where a rank runs."""
         return next(p for part in self.parts for p in part.places.values() if rank in p.ranks)
+
+    @property
+    def overdue_s(self) -> float:
+        """From when on the scheduler is asked to end it, if it still runs after a stop."""
+        save_s = 0.0 if self.carried.checkpoint is None else SAVE_S
+        grace_s = math.inf if self.stop is None else self.stop.grace_s
+        return self.stopped_s + grace_s + OBEY_S + save_s
 
     def ask_save(self, wall_s: float) -> int:
         """Order the next round of saving; returns its number."""

@@ -30,10 +30,6 @@ from topmast.model import messages as m
 
 STOPPED_EARLY = "stopped before it started"
 HOST_TAKEN = "the scheduler took a host from it before it started"
-OBEY_S = 10.0
-"""How long after the grace a runner may need to end its tasks, before the scheduler is asked to."""
-SAVE_S = 600.0
-"""How much longer, if it brings a checkpoint to a bucket."""
 CANCEL_AGAIN_S = 30.0
 TELL_AGAIN_S = 30.0
 """What a start waits for is told again only so often, as long as it is the same."""
@@ -370,11 +366,9 @@ class Protocol:
             self._do(e.Cancel(chosen, 0.0))  # what runs is another one of that name
         if attempt.stop is None:
             return
-        overdue_s = attempt.stopped_s + attempt.stop.grace_s + OBEY_S
-        overdue_s += 0.0 if attempt.carried.checkpoint is None else SAVE_S
         for place in part.running:
             silent = self._now.s - place.heard_s > self.terms.silence_s
-            if (silent or self._now.s > overdue_s) and self._may_cancel(place):
+            if (silent or self._now.s > attempt.overdue_s) and self._may_cancel(place):
                 self._do(e.Cancel(chosen, attempt.stop.grace_s))
 
     def _may_cancel(self, place: Place) -> bool:
