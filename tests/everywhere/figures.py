@@ -19,7 +19,7 @@ FIGURES = pytest.StashKey[dict[str, Any]]()
 
 @dataclass(frozen=True)
 class Figures:
-    """What happened, by kind of engine; the three after ``bodies`` are what bodies wrote."""
+    """What happened, by kind of engine; from ``bodies`` on by what bodies wrote."""
 
     jobs: int
     tenants: int

@@ -60,19 +60,21 @@ def jobs(
             },
         })  # fmt: skip
         if priority == "high" and number % 5 == 0:
-            found[-1]["image"] = NAME  # only Kubernetes runs images
+            # Only Kubernetes runs images, and one of its two hosts is lost for good.
+            found[-1] |= {"image": NAME, "num_nodes": 1}
         elif priority == "high" and number % 5 == 1:
             found[-1] |= {"num_nodes": 1, "resources": {"accelerators": {"H100": 0.5}}}
     return found
 
 
-def busiest(client: Client, engine: str) -> str | None:
+def busiest(client: Client, engine: str, but: str = "") -> str | None:
     """A host of this kind of engine on which something runs that nothing preempts."""
     used = Counter(
         host
         for job in client.jobs(states=("RUNNING",))
         if ENGINES[job.cluster or ""] == engine and job.band == "high"
         for host in job.hosts
+        if host != but
     )
     return min(used, key=lambda host: (-used[host], host)) if used else None
 
@@ -96,7 +98,7 @@ def note(text: str) -> None:
 def test_two_hundred_gangs_of_three_tenants_run_once_wherever_there_is_room(
     there: World, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Through preemption on every kind of engine, and the loss of a host on each."""
+    """Through preemption on every kind of engine, the loss of a host on each, and a cut cable."""
     began_s = time.monotonic()
     with live(tmp_path, there.fleet(), {"min_runtime_s": "0"}) as (_, client):
         low = client.submit_many(jobs(150, 1, "low", 8.0, there.records))
@@ -104,11 +106,13 @@ def test_two_hundred_gangs_of_three_tenants_run_once_wherever_there_is_room(
             lambda: len(list(client.jobs(states=("RUNNING",)))) >= 12, "work everywhere", 240.0
         )
         high = client.submit_many(jobs(50, 2, "high", 10.0, there.records))
-        lost = {}
         for engine in KINDS:
-            lost[engine] = eventually(partial(busiest, client, engine), f"work on {engine}", 240.0)
-            note(f"{lost[engine]} of {engine} is powered off")
-            there.lose(engine, lost[engine])
+            host = eventually(partial(busiest, client, engine), f"work on {engine}", 240.0)
+            note(f"{host} of {engine} is lost")
+            there.lose(engine, host)
+        host = eventually(partial(busiest, client, "ssh", but=host), "more work on ssh", 240.0)
+        note(f"{host} is cut off for a while")
+        there.cut_off(host)
         ended = wait(client, [*low.ids, *high.ids])
         stories = {job.id: client.story(job.id) for job in ended}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from tests.support.sshlab import SshLab, ssh_lab
 
 SLURM = ("a", "b", "c")
 LEASE_S = 20
+CUT_S = 8.0
 RECORDS = "records"
 ENGINES = {"slurm-a": "slurm", "slurm-b": "slurm", "slurm-c": "slurm", "pods": "kubernetes",
            "hosts": "ssh"}  # fmt: skip
@@ -74,6 +76,12 @@ class World:
             next(node for node in self.pods.nodes.all if node.name == host).stop()
         else:
             next(lab for lab in self.slurm.values() if host in lab.hosts).halt(host)
+
+    def cut_off(self, host: str) -> None:
+        """Cut a host behind SSH off for a while that is shorter than a lease: its tasks live on."""
+        self.hosts.hosts[host].cut()
+        time.sleep(CUT_S)
+        self.hosts.hosts[host].mend()
 
 
 def _cluster(engine: str, hosts: tuple[str, ...], options: dict[str, object]) -> dict[str, object]:
