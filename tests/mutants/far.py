@@ -32,6 +32,12 @@ FAR = (
         STEPS,
     ),
     step(
+        "what does not start with the others is told",
+        "            for place in part.stranded(self._now.wall_s, attempt.lease_s):",
+        "            for place in ():",
+        STEPS,
+    ),
+    step(
         "what lost a host before it started is told",
         "        if 0 < chosen.hosts < len(part.places):",
         "        if False:",

@@ -85,6 +85,14 @@ class Part:
         """Its places that a runner may still claim."""
         return [place for place in self.places.values() if place.left and not place.nonce]
 
+    def stranded(self, wall_s: float, lease_s: float) -> list[Place]:
+        """Those that are unclaimed a lease after another one was claimed: they start together.
+
+        A runner may be killed before it claims, and the others wait for it.
+        """
+        claimed_s = [place.claimed_at_s for place in self.places.values() if place.nonce]
+        return self.unclaimed if claimed_s and wall_s > min(claimed_s) + lease_s else []
+
     @property
     def running(self) -> list[Place]:
         """Its places where something may live."""

@@ -29,6 +29,7 @@ from topmast.adapters.engines.far.launcher import Listed, State
 from topmast.model import messages as m
 
 STOPPED_EARLY = "stopped before it started"
+NEVER_CLAIMED = "its runner did not start with the others"
 HOST_TAKEN = "the scheduler took a host from it before it started"
 CANCEL_AGAIN_S = 30.0
 TELL_AGAIN_S = 30.0
@@ -418,6 +419,8 @@ class Protocol:
             for place in part.running:
                 if self._now.s > place.heard_s + attempt.lease_s + self.terms.margin_s:
                     self._lose(attempt, place, f"its runner was silent for {attempt.lease_s:g} s")
+            for place in part.stranded(self._now.wall_s, attempt.lease_s):
+                self._lose(attempt, place, NEVER_CLAIMED, blameless=True)
 
     def _down_hosts(self) -> None:
         """Tell that a host is down when nothing can live there, nor start."""

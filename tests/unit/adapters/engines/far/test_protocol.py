@@ -178,6 +178,21 @@ def test_a_part_that_lost_a_host_before_all_claimed_is_lost_there() -> None:
     assert story.claims("h1", "n2").status == e.OVER
 
 
+def test_a_runner_that_does_not_start_with_the_others_is_lost() -> None:
+    """It was killed before it claimed, and its scheduler sees the part run: others wait for it."""
+    story = Story()
+    story.start(2)
+    story.looks()
+    story.does(e.Submitted(PART))
+    story.looks(held())
+    assert story.claims("h0").status == e.GRANTED
+    story.does(e.Beat(PART, "h0", "n1"), LEASE_S - 10.0)
+    assert not news(story.does(e.Tick()), m.TaskLost)
+    lost = news(story.does(e.Tick(), 20.0), m.TaskLost)
+    assert [(one.rank, one.blameless) for one in lost] == [(1, True)]
+    assert story.claims("h1", "n2").status == e.OVER
+
+
 def test_a_refused_submission_is_lost_with_the_reason() -> None:
     """The scheduler's own words reach the job."""
     story = Story()
