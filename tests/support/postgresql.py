@@ -60,3 +60,47 @@ def _unprivileged(place: str) -> list[str]:
 def _run(words: list[str]) -> None:
     done = subprocess.run(words, capture_output=True, text=True, cwd="/", check=False)
     assert done.returncode == 0, f"{' '.join(words)}: {done.stdout}{done.stderr}"
+
+
+class Listening:
+    """A server that listens on TCP, for clients of a network; may be restarted. Needs a free port."""
+
+    def __init__(self, folder: Path, network: str, port: int = 54977) -> None:
+        found = programs()
+        assert found is not None, "PostgreSQL is not installed"
+        self._programs = found
+        self._folder = folder
+        self._network = network
+        self._port = port
+        self._as_user: list[str] = []
+
+    def url_for(self, address: str) -> str:
+        """The URL of its database, at one of the addresses of this machine."""
+        return f"postgresql://tests@{address}:{self._port}/postgres"
+
+    @property
+    def local_url(self) -> str:
+        """The same through its socket."""
+        return f"postgresql://tests@/postgres?host={self._folder}&port={self._port}"
+
+    def start(self) -> None:
+        """Make the database, the first time, and start the server."""
+        data = self._folder / "data"
+        if not data.exists():
+            self._folder.mkdir(mode=0o755)
+            self._as_user = _unprivileged(str(self._folder))
+            made = [f"{self._programs}/initdb", "-D", str(data), "-U", "tests", "-A", "trust", "-N"]
+            _run([*self._as_user, *made])
+            with (data / "pg_hba.conf").open("a") as rules:
+                rules.write(f"host all all {self._network} trust\n")
+        options = f"-c listen_addresses='*' -c port={self._port}"
+        options += f" -c unix_socket_directories={self._folder}"
+        self._control("-l", f"{data}/server.log", "-o", options, "start")
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop it; ``immediate`` is a crash."""
+        self._control("-m", mode, "stop")
+
+    def _control(self, *words: str) -> None:
+        data = f"{self._folder}/data"
+        _run([*self._as_user, f"{self._programs}/pg_ctl", "-D", data, "-w", "-t", "100", *words])

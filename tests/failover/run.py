@@ -1,0 +1,202 @@
+"""Take the leader away, again and again, in every way there is, and check what was promised.
+
+    python -m tests.failover.run --rounds 50 --seed 7
+
+Two real servers share a real PostgreSQL, each behind a cable of its own; clients submit all the while.
+Progress goes to stderr; the last line on stdout is the result, as JSON. Needs root, for the cables.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psycopg
+
+from tests.failover.load import Client, Load, Verdict, settle
+from tests.failover.program import MUTANTS
+from tests.failover.system import Server, System
+from tests.support.live import free_ports
+from topmast.adapters.kernels import load_kernels
+
+CLIENTS = 4
+HOUR_S = 3600.0
+GOAL_S = 5.0
+CHAIN = 5
+END_LEADER = """
+SELECT pg_terminate_backend(pid) FROM pg_locks
+WHERE locktype = 'advisory' AND granted
+"""
+
+
+class Rounds:
+    """The faults, each of which returns when it is in force."""
+
+    def __init__(self, system: System, seed: int) -> None:
+        self.system = system
+        self.random = random.Random(seed)
+        self.faults: dict[str, Callable[[Server], None]] = {
+            "kill": self.kill,
+            "stall": self.stall,
+            "cut": self.cut,
+            "terminate": self.terminate,
+            "stop": self.stop,
+            "restart": self.restart,
+            "clock": self.clock,
+            "both": self.both,
+        }
+
+    def kill(self, leader: Server) -> None:
+        """SIGKILL."""
+        leader.kill()
+
+    def stop(self, leader: Server) -> None:
+        """SIGSTOP at any moment; it goes on when another leads."""
+        leader.freeze()
+
+    def stall(self, leader: Server) -> None:
+        """SIGSTOP right before an order leaves."""
+        leader.stall()
+        self.system.wait_for(leader.is_halted, "the leader gives no order")
+        leader.frozen = True
+
+    def terminate(self, leader: Server) -> None:
+        """The database ends the leader's connection."""
+        with psycopg.connect(self.system.database.local_url, autocommit=True) as connection:
+            connection.execute(END_LEADER)
+
+    def restart(self, leader: Server) -> None:
+        """The database is restarted, or crashes."""
+        self.system.database.stop(self.random.choice(("fast", "immediate")))
+        self.system.database.start()
+
+    def cut(self, leader: Server) -> None:
+        """The leader's cable is cut, at either end."""
+        leader.cut(near=self.random.random() < 0.5)
+
+    def clock(self, leader: Server) -> None:
+        """The leader dies, and comes back with a clock that is wrong by an hour."""
+        skew_s = self.random.choice((-HOUR_S, HOUR_S))
+        (self.system.folder / "clock").write_text(str(skew_s))
+        leader.kill()
+
+    def both(self, leader: Server) -> None:
+        """Both servers die, and start at the same time."""
+        for server in self.system.servers.values():
+            server.kill()
+        for server in self.system.servers.values():
+            server.start()
+
+    def plan(self, rounds: int) -> list[str]:
+        """So many faults: each kind as often, in any order, but first one of each."""
+        names = list(self.faults)
+        more = [names[n % len(names)] for n in range(max(0, rounds - len(names)))]
+        self.random.shuffle(more)
+        return (names + more)[:rounds]
+
+    def strike(self, name: str) -> float:
+        """Do it, and wait for another epoch; returns when it was done."""
+        leader = self.system.leader()
+        assert leader is not None
+        epoch = leader.epoch()
+        begun_s = time.monotonic()
+        self.faults[name](leader)
+        if name == "stall":
+            begun_s = time.monotonic()
+        self.system.wait_for(lambda: self._leads_after(epoch), f"nothing leads after {name}")
+        if leader.frozen:
+            time.sleep(0.2)
+            leader.thaw()
+        leader.mend()
+        return begun_s
+
+    def _leads_after(self, epoch: int) -> bool:
+        return any(not one.frozen and one.epoch() > epoch for one in self.system.servers.values())
+
+    def revive(self) -> None:
+        """Start what does not run."""
+        for server in self.system.servers.values():
+            if not server.runs:
+                server.start()
+
+
+def failover_test(
+    folder: Path, rounds: int, seed: int, mutant: str = "", only: str = ""
+) -> tuple[dict[str, object], Verdict]:
+    """Run it in an empty folder; returns the last line, and what was broken."""
+    load_kernels(say)
+    system = System(folder, mutant, free_ports(2)[0])
+    struck = Rounds(system, seed)
+    gaps_s: list[float] = []
+    plan = [only] * rounds if only else struck.plan(rounds)
+    try:
+        system.start()
+        load = Load(system, seed)
+        load.fill()
+        clients = [Client(load, n) for n in range(CLIENTS)]
+        for client in clients:
+            client.start()
+        for number, name in enumerate(plan, 1):
+            time.sleep(struck.random.uniform(0.5, 1.5))
+            begun_s = struck.strike(name)
+            time.sleep(1.0)
+            gaps_s.append(load.gaps_s(begun_s, time.monotonic()))
+            say(f"{number}/{rounds} {name}: {gaps_s[-1]:.2f} s without an acknowledgement, "
+                f"{len(load.acknowledged)} acknowledged")  # fmt: skip
+            struck.revive()
+            if number % CHAIN or name == "both":
+                system.wait_whole()
+        system.wait_whole()
+        load.over.set()
+        for client in clients:
+            client.join(30.0)
+        verdict = settle(load)
+    finally:
+        system.end()
+    gaps_s.sort()
+    line: dict[str, object] = {
+        "rounds": len(plan),
+        "acknowledged": len(load.acknowledged),
+        "lost": len(verdict.lost),
+        "double_runs": len(verdict.double_runs),
+        "stale_orders_executed": len(verdict.stale_orders),
+        "failover_p50_s": round(gaps_s[len(gaps_s) // 2], 2),
+        "failover_p99_s": round(gaps_s[min(len(gaps_s) - 1, int(len(gaps_s) * 0.99))], 2),
+    }
+    return line, verdict
+
+
+def say(text: str) -> None:
+    """A line of progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; 1 when a promise was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.failover.run", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--seed", type=int, help="of every choice (default: from the clock)")
+    parser.add_argument("--only", default="", help="one kind of fault")
+    parser.add_argument("--mutant", default="", choices=("", *MUTANTS))
+    options = parser.parse_args(arguments)
+    seed = int(time.time()) if options.seed is None else options.seed
+    folder = Path(tempfile.mkdtemp(prefix="tmf"))
+    folder.chmod(0o755)
+    say(f"seed {seed}, in {folder}")
+    line, verdict = failover_test(folder, options.rounds, seed, options.mutant, options.only)
+    for title, found in vars(verdict).items():
+        for problem in found[:20]:
+            say(f"{title}: {problem}")
+    if verdict.clean:
+        shutil.rmtree(folder)
+    print(json.dumps(line), flush=True)
+    return 0 if verdict.clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
