@@ -21,7 +21,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo recording test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools check format bench bench-engines bounds mutants crash-test docs docs-output docs-test lock hooks clean
+.PHONY: help venv demo recording test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools check format bench bench-engines bounds mutants crash-test failover-test docs docs-output docs-test lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -112,6 +112,9 @@ bench-engines: slurm-tools ssh-tools kubernetes-tools ## gangs on Slurm, Kuberne
 
 crash-test: $(DEV) ## kill servers N times, hosts and tasks too, and check what was promised
 	@$(PY) -m tests.crash.run --kills $(N)
+
+failover-test: $(DEV) ## take the leader away N times, in every way there is, and check what was promised; needs root and PostgreSQL
+	@$(PY) -m tests.failover.run --rounds $(N) $(ARGS)
 
 bounds: $(DEV) ## run the tests of compiled kernels with every index checked: minutes
 	@NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/.bounds $(PYTEST) --timeout 900 $(BOUNDS)

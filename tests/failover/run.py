@@ -100,23 +100,25 @@ class Rounds:
         return (names + more)[:rounds]
 
     def strike(self, name: str) -> float:
-        """Do it, and wait for another epoch; returns when it was done."""
+        """Do it, and wait for another leader, or another epoch of it; returns when it was done."""
         leader = self.system.leader()
         assert leader is not None
-        epoch = leader.epoch()
+        before = (leader.pid, leader.epoch())
         begun_s = time.monotonic()
         self.faults[name](leader)
         if name == "stall":
             begun_s = time.monotonic()
-        self.system.wait_for(lambda: self._leads_after(epoch), f"nothing leads after {name}")
+        self.system.wait_for(lambda: self._leads_after(before), f"nothing leads after {name}")
         if leader.frozen:
             time.sleep(0.2)
             leader.thaw()
         leader.mend()
         return begun_s
 
-    def _leads_after(self, epoch: int) -> bool:
-        return any(not one.frozen and one.epoch() > epoch for one in self.system.servers.values())
+    def _leads_after(self, before: tuple[int, int]) -> bool:
+        """Whether something leads, and is not what led before."""
+        epochs = {one.pid: one.epoch() for one in self.system.servers.values() if not one.frozen}
+        return any(epoch and (pid, epoch) != before for pid, epoch in epochs.items())
 
     def revive(self) -> None:
         """Start what does not run."""

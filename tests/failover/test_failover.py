@@ -1,0 +1,61 @@
+"""The judge of the failover test, and that the test notices what it is there for."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.failover.load import stale_orders
+from tests.failover.program import MUTANTS
+from tests.failover.run import failover_test
+from tests.support import postgresql
+
+needs_cables = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("ip") is None or postgresql.programs() is None,
+    reason="cables that can be cut need root, ip and PostgreSQL",
+)
+
+
+@pytest.mark.parametrize(
+    ("orders", "want_stale"),
+    [
+        ("1 1 StartGang\n1 1 StopTasks\n2 2 StartGang\n", 0),
+        ("1 1 StartGang\n2 2 StartGang\n1 1 StopTasks\n2 2 ListTasks\n", 1),
+        ("1 1 StartGang\n2 1 StartGang\n", 1),
+        ("1 1 StartGang\n1 3 StartGang\n2 2 StartGang\n", 1),
+        ("", 0),
+    ],
+    ids=["in order", "an old epoch", "one epoch, two leaders", "the same process again", "none"],
+)
+def test_an_order_of_an_old_epoch_is_seen(tmp_path: Path, orders: str, want_stale: int) -> None:
+    (tmp_path / "orders").write_text(orders)
+    assert len(stale_orders(tmp_path)) == want_stale
+
+
+@needs_cables
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_each_fault_is_survived(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    line, verdict = failover_test(_short(tmp_path), rounds=8, seed=5)
+    assert verdict.clean, verdict
+    assert line["acknowledged"]
+
+
+@needs_cables
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_server_without_a_fence_is_caught(tmp_path: Path, mutant: str) -> None:
+    """Without the check, without a higher epoch, or with orders that carry none, old orders are carried out."""
+    _, verdict = failover_test(_short(tmp_path), rounds=2, seed=5, mutant=mutant, only="stall")
+    assert verdict.stale_orders
+
+
+def _short(folder: Path) -> Path:
+    """A folder that another user may reach, and whose path is short enough for a socket."""
+    made = Path("/tmp") / f"tmf{os.getpid()}{folder.name[-3:]}"  # noqa: S108
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir(mode=0o755)
+    return made
