@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from tests.failover.system import Server, System
@@ -69,7 +70,9 @@ class Load:
         for n in range(2):
             job = {"name": f"fill-{n}", "priority": "critical", "preemptible": False,
                    "resources": {"accelerators": "H100:8"}, "run": "sleep 100000"}  # fmt: skip
-            status, _ = server.ask("POST", "/jobs", {"job": job, "user": "tests"}, f"fill-{n}", 10.0)
+            status, _ = server.ask(
+                "POST", "/jobs", {"job": job, "user": "tests"}, f"fill-{n}", 10.0
+            )
             assert status == 201
 
     def job(self, name: str, real: bool) -> dict[str, object]:
@@ -85,7 +88,7 @@ class Load:
         before = [at_s for at_s in times if at_s < since_s][-1:]
         inside = [at_s for at_s in times if since_s <= at_s <= until_s]
         points = before + inside
-        return max((b - a for a, b in zip(points, points[1:], strict=False)), default=0.0)
+        return max((b - a for a, b in pairwise(points)), default=0.0)
 
 
 class Client(threading.Thread):
@@ -205,5 +208,7 @@ def stale_orders(folder: Path) -> list[str]:
         if int(epoch) > highest:
             highest, leader = int(epoch), pid
         elif int(epoch) < highest or pid != leader:
-            found.append(f"{order} of epoch {epoch}, process {pid}, after epoch {highest} of {leader}")
+            found.append(
+                f"{order} of epoch {epoch}, process {pid}, after epoch {highest} of {leader}"
+            )
     return found

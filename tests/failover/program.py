@@ -57,13 +57,13 @@ def skewed_s(skew_s: float) -> float:
 
 def set_up() -> None:
     """Put all that in its place."""
-    Process._order = order  # type: ignore[method-assign]
-    Orders.order = carry_out  # type: ignore[method-assign]
+    Process._order = order  # type: ignore[assignment,method-assign]
+    Orders.order = carry_out  # type: ignore[assignment,method-assign]
     file = FOLDER / "clock"
     skew_s = float(file.read_text()) if file.exists() else 0.0
     clock.wall_s = lambda: skewed_s(skew_s)
     if MUTANT == NO_FENCE:
-        LeaderFence.admits = lambda fence, leader: True  # type: ignore[method-assign]
+        LeaderFence.admits = lambda fence, leader: True  # type: ignore[assignment,method-assign]
     if MUTANT == SAME_EPOCH:
         postgresql._TAKE = postgresql._TAKE.replace(
             "GREATEST(epoch, %s) + 1", "GREATEST(epoch, %s, 1)"

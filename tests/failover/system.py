@@ -50,7 +50,19 @@ class Server:
     def plug_in(self) -> None:
         """Make the namespace and its cable."""
         sh("ip", "netns", "add", self.space)
-        sh("ip", "link", "add", self.cable, "type", "veth", "peer", "name", "eth0", "netns", self.space)
+        sh(
+            "ip",
+            "link",
+            "add",
+            self.cable,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "eth0",
+            "netns",
+            self.space,
+        )
         for address in (f"{self.near}/24", f"{DATABASE}/32"):
             sh("ip", "addr", "add", address, "dev", self.cable)
         sh("ip", "link", "set", self.cable, "up")
@@ -78,7 +90,7 @@ class Server:
         sh("ip", "-n", self.space, "route", "replace", "default", "via", self.near)
 
     def _enter(self) -> None:
-        with open(f"/run/netns/{self.space}", "rb") as file:
+        with Path(f"/run/netns/{self.space}").open("rb") as file:
             assert _libc.setns(file.fileno(), CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
 
     # --- its process ----------------------------------------------------------------------------
@@ -104,7 +116,9 @@ class Server:
             "--fleet", str(system.fleet), "--port", str(self.port),
         ]  # fmt: skip
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
 
     def kill(self) -> None:
         """SIGKILL; a halted process ends too."""
@@ -230,7 +244,9 @@ class System:
 
 FLEET = {
     "regions": {
-        "east": {"clusters": {"east-1": {"hosts": [{"count": 2, "gpu": "H100", "gpus": 8, "cpus": 64}]}}}
+        "east": {
+            "clusters": {"east-1": {"hosts": [{"count": 2, "gpu": "H100", "gpus": 8, "cpus": 64}]}}
+        }
     },
     "tenants": {"default": {"quota": {"H100": 16}}},
 }

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,14 @@ needs_cables = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("ip") is None or postgresql.programs() is None,
     reason="cables that can be cut need root, ip and PostgreSQL",
 )
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """One that other users reach, with a path that is short enough for a socket."""
+    with tempfile.TemporaryDirectory(prefix="tmf") as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
 
 
 @pytest.mark.parametrize(
@@ -36,9 +46,8 @@ def test_an_order_of_an_old_epoch_is_seen(tmp_path: Path, orders: str, want_stal
 @needs_cables
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_each_fault_is_survived(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    line, verdict = failover_test(_short(tmp_path), rounds=8, seed=5)
+def test_each_fault_is_survived(folder: Path) -> None:
+    line, verdict = failover_test(folder, rounds=8, seed=5)
     assert verdict.clean, verdict
     assert line["acknowledged"]
 
@@ -47,15 +56,7 @@ def test_each_fault_is_survived(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_a_server_without_a_fence_is_caught(tmp_path: Path, mutant: str) -> None:
+def test_a_server_without_a_fence_is_caught(folder: Path, mutant: str) -> None:
     """Without the check, without a higher epoch, or with orders that carry none, old orders are carried out."""
-    _, verdict = failover_test(_short(tmp_path), rounds=2, seed=5, mutant=mutant, only="stall")
+    _, verdict = failover_test(folder, rounds=2, seed=5, mutant=mutant, only="stall")
     assert verdict.stale_orders
-
-
-def _short(folder: Path) -> Path:
-    """A folder that another user may reach, and whose path is short enough for a socket."""
-    made = Path("/tmp") / f"tmf{os.getpid()}{folder.name[-3:]}"  # noqa: S108
-    shutil.rmtree(made, ignore_errors=True)
-    made.mkdir(mode=0o755)
-    return made
