@@ -94,6 +94,8 @@ class Chaos(ABC):
     random: random.Random
     result: Result = field(default_factory=Result)
     done: Counter[str] = field(default_factory=Counter)
+    ordered: list[StartGang] = field(default_factory=list)
+    """The gangs of this round, as far as they were ordered."""
     credulous: bool = False
     """Whether it is played with a mutant, which has to be caught."""
     chosen: dict[str, list[str]] = field(default_factory=dict)
@@ -136,6 +138,10 @@ class Chaos(ABC):
         site = Site(WallClock(), lambda *_: None, lambda _: None, self.folder / "checkpoints")
         self.engine = self.make(self.folder / "engine", site)
         self.engine.open(self.heard)
+        # What was ordered, and not recorded when Topmast ended: its cluster manager sees that too.
+        for gang in self.ordered:
+            if any((gang.job, seat.rank) not in self._ended for seat in gang.seats):
+                self.engine.start_gang(gang)
 
     def heard(self, message: Message) -> None:
         """News of the engine: what is told dead must be dead by then."""
@@ -164,7 +170,9 @@ class Chaos(ABC):
         chosen = [self.random.choice(self.chosen[kind]) for kind in kinds]
         began_s, menders = time.monotonic(), []
         note(f"round {number}: {', '.join(chosen)}")
+        self.ordered = []
         for gang in jobs:
+            self.ordered.append(gang)
             self.engine.start_gang(gang)
             time.sleep(self.random.uniform(0.0, 0.3))
         for fault in chosen:
