@@ -35,7 +35,7 @@ class Figures:
     not_finished: int
     """Jobs of which no attempt came to its end in all tasks."""
     finished_again: int
-    """Jobs that ended in the very moment in which they were to stop, and then ran again."""
+    """Jobs that ended in the moment of a stop or of a loss, and then ran again."""
     wall_s: float
 
     @classmethod
