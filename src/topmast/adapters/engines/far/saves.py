@@ -2,7 +2,7 @@
 
 Hosts save in *rounds*, so that a checkpoint is of one moment: a task reports one, all hosts of the
 attempt bring what their folders hold then, and when the last has, the checkpoint is published, and
-told. A host whose tasks have ended brings its folder a last time, which counts for all rounds.
+told. When the tasks of a host have ended, it brings its folder a last time, for all rounds.
 """
 
 from __future__ import annotations
