@@ -222,9 +222,10 @@ class System:
 
     def wait_whole(self) -> None:
         """Until one server leads, and the other one follows it."""
-        self.wait_for(self._is_whole, "no leader with a standby")
+        self.wait_for(self.is_whole, "no leader with a standby")
 
-    def _is_whole(self) -> bool:
+    def is_whole(self) -> bool:
+        """Whether one server leads, and the other one follows it."""
         found = [server.health() for server in self.servers.values()]
         roles = sorted(str(health.get("role")) for health in found)
         return roles == ["leader", "standby"] and len({health["epoch"] for health in found}) == 1

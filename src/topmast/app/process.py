@@ -104,7 +104,7 @@ class Process(ABC):
             note_dropped,
         )  # fmt: skip
         self.rebuilt = self._recover(follower)
-        self.blobs = Blobs(state / "workdirs")
+        self.blobs = Blobs(state / "workdirs", self.journal if self.journal.must_renew else None)
         self.site = Site(
             self.clock, self.replica, self.blob_path, self.checkpoints, self.journal.leads,
             self.checkpoint_store,

@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from topmast.adapters import archive
 from topmast.model.errors import InvalidInput, TooLarge
@@ -17,11 +18,27 @@ MAX_BYTES = 100 * 1024 * 1024
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-class Blobs:
-    """A folder of immutable files; a name says what must be inside. Safe to use from any thread."""
+class Shared(Protocol):
+    """Where the servers of one system keep the files for one another."""
 
-    def __init__(self, root: Path) -> None:
+    def put_blob(self, digest: str, data: bytes) -> None:
+        """Keep a file."""
+        ...
+
+    def blob(self, digest: str) -> bytes | None:
+        """A file that was kept."""
+        ...
+
+
+class Blobs:
+    """A folder of immutable files; a name says what must be inside. Safe to use from any thread.
+
+    With a ``shared`` store the next server has them too.
+    """
+
+    def __init__(self, root: Path, shared: Shared | None = None) -> None:
         self.root = root
+        self._shared = shared
         self._locks: dict[str, threading.Lock] = {}
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         _sync(root.parent)
@@ -33,13 +50,23 @@ class Blobs:
         if not _DIGEST.fullmatch(digest):
             return None
         file = self.root / digest.removeprefix("sha256:")
+        if not file.is_file() and self._shared is not None:
+            data = self._shared.blob(digest)
+            if data is not None:
+                _check(digest, data)
+                self._write(digest, data)
         return file if file.is_file() else None
 
     def put(self, digest: str, data: bytes) -> bool:
         """Store an archive durably; False when it was here already. Raises InvalidInput."""
         _check(digest, data)
         with self._lock(digest):
-            return self._keep(digest, data)
+            if self.path(digest) is not None:
+                return False
+            if self._shared is not None:
+                self._shared.put_blob(digest, data)  # first: what is here is there too
+            self._write(digest, data)
+            return True
 
     def fetch(self, digest: str, load: Callable[[], bytes]) -> Path | None:
         """The file of a digest, loaded the first time; concurrent callers wait for that one load.
@@ -52,16 +79,14 @@ class Blobs:
             if self.path(digest) is None:
                 data = load()
                 _check(digest, data)
-                self._keep(digest, data)
+                self._write(digest, data)
         return self.path(digest)
 
     def _lock(self, digest: str) -> threading.Lock:
         return self._locks.setdefault(digest, threading.Lock())
 
-    def _keep(self, digest: str, data: bytes) -> bool:
+    def _write(self, digest: str, data: bytes) -> None:
         """Put a checked archive in its place as a whole: readers never see a part of it."""
-        if self.path(digest) is not None:
-            return False
         number, name = tempfile.mkstemp(".part", dir=self.root)
         part = Path(name)
         try:
@@ -74,7 +99,6 @@ class Blobs:
             part.unlink(missing_ok=True)
             raise
         _sync(self.root)
-        return True
 
 
 def _check(digest: str, data: bytes) -> None:

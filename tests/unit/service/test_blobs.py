@@ -151,3 +151,29 @@ def test_an_archive_is_on_the_disk_before_its_upload_is_acknowledged(tmp_path: P
     assert f'"{root}/{name}"' in put
     assert steps[2][1] == str(root)
     assert f"<{tmp_path}>) " in opening, "the name of the folder itself"
+
+
+class Database:
+    """What two servers share."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    def put_blob(self, digest: str, data: bytes) -> None:
+        self.kept[digest] = data
+
+    def blob(self, digest: str) -> bytes | None:
+        return self.kept.get(digest)
+
+
+def test_the_next_server_has_what_the_one_before_was_given(tmp_path: Path) -> None:
+    shared = Database()
+    data = b"x"
+    digest = _digest(data)
+    assert Blobs(tmp_path / "a", shared).put(digest, data)
+    other = Blobs(tmp_path / "b", shared)
+    found = other.path(digest)
+    assert found is not None
+    assert found.read_bytes() == data
+    assert not other.put(digest, data)
+    assert other.path(_digest(b"y")) is None

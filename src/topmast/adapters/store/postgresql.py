@@ -193,8 +193,8 @@ class DatabaseLease:
         if written.system is not None and written.system != found.system_identifier:
             raise JournalFailure(
                 f"{self._place} is a copy of the database that was written before (system "
-                f"{written.system}, now {found.system_identifier}): name the original, or accept "
-                "the copy with `topmast db adopt`"
+                f"{written.system}, now {found.system_identifier}): name the original; if that is "
+                "gone for good, set system and timeline of the table leader to NULL"
             )
         if written.timeline is not None and written.timeline > found.timeline_id:
             raise JournalFailure(

@@ -35,7 +35,7 @@ def store_of(state: Path, named: str | None = None) -> str | Path:
     if (known and known != place) or (state / JOURNAL).exists():
         raise InvalidInput(
             f"the journal of {state} is in {known or state / JOURNAL}", field="--store",
-            remedy="name another state folder; `topmast db copy` copies a journal",
+            remedy="leave out --store, or name another state folder",
         )  # fmt: skip
     if not known:
         file.write_text(f"{place}\n", encoding="utf-8")
