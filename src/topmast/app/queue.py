@@ -89,6 +89,8 @@ class QueueServer:
     def run(self) -> int:
         """Serve until a signal; returns how many jobs run on."""
         options = self._options
+        if isinstance(self._store, Path):
+            require_free(self._store)
         with ExitStack() as stack:
             listeners = [stack.enter_context(bind(options.host, options.port))]
             if options.link is not None:
@@ -111,9 +113,6 @@ class QueueServer:
     def _begin(self) -> None:
         """Lead, or stand by if another process leads."""
         store, claim = self._store, claim_of(self._options.state, self._url)
-        if not is_database(store):
-            assert isinstance(store, Path)
-            require_free(store)
         try:
             journal = open_journal(store, claim=claim)
         except (Conflict, JournalFailure) as error:
