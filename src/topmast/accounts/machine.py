@@ -74,7 +74,7 @@ class Accounts:
 
     def handle(self, event: m.Message, now: float) -> Decision:
         """Take one event; an answer that is an error has changed nothing."""
-        decide = _DECIDERS.get(type(event))
+        decide = DECIDERS.get(type(event))
         if decide is None:
             return Decision()
         try:
@@ -217,7 +217,7 @@ class Accounts:
         self.bindings.pop(fact.binding, None)
 
 
-_DECIDERS: dict[type[m.Message], Callable[[Accounts, Any, float], list[f.Fact]]] = {
+DECIDERS: dict[type[m.Message], Callable[[Accounts, Any, float], list[f.Fact]]] = {
     m.CreateToken: Accounts._create_token,
     m.RevokeToken: Accounts._revoke_token,
     m.NoteTokenUse: Accounts._note_use,

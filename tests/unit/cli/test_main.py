@@ -289,7 +289,6 @@ URLS = [
     (("up", "--state", URL), "--state"),
     (("--state", URL, "queue"), "--state"),
     (("queue", "--state", URL), "--state"),
-    (("up", "--checkpoints", URL), "--checkpoints"),
     (("up", "--fleet", URL), "--fleet"),
     (("up", "--throughputs", URL), "--throughputs"),
     (("replay", "--state", URL), "--state"),

@@ -1,4 +1,4 @@
-"""What the three machines have in common: dispatch, facts, replay."""
+"""What the machines have in common: dispatch, facts, replay."""
 
 from collections.abc import Callable
 from typing import Any, get_args
@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.build import cluster, fleet, job, profile
 from tests.support.world import World
+from topmast.accounts.machine import DECIDERS
 from topmast.fast.cluster.facts import ClusterFact
 from topmast.fast.cluster.machine import ClusterManager
 from topmast.fast.fleet_placer import FleetPlacer
@@ -44,7 +45,7 @@ def test_every_event_of_a_machine_can_be_journalled(name: str) -> None:
 
 def test_every_event_has_a_machine_that_handles_it() -> None:
     """An event in the union that nobody handles would be a message into the void."""
-    handled: set[Any] = set(FleetPlacer.handlers)
+    handled: set[Any] = set(FleetPlacer.handlers) | set(DECIDERS)
     for make, _ in MACHINES.values():
         handled |= set(make().handlers)
     assert handled == set(get_args(m.Event))
