@@ -12,9 +12,11 @@ from topmast.app.control_plane import ControlPlane
 from topmast.app.process import Outside
 from topmast.bench.fake_engine import FakeEngine
 from topmast.model import messages as m
+from topmast.model.access import local_caller
 from topmast.policies.registry import load_profile
 
 T = TypeVar("T")
+ANN = local_caller("ann")
 
 
 class Slow(FakeEngine):
@@ -49,20 +51,23 @@ def test_news_of_an_engine_reach_people_and_not_the_journal(tmp_path: Path) -> N
         service = system.service
         engine = system.engines["local"]
         assert isinstance(engine, Slow)
-        job = ask(service.submit({"run": "true"}, "ann", "", "")).id
-        eventually(lambda: ask(service.job(job)).preparing == "pulling image", "it is told")
-        assert ask(service.explain(job)).summary.endswith("; its tasks wait: pulling image")
+        job = ask(service.submit(ANN, {"run": "true"}, "ann", "", "")).id
+        eventually(lambda: ask(service.job(ANN, job)).preparing == "pulling image", "it is told")
+        assert ask(service.explain(ANN, job)).summary.endswith("; its tasks wait: pulling image")
         engine._post(m.TaskStarted(job, 1, 0, 0.0))
-        eventually(lambda: ask(service.job(job)).state == "RUNNING", "it runs")
-        assert ask(service.job(job)).preparing == ""
+        eventually(lambda: ask(service.job(ANN, job)).state == "RUNNING", "it runs")
+        assert ask(service.job(ANN, job)).preparing == ""
         engine._post(m.HostClosed("local-0", "drained"))
-        eventually(lambda: ask(service.list("hosts"))[0].closed == "drained", "it is closed")
-        assert ask(service.job(job)).state == "RUNNING"
-        (cluster,) = ask(service.list("clusters"))
+        eventually(lambda: ask(service.list(ANN, "hosts"))[0].closed == "drained", "it is closed")
+        assert ask(service.job(ANN, job)).state == "RUNNING"
+        (cluster,) = ask(service.list(ANN, "clusters"))
         assert (cluster.state, cluster.closed) == ("closed", "drained")
         engine._post(m.TaskEvicted(job, 1, 0, "preempted"))
-        eventually(lambda: ask(service.job(job)).state == "PENDING", "it waits again")
-        assert (ask(service.job(job)).preemptions, ask(service.job(job)).restarts) == (1, 0)
+        eventually(lambda: ask(service.job(ANN, job)).state == "PENDING", "it waits again")
+        assert (ask(service.job(ANN, job)).preemptions, ask(service.job(ANN, job)).restarts) == (
+            1,
+            0,
+        )
         assert engine.heard
         assert all(leader == 3 for leader in engine.heard)
         events = [record.event for record in system.journal.records()]

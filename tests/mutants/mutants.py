@@ -10,6 +10,7 @@ from tests.mutants.mutant import Mutant
 LOOP = "runtime/loop.py"
 LOCAL = "adapters/engines/local"
 TEST_LOOP = "tests/unit/runtime/test_loop.py"
+TEST_ACCESS = "tests/integration/test_access.py"
 TEST_DURABLE = "tests/contract/test_engine_durable.py"
 
 MUTANTS = (
@@ -102,10 +103,31 @@ MUTANTS = (
     Mutant(
         "a link asks for its token, and no other",
         "api/guard.py",
-        'if hmac.compare_digest(given, b"Bearer " + self.token):',
-        'if given.startswith(b"Bearer "):',
+        'if not hmac.compare_digest(given, b"Bearer " + self.token):',
+        'if not given.startswith(b"Bearer "):',
         "tests/integration/test_apart.py"
         "::test_a_link_asks_for_its_token_and_a_folder_keeps_its_role",
+    ),
+    Mutant(
+        "a job is checked by its own tenant",
+        "service/service.py",
+        "if not self.access.may(caller, Permission.JOBS_VIEW, found.tenant):",
+        'if not self.access.may(caller, Permission.JOBS_VIEW, "vision"):',
+        f"{TEST_ACCESS}::test_what_belongs_to_another_tenant_is_not_there",
+    ),
+    Mutant(
+        "a token of a stronger account cannot be had",
+        "service/accounts.py",
+        "            self._refuse_above(caller, self.state.principal(subject, self._clock.now()))\n",
+        "",
+        f"{TEST_ACCESS}::test_no_caller_grants_above_the_own_role",
+    ),
+    Mutant(
+        "a revoked token ends the streams that it opened",
+        "service/service.py",
+        "            if reader is None:\n                return\n",
+        "            reader = reader or caller\n",
+        f"{TEST_ACCESS}::test_an_open_stream_ends_soon_after_its_token_is_revoked",
     ),
     Mutant(
         "a claim is on the disk before anything of the task runs",

@@ -127,11 +127,20 @@ class Connections:
         connection.transport.abort()
 
 
+Tls = Callable[[socket.socket], ssl.SSLContext | None]
+"""What the next connection of a listener is greeted with; None: it speaks without TLS."""
+
+
+def plain(listener: socket.socket) -> None:
+    """No connection speaks TLS."""
+    return
+
+
 async def accept(
     listener: socket.socket,
     connections: Connections,
     protocol: Callable[[], Connection],
-    tls: ssl.SSLContext | None = None,
+    tls: Tls = plain,
 ) -> None:
     """Accept connections one at a time, for ever.
 
@@ -150,13 +159,13 @@ async def accept(
             await asyncio.sleep(PAUSE_S)
             continue
         if connections.has_room() and len(greeted) < MOST_HANDSHAKES:
-            greeting = loop.create_task(_greet(client, protocol, tls))
+            greeting = loop.create_task(_greet(client, protocol, tls(listener)))
             greeted.add(greeting)
             greeting.add_done_callback(greeted.discard)
             await asyncio.sleep(0)
             continue
         with client, suppress(OSError):
-            if tls is None:
+            if tls(listener) is None:
                 client.send(TOO_MANY)
         await asyncio.sleep(0)
 
@@ -167,17 +176,17 @@ async def _greet(
     """A handshake takes as long as the client likes, up to a limit: no other waits for it."""
     patience_s = None if tls is None else HEAD_S
     with suppress(OSError):  # gone already
-        await asyncio.get_running_loop().connect_accepted_socket(
+        greeting = asyncio.get_running_loop().connect_accepted_socket(
             protocol, client, ssl=tls, ssl_handshake_timeout=patience_s
         )
+        # Not every event loop keeps to the limit of a handshake.
+        await asyncio.wait_for(greeting, None if tls is None else HEAD_S + 1.0)
 
 
 class BoundedServer(uvicorn.Server):
     """Serves an application to connections that are accepted and watched as above."""
 
-    def __init__(
-        self, config: uvicorn.Config, connections: Connections, tls: ssl.SSLContext | None = None
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, connections: Connections, tls: Tls = plain) -> None:
         super().__init__(config)
         self._connections = connections
         self._tls = tls

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -10,14 +12,21 @@ from fastapi.responses import Response
 from starlette.types import ASGIApp
 
 import topmast
+from topmast.adapters.clock import elapsed_s
 from topmast.adapters.link import PREFIX as LINK_PREFIX
-from topmast.api import events, fleet, jobs, link, problems
+from topmast.adapters.oidc import OpenId
+from topmast.api import accounts, events, fleet, jobs, link, problems
 from topmast.api.bodies import LargeBodies
-from topmast.api.guard import LinkGuard
+from topmast.api.guard import Gate, Guard, LoginGate, LoopbackGate
+from topmast.api.login import Logging
+from topmast.api.login import routes as login_routes
 from topmast.api.wire import answer, components
+from topmast.model.access import Caller
+from topmast.service.access import row
 from topmast.service.service import Service
 
 PREFIX = "/api/v1"
+AUTH_PREFIX = "/auth"
 
 
 HEALTH = "/health"
@@ -28,11 +37,15 @@ def create_api(
     endpoints: Mapping[str, link.LinkEndpoint] | None = None,
     token: str = "",
     most_streams: int = 256,
+    gate: Gate | None = None,
+    openid: OpenId | None = None,
 ) -> ASGIApp:
-    """The ASGI application of a service, for loopback; and the links to regions apart.
+    """The ASGI application of a service, and the links to regions apart.
 
-    ``most_streams``: how many clients may follow the events at a time.
+    ``most_streams``: how many clients may follow the events at a time. ``gate``: lets requests in,
+    by default those of the one person of this machine. ``openid``: where people log in.
     """
+    gate = gate or LoopbackGate()
     app = FastAPI(
         title="Topmast",
         version=topmast.__version__,
@@ -41,11 +54,17 @@ def create_api(
         redoc_url=None,
     )
     app.state.large_bodies = LargeBodies()
+    app.state.note_refusal = partial(_note_refusal, service)
     problems.install(app)
+    asks = isinstance(gate, LoginGate)
     for router in (
         jobs.routes(service), fleet.routes(service), events.routes(service, most_streams),
+        accounts.routes(service, login=asks),
     ):  # fmt: skip
         app.include_router(router, prefix=PREFIX)
+    if isinstance(gate, LoginGate):
+        logging = Logging(service, gate, openid, elapsed_s)
+        app.include_router(login_routes(logging), prefix=AUTH_PREFIX)
     app.include_router(link.routes(endpoints or {}), prefix=LINK_PREFIX)
     plain = app.openapi
 
@@ -55,7 +74,12 @@ def create_api(
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
-    return LinkGuard(app, token)
+    return Guard(app, token, gate)
+
+
+async def _note_refusal(service: Service, caller: Caller, verb: str, path: str, why: str) -> None:
+    line = row(caller, verb, path, outcome=f"refused: {why}")
+    await asyncio.wrap_future(service.runtime.note(line))
 
 
 def create_regional_api(
@@ -76,4 +100,4 @@ def create_regional_api(
         detail = f"this is the placer of region {region}; the queue is at {queue_url}"
         return problems.problem(404, "Wrong server", detail)
 
-    return LinkGuard(app, token, open_paths=(HEALTH,))
+    return Guard(app, token, LoopbackGate(), open_paths=(HEALTH,))

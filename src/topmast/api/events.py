@@ -9,14 +9,16 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from topmast.api.access import caller_of, guarded_router, needs
 from topmast.api.problems import problem
 from topmast.api.wire import replies, whole_number
+from topmast.model.access import Caller, Permission
 from topmast.service.service import Service
 
 
 def routes(service: Service, most_streams: int) -> APIRouter:
     """The route /events, for so many readers at a time."""
-    router = APIRouter()
+    router = guarded_router()
     streams: dict[int, None] = {}
 
     @router.get(
@@ -26,6 +28,7 @@ def routes(service: Service, most_streams: int) -> APIRouter:
         description="Server-sent events; the data of each is an EventView.",
         **replies(200, {"text/event-stream": {"schema": {"type": "string"}}}),
     )
+    @needs(Permission.JOBS_VIEW)
     async def events(request: Request, after: int | None = None) -> Response:
         if len(streams) >= most_streams:
             detail = f"{most_streams} clients follow the events already"
@@ -36,7 +39,7 @@ def routes(service: Service, most_streams: int) -> APIRouter:
         first = whole_number(resumed, "Last-Event-ID") if resumed else after
         start = service.event_stream.last_seq if first is None else first
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return _Stream(_lines(service, start), streams, headers)
+        return _Stream(_lines(service, caller_of(request), start), streams, headers)
 
     return router
 
@@ -59,9 +62,9 @@ class _Stream(StreamingResponse):
             del self._streams[id(self)]
 
 
-async def _lines(service: Service, after: int) -> AsyncIterator[bytes]:
+async def _lines(service: Service, caller: Caller, after: int) -> AsyncIterator[bytes]:
     yield b": connected\n\n"
-    async for batch in service.event_stream.follow(after):
+    async for batch in service.events(caller, after):
         if not batch:
             yield b": still here\n\n"
         for event in batch:

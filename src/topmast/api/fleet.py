@@ -8,9 +8,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from topmast.api.access import caller_of, guarded_router, needs
 from topmast.api.bodies import read_object
 from topmast.api.wire import answer, returns, takes, text, texts, truth
 from topmast.model import views as v
+from topmast.model.access import Permission
 from topmast.model.states import HostState
 from topmast.service.service import Service
 from topmast.service.usage import KEYS
@@ -45,7 +47,7 @@ _PERIOD = {"since_s": {"type": "number"}, "until_s": {"type": "number"}, "by": _
 
 def routes(service: Service) -> APIRouter:
     """All routes about the fleet."""
-    router = APIRouter()
+    router = guarded_router()
     for what, kind in _LISTS.items():
         router.add_api_route(
             f"/{what}",
@@ -73,8 +75,9 @@ def routes(service: Service) -> APIRouter:
         "/hosts/{host}/story", tags=["fleet"], summary="One host with its history",
         **returns(v.HostStory),
     )  # fmt: skip
-    async def host_story(host: str) -> Response:
-        return answer(await service.host_story(host))
+    @needs(Permission.FLEET_VIEW)
+    async def host_story(host: str, request: Request) -> Response:
+        return answer(await service.host_story(caller_of(request), host))
 
     @router.get(
         "/hosts/{host}/drain",
@@ -82,9 +85,10 @@ def routes(service: Service) -> APIRouter:
         summary="What a drain of a host does now, or would do",
         **returns(v.DrainView),
     )
-    async def drain_plan(host: str, also: str = "") -> Response:
+    @needs(Permission.FLEET_VIEW)
+    async def drain_plan(host: str, request: Request, also: str = "") -> Response:
         others = [name for name in also.split(",") if name]
-        return answer(await service.drain_plan(host, others))
+        return answer(await service.drain_plan(caller_of(request), host, others))
 
     @router.get(
         "/usage",
@@ -92,42 +96,53 @@ def routes(service: Service) -> APIRouter:
         summary="GPU-hours held, kept and lost",
         **returns(v.UsageRow, listed="usage", more=_PERIOD),
     )
+    @needs(Permission.USAGE_VIEW)
     async def usage(
+        request: Request,
         by: Annotated[str, Query(json_schema_extra={"enum": list(KEYS)})] = "tenant",
         since: float | None = None,
         until: float | None = None,
     ) -> Response:
-        return answer(await service.usage(by, since, until))
+        return answer(await service.usage(caller_of(request), by, since, until))
 
+    _system(router, service)
+    return router
+
+
+def _system(router: APIRouter, service: Service) -> None:
     @router.get(
         "/plans/capacity",
         tags=["fleet"],
         summary="The capacity plan: which hosts belong to which clusters",
         **returns(v.CapacityPlanView),
     )
-    async def capacity_plan() -> Response:
-        return answer(await service.capacity_plan())
+    @needs(Permission.FLEET_VIEW)
+    async def capacity_plan(request: Request) -> Response:
+        return answer(await service.capacity_plan(caller_of(request)))
 
     @router.get("/health", tags=["fleet"], summary="Alive?", **returns(v.Health))
-    async def health() -> Response:
-        return answer(await service.health())
+    @needs(Permission.SELF)
+    async def health(request: Request) -> Response:
+        return answer(await service.health(caller_of(request)))
 
-    return router
 
-
-def _lister(service: Service, what: str) -> Callable[[], Awaitable[Response]]:
-    async def listing() -> Response:
-        return answer({what: await service.list(what)})
+def _lister(service: Service, what: str) -> Callable[..., Awaitable[Response]]:
+    @needs(Permission.DATA_VIEW if what == "datasets" else Permission.FLEET_VIEW)
+    async def listing(request: Request) -> Response:
+        return answer({what: await service.list(caller_of(request), what)})
 
     return listing
 
 
 def _host_setter(service: Service, state: HostState) -> Callable[..., Awaitable[Response]]:
+    @needs(Permission.FLEET_OPERATE)
     async def set_host(host: str, request: Request) -> Response:
         body = await read_object(request, _DRAIN if state is HostState.DRAINING else _BY)
         at_once, also = truth(body, "now"), texts(body, "also")
-        by = text(body, "user")
-        return answer(await service.set_host(host, state, by, at_once=at_once, also=also))
+        view = await service.set_host(
+            caller_of(request), host, state, text(body, "user"), at_once=at_once, also=also
+        )
+        return answer(view)
 
     return set_host
 
@@ -140,8 +155,10 @@ def _datasets(router: APIRouter, service: Service) -> None:
         **takes(_DATASET, ("name", "region")),
         **returns(v.DatasetView, 201),
     )
+    @needs(Permission.DATA_EDIT)
     async def add(request: Request) -> Response:
-        return answer(await service.add_dataset(await read_object(request)), 201)
+        document = await read_object(request)
+        return answer(await service.add_dataset(caller_of(request), document), 201)
 
     @router.post(
         "/datasets/{name}/replicas",
@@ -150,17 +167,19 @@ def _datasets(router: APIRouter, service: Service) -> None:
         **takes({"region": _TEXT, **_BY}, ("region",)),
         **returns(v.DatasetView, 202),
     )
+    @needs(Permission.DATA_EDIT)
     async def replicate(name: str, request: Request) -> Response:
         body = await read_object(request, ("region", "user"))
-        by = text(body, "user")
-        return answer(await service.replicate(name, text(body, "region"), by), 202)
+        region, by = text(body, "region"), text(body, "user")
+        return answer(await service.replicate(caller_of(request), name, region, by), 202)
 
     @router.get(
         "/plans/data", tags=["datasets"], summary="The data plan: where datasets are stored",
         **returns(v.DataPlanView),
     )  # fmt: skip
-    async def data_plan() -> Response:
-        return answer(await service.data_plan())
+    @needs(Permission.DATA_VIEW)
+    async def data_plan(request: Request) -> Response:
+        return answer(await service.data_plan(caller_of(request)))
 
     @router.delete(
         "/datasets/{name}",
@@ -168,8 +187,9 @@ def _datasets(router: APIRouter, service: Service) -> None:
         summary="Remove a dataset and delete its replicas",
         **returns(v.DatasetView),
     )
-    async def remove(name: str) -> Response:
-        return answer(await service.remove_dataset(name))
+    @needs(Permission.DATA_EDIT)
+    async def remove(name: str, request: Request) -> Response:
+        return answer(await service.remove_dataset(caller_of(request), name))
 
     @router.delete(
         "/datasets/{name}/replicas/{region}",
@@ -177,5 +197,6 @@ def _datasets(router: APIRouter, service: Service) -> None:
         summary="Drop a replica",
         **returns(v.DatasetView),
     )
-    async def drop(name: str, region: str) -> Response:
-        return answer(await service.drop(name, region))
+    @needs(Permission.DATA_EDIT)
+    async def drop(name: str, region: str, request: Request) -> Response:
+        return answer(await service.drop(caller_of(request), name, region))

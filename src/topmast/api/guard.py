@@ -1,52 +1,230 @@
-"""What keeps web pages and strangers out while there is no authentication: loopback names only."""
+"""What stands before every route: it finds out which caller a request comes from, or refuses it."""
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
+import os
 import re
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+from urllib.parse import urlsplit
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from msgspec import Struct
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from topmast.adapters.link import PREFIX as LINK_PREFIX
+from topmast.api.access import CALLER
 from topmast.api.problems import problem
+from topmast.model.access import Caller, local_caller
+from topmast.model.errors import TooMany
 
 _LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
-_ONCE = (b"host", b"origin", b"authorization", b"content-type", b"sec-fetch-site")
+_ONCE = (b"host", b"origin", b"authorization", b"content-type", b"sec-fetch-site", b"cookie")
 """Headers that decide: of two of them, each reader would take another."""
+COOKIE = "__Host-topmast"
+"""The session of a browser. The prefix makes browsers bind it to one host and to TLS."""
+USELESS = "the token is unknown, expired or revoked"
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
+        "frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""Given with every answer of a server with login."""
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-def _doubled(scope: Scope) -> str:
-    """The first header that is given twice and must not be; empty if none is."""
-    names = [name for name, _ in scope["headers"]]
-    return next((name.decode() for name in _ONCE if names.count(name) > 1), "")
+class Refusal(Exception):
+    """A request that is answered here."""
+
+    def __init__(self, status: int, detail: str, remedy: str = "", retry_s: float = 0.0) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.remedy, self.retry_s = status, detail, remedy, retry_s
 
 
-class LoopbackOnly:
-    """Refuses requests with a Host that is not a loopback name, or from a page of another site.
+class Head(Struct, frozen=True):
+    """What a gate looks at of a request."""
 
-    The first stops DNS rebinding, the second forms and scripts of other pages. A page from another
-    port of this machine is another site.
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    """By name in lower case."""
+    scheme: str
+    server: str
+    """The address that the request came to; empty if that is unknown."""
+    address: str
+    """The address that it came from."""
+    request: str
+    """The number that the request is given."""
+
+
+class Gate(Protocol):
+    """Lets requests in."""
+
+    async def caller(self, head: Head) -> Caller | None:
+        """The caller; None for a request that may only log in. Raises Refusal."""
+        ...
+
+    def dress(self, headers: MutableHeaders, head: Head) -> None:
+        """Add what an answer needs."""
+        ...
+
+
+class LoopbackGate:
+    """The gate of a server without login: the one person of this machine is its administrator.
+
+    It refuses requests with a Host that is not a loopback name, which stops DNS rebinding; and from
+    pages of other sites, which stops their forms and scripts. A page from another port of this
+    machine is another site.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    def __init__(self, name: str = "local") -> None:
+        self._caller = local_caller(name)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer 403."""
-        if scope["type"] == "http":
-            headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-            host, origin = headers.get(b"host", ""), headers.get(b"origin", "")
-            if not _LOOPBACK.fullmatch(host):
-                refusal = problem(403, "Refused", "this server answers on loopback names only")
-                await refusal(scope, receive, send)
-                return
-            own = origin in ("", f"{scope['scheme']}://{host}")
-            if not own or headers.get(b"sec-fetch-site", "none") not in ("none", "same-origin"):
-                refusal = problem(403, "Refused", "requests from other sites are not accepted")
-                await refusal(scope, receive, send)
-                return
-        await self.app(scope, receive, send)
+    async def caller(self, head: Head) -> Caller:
+        """The person. Raises Refusal."""
+        if head.server and not is_loopback(head.server):
+            raise Refusal(403, "only links are answered on this address")
+        host = head.headers.get("host", "")
+        if not _LOOPBACK.fullmatch(host):
+            raise Refusal(403, "this server answers on loopback names only")
+        refuse_other_sites(head, f"{head.scheme}://{host}")
+        known = self._caller
+        return Caller(known.principal, known.via, head.address, head.request)
+
+    def dress(self, headers: MutableHeaders, head: Head) -> None:
+        """Nothing more than the routes say."""
+
+
+class StandbyGate:
+    """The gate of a server with login that does not lead: all it tells is where the leader is."""
+
+    async def caller(self, head: Head) -> None:
+        """It asks for no proof."""
+        return
+
+    def dress(self, headers: MutableHeaders, head: Head) -> None:
+        """What browsers need to keep the answer to themselves."""
+        headers.update(SECURITY_HEADERS)
+
+
+class Login(Protocol):
+    """Knows what proves a caller."""
+
+    async def by_token(self, token: str, address: str, request: str) -> Caller | None:
+        """The caller that shows a token; None for one that is good for nothing."""
+        ...
+
+    async def refused(self, address: str, path: str, request: str, why: str) -> None:
+        """Bring a failed attempt into the audit log. Raises TooMany."""
+        ...
+
+
+class LoginGate:
+    """The gate of a server with login: each request shows a token, or the cookie of a session."""
+
+    def __init__(
+        self,
+        login: Login,
+        public_url: str,
+        hosts: Sequence[str] = (),
+        proxies: Sequence[Network] = (),
+        open_paths: Sequence[str] = (),
+    ) -> None:
+        """``hosts``: more names of the server. ``open_paths``: beginnings that need no login."""
+        self._login = login
+        self._origin = public_url
+        self._hosts = {urlsplit(public_url).netloc.lower(), *(h.lower() for h in hosts)}
+        self._proxies = tuple(proxies)
+        self._open_paths = tuple(open_paths)
+
+    async def caller(self, head: Head) -> Caller | None:
+        """The caller that a token or cookie proves. Raises Refusal."""
+        host = head.headers.get("host", "").lower()
+        if host not in self._hosts and not _LOOPBACK.fullmatch(host):
+            raise Refusal(403, f"this server does not answer as '{host[:100]}'")
+        token, is_cookie = _shown(head)
+        if is_cookie:
+            refuse_other_sites(head, self._origin, strictly=head.method not in SAFE_METHODS)
+        opened = head.path.startswith(self._open_paths)
+        if not token:
+            if opened:
+                return None
+            raise Refusal(401, "this server asks for a login", "topmast login, or a token")
+        found = await self._login.by_token(token, self.address(head), head.request)
+        if found is None and not opened:
+            try:
+                await self._login.refused(self.address(head), head.path, head.request, USELESS)
+            except TooMany as error:
+                raise Refusal(429, str(error), retry_s=error.retry_s) from None
+            raise Refusal(401, USELESS, "topmast login, or a new token")
+        return found
+
+    def address_of(self, scope: Scope) -> str:
+        """The address of the client of a request that has passed."""
+        return self.address(_head(scope))
+
+    def address(self, head: Head) -> str:
+        """The client's address: what a trusted proxy says of it, or that of the connection."""
+        return forwarded(head.address, head.headers.get("x-forwarded-for", ""), self._proxies)
+
+    def dress(self, headers: MutableHeaders, head: Head) -> None:
+        """What browsers need to keep the answer to themselves."""
+        for name, value in SECURITY_HEADERS.items():
+            headers.setdefault(name, value)
+        headers.setdefault("Cache-Control", "no-store")
+        if head.scheme == "https":
+            headers.setdefault("Strict-Transport-Security", "max-age=31536000")
+
+
+def _shown(head: Head) -> tuple[str, bool]:
+    """The token that a request shows, and whether as a cookie. Raises Refusal."""
+    given = head.headers.get("authorization", "")
+    if given:
+        kind, _, token = given.partition(" ")
+        if kind.lower() != "bearer" or not token.strip():
+            raise Refusal(401, "only bearer tokens are taken", "Authorization: Bearer TOKEN")
+        return token.strip(), False
+    for part in head.headers.get("cookie", "").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == COOKIE and value:
+            return value, True
+    return "", False
+
+
+def refuse_other_sites(head: Head, own: str, *, strictly: bool = False) -> None:
+    """Raise Refusal for a request of another site; ``strictly``: unless shown to be of the own.
+
+    A browser says so itself; a page cannot change what it says.
+    """
+    origin, site = head.headers.get("origin", ""), head.headers.get("sec-fetch-site", "")
+    foreign = origin not in ("", own) or site not in ("", "none", "same-origin")
+    if foreign or (strictly and not origin and not site):
+        raise Refusal(403, "requests from other sites are not accepted")
+
+
+def forwarded(address: str, chain: str, proxies: Sequence[Network]) -> str:
+    """The last address of a chain of proxies that is none of the trusted ones."""
+    found = address
+    hops = [hop.strip() for hop in chain.split(",") if hop.strip()]
+    while hops and _is_in(found, proxies):
+        found = hops.pop()
+    return found[:100]
+
+
+def _is_in(address: str, networks: Sequence[Network]) -> bool:
+    try:
+        known = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return any(known in network for network in networks)
 
 
 def is_loopback(address: str) -> bool:
@@ -57,42 +235,87 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-class LinkGuard:
-    """Admits link requests with the token; other requests meet the rules for this machine alone.
+class Guard:
+    """Admits links by their own token, and all other requests through a gate.
 
-    Without a token, links too are for this machine alone. On an address that others can reach,
-    everything but a link is refused. ``open_paths`` are readable for all.
+    Without a link token, links are for this machine alone. ``open_paths`` are readable for all.
     """
 
-    def __init__(self, app: ASGIApp, token: str, open_paths: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, app: ASGIApp, token: str, gate: Gate, open_paths: tuple[str, ...] = ()
+    ) -> None:
         self.app = app
-        self.inner = LoopbackOnly(app)
         self.token = token.encode()
+        self.gate = gate
         self.open_paths = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer 400, 401 or 403."""
-        doubled = _doubled(scope) if scope["type"] == "http" else ""
-        if doubled:
-            await problem(400, "Refused", f"the header {doubled} is given twice")(
-                scope, receive, send
-            )
-            return
-        if scope["type"] != "http" or scope["path"] in self.open_paths:
+        """Pass a request on, or answer it."""
+        if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        is_link = scope["path"].startswith(f"{LINK_PREFIX}/")
-        if is_link and self.token:
+        head = _head(scope)
+        dressed = _Dressed(send, self.gate, head)
+        try:
+            _refuse_doubled(scope)
+            if not self._may_pass(scope, head):
+                scope[CALLER] = await self.gate.caller(head)
+        except Refusal as refusal:
+            await _answer(refusal)(scope, receive, dressed)
+            return
+        await self.app(scope, receive, dressed)
+
+    def _may_pass(self, scope: Scope, head: Head) -> bool:
+        """Whether it is a link with the right token, or asks for what all may read."""
+        if head.path in self.open_paths:
+            return True
+        if not head.path.startswith(f"{LINK_PREFIX}/"):
+            return False
+        if self.token:
             given = dict(scope["headers"]).get(b"authorization", b"")
-            if hmac.compare_digest(given, b"Bearer " + self.token):
-                await self.app(scope, receive, send)
-                return
-            refusal = problem(401, "Refused", "this link asks for a token", remedy="TOPMAST_TOKEN")
-            await refusal(scope, receive, send)
-            return
-        server = scope.get("server")
-        if server is not None and not is_loopback(server[0]):
-            refusal = problem(403, "Refused", "only links are answered on this address")
-            await refusal(scope, receive, send)
-            return
-        await self.inner(scope, receive, send)
+            if not hmac.compare_digest(given, b"Bearer " + self.token):
+                raise Refusal(401, "this link asks for a token", "TOPMAST_TOKEN")
+            return True
+        if isinstance(self.gate, LoopbackGate):
+            return False
+        raise Refusal(401, "links to a server with login ask for a token", "--token-file")
+
+
+class _Dressed:
+    """Sends an answer with the number of its request, and what the gate adds."""
+
+    def __init__(self, send: Send, gate: Gate, head: Head) -> None:
+        self._send, self._gate, self._head = send, gate, head
+
+    async def __call__(self, message: Message) -> None:
+        """Send a part of it."""
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers["X-Request-Id"] = self._head.request
+            self._gate.dress(headers, self._head)
+        await self._send(message)
+
+
+def _head(scope: Scope) -> Head:
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    server, client = scope.get("server"), scope.get("client")
+    return Head(
+        scope["method"], scope["path"], headers, scope["scheme"],
+        server[0] if server else "", client[0] if client else "", os.urandom(6).hex(),
+    )  # fmt: skip
+
+
+def _refuse_doubled(scope: Scope) -> None:
+    names = [name for name, _ in scope["headers"]]
+    doubled = next((name.decode() for name in _ONCE if names.count(name) > 1), "")
+    if doubled:
+        raise Refusal(400, f"the header {doubled} is given twice")
+
+
+def _answer(refusal: Refusal) -> ASGIApp:
+    answer = problem(refusal.status, "Refused", refusal.detail, remedy=refusal.remedy)
+    if refusal.status == 401:
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    if refusal.retry_s:
+        answer.headers["Retry-After"] = str(max(1, round(refusal.retry_s)))
+    return answer

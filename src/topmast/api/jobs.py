@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from topmast.api.access import caller_of, guarded_router, needs
 from topmast.api.bodies import BULK_BYTES, read_bytes, read_object
 from topmast.api.wire import (
     accepts,
@@ -19,6 +19,7 @@ from topmast.api.wire import (
     text,
 )
 from topmast.model import views as v
+from topmast.model.access import Permission
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.service.blobs import MAX_BYTES
 from topmast.service.service import Service
@@ -38,7 +39,7 @@ _UPLOADED = {"type": "object", "properties": {"workdir": _TEXT}, "required": ["w
 
 def routes(service: Service) -> APIRouter:
     """All routes under /jobs and /workdirs."""
-    router = APIRouter()
+    router = guarded_router()
 
     @router.post(
         "/jobs",
@@ -47,11 +48,13 @@ def routes(service: Service) -> APIRouter:
         **takes(_ONE, ("job",)),
         **returns(v.Receipt, 201),
     )
+    @needs(Permission.JOBS_SUBMIT)
     async def submit(request: Request) -> Response:
         body = await read_object(request, _ONE)
         receipt = await service.submit(
-            body.get("job"), text(body, "user"), text(body, "workdir"), idempotency_key(request)
-        )
+            caller_of(request), body.get("job"), text(body, "user"), text(body, "workdir"),
+            idempotency_key(request),
+        )  # fmt: skip
         return answer(receipt, 201)
 
     @router.post(
@@ -61,10 +64,11 @@ def routes(service: Service) -> APIRouter:
         **takes(_MANY, ("jobs",)),
         **returns(v.BulkReceipt, 201),
     )
+    @needs(Permission.JOBS_SUBMIT)
     async def submit_many(request: Request) -> Response:
         body = await read_object(request, _MANY, BULK_BYTES)
         receipt = await service.submit_many(
-            body.get("jobs"), text(body, "user"), idempotency_key(request)
+            caller_of(request), body.get("jobs"), text(body, "user"), idempotency_key(request)
         )
         return answer(receipt, 201)
 
@@ -75,12 +79,15 @@ def routes(service: Service) -> APIRouter:
         **takes(_ONE, ("job",)),
         **returns(v.Explanation),
     )
+    @needs(Permission.JOBS_SUBMIT)
     async def dry_run(request: Request) -> Response:
-        body = await read_object(request, _ONE)
-        return answer(await service.dry_run(body.get("job"), text(body, "user")))
+        body, caller = await read_object(request, _ONE), caller_of(request)
+        return answer(await service.dry_run(caller, body.get("job"), text(body, "user")))
 
     @router.get("/jobs", tags=["jobs"], summary="List jobs", **returns(v.JobPage))
+    @needs(Permission.JOBS_VIEW)
     async def jobs(
+        request: Request,
         state: str = "",
         tenant: str = "",
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
@@ -90,7 +97,9 @@ def routes(service: Service) -> APIRouter:
         if order not in ("", *ORDERS):
             raise InvalidInput(f"'{order}' is not newest or queue", field="order")
         states = [name for name in state.split(",") if name]
-        page = await service.jobs(states, tenant, limit, cursor, order == "queue")
+        page = await service.jobs(
+            caller_of(request), states, tenant, limit, cursor, order == "queue"
+        )
         return answer(page)
 
     _one_job(router, service)
@@ -100,8 +109,9 @@ def routes(service: Service) -> APIRouter:
 
 def _one_job(router: APIRouter, service: Service) -> None:
     @router.get("/jobs/{job}", tags=["jobs"], summary="One job", **returns(v.JobView))
-    async def job(job: str) -> Response:
-        return answer(await service.job(job))
+    @needs(Permission.JOBS_VIEW)
+    async def job(job: str, request: Request) -> Response:
+        return answer(await service.job(caller_of(request), job))
 
     @router.get(
         "/jobs/{job}/story",
@@ -109,8 +119,9 @@ def _one_job(router: APIRouter, service: Service) -> None:
         summary="A job with its history and attempts",
         **returns(v.JobStory),
     )
-    async def story(job: str) -> Response:
-        return answer(await service.story(job))
+    @needs(Permission.JOBS_VIEW)
+    async def story(job: str, request: Request) -> Response:
+        return answer(await service.story(caller_of(request), job))
 
     @router.get(
         "/jobs/{job}/explain",
@@ -118,8 +129,9 @@ def _one_job(router: APIRouter, service: Service) -> None:
         summary="Why a job waits, or runs where it runs",
         **returns(v.Explanation),
     )
-    async def explain(job: str) -> Response:
-        return answer(await service.explain(job))
+    @needs(Permission.JOBS_VIEW)
+    async def explain(job: str, request: Request) -> Response:
+        return answer(await service.explain(caller_of(request), job))
 
     @router.post(
         "/jobs/{job}/cancel",
@@ -128,9 +140,10 @@ def _one_job(router: APIRouter, service: Service) -> None:
         **takes(_BY),
         **returns(v.JobView, 202),
     )
+    @needs(Permission.JOBS_CANCEL)
     async def cancel(job: str, request: Request) -> Response:
         body = await read_object(request, _BY)
-        return answer(await service.cancel(job, text(body, "user")), 202)
+        return answer(await service.cancel(caller_of(request), job, text(body, "user")), 202)
 
     @router.get(
         "/jobs/{job}/logs",
@@ -138,14 +151,16 @@ def _one_job(router: APIRouter, service: Service) -> None:
         summary="A part of one task's output",
         **replies(200, {"text/plain": {"schema": _BYTES}}),
     )
+    @needs(Permission.JOBS_VIEW)
     async def logs(
+        request: Request,
         job: str,
         task: int = 0,
         attempt: int | None = None,
         offset: Annotated[int, Query(ge=0)] = 0,
         limit: Annotated[int, Query(ge=1, le=1 << 20)] = 65_536,
     ) -> Response:
-        chunk = await service.log(job, task, attempt, offset, limit)
+        chunk = await service.log(caller_of(request), job, task, attempt, offset, limit)
         headers = {
             "X-Next-Offset": str(chunk.next_offset),
             "X-Attempt": str(chunk.attempt),
@@ -162,9 +177,10 @@ def _workdirs(router: APIRouter, service: Service) -> None:
         **accepts({"application/gzip": {"schema": _BYTES}}, required=True),
         **replies(201, {"application/json": {"schema": _UPLOADED}}),
     )
+    @needs(Permission.JOBS_SUBMIT)
     async def put_workdir(digest: str, request: Request) -> Response:
         data = await read_bytes(request, MAX_BYTES)
-        new = await asyncio.to_thread(lambda: service.blobs.put(digest, bytes(data)))
+        new = await service.put_workdir(caller_of(request), digest, bytes(data))
         return answer({"workdir": digest}, 201 if new else 200)
 
     @router.head(
@@ -173,7 +189,8 @@ def _workdirs(router: APIRouter, service: Service) -> None:
         summary="Whether the server has a snapshot",
         **replies(200, {}),
     )
-    async def has_workdir(digest: str) -> Response:
-        if service.blobs.path(digest) is None:
+    @needs(Permission.JOBS_SUBMIT)
+    async def has_workdir(digest: str, request: Request) -> Response:
+        if not service.has_workdir(caller_of(request), digest):
             raise NotFound(f"no work folder '{digest}'")
         return Response(status_code=200)

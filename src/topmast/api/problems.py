@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import structlog
 from fastapi import FastAPI, HTTPException, Request
@@ -13,9 +15,11 @@ from starlette.requests import ClientDisconnect
 
 from topmast.model.errors import (
     Conflict,
+    Forbidden,
     InvalidInput,
     NotFound,
     TooLarge,
+    TooMany,
     TopmastError,
     Unavailable,
 )
@@ -26,6 +30,8 @@ _STATUS: dict[type[TopmastError], tuple[int, str]] = {
     InvalidInput: (422, "Invalid input"),
     NotFound: (404, "Not found"),
     Conflict: (409, "Conflict"),
+    Forbidden: (403, "Forbidden"),
+    TooMany: (429, "Too many requests"),
     Unavailable: (503, "Unavailable"),
 }
 
@@ -55,7 +61,10 @@ async def _topmast_error(request: Request, error: Exception) -> Response:
         every = (error, *error.more) if error.more else ()
         faults = tuple([Fault(_detail(one), one.field, one.remedy) for one in every])
         return problem(status, title, _detail(error), error.field, error.remedy, faults)
-    return problem(status, title, str(error))
+    refusal = problem(status, title, str(error))
+    if isinstance(error, TooMany):
+        refusal.headers["Retry-After"] = str(max(1, math.ceil(error.retry_s)))
+    return refusal
 
 
 def _detail(error: InvalidInput) -> str:

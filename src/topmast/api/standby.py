@@ -8,14 +8,14 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from topmast.api.guard import LinkGuard
+from topmast.api.guard import Gate, Guard, LoopbackGate
 from topmast.model.views import Health, Problem
 
 HEALTH_PATHS = ("/health", "/api/v1/health")
 
 
 def create_standby_api(
-    health: Callable[[], Health], leader: Callable[[], str], token: str
+    health: Callable[[], Health], leader: Callable[[], str], token: str, gate: Gate | None = None
 ) -> ASGIApp:
     """Answers questions for its health, and 503 with the URL of the leader to everything else."""
 
@@ -27,7 +27,7 @@ def create_standby_api(
                 answer = not_leading(leader())
             await answer(scope, receive, send)
 
-    return LinkGuard(app, token)
+    return Guard(app, token, gate or LoopbackGate())
 
 
 def not_leading(leader: str) -> Response:

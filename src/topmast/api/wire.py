@@ -13,7 +13,7 @@ import msgspec
 from fastapi import Request
 from fastapi.responses import Response
 
-from topmast.model import decided, reason, views
+from topmast.model import account_views, decided, reason, views
 from topmast.model.errors import InvalidInput
 
 LONGEST_NUMBER = 18
@@ -40,6 +40,13 @@ SHOWN = (
     views.Health,
     views.EventView,
     views.Problem,
+    account_views.WhoAmI,
+    account_views.TokenView,
+    account_views.NewToken,
+    account_views.DeviceLogin,
+    account_views.ServiceAccountView,
+    account_views.RoleView,
+    account_views.ActPage,
 )
 
 
@@ -62,6 +69,16 @@ def truth(document: dict[str, Any], field: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidInput("must be true or false", field=field)
     return value
+
+
+def number(document: dict[str, Any], field: str) -> float | None:
+    """A field that is a number, if it is there. Raises InvalidInput."""
+    value = document.get(field)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e15:
+        raise InvalidInput("must be a number", field=field)
+    return float(value)
 
 
 def texts(document: dict[str, Any], field: str) -> tuple[str, ...]:
@@ -142,7 +159,7 @@ def accepts(content: dict[str, Any], *, required: bool) -> dict[str, Any]:
 def components() -> dict[str, Any]:
     """JSON Schemas of everything shown, for OpenAPI."""
     _, found = msgspec.json.schema_components(SHOWN, ref_template=REF)
-    for module in (views, reason, decided):
+    for module in (views, account_views, reason, decided):
         for name, texts_of in documented(module).items():
             for field, description in texts_of.items():
                 shown = found.get(name, {}).get("properties", {})

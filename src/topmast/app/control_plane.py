@@ -152,10 +152,14 @@ class ControlPlane(Process):
 
     def _observe(self, rows: Sequence[HistoryRow]) -> None:
         """Show what was committed, and forget the steps of jobs that are over."""
-        self.event_stream.publish(rows)
+        self.event_stream.publish(rows, self._tenant_of)
         for row in rows:
             if row.kind in TERMINAL:
                 self.live_progress.forget(row.job)
+
+    def _tenant_of(self, job: str) -> str:
+        record = self.machines.queue.jobs.records.get(job)
+        return record.spec.tenant if record is not None else ""
 
     def _tell_link(self, region: str, up: bool, why: str) -> None:
         """The queue asks only regions that can be reached."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -19,6 +20,14 @@ def serve(options: ServeOptions) -> int:
     from topmast.app import roles
 
     return roles.serve(options)
+
+
+def break_glass(state: Path, life_s: float) -> str:
+    """`topmast accounts break-glass`."""
+    from topmast.adapters.breakglass import break_glass
+    from topmast.adapters.clock import wall_s
+
+    return break_glass(state, wall_s(), life_s)
 
 
 def demo(options: DemoOptions) -> int:
@@ -82,4 +91,7 @@ def _part(kind: type[T], given: Mapping[str, Any]) -> T:
 
 def main() -> None:
     """The console script."""
-    sys.exit(cli_main(Root(serve=serve, demo=demo, replay=replay, bench=bench, whatif=whatif)))
+    root = Root(
+        serve=serve, demo=demo, replay=replay, bench=bench, whatif=whatif, break_glass=break_glass
+    )  # fmt: skip
+    sys.exit(cli_main(root))

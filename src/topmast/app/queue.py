@@ -33,6 +33,7 @@ from topmast.api.link import LinkEndpoint
 from topmast.api.standby import Front, create_standby_api
 from topmast.app.claim import claim_of
 from topmast.app.control_plane import ControlPlane, relays_of
+from topmast.app.login import Entry, entry_of, refuse_local_engines, split_address
 from topmast.app.process import Outside, Term, fail_stop, own_folder
 from topmast.app.server import announce, bind, run, url_of
 from topmast.app.standby import Standby, require_engines_here, step_down
@@ -84,6 +85,7 @@ class QueueServer:
         self._system: ControlPlane | None = None
         self._standby: Standby | None = None
         self._started_s = time.time()
+        self._entry = Entry()
         self._front = Front(create_standby_api(self._health, self._leader, self._token))
 
     def run(self) -> int:
@@ -94,16 +96,23 @@ class QueueServer:
         with ExitStack() as stack:
             listeners = [stack.enter_context(bind(options.host, options.port))]
             if options.link is not None:
-                host, port = split_address(options.link)
+                host, port = split_address(options.link, "--link")
                 listeners.append(
                     stack.enter_context(bind(host, port, token=self._token, field="--link"))
                 )
             self._url = url_of(listeners[0])
+            self._entry = entry_of(options, stack, self._url)
+            if self._entry.listener is not None:
+                listeners.append(self._entry.listener)
+            self._front.app = create_standby_api(
+                self._health, self._leader, self._token, self._entry.standby_gate()
+            )
             stack.callback(self._close)
             self._begin()
             run(
                 self._front, options.state, listeners, self._say_ready, self._leave,
                 most_connections=self._limits.connections, announced=self._system is not None,
+                tls=self._entry.tls,
             )  # fmt: skip
         if self._system is None:
             return 0
@@ -112,7 +121,7 @@ class QueueServer:
 
     def _begin(self) -> None:
         """Lead, or stand by if another process leads."""
-        store, claim = self._store, claim_of(self._options.state, self._url)
+        store, claim = self._store, claim_of(self._options.state, self._address)
         try:
             journal = open_journal(store, claim=claim)
         except (Conflict, JournalFailure) as error:
@@ -134,6 +143,11 @@ class QueueServer:
             store, claim, self._machines, check, self._take_over, step_down
         )  # fmt: skip
         self._standby.start()
+
+    @property
+    def _address(self) -> str:
+        """Where clients find this server when it leads."""
+        return self._entry.public_url if self._entry.listener is not None else self._url
 
     @property
     def _fail(self) -> Callable[[BaseException], NoReturn]:
@@ -168,13 +182,17 @@ class QueueServer:
             outside=self._outside, term=Term(journal, follower, keeper, self._fail),
         )  # fmt: skip
         self._system = system
+        refuse_local_engines(system.fleet, options)
         system.open()
         endpoints = {region: queue_endpoint(system, region) for region in self._apart}
         self._front.leads = journal.leads
         self._front.app = self._api(system, endpoints)
 
     def _api(self, system: ControlPlane, endpoints: dict[str, LinkEndpoint]) -> ASGIApp:
-        return create_api(system.service, endpoints, self._token, self._limits.streams)
+        return create_api(
+            system.service, endpoints, self._token, self._limits.streams,
+            self._entry.gate(system.service, self._options), self._entry.openid(),
+        )  # fmt: skip
 
     def _take_over(self, journal: SqlJournal, keeper: Keeper, follower: Follower) -> None:
         self._lead(journal, keeper, follower)
@@ -193,7 +211,7 @@ class QueueServer:
 
     def _leader(self) -> str:
         known = self._standby.leader if self._standby is not None else None
-        return "" if known is None or known.address == self._url else known.address
+        return "" if known is None or known.address == self._address else known.address
 
     def _health(self) -> Health:
         standby = self._standby
@@ -240,14 +258,6 @@ def say_document(url: str, state: Path, regions: Sequence[str | None], **more: s
     """Where a server is, for programs."""
     say(json.dumps({"url": url, "state": str(state), "regions": regions, **more}))
     sys.stdout.flush()
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT``. Raises InvalidInput."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise InvalidInput(f"'{address}' is not HOST:PORT", field="--link", remedy="10.0.0.5:6279")
-    return host.strip("[]"), int(port)
 
 
 def queue_endpoint(system: ControlPlane, region: str) -> LinkEndpoint:

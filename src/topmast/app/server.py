@@ -20,7 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 import topmast
-from topmast.adapters.connections import BoundedServer, Connections
+from topmast.adapters.connections import BoundedServer, Connections, Tls, plain
 from topmast.adapters.engines.local import processes
 from topmast.adapters.engines.local.hosts import TASK_UMASK
 from topmast.model.errors import InvalidInput, Unavailable
@@ -60,22 +60,23 @@ def raise_open_files() -> int:
     return most
 
 
-def bind(host: str, port: int, *, token: str = "", field: str = "--host") -> socket.socket:
+def bind(
+    host: str, port: int, *, token: str = "", field: str = "--host", login: bool = False
+) -> socket.socket:
     """A listening socket; port 0 takes a free one. Raises InvalidInput, Unavailable.
 
-    Without a ``token`` it must be on loopback.
+    Without a ``token`` or ``login`` it must be on loopback.
     """
     name = "127.0.0.1" if host == "localhost" else host
     try:
         loopback = ipaddress.ip_address(name).is_loopback
     except ValueError:
         raise InvalidInput(f"'{host}' is not an address", field=field) from None
-    if not loopback and not token:
+    if not loopback and not token and not login:
         raise InvalidInput(
             f"{host} can be reached from other machines, and requests are not authenticated",
             field=field,
-            remedy="use 127.0.0.1 and a tunnel for remote users; links between processes need a "
-            "token",
+            remedy="use --listen, with TLS and a login; links between processes need a token",
         )
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
     # The protocol is named, or asyncio does not know that it may switch off Nagle's algorithm.
@@ -107,11 +108,13 @@ def run(
     *,
     most_connections: int,
     announced: bool = True,
+    tls: Tls = plain,
 ) -> None:
     """Answer requests until SIGTERM or SIGINT; ``ready`` is called with the URL when it begins.
 
     The first listener is the one that clients on this machine are told of, if it is ``announced``.
-    ``leave`` ends what would keep the server from shutting down.
+    ``leave`` ends what would keep the server from shutting down. ``tls``: which connections are
+    greeted with TLS.
     """
     connections = Connections(most_connections)
     config = uvicorn.Config(
@@ -124,16 +127,21 @@ def run(
         log_level="warning",
         timeout_graceful_shutdown=3,
     )
-    asyncio.run(_serve(_Server(config, connections, leave), listeners, state, ready, announced))
+    server = _Server(config, connections, leave, tls)
+    asyncio.run(_serve(server, listeners, state, ready, announced))
 
 
 class _Server(BoundedServer):
     """Says when it has started, and ends the event streams first when it is asked to stop."""
 
     def __init__(
-        self, config: uvicorn.Config, connections: Connections, leave: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        connections: Connections,
+        leave: Callable[[], None],
+        tls: Tls,
     ) -> None:
-        super().__init__(config, connections)
+        super().__init__(config, connections, tls)
         self._leave = leave
         self.when_started: Callable[[], Awaitable[None]] | None = None
 

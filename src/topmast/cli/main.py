@@ -12,6 +12,7 @@ import typer
 
 from topmast import __version__
 from topmast.cli import (
+    accounts,
     allocate,
     completion,
     composed,
@@ -21,6 +22,7 @@ from topmast.cli import (
     fleet,
     jobs,
     launch,
+    login,
     plan,
     policies,
     reproduce,
@@ -79,6 +81,8 @@ def build(root: Root) -> typer.Typer:
     discover.add(app)
     datasets.add(app)
     usage.add(app)
+    login.add(app)
+    accounts.add(app, root)
     composed.add(app, root)
     plan.add(app)
     simulate.add(app)

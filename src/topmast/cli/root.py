@@ -41,6 +41,18 @@ class ServeOptions:
     """The URL of the database with the journal; None: what the state folder had before."""
     standby: bool = False
     """Follow the leader while there is one, and lead when there is none."""
+    listen: str | None = None
+    """HOST:PORT for other machines, over TLS and with login."""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    public_url: str | None = None
+    """What clients call the server."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Networks of proxies that say truly from which address a request comes."""
+    accounts: Path | None = None
+    """A file about logins; one is asked for on loopback, too."""
+    everyone_is_trusted: bool = False
+    """Tasks may run as the server's user although other people submit them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +151,8 @@ class Root:
     """Prints what it has to say and returns the exit code."""
     demo: Callable[[DemoOptions], int]
     """Prints what it has to say and returns the exit code."""
+    break_glass: Callable[[Path, float], str]
+    """Makes a token of an administrator in a state folder, good for so many seconds."""
     replay: Callable[[ReplayOptions], object]
     bench: Callable[[str, BenchOptions], object]
     whatif: Callable[[WhatIfOptions, Callable[[int, int, float], None]], dict[str, Any]]

@@ -69,6 +69,33 @@ Checkpoints = Annotated[
         metavar="DIR|URL", help="The folder or s3:// bucket for checkpoints of all processes."
     ),
 ]
+Listen = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="One more address, for clients over TLS with a login."),
+]
+TlsCert = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The certificate, PEM; renewed when it changes.")
+]
+TlsKey = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The key of the certificate, PEM.")
+]
+PublicUrl = Annotated[
+    str | None, typer.Option(metavar="URL", help="What clients call the server: https://HOST.")
+]
+TrustedProxy = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NETWORK", help="Believe these proxies about clients; may be repeated."),
+]
+AccountsOption = Annotated[
+    Path | None,
+    typer.Option("--accounts", metavar="FILE", help="Ask for a login; the file names a provider."),
+]
+EveryoneIsTrusted = Annotated[
+    bool,
+    typer.Option(
+        "--everyone-is-trusted", help="With --listen: let tasks run as the user of the server."
+    ),
+]
 Throughputs = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Measured speeds of jobs, alone and on the same GPUs."),
@@ -133,6 +160,13 @@ def add(app: typer.Typer, root: Root) -> None:
         standby: StandBy = False,
         plan_data_every: PlanDataEvery = None,
         plan_capacity_every: PlanCapacityEvery = None,
+        listen: Listen = None,
+        tls_cert: TlsCert = None,
+        tls_key: TlsKey = None,
+        public_url: PublicUrl = None,
+        trusted_proxy: TrustedProxy = None,
+        accounts: AccountsOption = None,
+        everyone_is_trusted: EveryoneIsTrusted = False,
     ) -> int:
         """Run the whole system in one process, until Ctrl-C.
 
@@ -158,6 +192,13 @@ def add(app: typer.Typer, root: Root) -> None:
             throughputs=throughputs,
             store=store,
             standby=standby,
+            listen=listen,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            public_url=public_url,
+            trusted_proxies=tuple(trusted_proxy or ()),
+            accounts=accounts,
+            everyone_is_trusted=everyone_is_trusted,
         )
         _check(options, role)
         _check_policies(options)
@@ -212,6 +253,8 @@ def _check(options: ServeOptions, role: Role) -> None:
             raise typer.BadParameter(f"{name} goes with --role {needed.value}")
     if role is Role.PLACER and not (options.region and options.queue):
         raise typer.BadParameter("a placer needs --region NAME and --queue URL")
+    if role is Role.PLACER and (options.listen or options.accounts):
+        raise typer.BadParameter("--listen and --accounts are options of the queue")
     if role is Role.PLACER and options.throughputs is not None:
         raise typer.BadParameter(
             "--throughputs is an option of the queue, which decides which jobs share GPUs"

@@ -17,7 +17,9 @@ import httpx
 from msgspec import Struct
 
 from topmast.adapters.backoff import Backoff
+from topmast.client.accounts import AccountsCalls
 from topmast.client.address import find_server
+from topmast.client.credentials import token_for
 from topmast.client.events import events
 from topmast.client.logs import LogChunk, LogReader
 from topmast.client.transport import Transport, patiently
@@ -71,12 +73,13 @@ class UsageReport(Struct, frozen=True):
     by: str
 
 
-class Client:
+class Client(AccountsCalls):
     """Speaks to a Topmast server.
 
     The server is ``server``, or the one that runs on the folder ``state``, or ``$TOPMAST_SERVER``,
-    or the one on the default state folder. Jobs are submitted for ``user``, by default the user of
-    the process. Every failure is a `TopmastError`.
+    or the one on the default state folder. It is shown the token of ``$TOPMAST_TOKEN`` or of
+    `topmast login`. Jobs are submitted for ``user``, by default the one of the token, or of the
+    process. Every failure is a `TopmastError`.
     """
 
     def __init__(
@@ -88,7 +91,7 @@ class Client:
         user: str | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self.user = _this_user() if user is None else user
+        self._user = user
         self._transport = Transport(lambda: find_server(server, state), timeout_s, transport)
 
     def __enter__(self) -> Self:
@@ -110,6 +113,13 @@ class Client:
     def url(self) -> str:
         """Where the server is."""
         return self._transport.url
+
+    @property
+    def user(self) -> str:
+        """The user that jobs are submitted for; empty: the one that the token proves."""
+        if self._user is not None:
+            return self._user
+        return "" if token_for(self.url) else _this_user()
 
     @property
     def _me(self) -> dict[str, str]:

@@ -13,12 +13,21 @@ import msgspec
 from topmast.adapters.answers import HEADERS, bounded, exchange, opened
 from topmast.adapters.backoff import Backoff
 from topmast.client.address import REMEDY, is_loopback
+from topmast.client.credentials import token_for
 from topmast.model.decoding import decode
-from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
+from topmast.model.errors import (
+    Conflict,
+    Forbidden,
+    InvalidInput,
+    NotFound,
+    TopmastError,
+    Unavailable,
+)
 from topmast.model.views import Fault, Problem
 
 T = TypeVar("T")
 
+API = "/api/v1"
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 1.0
 HEARTBEATS_MISSED_S = 45.0
@@ -85,6 +94,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         repeatable: bool = True,
         missing_ok: bool = False,
+        prefix: str = API,
     ) -> httpx.Response:
         """The answer to one request, sent again after a dropped connection where that is harmless.
 
@@ -95,9 +105,9 @@ class Transport:
         backoff, dropped, refused = client_backoff(), False, 0
         while True:
             try:
-                answer = exchange(
-                    self._http, method, f"{self.url}/api/v1{path}", self._timeout_s,
-                    params=params, content=content, headers=headers,
+                answer = self._asked(
+                    deadline_s, method, prefix + path, params=params, content=content,
+                    headers=headers,
                 )  # fmt: skip
             except _REFUSED as error:
                 refused += 1
@@ -127,13 +137,42 @@ class Transport:
                 return answer
             time.sleep(backoff.take())
 
+    def _proven(self, headers: Mapping[str, str] | None) -> dict[str, str]:
+        """Headers with the token for this server, if there is one."""
+        token = token_for(self.url, self._urls)
+        return {**(headers or {}), **({"Authorization": f"Bearer {token}"} if token else {})}
+
+    def _asked(
+        self,
+        deadline_s: float,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str | int | float] | None,
+        content: bytes | None,
+        headers: Mapping[str, str] | None,
+    ) -> httpx.Response:
+        """The answer; a server that has had too many requests gets the time that it asks for."""
+        while True:
+            answer = exchange(
+                self._http, method, f"{self.url}{path}", self._timeout_s,
+                params=params, content=content, headers=self._proven(headers),
+            )  # fmt: skip
+            given = answer.headers.get("retry-after", "")
+            wait_s = float(given) if given.isdecimal() else FIRST_PAUSE_S
+            if answer.status_code != 429 or time.monotonic() + wait_s > deadline_s:
+                return answer
+            time.sleep(wait_s)
+
     @contextmanager
     def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[Iterator[bytes]]:
         """The body of ``path``, piece by piece as it arrives; `Unavailable` when it breaks."""
         timeout = httpx.Timeout(HEARTBEATS_MISSED_S, connect=5.0)
-        url = f"{self.url}/api/v1{path}"
+        url = f"{self.url}{API}{path}"
         try:
-            lasting = opened(self._http, url, HEARTBEATS_MISSED_S, headers=headers, timeout=timeout)
+            lasting = opened(
+                self._http, url, HEARTBEATS_MISSED_S, headers=self._proven(headers), timeout=timeout
+            )
             with lasting as (answer, pieces):
                 self._raise_for(answer)
                 if answer.headers.get("content-encoding", "identity") != "identity":
@@ -213,6 +252,8 @@ class Transport:
             raise refusal
         if problem.remedy:
             text = f"{text} ({problem.remedy})"
+        if status in (401, 403):
+            raise Forbidden(text)
         if status == 404:
             raise NotFound(text)
         if status == 409:

@@ -1,94 +1,16 @@
-"""What each role may do, and where: permissions, roles, and the principals that hold them."""
+"""Principals, and where they may do what: grants of roles in the tree of tenants."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Sequence
 
 from msgspec import Struct
 
-
-class Permission(StrEnum):
-    """One thing that a route allows. Each route of the interface declares exactly one."""
-
-    JOBS_VIEW = "jobs.view"
-    JOBS_SUBMIT = "jobs.submit"
-    JOBS_CANCEL = "jobs.cancel"
-    JOBS_OTHERS = "jobs.others"
-    FLEET_VIEW = "fleet.view"
-    FLEET_OPERATE = "fleet.operate"
-    DATA_VIEW = "data.view"
-    DATA_EDIT = "data.edit"
-    USAGE_VIEW = "usage.view"
-    AUDIT_VIEW = "audit.view"
-    ACCOUNTS_VIEW = "accounts.view"
-    ACCOUNTS_EDIT = "accounts.edit"
-    SELF = "self"
-
-
-MEANING: Mapping[Permission, str] = {
-    Permission.JOBS_VIEW: "see jobs of the tenant: state, history, output, explanations, events",
-    Permission.JOBS_SUBMIT: "submit jobs for the tenant, under the own name; upload work folders",
-    Permission.JOBS_CANCEL: "cancel own jobs",
-    Permission.JOBS_OTHERS: "act for other users: submit under their names, cancel their jobs",
-    Permission.FLEET_VIEW: "see regions, clusters, hosts, GPUs, tenants and plans",
-    Permission.FLEET_OPERATE: "cordon, uncordon and drain hosts",
-    Permission.DATA_VIEW: "see datasets and their replicas",
-    Permission.DATA_EDIT: "add, copy, drop and remove datasets",
-    Permission.USAGE_VIEW: "see the GPU-hours of the tenant",
-    Permission.AUDIT_VIEW: "read the audit log of the tenant",
-    Permission.ACCOUNTS_VIEW: "see service accounts, their tokens, and roles at the tenant",
-    Permission.ACCOUNTS_EDIT: "make service accounts of the tenant and their tokens; grant roles",
-    Permission.SELF: "ask for the own name and roles; make and revoke own tokens",
-}
-"""In words, for the reference."""
-
-FLEET_WIDE = frozenset({Permission.FLEET_VIEW, Permission.DATA_VIEW, Permission.SELF})
-"""What no tenant owns: a role anywhere in the tree suffices."""
-
-
-class Role(StrEnum):
-    """A set of permissions that is granted at a tenant, or at the root of the tree."""
-
-    VIEWER = "viewer"
-    SUBMITTER = "submitter"
-    TENANT_ADMIN = "tenant-admin"
-    OPERATOR = "operator"
-    ADMIN = "admin"
-
-
-_VIEWER = frozenset(
-    {
-        Permission.JOBS_VIEW,
-        Permission.FLEET_VIEW,
-        Permission.DATA_VIEW,
-        Permission.USAGE_VIEW,
-        Permission.SELF,
-    }
-)
-_SUBMITTER = _VIEWER | {Permission.JOBS_SUBMIT, Permission.JOBS_CANCEL}
-_TENANT_ADMIN = _SUBMITTER | {
-    Permission.JOBS_OTHERS,
-    Permission.AUDIT_VIEW,
-    Permission.ACCOUNTS_VIEW,
-    Permission.ACCOUNTS_EDIT,
-}
-_OPERATOR = _SUBMITTER | {
-    Permission.JOBS_OTHERS,
-    Permission.FLEET_OPERATE,
-    Permission.DATA_EDIT,
-    Permission.AUDIT_VIEW,
-    Permission.ACCOUNTS_VIEW,
-}
-
-ALLOWED: Mapping[Role, frozenset[Permission]] = {
-    Role.VIEWER: _VIEWER,
-    Role.SUBMITTER: _SUBMITTER,
-    Role.TENANT_ADMIN: _TENANT_ADMIN,
-    Role.OPERATOR: _OPERATOR,
-    Role.ADMIN: frozenset(Permission),
-}
-"""The permissions of each role."""
+from topmast.model.roles import ALLOWED as ALLOWED
+from topmast.model.roles import FLEET_WIDE as FLEET_WIDE
+from topmast.model.roles import MEANING as MEANING
+from topmast.model.roles import Permission as Permission
+from topmast.model.roles import Role as Role
 
 ROOT = ""
 """Above all tenants: a role granted here holds everywhere."""

@@ -207,7 +207,7 @@ class Runtime:
             outcome = f"refused: {reply}"
         row = replace(
             act.row, at_s=self.clock.now(), before=before,
-            after=act.look() if act.look is not None else "", outcome=outcome,
+            after=act.look() if act.look is not None else act.row.after, outcome=outcome,
         )  # fmt: skip
         if act.named is not None and not isinstance(reply, Exception):
             name, tenant = act.named(reply)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from topmast.model.dataset import Paths
 from topmast.model.errors import Conflict, InvalidInput
 from topmast.model.files.fleetfile import parse_dataset
 from topmast.model.fleet import DatasetSpec
-from topmast.ports import Mover
+from topmast.ports import Act, Mover
 from topmast.runtime.loop import Runtime
 
 
@@ -29,8 +30,11 @@ class Arrivals:
         self._paths = Paths()
         """Folders with files on their way: the catalogue does not know them yet."""
 
-    async def add(self, document: Any) -> str:
-        """Enter a dataset, uploading a directory of this machine first if ``source`` names one."""
+    async def add(self, document: Any, act_on: Callable[[str], Act]) -> str:
+        """Enter a dataset, uploading a directory of this machine first if ``source`` names one.
+
+        ``act_on`` makes the line of the audit log from the name of the dataset.
+        """
         if not isinstance(document, dict):
             raise InvalidInput("must be an object", field="dataset")
         fields = dict(document)
@@ -58,7 +62,7 @@ class Arrivals:
                 raise error
             size_bytes = await asyncio.to_thread(self._stage, spec, region, source)
             spec = msgspec.structs.replace(spec, size_bytes=size_bytes)
-            entered = self._runtime.call(ids.QUEUE, m.AddDataset(spec))
+            entered = self._runtime.call(ids.QUEUE, m.AddDataset(spec), act_on(name))
             await asyncio.wrap_future(entered)
         finally:
             self._paths.remove(name, spec.path)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,25 +24,36 @@ KEPT = 10_000
 """Events that a reader can still get when it returns."""
 
 
+class Told(NamedTuple):
+    """An event, and the tenant that it belongs to."""
+
+    event: EventView
+    tenant: str | None
+    """None: it is about no job, and so for all tenants."""
+
+
 class EventStream:
     """Fans audit rows out to readers; numbers grow for ever, also over restarts."""
 
     def __init__(self, first_seq: int) -> None:
         self._seq = first_seq
-        self._kept: deque[EventView] = deque(maxlen=KEPT)
+        self._kept: deque[Told] = deque(maxlen=KEPT)
         self._lock = threading.Lock()
         self._readers: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
         self._next_reader = 0
         self.closed = False
 
-    def publish(self, rows: Sequence[HistoryRow]) -> None:
+    def publish(
+        self, rows: Sequence[HistoryRow], tenant_of: Callable[[str], str] = lambda job: ""
+    ) -> None:
         """Take the rows of a commit; from any thread. O(rows + readers)."""
         with self._lock:
             for row in rows:
                 self._seq += 1
                 detail = msgspec.json.decode(row.detail)
                 job = "" if ids.is_host(row.job) else row.job
-                self._kept.append(EventView(self._seq, row.at_s, row.kind, job, row.text, detail))
+                event = EventView(self._seq, row.at_s, row.kind, job, row.text, detail)
+                self._kept.append(Told(event, tenant_of(job) if job else None))
             readers = list(self._readers.values())
         for loop, bell in readers:
             loop.call_soon_threadsafe(bell.set)
@@ -59,14 +71,14 @@ class EventStream:
         """The number of the newest event."""
         return self._seq
 
-    def since(self, seq: int) -> list[EventView]:
+    def since(self, seq: int) -> list[Told]:
         """Kept events after ``seq``, oldest first."""
         with self._lock:
-            if not self._kept or self._kept[-1].seq <= seq:
+            if not self._kept or self._kept[-1].event.seq <= seq:
                 return []
-            return [event for event in self._kept if event.seq > seq]
+            return [told for told in self._kept if told.event.seq > seq]
 
-    async def follow(self, after: int, beat_s: float = 15.0) -> AsyncIterator[list[EventView]]:
+    async def follow(self, after: int, beat_s: float = 15.0) -> AsyncIterator[list[Told]]:
         """Batches of events after ``after`` as they come; an empty one each ``beat_s`` without."""
         bell = asyncio.Event()
         with self._lock:
@@ -78,7 +90,7 @@ class EventStream:
                 bell.clear()
                 batch = self.since(after)
                 if batch:
-                    after = batch[-1].seq
+                    after = batch[-1].event.seq
                     yield batch
                     continue
                 try:

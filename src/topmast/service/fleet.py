@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
-from topmast.fast.queue import GlobalQueue
+from topmast.fast.queue import Catalogue, GlobalQueue
 from topmast.fast.region import RegionalPlacer
 from topmast.model.absent import given
 from topmast.model.engines import PROCESSES
@@ -172,6 +173,21 @@ def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView
 def _staying(placer: RegionalPlacer, now: float) -> dict[str, str]:
     """Why each job on a host that is drained is still there."""
     return {x.job: x.why for x in placer.departures(placer.drained_hosts(), now) if x.why}
+
+
+def states(placer: RegionalPlacer | None, hosts: Sequence[str]) -> str:
+    """The states of hosts for the audit log; empty for a region of another process."""
+    if placer is None:
+        return ""
+    found = {host: placer.host_state(host).value for host in hosts}
+    return msgspec.json.encode(found).decode()
+
+
+def replicas(catalogue: Catalogue, name: str) -> str:
+    """The replicas of a dataset for the audit log; empty for an unknown one."""
+    record = catalogue.datasets.get(name)
+    found = None if record is None else {r: s.value for r, s in sorted(record.replicas.items())}
+    return "" if found is None else msgspec.json.encode(found).decode()
 
 
 def together(

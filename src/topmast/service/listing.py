@@ -31,9 +31,13 @@ class Selection(Struct, frozen=True):
     cursor: int | None
     """The number of the last job seen; in queue order, how many were seen."""
     queue_order: bool
+    seen: frozenset[str] | None = None
+    """The tenants with jobs that the caller may see; None: all."""
 
     def takes(self, state: str, tenant: str) -> bool:
-        """Whether a job in a state, of a tenant, is wanted."""
+        """Whether a job in a state, of a tenant, is wanted, and may be seen."""
+        if self.seen is not None and tenant not in self.seen:
+            return False
         return (not self.states or state in self.states) and self.tenant in ("", tenant)
 
     @property
@@ -45,7 +49,12 @@ class Selection(Struct, frozen=True):
 
 
 def select(
-    states: tuple[str, ...], tenant: str, limit: int, cursor: str, queue_order: bool
+    states: tuple[str, ...],
+    tenant: str,
+    limit: int,
+    cursor: str,
+    queue_order: bool,
+    seen: frozenset[str] | None = None,
 ) -> Selection:
     """A selection from what a request says. Raises InvalidInput."""
     if cursor and not (cursor.isascii() and cursor.isdigit() and len(cursor) <= CURSOR_DIGITS):
@@ -56,6 +65,7 @@ def select(
         max(1, min(limit, MAX_PAGE)),
         int(cursor) if cursor else None,
         queue_order,
+        seen,
     )
 
 
@@ -74,10 +84,12 @@ def _states(names: tuple[str, ...]) -> tuple[JobState, ...]:
     return tuple(found)
 
 
-def counts(queue: GlobalQueue) -> dict[str, int]:
-    """Jobs in memory by state. O(jobs)."""
+def counts(queue: GlobalQueue, seen: frozenset[str] | None = None) -> dict[str, int]:
+    """Jobs in memory by state, of all tenants or of those ``seen``. O(jobs)."""
     found: dict[str, int] = {}
     for record in queue.jobs.records.values():
+        if seen is not None and record.spec.tenant not in seen:
+            continue
         found[record.state.value] = found.get(record.state.value, 0) + 1
     return found
 

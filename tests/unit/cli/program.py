@@ -49,7 +49,14 @@ def whatif(options: WhatIfOptions, tell: Callable[[int, int, float], None]) -> d
     return {"options": asdict(options) | {"state": str(options.state)}}
 
 
-ROOT = Root(serve=serve, demo=demo, replay=replay, bench=bench, whatif=whatif)
+ROOT = Root(
+    serve=serve,
+    demo=demo,
+    replay=replay,
+    bench=bench,
+    whatif=whatif,
+    break_glass=lambda state, life_s: "tm_pat_made",
+)
 
 if __name__ == "__main__":
     sys.exit(main(ROOT))

@@ -14,6 +14,7 @@ import yaml
 from tests.unit.cli.program import ROOT
 from tests.unit.docs.pages import PAGES, REPO, Block, blocks, commands
 from topmast.cli.main import build
+from topmast.model.files.accountsfile import parse_accounts
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.files.jobfile import parse_job
 
@@ -56,10 +57,12 @@ REGIONS = {name: {"clusters": {f"{name}-1": FLEET}} for name in ("east", "west",
 
 @pytest.mark.parametrize("block", blocks("yaml"), ids=str)
 def test_files(block: Block) -> None:
-    """Each YAML block is a job file or a fleet file, or a part of one that lacks what is required."""
+    """Each YAML block is a file of jobs, fleets or accounts, or a part that lacks what is required."""
     document: dict[str, Any] = yaml.safe_load(block.text)
     of_a_fleet = set(document) & {"regions", "links", "tenants"}
-    if of_a_fleet or isinstance(document.get("datasets"), dict):
+    if "oidc" in document:
+        parse_accounts(document)
+    elif of_a_fleet or isinstance(document.get("datasets"), dict):
         parse_fleet({"regions": REGIONS, **document})
     else:
         parse_job(document if "groups" in document else {"run": "x", **document})

@@ -21,7 +21,7 @@ def test_an_event_of_a_host_is_of_no_job() -> None:
     event_stream.publish(
         [HistoryRow(1.0, ids.host("h0"), "host-down", "h0 is gone", '{"host":"h0"}')]
     )
-    (event,) = event_stream.since(0)
+    ((event, _),) = event_stream.since(0)
     assert (event.job, event.detail) == ("", {"host": "h0"})
 
 
@@ -151,9 +151,12 @@ def test_events_are_numbered_and_kept_for_who_comes_back() -> None:
     event_stream = EventStream(first_seq=100)
     event_stream.publish(_rows("one", "two"))
     event_stream.publish(_rows("three"))
-    assert [(e.seq, e.kind) for e in event_stream.since(101)] == [(102, "two"), (103, "three")]
+    assert [(t.event.seq, t.event.kind) for t in event_stream.since(101)] == [
+        (102, "two"),
+        (103, "three"),
+    ]
     assert event_stream.since(103) == []
-    assert event_stream.since(0)[0].detail == {"a": 1}
+    assert event_stream.since(0)[0].event.detail == {"a": 1}
     event_stream.publish(_rows(*["more"] * KEPT))
     assert len(event_stream.since(0)) == KEPT
     assert event_stream.last_seq == 103 + KEPT
@@ -167,12 +170,12 @@ def test_readers_hear_what_happens_as_it_happens() -> None:
         event_stream.publish(_rows("missed"))
         heard: list[list[str]] = []
         stream = event_stream.follow(0, beat_s=0.01)
-        heard.append([event.kind for event in await anext(stream)])
+        heard.append([told.event.kind for told in await anext(stream)])
         event_stream.publish(_rows("news", "more"))
-        heard.append([event.kind for event in await anext(stream)])
-        heard.append([event.kind for event in await anext(stream)])
+        heard.append([told.event.kind for told in await anext(stream)])
+        heard.append([told.event.kind for told in await anext(stream)])
         event_stream.close()
-        heard += [[event.kind for event in batch] async for batch in stream]
+        heard += [[told.event.kind for told in batch] async for batch in stream]
         return heard
 
     assert asyncio.run(read()) == [["missed"], ["news", "more"], []]

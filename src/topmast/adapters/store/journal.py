@@ -15,14 +15,13 @@ from msgspec.structs import astuple
 from sqlalchemy import Connection, Row, Select, delete, func, make_url, select
 
 from topmast.adapters.clock import elapsed_s
-from topmast.adapters.store import postgresql, schema, sqlite
+from topmast.adapters.store import acts, postgresql, schema, sqlite
 from topmast.adapters.store.checksum import WITH_TIME, crc_of, crc_without_time
 from topmast.adapters.store.database import Claim, Database, Leader
 from topmast.adapters.store.errors import JournalFailure, Retired, explained
 from topmast.adapters.store.inserts import COPIED_ROWS, Inserts
 from topmast.adapters.store.retention import Kept, Past
 from topmast.adapters.store.tables import (
-    ACTS,
     ATTEMPTS,
     BLOBS,
     FINISHED_JOBS,
@@ -186,7 +185,7 @@ class SqlJournal:
             insert.rows(connection, insert.history, [astuple(row) for row in audit.history])
             insert.rows(connection, insert.attempt, [astuple(row) for row in audit.attempts])
             insert.rows(connection, insert.job, [_job_row(row) for row in audit.jobs])
-            insert.rows(connection, insert.act, [_act_row(row) for row in audit.acts])
+            insert.rows(connection, insert.act, [acts.row_of(row) for row in audit.acts])
             self._last_seq = max(self._last_seq, last_seq)
 
     def save_snapshot(self, snapshot: Snapshot, past: Past = Past()) -> None:  # noqa: B008 (frozen)
@@ -328,7 +327,7 @@ class SqlJournal:
 
     def acts(self, wanted: ActFilter) -> list[ActRow]:
         """Lines of the audit log, the newest first."""
-        return self._all(_acts(wanted), _act_of)
+        return self._all(acts.chosen(wanted), acts.act_of)
 
     def finished_job(self, job: str) -> JobRow | None:
         """One finished job."""
@@ -437,35 +436,6 @@ def _retire(connection: Connection, past: Past) -> None:
     seqs = [one.seq for one in kept]
     connection.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.seq.not_in(seqs)))
     connection.execute(delete(JOURNAL).where(JOURNAL.c.seq <= seqs[-1]))
-
-
-def _acts(wanted: ActFilter) -> Select[Any]:
-    table = ACTS.c
-    query = select(ACTS).order_by(table.id.desc()).limit(wanted.limit)
-    for column, value in (
-        (table.actor, wanted.actor), (table.verb, wanted.verb), (table.object, wanted.object),
-    ):  # fmt: skip
-        query = query.where(column == value) if value else query
-    if wanted.outcome:
-        query = query.where(table.outcome.startswith(wanted.outcome, autoescape=True))
-    if wanted.tenants is not None:
-        query = query.where(table.tenant.in_(wanted.tenants))
-    if wanted.since_s is not None:
-        query = query.where(table.at_s >= wanted.since_s)
-    if wanted.until_s is not None:
-        query = query.where(table.at_s < wanted.until_s)
-    return query if wanted.before_id is None else query.where(table.id < wanted.before_id)
-
-
-def _act_row(row: ActRow) -> tuple[Any, ...]:
-    return (
-        row.at_s, row.actor, row.via, row.address, row.request, row.verb, row.object, row.tenant,
-        row.before, row.after, row.outcome,
-    )  # fmt: skip
-
-
-def _act_of(number: int, at_s: float, *texts: Any) -> ActRow:
-    return ActRow(*(*texts, at_s, number))
 
 
 def _jobs() -> Select[Any]:

@@ -97,7 +97,7 @@ class Listener:
             timeout_keep_alive=LIVE_TIMEOUT_S, timeout_graceful_shutdown=1,
         )  # fmt: skip
         self.loop = asyncio.get_running_loop()
-        self._server = BoundedServer(config, self._connections, self._tls)
+        self._server = BoundedServer(config, self._connections, lambda _: self._tls)
         self.loop.call_soon(self._opened.set)
         await self._server.serve(sockets=[self._sock])
 

@@ -1,0 +1,50 @@
+"""A way in for the owner of the server's machine when nothing else gives one: a file it can write.
+
+The owner of the state folder owns the server already, so the file takes nothing away. It holds the
+digest of the token, and when it ends; the token itself is printed once.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from topmast.accounts import digest_of, new_token
+from topmast.model.messages import TokenKind
+
+FILE = "break-glass.json"
+
+
+class Pane(Struct, frozen=True):
+    """What the file says."""
+
+    digest: str
+    expires_s: float
+
+
+def break_glass(state: Path, now: float, life_s: float) -> str:
+    """Make a token of an administrator, good for so long; an earlier one is good no more."""
+    token = new_token(TokenKind.PERSONAL, secrets.token_bytes(24))
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = state / f"{FILE}.part"
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+        out.write(msgspec.json.encode(Pane(digest_of(token), now + life_s)))
+        out.flush()
+        os.fsync(out.fileno())
+    part.replace(state / FILE)
+    return token
+
+
+def is_break_glass(state: Path, token: str, now: float) -> bool:
+    """Whether a token is the one of the file, and still good."""
+    try:
+        pane = msgspec.json.decode((state / FILE).read_bytes(), type=Pane)
+    except (OSError, msgspec.MsgspecError):
+        return False
+    return hmac.compare_digest(pane.digest, digest_of(token)) and now < pane.expires_s

@@ -1,0 +1,73 @@
+"""The certificate of a server, read again when its files change."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from pathlib import Path
+
+import structlog
+
+from topmast.model.errors import InvalidInput
+
+LOOK_S = 1.0
+"""How often the files are looked at."""
+
+log = structlog.get_logger(__name__)
+
+
+class Certificate:
+    """A certificate and its key in files that another program renews."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._files = (certificate, key)
+        self._seen = self._stamp()
+        self._looked_s = time.monotonic()
+        try:
+            self._context = self._read()
+        except (OSError, ValueError) as error:
+            raise InvalidInput(
+                f"{certificate} and {key} are no certificate with its key: {error}",
+                field="--tls-cert", remedy="name files in PEM form that belong together",
+            ) from None  # fmt: skip
+        if key.stat().st_mode & 0o007:
+            raise InvalidInput(
+                f"{key} can be read by all users", field="--tls-key", remedy=f"chmod 600 {key}"
+            )
+
+    def context(self) -> ssl.SSLContext:
+        """What new connections are greeted with. Files that cannot be read change nothing."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= LOOK_S:
+            self._looked_s = now_s
+            stamp = self._stamp()
+            if stamp != self._seen:
+                self._renew(stamp)
+        return self._context
+
+    def _renew(self, stamp: list[tuple[int, int, int]]) -> None:
+        try:
+            self._context = self._read()
+        except (OSError, ValueError) as error:
+            # Half of the pair may be there: it is looked at again.
+            log.error("the new certificate cannot be used", why=str(error))
+            return
+        self._seen = stamp
+        log.info("a new certificate is in use", file=str(self._files[0]))
+
+    def _read(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(*self._files)
+        return context
+
+    def _stamp(self) -> list[tuple[int, int, int]]:
+        found = []
+        for file in self._files:
+            try:
+                status = file.stat()
+            except OSError:
+                found.append((0, 0, 0))
+            else:
+                found.append((status.st_mtime_ns, status.st_ino, status.st_size))
+        return found

@@ -1,0 +1,150 @@
+"""Routes of tokens, service accounts, roles and the audit log."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from topmast.api.access import caller_of, guarded_router, needs
+from topmast.api.bodies import read_object
+from topmast.api.wire import answer, number, returns, takes, text, texts, whole_number
+from topmast.model import account_views as v
+from topmast.model.access import Permission
+from topmast.ports import ActFilter
+from topmast.service.service import Service
+
+_TEXT: dict[str, Any] = {"type": "string"}
+_TOKEN = {
+    "label": _TEXT,
+    "account": _TEXT,
+    "ttl_s": {"type": "number"},
+    "scopes": {"type": "array", "items": _TEXT},
+}
+_ACCOUNT = {"name": _TEXT, "tenant": _TEXT}
+_ROLE = {"subject": _TEXT, "role": _TEXT, "tenant": _TEXT}
+
+
+def routes(service: Service, *, login: bool) -> APIRouter:
+    """All routes about accounts; ``login``: whether the server asks for one."""
+    router = guarded_router()
+
+    @router.get("/whoami", tags=["accounts"], summary="The own name and roles",
+                **returns(v.WhoAmI))  # fmt: skip
+    @needs(Permission.SELF)
+    async def whoami(request: Request) -> Response:
+        return answer(service.directory.whoami(caller_of(request), login=login))
+
+    _tokens(router, service)
+    _accounts(router, service)
+    _roles(router, service)
+    _audit(router, service)
+    return router
+
+
+def _tokens(router: APIRouter, service: Service) -> None:
+    @router.get("/tokens", tags=["accounts"], summary="Own tokens, and those of accounts",
+                **returns(v.TokenView, listed="tokens"))  # fmt: skip
+    @needs(Permission.SELF)
+    async def tokens(request: Request) -> Response:
+        return answer({"tokens": service.directory.tokens(caller_of(request))})
+
+    @router.post(
+        "/tokens",
+        tags=["accounts"],
+        summary="Make a token of the own, or of a service account",
+        **takes(_TOKEN),
+        **returns(v.NewToken, 201),
+    )
+    @needs(Permission.SELF)
+    async def create_token(request: Request) -> Response:
+        body = await read_object(request, _TOKEN)
+        scopes = texts(body, "scopes") if "scopes" in body else None
+        made = await service.directory.create_token(
+            caller_of(request), text(body, "label"), text(body, "account"),
+            number(body, "ttl_s"), scopes,
+        )  # fmt: skip
+        return answer(made, 201)
+
+    @router.delete("/tokens/{token}", tags=["accounts"], summary="Revoke a token",
+                   **returns(v.TokenView))  # fmt: skip
+    @needs(Permission.SELF)
+    async def revoke_token(token: str, request: Request) -> Response:
+        return answer(await service.directory.revoke_token(caller_of(request), token))
+
+
+def _accounts(router: APIRouter, service: Service) -> None:
+    @router.get("/accounts", tags=["accounts"], summary="List service accounts",
+                **returns(v.ServiceAccountView, listed="accounts"))  # fmt: skip
+    @needs(Permission.ACCOUNTS_VIEW)
+    async def accounts(request: Request) -> Response:
+        return answer({"accounts": service.directory.accounts(caller_of(request))})
+
+    @router.post(
+        "/accounts",
+        tags=["accounts"],
+        summary="Make a service account",
+        **takes(_ACCOUNT, ("name", "tenant")),
+        **returns(v.ServiceAccountView, 201),
+    )
+    @needs(Permission.ACCOUNTS_EDIT)
+    async def add_account(request: Request) -> Response:
+        body = await read_object(request, _ACCOUNT)
+        name, tenant = text(body, "name"), text(body, "tenant")
+        return answer(await service.directory.add_account(caller_of(request), name, tenant), 201)
+
+    @router.delete("/accounts/{name}", tags=["accounts"], summary="Remove a service account",
+                   **returns(v.ServiceAccountView))  # fmt: skip
+    @needs(Permission.ACCOUNTS_EDIT)
+    async def remove_account(name: str, request: Request) -> Response:
+        return answer(await service.directory.remove_account(caller_of(request), name))
+
+
+def _roles(router: APIRouter, service: Service) -> None:
+    @router.get("/roles", tags=["accounts"], summary="List roles",
+                **returns(v.RoleView, listed="roles"))  # fmt: skip
+    @needs(Permission.ACCOUNTS_VIEW)
+    async def roles(request: Request) -> Response:
+        return answer({"roles": service.directory.roles(caller_of(request))})
+
+    @router.post("/roles/grant", tags=["accounts"], summary="Give a role at a tenant",
+                 **takes(_ROLE, tuple(_ROLE)), **returns(v.RoleView, 201))  # fmt: skip
+    @needs(Permission.ACCOUNTS_EDIT)
+    async def grant(request: Request) -> Response:
+        role = await _role(request)
+        return answer(await service.directory.grant(caller_of(request), *role), 201)
+
+    @router.post("/roles/revoke", tags=["accounts"], summary="Take a role away",
+                 **takes(_ROLE, tuple(_ROLE)), **returns(v.RoleView))  # fmt: skip
+    @needs(Permission.ACCOUNTS_EDIT)
+    async def revoke(request: Request) -> Response:
+        return answer(await service.directory.revoke(caller_of(request), *await _role(request)))
+
+
+async def _role(request: Request) -> tuple[str, str, str]:
+    body = await read_object(request, _ROLE)
+    return text(body, "subject"), text(body, "role"), text(body, "tenant")
+
+
+def _audit(router: APIRouter, service: Service) -> None:
+    @router.get("/audit", tags=["accounts"], summary="The audit log, the newest line first",
+                **returns(v.ActPage))  # fmt: skip
+    @needs(Permission.AUDIT_VIEW)
+    async def audit(
+        request: Request,
+        actor: str = "",
+        verb: str = "",
+        object: str = "",
+        tenant: str = "",
+        outcome: str = "",
+        since: float | None = None,
+        until: float | None = None,
+        cursor: str = "",
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    ) -> Response:
+        wanted = ActFilter(
+            actor, verb, object, outcome, (tenant,) if tenant else None, since, until,
+            whole_number(cursor, "cursor") if cursor else None, limit,
+        )  # fmt: skip
+        return answer(await service.directory.audit(caller_of(request), wanted))

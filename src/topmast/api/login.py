@@ -1,0 +1,191 @@
+"""Routes by which people log in at a provider: browsers, and the command line."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+from msgspec import Struct
+
+from topmast.adapters.oidc import Device, OpenId, Pending, Refused
+from topmast.api.access import CALLER, guarded_router, open_to_all
+from topmast.api.bodies import read_object
+from topmast.api.guard import COOKIE, LoginGate
+from topmast.api.wire import answer, replies, returns, takes, text
+from topmast.model import account_views as v
+from topmast.model.errors import Forbidden, NotFound
+from topmast.service.service import Service
+
+LOGIN_COOKIE = "__Host-topmast-login"
+"""Ties the return of a browser to the login that it began."""
+BEGUN_S = 600.0
+MOST_BEGUN = 1_000
+_TEXT: dict[str, Any] = {"type": "string"}
+
+
+class Begun(Struct, frozen=True):
+    """A login under way."""
+
+    what: Pending | Device
+    until_s: float
+    next: str = "/"
+
+
+class Logging:
+    """Logins under way, in the memory of this process; used on the event loop alone."""
+
+    def __init__(
+        self, service: Service, gate: LoginGate, openid: OpenId | None, clock: Callable[[], float]
+    ) -> None:
+        self.service = service
+        self.gate = gate
+        self._openid = openid
+        self._clock = clock
+        self._begun: dict[str, Begun] = {}
+
+    @property
+    def openid(self) -> OpenId:
+        """The provider. Raises NotFound."""
+        if self._openid is None:
+            raise NotFound("this server has no provider to log in with: use a token")
+        return self._openid
+
+    def keep(self, name: str, what: Pending | Device, life_s: float, onward: str = "/") -> None:
+        """Remember a login; of too many the oldest is forgotten."""
+        now_s = self._clock()
+        self._begun = {n: b for n, b in self._begun.items() if now_s < b.until_s}
+        while len(self._begun) >= MOST_BEGUN:
+            del self._begun[next(iter(self._begun))]
+        self._begun[name] = Begun(what, now_s + life_s, onward)
+
+    def find(self, name: str) -> Begun | None:
+        """A login under way."""
+        found = self._begun.get(name)
+        return found if found is not None and self._clock() < found.until_s else None
+
+    def forget(self, name: str) -> None:
+        """It is over."""
+        self._begun.pop(name, None)
+
+    def address(self, request: Request) -> str:
+        """The address of a client; it has limits of its own. Raises TooMany."""
+        found = self.gate.address_of(request.scope)
+        self.service.limits.take_of(found or "unknown", "login")
+        return found
+
+    async def refused(self, request: Request, why: str) -> None:
+        """Bring a refused login into the audit log. Raises TooMany."""
+        address = self.gate.address_of(request.scope)
+        number = str(request.scope.get("topmast.request", ""))
+        await self.service.logins.refused(address, request.url.path, number, why)
+
+
+def routes(logging: Logging) -> APIRouter:
+    """All routes of logins."""
+    router = guarded_router()
+    _browser(router, logging)
+    _device(router, logging)
+
+    @router.post("/logout", tags=["login"], summary="Make the token or session in use good for "
+                 "nothing", **takes({}), **replies(204, {}))  # fmt: skip
+    @open_to_all
+    async def logout(request: Request) -> Response:
+        caller = request.scope.get(CALLER)
+        if caller is not None:
+            await logging.service.logins.log_out(caller)
+        gone = Response(status_code=204)
+        gone.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="lax")
+        return gone
+
+    return router
+
+
+def _browser(router: APIRouter, logging: Logging) -> None:
+    @router.get("/login", tags=["login"], summary="Begin to log in with a browser",
+                **replies(302, {}))  # fmt: skip
+    @open_to_all
+    async def login(request: Request, next: str = "/") -> Response:
+        logging.address(request)
+        url, pending = await logging.openid.begin()
+        onward = next if next.startswith("/") and next[1:2] not in ("/", "\\") else "/"
+        logging.keep(pending.state, pending, BEGUN_S, onward)
+        going = RedirectResponse(url, 302)
+        _set_cookie(going, LOGIN_COOKIE, pending.state, BEGUN_S)
+        return going
+
+    @router.get("/callback", tags=["login"], summary="Where the provider sends a browser back to",
+                **replies(303, {}))  # fmt: skip
+    @open_to_all
+    async def callback(
+        request: Request, state: str = "", code: str = "", error: str = ""
+    ) -> Response:
+        address = logging.address(request)
+        begun = logging.find(state)
+        tied = hmac.compare_digest(request.cookies.get(LOGIN_COOKIE, ""), state)
+        if begun is None or not isinstance(begun.what, Pending) or not tied or not code:
+            why = f"the provider says: {error[:200]}" if error else "no such login is under way"
+            await logging.refused(request, why)
+            raise Forbidden(f"{why}; begin again at /auth/login")
+        logging.forget(state)
+        try:
+            identity = await logging.openid.finish(code, begun.what)
+        except Refused as refusal:
+            await logging.refused(request, str(refusal))
+            raise Forbidden(str(refusal)) from None
+        made = await logging.service.logins.log_in(
+            identity.name, identity.groups, "browser", address, logging.openid.provider.login_s
+        )
+        back = RedirectResponse(begun.next, 303)
+        _set_cookie(back, COOKIE, made.token, logging.openid.provider.login_s)
+        back.delete_cookie(LOGIN_COOKIE, path="/", secure=True, httponly=True, samesite="lax")
+        return back
+
+
+def _device(router: APIRouter, logging: Logging) -> None:
+    @router.post("/device", tags=["login"], summary="Begin to log in from a command line",
+                 **takes({}), **returns(v.DeviceLogin, 201))  # fmt: skip
+    @open_to_all
+    async def begin(request: Request) -> Response:
+        logging.address(request)
+        device = await logging.openid.begin_device()
+        name = secrets.token_urlsafe(24)
+        logging.keep(name, device, device.life_s)
+        shown = v.DeviceLogin(
+            name, device.user_code, device.url, device.whole_url, device.interval_s, device.life_s
+        )
+        return answer(shown, 201)
+
+    @router.post("/device/token", tags=["login"], summary="The token, once the login is confirmed",
+                 **takes({"device": _TEXT}, ("device",)),
+                 **returns(v.NewToken, 201))  # fmt: skip
+    @open_to_all
+    async def finish(request: Request) -> Response:
+        name = text(await read_object(request, ("device",)), "device")
+        begun = logging.find(name)
+        if begun is None or not isinstance(begun.what, Device):
+            logging.address(request)
+            raise NotFound("no such login is under way: it took too long, or the server restarted")
+        try:
+            identity = await logging.openid.poll_device(begun.what)
+        except Refused as refusal:
+            logging.forget(name)
+            await logging.refused(request, str(refusal))
+            raise Forbidden(str(refusal)) from None
+        if identity is None:
+            return answer({"pending": True}, 202)
+        logging.forget(name)
+        made = await logging.service.logins.log_in(
+            identity.name, identity.groups, "device", logging.gate.address_of(request.scope),
+            logging.openid.provider.login_s,
+        )  # fmt: skip
+        return answer(made, 201)
+
+
+def _set_cookie(response: Response, name: str, value: str, life_s: float) -> None:
+    response.set_cookie(
+        name, value, max_age=int(life_s), path="/", secure=True, httponly=True, samesite="lax"
+    )

@@ -1,0 +1,182 @@
+"""How requests come in: on loopback without login, or over TLS with one."""
+
+from __future__ import annotations
+
+import getpass
+import ipaddress
+import os
+import socket
+import ssl
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from topmast.adapters.breakglass import is_break_glass
+from topmast.adapters.clock import elapsed_s, wall_s
+from topmast.adapters.oidc import OpenId
+from topmast.adapters.tls import Certificate
+from topmast.api.guard import Gate, LoginGate, LoopbackGate, Network, StandbyGate
+from topmast.app.server import bind
+from topmast.cli import ServeOptions
+from topmast.client.address import checked_url
+from topmast.model.errors import InvalidInput
+from topmast.model.files.accountsfile import AccountsFile, read_accounts
+from topmast.model.fleet import Fleet
+from topmast.service.limits import Rate, Rates
+from topmast.service.service import Service
+
+OPEN_PATHS = ("/auth/",)
+"""What takes part in logging in."""
+LOCAL_ENGINE = "local"
+
+
+class Entry(Struct, frozen=True):
+    """The ways into a server, as its options say."""
+
+    accounts: AccountsFile | None = None
+    """None: no login is asked for."""
+    public_url: str = ""
+    listener: socket.socket | None = None
+    """The one that other machines reach."""
+    certificate: Certificate | None = None
+    proxies: tuple[Network, ...] = ()
+
+    def tls(self, listener: socket.socket) -> ssl.SSLContext | None:
+        """What the connections of a listener are greeted with."""
+        if listener is not self.listener or self.certificate is None:
+            return None
+        return self.certificate.context()
+
+    def standby_gate(self) -> Gate:
+        """What lets requests in while another server leads."""
+        return LoopbackGate() if self.accounts is None else StandbyGate()
+
+    def openid(self) -> OpenId | None:
+        """The provider that people log in with. Raises InvalidInput."""
+        provider = self.accounts.oidc if self.accounts is not None else None
+        if provider is None:
+            return None
+        if find_spec("joserfc") is None:
+            raise InvalidInput(
+                "the module joserfc is missing", field="--accounts",
+                remedy="pip install 'topmast[oidc]'",
+            )  # fmt: skip
+        secret = _secret(Path(provider.client_secret_file)) if provider.client_secret_file else ""
+        back = f"{self.public_url}/auth/callback"
+        return OpenId(provider, secret, back, wall_s, elapsed_s)
+
+    def gate(self, service: Service, options: ServeOptions) -> Gate:
+        """What lets requests in to a service."""
+        if self.accounts is None:
+            return LoopbackGate(_own_name())
+        service.set_limits(_rates(self.accounts))
+        service.logins.is_break_glass = lambda token: is_break_glass(options.state, token, wall_s())
+        return LoginGate(service.logins, self.public_url, (), self.proxies, OPEN_PATHS)
+
+
+def entry_of(options: ServeOptions, stack: ExitStack, url: str) -> Entry:
+    """The ways into a server with the loopback address ``url``. Raises InvalidInput."""
+    given = options.accounts is not None or options.listen is not None
+    if not given:
+        for value, name in (
+            (options.public_url, "--public-url"), (options.tls_cert, "--tls-cert"),
+            (options.tls_key, "--tls-key"), (options.trusted_proxies, "--trusted-proxy"),
+        ):  # fmt: skip
+            if value:
+                raise InvalidInput("goes with --listen or --accounts", field=name)
+        return Entry()
+    accounts = read_accounts(options.accounts) if options.accounts else AccountsFile()
+    proxies = tuple(_network(text) for text in options.trusted_proxies)
+    public = checked_url(options.public_url, "--public-url") if options.public_url else ""
+    if options.listen is None:
+        return Entry(accounts, public or url, proxies=proxies)
+    if options.tls_cert is None or options.tls_key is None:
+        raise InvalidInput(
+            "other machines are answered over TLS only", field="--listen",
+            remedy="--tls-cert FILE --tls-key FILE",
+        )  # fmt: skip
+    certificate = Certificate(options.tls_cert, options.tls_key)
+    host, port = split_address(options.listen, "--listen")
+    listener = stack.enter_context(bind(host, port, login=True, field="--listen"))
+    if not public:
+        if ipaddress.ip_address(listener.getsockname()[0]).is_unspecified:
+            raise InvalidInput(
+                "clients must know the server by a name", field="--public-url",
+                remedy="--public-url https://HOST:PORT, as the certificate names it",
+            )  # fmt: skip
+        public = f"https://{host_in_url(host)}:{listener.getsockname()[1]}"
+    if urlsplit(public).scheme != "https":
+        raise InvalidInput("must begin with https://", field="--public-url")
+    return Entry(accounts, public, listener, certificate, proxies)
+
+
+def refuse_local_engines(fleet: Fleet, options: ServeOptions) -> None:
+    """Raise InvalidInput if other people's tasks would run as the server's own user."""
+    if options.listen is None or options.everyone_is_trusted:
+        return
+    clusters = [c for region in fleet.regions for c in region.clusters]
+    local = [c.name for c in clusters if c.engine == LOCAL_ENGINE]
+    if local:
+        raise InvalidInput(
+            f"the tasks of cluster {local[0]} run as the user of the server: each can read the "
+            "journal and stop every other",
+            field="--listen",
+            remedy="use clusters of another engine, or say that all that may submit may do that: "
+            "--everyone-is-trusted",
+        )
+
+
+def split_address(address: str, field: str) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT``. Raises InvalidInput."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise InvalidInput(f"'{address}' is not HOST:PORT", field=field, remedy="10.0.0.5:6279")
+    return host.strip("[]"), int(port)
+
+
+def host_in_url(host: str) -> str:
+    """A host as a URL has it."""
+    return f"[{host}]" if ":" in host else host
+
+
+def _secret(file: Path) -> str:
+    try:
+        secret, mode = file.read_text("utf-8").strip(), file.stat().st_mode
+    except (OSError, UnicodeError) as error:
+        raise InvalidInput(f"{file} cannot be read: {error}", field="client_secret_file") from None
+    if mode & 0o007:
+        raise InvalidInput(
+            f"{file} can be read by all users", field="client_secret_file",
+            remedy=f"chmod 600 {file}",
+        )  # fmt: skip
+    return secret
+
+
+def _network(text: str) -> Network:
+    try:
+        found = ipaddress.ip_network(text)
+    except ValueError:
+        raise InvalidInput(
+            f"'{text}' is not a network", field="--trusted-proxy", remedy="10.0.0.0/28"
+        ) from None
+    if found.prefixlen == 0:
+        raise InvalidInput(
+            "everybody would be trusted to name the address of a client", field="--trusted-proxy",
+            remedy="name the network of the proxies alone, such as 10.0.0.0/28",
+        )  # fmt: skip
+    return found
+
+
+def _rates(accounts: AccountsFile) -> Rates:
+    given = {kind: Rate(rate.per_s, rate.burst) for kind, rate in accounts.limits.items()}
+    return Rates(**given)
+
+
+def _own_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid{os.getuid()}"

@@ -1,0 +1,254 @@
+"""`tokens`, `accounts`, `roles`, `whoami` and `audit`: what callers may do, and what they did."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from topmast.cli import values
+from topmast.cli.command import FOLDER, SYSTEM, Session, command, group
+from topmast.cli.output import Column, note, say, say_fields, say_table
+from topmast.cli.root import Root
+from topmast.cli.text import moment
+from topmast.model.roles import Role
+
+Tenant = Annotated[
+    str, typer.Argument(metavar="TENANT", help="A tenant, as a name or path; / is all of them.")
+]
+Subject = Annotated[
+    str, typer.Argument(metavar="SUBJECT", help="user:NAME, sa:NAME or group:NAME.")
+]
+ItsRole = Annotated[Role, typer.Argument(metavar="ROLE", help=f"One of {', '.join(Role)}.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a service account.")]
+
+
+def add(app: typer.Typer, root: Root) -> None:
+    """Add the commands."""
+    command(app, "whoami", panel=SYSTEM, example="topmast whoami")(whoami)
+    tokens = group(
+        app, "tokens", panel=SYSTEM, example="topmast tokens create --for 30d --label laptop",
+        help="Make, list and revoke tokens.",
+    )  # fmt: skip
+    command(
+        tokens, "create", example="topmast tokens create --label laptop --for 30d\n"
+        "topmast tokens create --account ci --scope jobs.submit --scope jobs.view",
+    )(create_token)  # fmt: skip
+    command(tokens, "list", example="topmast tokens list")(list_tokens)
+    command(tokens, "revoke", example="topmast tokens revoke t1a2b3c4d5e")(revoke_token)
+    _add_accounts(app, root)
+    roles = group(
+        app, "roles", panel=SYSTEM, example="topmast roles grant group:nlp submitter research",
+        help="Say which people, groups and service accounts have which role, and where.",
+    )  # fmt: skip
+    command(roles, "list", example="topmast roles list")(list_roles)
+    command(
+        roles, "grant", example="topmast roles grant user:ann@example.com tenant-admin research\n"
+        "topmast roles grant group:platform admin /",
+    )(grant)  # fmt: skip
+    command(roles, "revoke", example="topmast roles revoke sa:ci submitter research")(revoke)
+    command(
+        app, "audit", panel=SYSTEM, example="topmast audit --since 24h --verb cancel\n"
+        "topmast audit --actor user:ann@example.com --json",
+    )(audit)  # fmt: skip
+
+
+def _add_accounts(app: typer.Typer, root: Root) -> None:
+    accounts = group(
+        app, "accounts", panel=SYSTEM, example="topmast accounts add ci research",
+        help="Make, list and remove service accounts, which programs use.",
+    )  # fmt: skip
+    command(accounts, "list", example="topmast accounts list")(list_accounts)
+    command(accounts, "add", example="topmast accounts add ci research")(add_account)
+    command(accounts, "remove", example="topmast accounts remove ci")(remove_account)
+
+    @command(
+        accounts, "break-glass", asks=FOLDER,
+        example="topmast accounts break-glass --state ./state --for 15m",
+    )  # fmt: skip
+    def break_glass(
+        session: Session,
+        life: Annotated[
+            str, typer.Option("--for", metavar="TIME", help="How long it is good.")
+        ] = "1h",
+    ) -> None:
+        """Print a token of an administrator, on the machine of the server.
+
+        It is made in the state folder of the server, so only its owner can make one. The one made
+        before is good no more.
+        """
+        life_s = values.duration_s(life, "--for") or 0.0
+        if not 0 < life_s <= 86_400.0:
+            raise typer.BadParameter("a break-glass token lasts for a day at most")
+        token = root.break_glass(session.state_folder(), life_s)
+        session.show({"token": token}, lambda: say(token))
+
+
+def whoami(session: Session) -> None:
+    """Show the own name and roles, as the server knows them."""
+    with session.client() as client:
+        found = client.whoami()
+    roles = ", ".join(f"{role.role} at {role.tenant}" for role in found.roles)
+    fields = [
+        ("name", found.subject),
+        ("by", found.via),
+        ("roles", roles or "none"),
+        ("groups", ", ".join(found.groups)),
+        ("scopes", ", ".join(found.scopes or ())),
+        ("until", moment(found.expires_s) if found.expires_s is not None else ""),
+    ]
+    session.show(found, lambda: say_fields(fields))
+
+
+def create_token(
+    session: Session,
+    label: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
+    account: Annotated[
+        str, typer.Option(metavar="NAME", help="The service account that gets it.")
+    ] = "",
+    life: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help="How long it is good, as 30d.")
+    ] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PERMISSION", help="All that it is good for; may be repeated."),
+    ] = None,
+) -> None:
+    """Make a token, and print it: it is shown this once.
+
+    It is good for what its owner may do, unless scopes name less.
+    """
+    with session.client() as client:
+        made = client.create_token(
+            label, account=account, ttl_s=values.duration_s(life, "--for"), scopes=scope
+        )
+    if not session.json:
+        view = made.view
+        note(f"{view.id} of {view.subject}, until {moment(view.expires_s)}; keep it secret")
+    session.show(made, lambda: say(made.token))
+
+
+def list_tokens(session: Session) -> None:
+    """List the own tokens, and those of service accounts that one may see."""
+    with session.client() as client:
+        found = client.tokens()
+    columns = [
+        Column("ID", whole=True), Column("KIND"), Column("OF", whole=True), Column("ENDS IN"),
+        Column("LABEL"), Column("UNTIL"), Column("LAST USED"), Column("SCOPES"),
+    ]  # fmt: skip
+    rows = [
+        [
+            token.id, token.kind, token.subject, f"...{token.last_four}", token.label,
+            moment(token.expires_s), moment(token.used_s) if token.used_s is not None else "never",
+            ",".join(token.scopes) if token.scopes is not None else "all",
+        ]
+        for token in found
+    ]  # fmt: skip
+    session.show({"tokens": found}, lambda: say_table(columns, rows))
+
+
+def revoke_token(
+    session: Session, token: Annotated[str, typer.Argument(metavar="ID", help="Its id.")]
+) -> None:
+    """Make a token good for nothing, at once."""
+    with session.client() as client:
+        gone = client.revoke_token(token)
+    session.show(gone, lambda: say(f"{gone.id} of {gone.subject} is revoked"))
+
+
+def list_accounts(session: Session) -> None:
+    """List the service accounts of the tenants that one may see."""
+    with session.client() as client:
+        found = client.accounts()
+    columns = [Column("NAME", whole=True), Column("TENANT"), Column("TOKENS", right=True)]
+    rows = [[account.name, account.tenant, str(account.tokens)] for account in found]
+    session.show({"accounts": found}, lambda: say_table(columns, rows))
+
+
+def add_account(session: Session, name: Name, tenant: Tenant) -> None:
+    """Make a service account, which belongs to a tenant."""
+    with session.client() as client:
+        made = client.add_account(name, tenant)
+    session.show(made, lambda: say(f"sa:{made.name} belongs to {made.tenant}; give it a role"))
+
+
+def remove_account(session: Session, name: Name) -> None:
+    """Forget a service account with its tokens and roles."""
+    with session.client() as client:
+        gone = client.remove_account(name)
+    session.show(gone, lambda: say(f"sa:{gone.name} is gone, with its tokens and roles"))
+
+
+def list_roles(session: Session) -> None:
+    """List the roles at the tenants that one may see."""
+    with session.client() as client:
+        found = client.roles()
+    columns = [Column("SUBJECT", whole=True), Column("ROLE"), Column("TENANT")]
+    rows = [[role.subject, role.role, role.tenant] for role in found]
+    session.show({"roles": found}, lambda: say_table(columns, rows))
+
+
+def grant(session: Session, subject: Subject, role: ItsRole, tenant: Tenant) -> None:
+    """Give a role at a tenant and the tenants below it."""
+    with session.client() as client:
+        found = client.grant(subject, role.value, tenant)
+    session.show(found, lambda: say(f"{found.subject} is {found.role} at {found.tenant}"))
+
+
+def revoke(session: Session, subject: Subject, role: ItsRole, tenant: Tenant) -> None:
+    """Take a role away."""
+    with session.client() as client:
+        gone = client.revoke(subject, role.value, tenant)
+    session.show(gone, lambda: say(f"{gone.subject} is {gone.role} at {gone.tenant} no more"))
+
+
+def audit(
+    session: Session,
+    actor: Annotated[str | None, typer.Option(metavar="SUBJECT", help="Acts of this one.")] = None,
+    verb: Annotated[str | None, typer.Option(metavar="VERB", help="Such as cancel.")] = None,
+    object: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A job, host, dataset or subject.")
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Acts about it.")] = None,
+    outcome: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="How it begins: done, unchanged, refused.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="T", help="From when on: 24h (ago), 2030-01-31.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="T", help="Until when.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="The most lines.")] = 50,
+) -> None:
+    """Show the acts of people and programs, the newest first; refusals and logins, too."""
+    with session.client() as client:
+        page = client.audit(
+            actor=actor, verb=verb, object=object, tenant=tenant, outcome=outcome,
+            since_s=values.moment_s(since, "--since"), until_s=values.moment_s(until, "--until"),
+            limit=limit,
+        )  # fmt: skip
+    columns = [
+        Column("WHEN"), Column("ACTOR", whole=True), Column("VERB"), Column("OBJECT"),
+        Column("TENANT"), Column("CHANGE", folds=True), Column("VIA", spare=1),
+        Column("FROM", spare=2), Column("OUTCOME"),
+    ]  # fmt: skip
+    rows = [
+        [
+            moment(act.at_s), act.actor or "unknown", act.verb, act.object, act.tenant,
+            _change(act.before, act.after), act.via, act.address, act.outcome,
+        ]
+        for act in page.acts
+    ]  # fmt: skip
+    session.show(page, lambda: say_table(columns, rows))
+
+
+def _change(before: Any, after: Any) -> str:
+    """What changed, in a few words."""
+    if before == after or (before is None and after is None):
+        return ""
+    return f"{_brief(before)} -> {_brief(after)}" if before is not None else _brief(after)
+
+
+def _brief(state: Any) -> str:
+    if isinstance(state, dict):
+        return ", ".join(f"{name}={value}" for name, value in state.items() if value is not None)
+    return "" if state is None else str(state)

@@ -1,0 +1,85 @@
+"""`login` and `logout`: a token of one's own for a server, kept in a file that only one reads."""
+
+from __future__ import annotations
+
+import sys
+import time
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from topmast.cli.command import SYSTEM, Session, command
+from topmast.cli.output import note, say
+from topmast.cli.text import moment
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands."""
+    command(
+        app, "login", panel=SYSTEM, example="topmast login --server https://topmast.example.com\n"
+        "topmast login --token-stdin < token",
+    )(login)  # fmt: skip
+    command(app, "logout", panel=SYSTEM, example="topmast logout")(logout)
+
+
+def login(
+    session: Session,
+    token_stdin: Annotated[
+        bool, typer.Option("--token-stdin", help="Keep the token that standard input has.")
+    ] = False,
+) -> None:
+    """Log in at the provider of the server, with a browser on any device.
+
+    The token is kept in a file that only its owner can read; other commands show it to this server.
+    """
+    from topmast.client.credentials import keep_token
+    from topmast.model.errors import Unavailable
+
+    with session.client() as client:
+        if token_stdin:
+            keep_token(client.url, _read_token())
+            found = client.whoami()
+            session.show(found, lambda: say(f"{found.subject} is logged in"))
+            return
+        begun = client.begin_login()
+        note(f"Open {begun.whole_url or begun.url} and enter {begun.user_code}")
+        deadline_s = time.monotonic() + begun.life_s
+        while time.monotonic() < deadline_s:
+            time.sleep(begun.interval_s)
+            made = client.finish_login(begun)
+            if made is not None:
+                keep_token(client.url, made.token)
+                view = made.view
+                text = f"{view.subject} is logged in until {moment(view.expires_s)}"
+                session.show(view, partial(say, text))
+                return
+    raise Unavailable("nothing confirmed the login in time; try again")
+
+
+def logout(session: Session) -> None:
+    """Revoke the token that is kept for the server, and forget it."""
+    from topmast.client.credentials import keep_token
+    from topmast.model.errors import Forbidden
+
+    with session.client() as client:
+        try:
+            client.logout()
+        except Forbidden:
+            note("the token was good for nothing already")
+        keep_token(client.url, "")
+        url = client.url
+    session.show({"server": url}, lambda: say(f"logged out of {url}"))
+
+
+def _read_token() -> str:
+    from topmast.accounts import is_token
+    from topmast.model.errors import InvalidInput
+
+    token = sys.stdin.readline().strip()
+    if not is_token(token):
+        raise InvalidInput(
+            "standard input has no token, or a mistyped one", field="--token-stdin",
+            remedy="topmast login --token-stdin < FILE",
+        )  # fmt: skip
+    return token

@@ -1,0 +1,129 @@
+"""The methods of a client about tokens, service accounts, roles and the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from topmast.client.transport import Transport
+from topmast.model.account_views import (
+    ActPage,
+    DeviceLogin,
+    NewToken,
+    RoleView,
+    ServiceAccountView,
+    TokenView,
+    WhoAmI,
+)
+
+AUTH = "/auth"
+PENDING = 202
+_JSON = {"Content-Type": "application/json"}
+
+
+class AccountsCalls:
+    """A method for each route of accounts."""
+
+    _transport: Transport
+
+    def whoami(self) -> WhoAmI:
+        """The own name and roles, as the server knows them."""
+        return self._transport.get(WhoAmI, "/whoami")
+
+    def begin_login(self) -> DeviceLogin:
+        """Ask the server for a code that a person enters at its provider, on any device."""
+        answer = self._transport.send(
+            "POST", "/device", content=b"{}", headers=_JSON, repeatable=False, prefix=AUTH
+        )
+        return self._transport.decoded(DeviceLogin, answer)
+
+    def finish_login(self, login: DeviceLogin) -> NewToken | None:
+        """The token of a login; None as long as nothing has confirmed it."""
+        body = msgspec.json.encode({"device": login.device})
+        answer = self._transport.send(
+            "POST", "/device/token", content=body, headers=_JSON, repeatable=False, prefix=AUTH
+        )
+        if answer.status_code == PENDING:
+            return None
+        return self._transport.decoded(NewToken, answer)
+
+    def logout(self) -> None:
+        """Make the token in use good for nothing."""
+        self._transport.send("POST", "/logout", content=b"{}", headers=_JSON, prefix=AUTH)
+
+    def tokens(self) -> list[TokenView]:
+        """The own tokens, and those of service accounts that one may see."""
+        return self._transport.get(dict[str, list[TokenView]], "/tokens")["tokens"]
+
+    def create_token(
+        self,
+        label: str = "",
+        *,
+        account: str = "",
+        ttl_s: float | None = None,
+        scopes: Iterable[str] | None = None,
+    ) -> NewToken:
+        """A new token of one's own, or of a service ``account``; its secret is shown this once."""
+        body: dict[str, Any] = {"label": label, "account": account}
+        if ttl_s is not None:
+            body["ttl_s"] = ttl_s
+        if scopes is not None:
+            body["scopes"] = list(scopes)
+        return self._transport.post(NewToken, "/tokens", body, repeatable=False)
+
+    def revoke_token(self, token: str) -> TokenView:
+        """Make a token good for nothing; ``token`` is its id."""
+        answer = self._transport.send("DELETE", f"/tokens/{quote(token, safe='')}")
+        return self._transport.decoded(TokenView, answer)
+
+    def accounts(self) -> list[ServiceAccountView]:
+        """The service accounts of the tenants that one may see."""
+        found = self._transport.get(dict[str, list[ServiceAccountView]], "/accounts")
+        return found["accounts"]
+
+    def add_account(self, name: str, tenant: str) -> ServiceAccountView:
+        """Make a service account, which belongs to a tenant."""
+        return self._transport.post(
+            ServiceAccountView, "/accounts", {"name": name, "tenant": tenant}
+        )
+
+    def remove_account(self, name: str) -> ServiceAccountView:
+        """Forget a service account with its tokens and roles."""
+        answer = self._transport.send("DELETE", f"/accounts/{quote(name, safe='')}")
+        return self._transport.decoded(ServiceAccountView, answer)
+
+    def roles(self) -> list[RoleView]:
+        """The roles at the tenants that one may see."""
+        return self._transport.get(dict[str, list[RoleView]], "/roles")["roles"]
+
+    def grant(self, subject: str, role: str, tenant: str) -> RoleView:
+        """Give a role at a tenant, or at ``/``, the root."""
+        body = {"subject": subject, "role": role, "tenant": tenant}
+        return self._transport.post(RoleView, "/roles/grant", body)
+
+    def revoke(self, subject: str, role: str, tenant: str) -> RoleView:
+        """Take a role away."""
+        body = {"subject": subject, "role": role, "tenant": tenant}
+        return self._transport.post(RoleView, "/roles/revoke", body)
+
+    def audit(
+        self,
+        *,
+        actor: str | None = None,
+        verb: str | None = None,
+        object: str | None = None,
+        tenant: str | None = None,
+        outcome: str | None = None,
+        since_s: float | None = None,
+        until_s: float | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> ActPage:
+        """A page of the audit log, the newest line first."""
+        return self._transport.get(
+            ActPage, "/audit", actor=actor, verb=verb, object=object, tenant=tenant,
+            outcome=outcome, since=since_s, until=until_s, limit=limit, cursor=cursor,
+        )  # fmt: skip

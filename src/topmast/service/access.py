@@ -1,0 +1,87 @@
+"""What a caller may see and do: each object is checked by the tenant that it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from topmast.fast.queue import GlobalQueue
+from topmast.model.access import FLEET_WIDE, ROOT, Caller, Permission
+from topmast.model.errors import Forbidden
+from topmast.ports import Act, ActRow
+
+
+class Access:
+    """Permissions of callers at the tenants of a queue. Any thread may ask."""
+
+    def __init__(self, queue: GlobalQueue) -> None:
+        self._queue = queue
+
+    def path(self, tenant: str) -> tuple[str, ...]:
+        """A tenant and all above it, the root last; one that left the fleet is below the root."""
+        if tenant == ROOT:
+            return (ROOT,)
+        return tuple(node.name for node in self._queue.tenancy.ledger.tree.node(tenant).up())
+
+    def may(self, caller: Caller, permission: Permission, tenant: str) -> bool:
+        """Whether it is allowed at a tenant. O(depth of the tree x grants)."""
+        principal = caller.principal
+        if permission in FLEET_WIDE:
+            return principal.may_somewhere(permission)
+        return principal.may(permission, (ROOT,)) or principal.may(permission, self.path(tenant))
+
+    def require(self, caller: Caller, permission: Permission, tenant: str) -> None:
+        """Raises Forbidden if it is not allowed at a tenant."""
+        if not self.may(caller, permission, tenant):
+            where = f"for tenant {tenant}" if tenant else "at the root of the tenants"
+            raise Forbidden(
+                f"{caller.principal.subject} has no role with the permission {permission} {where}"
+            )
+
+    def tenants(self, caller: Caller, permission: Permission) -> frozenset[str] | None:
+        """The tenants at which it is allowed; None: everywhere. O(tenants x depth)."""
+        if caller.principal.may(permission, (ROOT,)):
+            return None
+        names = self._queue.tenancy.ledger.tenants
+        return frozenset(name for name in names if self.may(caller, permission, name))
+
+    def user(self, caller: Caller, named: str, tenant: str) -> str:
+        """The user that a job is for. To name another than oneself is a permission."""
+        principal = caller.principal
+        if principal.trusted:
+            return named
+        if named not in ("", principal.user):
+            self.require(caller, Permission.JOBS_OTHERS, tenant)
+            return named
+        return principal.user
+
+    def by(self, caller: Caller, named: str) -> str:
+        """The name that the history gives for an act: a trusted caller may say any."""
+        return named if caller.principal.trusted else caller.principal.user
+
+
+def act(
+    caller: Caller,
+    verb: str,
+    subject: str = "",
+    tenant: str = "",
+    *,
+    look: Callable[[], str] | None = None,
+    named: Callable[[Any], tuple[str, str]] | None = None,
+    after: str = "",
+) -> Act:
+    """An act of a caller, to be audited with what it changes."""
+    line = row(caller, verb, subject, tenant)
+    return Act(replace(line, after=after) if after else line, look, named)
+
+
+def row(
+    caller: Caller, verb: str, subject: str = "", tenant: str = "", outcome: str = "done"
+) -> ActRow:
+    """A line of the audit log."""
+    return ActRow(
+        caller.principal.subject, caller.via, caller.address, caller.request, verb, subject,
+        tenant, outcome=outcome,
+    )  # fmt: skip

@@ -1,0 +1,342 @@
+"""The use cases of tokens, service accounts, roles and the audit log."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from topmast.accounts import USE_NOTED_S, Accounts, Binding, Token, digest_of, new_token
+from topmast.model import account_views as v
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.access import ALLOWED, ROOT, Caller, Permission, Principal, Role
+from topmast.model.errors import Forbidden, InvalidInput, NotFound
+from topmast.model.messages import TokenKind
+from topmast.ports import Act, ActFilter, Clock, Journal
+from topmast.runtime.loop import Runtime
+from topmast.service.access import Access, act
+
+DAY_S = 86_400.0
+USUAL_S = {TokenKind.PERSONAL: 90 * DAY_S, TokenKind.SERVICE: 365 * DAY_S}
+LONGEST_S = 366 * DAY_S
+TOKEN_BYTES = 24
+MAX_ACTS = 1_000
+TOP = "/"
+"""How people write the root of the tenants."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_SUBJECT = re.compile(r"(user|sa|group):[^\s:\x00-\x1f\x7f][^\s\x00-\x1f\x7f]{0,199}")
+
+
+class Directory:
+    """Finds the owners of tokens, and lets principals manage what is theirs to manage."""
+
+    def __init__(self, runtime: Runtime, journal: Journal, clock: Clock, access: Access) -> None:
+        self._runtime = runtime
+        self._journal = journal
+        self._clock = clock
+        self._access = access
+        self.state: Accounts = runtime.machines.accounts
+
+    # --- proofs ---------------------------------------------------------------------------------
+
+    def caller(self, token: str, address: str = "", request: str = "") -> Caller | None:
+        """The caller that shows a token; None for one that is unknown, expired or revoked."""
+        now = self._clock.now()
+        found = self.state.token_of(digest_of(token), now)
+        if found is None:
+            return None
+        self._note_use(found, now)
+        return self._caller(found, now, address, request)
+
+    def renewed(self, caller: Caller) -> Caller | None:
+        """The same caller as things are now; None if its token is good no more."""
+        token, now = self.state.tokens.get(caller.token), self._clock.now()
+        if token is None or now >= token.expires_s:
+            return None
+        return self._caller(token, now, caller.address, caller.request)
+
+    def _caller(self, token: Token, now: float, address: str, request: str) -> Caller:
+        principal = self.state.principal(token.subject, now, token.scopes)
+        via = f"{token.kind} token ...{token.last_four}"
+        if token.kind is TokenKind.SESSION:
+            via = "session"
+        return Caller(principal, via, address, request, token.id)
+
+    def _note_use(self, token: Token, now: float) -> None:
+        if token.used_s is None or now >= token.used_s + USE_NOTED_S:
+            self._runtime.post(ids.ACCOUNTS, m.NoteTokenUse(token.id))
+
+    def whoami(self, caller: Caller, *, login: bool) -> v.WhoAmI:
+        """The principal of a request."""
+        principal = caller.principal
+        person = self.state.people.get(principal.subject)
+        token = self.state.tokens.get(caller.token)
+        return v.WhoAmI(
+            principal.subject,
+            caller.via,
+            tuple(v.RoleView(principal.subject, g.role, shown(g.tenant)) for g in principal.grants),
+            person.groups if person is not None else (),
+            principal.scopes,
+            token.expires_s if token is not None else None,
+            login,
+        )
+
+    # --- tokens ---------------------------------------------------------------------------------
+
+    async def create_token(
+        self,
+        caller: Caller,
+        label: str = "",
+        account: str = "",
+        ttl_s: float | None = None,
+        scopes: Sequence[str] | None = None,
+    ) -> v.NewToken:
+        """Make a token of the caller's own, or of a service ``account``."""
+        kind = TokenKind.SERVICE if account else TokenKind.PERSONAL
+        subject, tenant = caller.principal.subject, ""
+        if account:
+            subject, tenant = f"sa:{account}", self._managed(caller, account)
+            self._refuse_above(caller, self.state.principal(subject, self._clock.now()))
+        elif caller.principal.subject.startswith("sa:"):
+            raise Forbidden("a service account makes no tokens: its administrators do")
+        life_s = USUAL_S[kind] if ttl_s is None else ttl_s
+        if not 60.0 <= life_s <= LONGEST_S:
+            raise InvalidInput(
+                f"a token lasts from a minute to {LONGEST_S / DAY_S:g} days", field="ttl_s"
+            )
+        return await self.issue(
+            act(caller, "create-token", tenant=tenant), kind, subject, life_s,
+            _narrowed(caller.principal, scopes), label,
+        )  # fmt: skip
+
+    async def issue(
+        self,
+        done: Act,
+        kind: TokenKind,
+        subject: str,
+        life_s: float,
+        scopes: tuple[Permission, ...] | None = None,
+        label: str = "",
+    ) -> v.NewToken:
+        """Make a token, as the act says for which caller."""
+        token = new_token(kind, secrets.token_bytes(TOKEN_BYTES))
+        number = f"t{secrets.token_hex(5)}"
+        order = m.CreateToken(
+            number, kind, subject, digest_of(token), token[-4:], self._clock.now() + life_s,
+            scopes, label,
+        )  # fmt: skip
+        after = msgspec.json.encode({"subject": subject, "kind": kind, "scopes": scopes}).decode()
+        row = msgspec.structs.replace(done.row, object=number)
+        kept = Act(row, lambda: after if number in self.state.tokens else "")
+        await asyncio.wrap_future(self._runtime.call(ids.ACCOUNTS, order, kept))
+        return v.NewToken(token, _token_view(self.state.tokens[number]))
+
+    def tokens(self, caller: Caller) -> tuple[v.TokenView, ...]:
+        """The caller's own tokens, and those of accounts that it may see."""
+        return tuple(
+            _token_view(token)
+            for token in tuple(self.state.tokens.values())
+            if self._sees_token(caller, token)
+        )
+
+    async def revoke_token(self, caller: Caller, number: str) -> v.TokenView:
+        """Make a token good for nothing, at once."""
+        token = self.state.tokens.get(number)
+        if token is None or not self._sees_token(caller, token):
+            raise NotFound(f"no token '{number}'")
+        tenant = ""
+        if token.subject != caller.principal.subject:
+            tenant = self._tenant_of(token.subject)
+            self._access.require(caller, Permission.ACCOUNTS_EDIT, tenant)
+        await self._do(caller, "revoke-token", number, tenant, m.RevokeToken(number))
+        return _token_view(token)
+
+    def _sees_token(self, caller: Caller, token: Token) -> bool:
+        if token.subject == caller.principal.subject:
+            return True
+        tenant = self._tenant_of(token.subject)
+        return self._access.may(caller, Permission.ACCOUNTS_VIEW, tenant)
+
+    def _tenant_of(self, subject: str) -> str:
+        """The tenant of a service account; people belong to the root."""
+        account = self.state.accounts.get(subject.removeprefix("sa:"))
+        return account.tenant if subject.startswith("sa:") and account is not None else ROOT
+
+    # --- service accounts -----------------------------------------------------------------------
+
+    def accounts(self, caller: Caller) -> tuple[v.ServiceAccountView, ...]:
+        """The service accounts of the tenants that the caller may see."""
+        now = self._clock.now()
+        tokens = [t for t in tuple(self.state.tokens.values()) if now < t.expires_s]
+        return tuple(
+            v.ServiceAccountView(
+                account.name, shown(account.tenant),
+                sum(token.subject == f"sa:{account.name}" for token in tokens),
+            )
+            for account in sorted(self.state.accounts.values(), key=lambda one: one.name)
+            if self._access.may(caller, Permission.ACCOUNTS_VIEW, account.tenant)
+        )  # fmt: skip
+
+    async def add_account(self, caller: Caller, name: str, tenant: str) -> v.ServiceAccountView:
+        """Make a service account, which belongs to a tenant."""
+        if not _NAME.fullmatch(name):
+            raise InvalidInput("letters, digits, '.', '_' and '-'", field="name")
+        tenant = self._known_tenant(caller, tenant)
+        self._access.require(caller, Permission.ACCOUNTS_EDIT, tenant)
+        order = m.AddServiceAccount(name, tenant)
+        await self._do(caller, "add-account", f"sa:{name}", tenant, order)
+        return v.ServiceAccountView(name, shown(tenant), 0)
+
+    async def remove_account(self, caller: Caller, name: str) -> v.ServiceAccountView:
+        """Forget a service account with its tokens and roles; answers what there was."""
+        tenant = self._managed(caller, name)
+        there = next(account for account in self.accounts(caller) if account.name == name)
+        order = m.RemoveServiceAccount(name)
+        await self._do(caller, "remove-account", f"sa:{name}", tenant, order)
+        return there
+
+    def _managed(self, caller: Caller, name: str) -> str:
+        """The tenant of a service account that the caller may manage."""
+        account = self.state.accounts.get(name)
+        visible = account is not None and self._access.may(
+            caller, Permission.ACCOUNTS_VIEW, account.tenant
+        )
+        if account is None or not visible:
+            raise NotFound(f"no service account '{name}'")
+        self._access.require(caller, Permission.ACCOUNTS_EDIT, account.tenant)
+        return account.tenant
+
+    # --- roles ----------------------------------------------------------------------------------
+
+    def roles(self, caller: Caller) -> tuple[v.RoleView, ...]:
+        """The roles at tenants that the caller may see."""
+        return tuple(
+            v.RoleView(binding.subject, binding.role, shown(binding.tenant))
+            for binding in sorted(self.state.bindings)
+            if self._access.may(caller, Permission.ACCOUNTS_VIEW, binding.tenant)
+        )
+
+    async def grant(self, caller: Caller, subject: str, role: str, tenant: str) -> v.RoleView:
+        """Give a role; none above the caller's own."""
+        binding = self._binding(caller, subject, role, tenant)
+        order = m.GrantRole(binding.subject, binding.role, binding.tenant)
+        await self._change_role(caller, "grant-role", binding, order)
+        return v.RoleView(binding.subject, binding.role, shown(binding.tenant))
+
+    async def revoke(self, caller: Caller, subject: str, role: str, tenant: str) -> v.RoleView:
+        """Take a role away; none above the caller's own."""
+        binding = self._binding(caller, subject, role, tenant)
+        order = m.RevokeRole(binding.subject, binding.role, binding.tenant)
+        await self._change_role(caller, "revoke-role", binding, order)
+        return v.RoleView(binding.subject, binding.role, shown(binding.tenant))
+
+    async def _change_role(
+        self, caller: Caller, verb: str, binding: Binding, order: m.Message
+    ) -> None:
+        def look() -> str:
+            held = [b for b in self.state.bindings if b.subject == binding.subject]
+            return msgspec.json.encode([[b.role, shown(b.tenant)] for b in held]).decode()
+
+        done = act(caller, verb, binding.subject, binding.tenant, look=look)
+        await asyncio.wrap_future(self._runtime.call(ids.ACCOUNTS, order, done))
+
+    def _binding(self, caller: Caller, subject: str, role: str, tenant: str) -> Binding:
+        """A role that the caller may grant or take away. Raises InvalidInput, Forbidden."""
+        if not _SUBJECT.fullmatch(subject):
+            raise InvalidInput(
+                f"{subject[:100]!r} is no subject", field="subject",
+                remedy="user:NAME, sa:NAME or group:NAME",
+            )  # fmt: skip
+        if role not in tuple(Role):
+            known = f"one of {', '.join(Role)}"
+            raise InvalidInput(f"unknown role {role[:100]!r}", field="role", remedy=known)
+        at = self._known_tenant(caller, tenant)
+        self._access.require(caller, Permission.ACCOUNTS_EDIT, at)
+        for permission in sorted(ALLOWED[Role(role)]):
+            if not self._access.may(caller, permission, at):
+                raise Forbidden(f"{role} is above the own role: it has {permission}")
+        return Binding(subject, Role(role), at)
+
+    def _refuse_above(self, caller: Caller, principal: Principal) -> None:
+        """Raises Forbidden if a principal has a role that the caller could not grant."""
+        for grant in principal.grants:
+            for permission in sorted(ALLOWED[grant.role]):
+                if not self._access.may(caller, permission, grant.tenant):
+                    raise Forbidden(
+                        f"{principal.subject} is {grant.role} at {shown(grant.tenant)}, "
+                        "above the own role"
+                    )
+
+    def _known_tenant(self, caller: Caller, text: str) -> str:
+        """A tenant by name, or by its path from the root. Raises InvalidInput."""
+        if text == TOP:
+            return ROOT
+        names = text.strip(TOP).split(TOP)
+        path = self._access.path(names[-1]) if names[-1] else ()
+        visible = self._access.tenants(caller, Permission.ACCOUNTS_VIEW)
+        known = path[:1] == (names[-1],) and (visible is None or names[-1] in visible)
+        if not known or (len(names) > 1 and tuple(names[::-1]) != path[:-1]):
+            remedy = "a tenant of the fleet file, or / for all"
+            raise InvalidInput(f"unknown tenant {text[:100]!r}", field="tenant", remedy=remedy)
+        return names[-1]
+
+    # --- the audit log --------------------------------------------------------------------------
+
+    async def audit(self, caller: Caller, wanted: ActFilter) -> v.ActPage:
+        """A page of the audit log, of the tenants that the caller may audit."""
+        tenants = self._access.tenants(caller, Permission.AUDIT_VIEW)
+        asked = None if wanted.tenants is None else set(wanted.tenants)
+        seen = asked if tenants is None else tenants if asked is None else tenants & asked
+        limit = max(1, min(wanted.limit, MAX_ACTS))
+        names = None if seen is None else tuple(sorted(seen))
+        wanted = msgspec.structs.replace(wanted, tenants=names, limit=limit)
+        rows = await asyncio.to_thread(self._journal.acts, wanted)
+        acts = tuple(
+            v.ActView(
+                row.id, row.at_s, row.actor, row.via, row.address, row.request, row.verb,
+                row.object, row.tenant, _state(row.before), _state(row.after), row.outcome,
+            )
+            for row in rows
+        )  # fmt: skip
+        return v.ActPage(acts, str(acts[-1].id) if len(acts) == limit else None)
+
+    async def _do(
+        self, caller: Caller, verb: str, subject: str, tenant: str, order: m.Message
+    ) -> None:
+        done = act(caller, verb, subject, tenant)
+        await asyncio.wrap_future(self._runtime.call(ids.ACCOUNTS, order, done))
+
+
+def shown(tenant: str) -> str:
+    """A tenant as people write it."""
+    return tenant or TOP
+
+
+def _state(text: str) -> Any:
+    return msgspec.json.decode(text) if text else None
+
+
+def _narrowed(principal: Principal, wanted: Sequence[str] | None) -> tuple[Permission, ...] | None:
+    """The scopes of a new token, within those of the one in use. Raises InvalidInput, Forbidden."""
+    if wanted is None:
+        return principal.scopes
+    for name in wanted:
+        if name not in tuple(Permission):
+            known = f"one of {', '.join(Permission)}"
+            raise InvalidInput(f"unknown permission {name[:100]!r}", field="scopes", remedy=known)
+        if principal.scopes is not None and name not in principal.scopes:
+            raise Forbidden(f"the token in use is not good for {name}")
+    return tuple(Permission(name) for name in dict.fromkeys(wanted))
+
+
+def _token_view(token: Token) -> v.TokenView:
+    return v.TokenView(
+        token.id, token.kind, token.subject, token.label, token.last_four, token.created_s,
+        token.expires_s, token.used_s, token.scopes,
+    )  # fmt: skip

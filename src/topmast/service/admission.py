@@ -1,0 +1,91 @@
+"""Reading a job that a request brings: what it says, whether the caller may, what to warn of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from topmast.model.access import Caller, Permission
+from topmast.model.errors import InvalidInput, refuse_all
+from topmast.model.files.jobfile import faults_in_fleet, parse_job
+from topmast.model.job import JobSpec, has_image
+from topmast.runtime.machines import Machines
+from topmast.service.access import Access
+from topmast.service.blobs import Blobs
+from topmast.service.regions import Regions
+from topmast.service.warnings import warnings_of
+
+MOST_WARNED = 10_000
+
+
+class Admission:
+    """Checks jobs before they are submitted; used on the event loop alone."""
+
+    def __init__(self, machines: Machines, regions: Regions, access: Access, blobs: Blobs) -> None:
+        self._machines = machines
+        self._regions = regions
+        self._access = access
+        self._blobs = blobs
+        self._warned: dict[tuple[Any, ...], tuple[str, ...]] = {}
+
+    def read(self, caller: Caller, document: Any, user: str, where: str) -> JobSpec:
+        """A job from a request, checked against the fleet. Raises InvalidInput, Forbidden.
+
+        A tenant that the caller may not see is unknown; one that it sees, it may not submit for.
+        """
+        if not isinstance(document, dict):
+            raise InvalidInput("must be an object", field=where, remedy="see the job file")
+        tenants = self._machines.queue.tenancy.ledger.tenants
+        own = self._access.tenants(caller, Permission.JOBS_SUBMIT)
+        usable = list(tenants) if own is None else [name for name in tenants if name in own]
+        default = "default" if "default" in usable or not usable else usable[0]
+        file = parse_job(document, where=where, tenant_default=default, user=user)
+        if file.workdir is not None:
+            raise InvalidInput(
+                "a request cannot bring a folder", field="workdir", where=where,
+                remedy="upload a snapshot (PUT /workdirs/DIGEST), and give its digest",
+            )  # fmt: skip
+        spec = file.spec
+        models = self._machines.queue.fleet.models()
+        seen = self._access.tenants(caller, Permission.JOBS_VIEW)
+        known = tenants if seen is None else {n: t for n, t in tenants.items() if n in seen}
+        refuse_all(faults_in_fleet(spec, known, models, where))
+        self._access.require(caller, Permission.JOBS_SUBMIT, spec.tenant)
+        for_user = self._access.user(caller, user, spec.tenant)
+        return spec if for_user == user else msgspec.structs.replace(spec, user=for_user)
+
+    def with_workdir(self, spec: JobSpec, workdir: str) -> JobSpec:
+        """The job with its work folder, which was uploaded before. Raises InvalidInput."""
+        if workdir:
+            spec = msgspec.structs.replace(spec, workdir=workdir)
+        if spec.workdir and self._blobs.path(spec.workdir) is None:
+            raise InvalidInput(
+                "this snapshot was not uploaded", field="workdir", remedy="PUT it first"
+            )
+        return spec
+
+    def warnings(self, spec: JobSpec) -> tuple[str, ...]:
+        """What the user should know at once: the job is accepted but cannot start as things are."""
+        queue, shapes = self._machines.queue, self._regions.shapes()
+        unknown = queue.data.catalogue.unknown(spec.datasets)
+        shape = tuple((g.count, g.resources) for g in spec.groups)
+        datasets = len(queue.data.catalogue.datasets) if unknown else 0
+        books = (id(queue.tenancy.ledger.tree), shapes, datasets)
+        key = (
+            shape,
+            has_image(spec),
+            spec.topology,
+            spec.tenant,
+            spec.band,
+            spec.preemptible,
+            unknown,
+            books,
+        )
+        if key not in self._warned:
+            if len(self._warned) > MOST_WARNED:
+                self._warned.clear()
+            regions = [placer.columns for placer in self._regions.placers.values()]
+            # It is unknown what a region of another process can hold before it was reached.
+            self._warned[key] = warnings_of(queue, None if shapes is None else regions, spec)
+        return self._warned[key]

@@ -1,0 +1,123 @@
+"""What all use cases share: questions to the machines, orders with their acts, what callers see."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from topmast.adapters.clock import elapsed_s
+from topmast.model import messages as m
+from topmast.model import views as v
+from topmast.model.access import Caller, Permission
+from topmast.ports import Act, Clock, Journal, LogPage, Mover
+from topmast.runtime.loop import Runtime
+from topmast.service import fleet
+from topmast.service.access import Access
+from topmast.service.accounts import Directory
+from topmast.service.admission import Admission
+from topmast.service.arrivals import Arrivals
+from topmast.service.blobs import Blobs
+from topmast.service.capacityplans import CapacityPlans
+from topmast.service.dataplans import DataPlans
+from topmast.service.event_stream import EventStream
+from topmast.service.forecast import Forecasts
+from topmast.service.limits import Limits, Rates
+from topmast.service.live_progress import LiveProgress
+from topmast.service.logins import Logins
+from topmast.service.redaction import Redaction
+from topmast.service.regions import Regions
+
+T = TypeVar("T")
+ReadLog = Callable[[str, str, int, int, int, int], LogPage | None]
+"""A piece of a task's output: (cluster, job, attempt, rank, offset, limit) -> page, if any."""
+
+
+class Core:
+    """The machines with everything around them, asked between two commits."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        journal: Journal,
+        clock: Clock,
+        read_log: ReadLog,
+        mover: Mover,
+        blobs: Blobs,
+        live_progress: LiveProgress,
+        event_stream: EventStream,
+        process_of: fleet.Processes,
+        regions: Regions | None = None,
+        data_plans: DataPlans | None = None,
+        capacity_plans: CapacityPlans | None = None,
+    ) -> None:
+        self.runtime = runtime
+        self.machines = runtime.machines
+        self.journal = journal
+        self.clock = clock
+        self.read_log = read_log
+        self.arrivals = Arrivals(runtime, mover)
+        self.blobs = blobs
+        self.live_progress = live_progress
+        self.event_stream = event_stream
+        self.process_of = process_of
+        self.regions = regions or Regions(runtime.machines)
+        self.data_plans = data_plans
+        self.capacity_plans = capacity_plans
+        self.forecasts = Forecasts(runtime, self.regions, clock)
+        self.started_s = clock.now()
+        self.access = Access(runtime.machines.queue)
+        self.limits = Limits(Rates(), elapsed_s)
+        self.directory = Directory(runtime, journal, clock, self.access)
+        self.logins = Logins(runtime, self.directory, self.limits)
+        self.admission = Admission(runtime.machines, self.regions, self.access, blobs)
+
+    def set_limits(self, rates: Rates) -> None:
+        """Give each principal other limits, before the first request."""
+        self.limits.rates = rates
+
+    async def _ask(self, question: Callable[[], T]) -> T:
+        return await asyncio.wrap_future(self.runtime.ask(question))
+
+    async def _tell(self, to: str, message: m.Message, done: Act) -> Any:
+        return await asyncio.wrap_future(self.runtime.call(to, message, done))
+
+    def _shown(self, caller: Caller, value: T) -> T:
+        """What a caller sees of a value: of other tenants' jobs only GPUs and bands."""
+        hides = self.redaction(caller)
+        return value if hides is None else hides.of(value)
+
+    def redaction(self, caller: Caller) -> Redaction | None:
+        """What hides other tenants' jobs from a caller; None for one that sees them all."""
+        seen = self.access.tenants(caller, Permission.JOBS_VIEW)
+        return None if seen is None else Redaction(self.machines.queue, seen, self._tenant_of)
+
+    def _tenant_of(self, job: str) -> str | None:
+        row = self.journal.finished_job(job)
+        return None if row is None else msgspec.json.decode(row.view, type=v.JobView).tenant
+
+    async def _list(self, what: str) -> tuple[Any, ...]:
+        await self.regions.look()
+        queue, placers = self.machines.queue, self.regions.placers
+        questions: dict[str, Callable[[], tuple[Any, ...]]] = {
+            "regions": lambda: fleet.regions(queue, placers),
+            "clusters": lambda: fleet.clusters(placers),
+            "hosts": lambda: fleet.hosts(placers, self.process_of, self.clock.now()),
+            "gpus": lambda: fleet.gpus(placers),
+            "tenants": lambda: fleet.tenants(queue),
+            "datasets": lambda: fleet.datasets(queue, self.live_progress.of_copy, self._why),
+        }
+        found = await self._ask(questions[what])
+        return fleet.with_reach(found, queue.cycle.reach.absent) if what == "hosts" else found
+
+    async def _history(self, subject: str) -> tuple[v.HistoryView, ...]:
+        rows = await asyncio.to_thread(self.journal.history, subject)
+        return tuple(
+            v.HistoryView(row.at_s, row.kind, row.text, msgspec.json.decode(row.detail))
+            for row in rows
+        )
+
+    def _why(self, dataset: str, region: str) -> str:
+        return "" if self.data_plans is None else self.data_plans.why(dataset, region)

@@ -1,0 +1,72 @@
+"""How many requests of a kind one principal may make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from topmast.model.access import Caller
+from topmast.model.errors import TooMany
+
+MOST_BUCKETS = 10_000
+
+
+class Rate(Struct, frozen=True):
+    """So many at once, and then so many each second."""
+
+    per_s: float
+    burst: float
+
+
+class Rates(Struct, frozen=True):
+    """The limits of each principal."""
+
+    submit: Rate = Rate(50.0, 500.0)
+    """Requests that submit jobs; each hundred jobs of one request count as one more."""
+    explain: Rate = Rate(1.0, 10.0)
+    """Explanations and dry runs: each costs the thread that decides as much as a placement."""
+    list: Rate = Rate(20.0, 200.0)
+    """Requests for jobs and lists."""
+    refused: Rate = Rate(1.0, 20.0)
+    """Refusals of one network address."""
+    login: Rate = Rate(1.0, 20.0)
+    """Attempts of one network address to log in."""
+
+
+class Limits:
+    """Counts the requests of principals; used on the event loop alone.
+
+    ``clock`` gives seconds that only grow.
+    """
+
+    def __init__(self, rates: Rates, clock: Callable[[], float]) -> None:
+        self.rates = rates
+        self._clock = clock
+        self._left: dict[tuple[str, str], tuple[float, float]] = {}
+        """What is left of each burst, and when that was so; the latest used come last."""
+
+    def take(self, caller: Caller, kind: str, count: float = 1.0) -> None:
+        """Count a request of a caller. Raises TooMany."""
+        if not caller.principal.trusted:
+            self.take_of(caller.principal.subject, kind, count)
+
+    def take_of(self, name: str, kind: str, count: float = 1.0) -> None:
+        """Count a request under a name. Raises TooMany. O(1)."""
+        rate: Rate = getattr(self.rates, kind)
+        now = self._clock()
+        key = (name, kind)
+        left, since = self._left.pop(key, (rate.burst, now))
+        left = min(rate.burst, left + (now - since) * rate.per_s)
+        count = min(count, rate.burst)
+        enough = left >= count
+        self._left[key] = (left - count if enough else left, now)
+        if len(self._left) > MOST_BUCKETS:
+            del self._left[next(iter(self._left))]
+        if not enough:
+            wait_s = (count - left) / rate.per_s
+            raise TooMany(
+                f"too many requests of {name} ({kind}): at most {rate.per_s:g} each second, after "
+                f"the first {rate.burst:g}",
+                wait_s,
+            )

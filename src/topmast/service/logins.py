@@ -1,0 +1,85 @@
+"""What proves a caller to a server with login: tokens, sessions, and the break-glass token."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from topmast.accounts import is_token
+from topmast.model import account_views as v
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.access import Caller, Grant, Principal, Role
+from topmast.model.messages import TokenKind
+from topmast.ports import Act, ActRow
+from topmast.runtime.loop import Runtime
+from topmast.service.access import act, row
+from topmast.service.accounts import Directory
+from topmast.service.limits import Limits
+
+BREAK_GLASS = "break-glass"
+ADMINISTRATOR = Principal(f"user:{BREAK_GLASS}", (Grant(Role.ADMIN),))
+
+
+class Logins:
+    """Finds the callers of requests; used on the event loop alone."""
+
+    def __init__(self, runtime: Runtime, directory: Directory, limits: Limits) -> None:
+        self._runtime = runtime
+        self._directory = directory
+        self._limits = limits
+        self.is_break_glass: Callable[[str], bool] = lambda token: False
+        """Whether a token is the one that the server's own machine has in a file."""
+        self._broken: dict[str, str] = {}
+        """The break-glass tokens that were used, by the name that their callers have."""
+
+    async def by_token(self, token: str, address: str, request: str) -> Caller | None:
+        """The caller that shows a token; None for one that is good for nothing."""
+        if not is_token(token):
+            return None
+        found = self._directory.caller(token, address, request)
+        if found is not None:
+            return found
+        if not await asyncio.to_thread(self.is_break_glass, token):
+            return None
+        name = f"{BREAK_GLASS} ...{token[-4:]}"
+        caller = Caller(ADMINISTRATOR, name, address, request, name)
+        if name not in self._broken:
+            self._broken[name] = token
+            await self.note(row(caller, "login", caller.principal.subject))
+        return caller
+
+    def renewed(self, caller: Caller) -> Caller | None:
+        """The same caller as things are now; None if its proof is good no more."""
+        token = self._broken.get(caller.token)
+        if token is not None:
+            return caller if self.is_break_glass(token) else None
+        return self._directory.renewed(caller)
+
+    async def refused(self, address: str, path: str, request: str, why: str) -> None:
+        """Bring a failed attempt into the audit log. Raises TooMany."""
+        self._limits.take_of(address or "unknown", "refused")
+        await self.note(ActRow("", "", address, request, "login", path, outcome=f"refused: {why}"))
+
+    async def log_in(
+        self, name: str, groups: tuple[str, ...], way: str, address: str, life_s: float
+    ) -> v.NewToken:
+        """Give a person that the provider has proved a token: a browser's session, or its own."""
+        subject = f"user:{name}"
+        call = self._runtime.call(ids.ACCOUNTS, m.NoteLogin(subject, groups))
+        await asyncio.wrap_future(call)
+        line = ActRow(subject, f"provider, by {way}", address, "", "login")
+        kind = TokenKind.SESSION if way == "browser" else TokenKind.PERSONAL
+        label = "" if way == "browser" else "topmast login"
+        return await self._directory.issue(Act(line), kind, subject, life_s, None, label)
+
+    async def log_out(self, caller: Caller) -> None:
+        """Make the proof in use good for nothing."""
+        if caller.token in self._directory.state.tokens:
+            done = act(caller, "logout", caller.token)
+            call = self._runtime.call(ids.ACCOUNTS, m.RevokeToken(caller.token), done)
+            await asyncio.wrap_future(call)
+
+    async def note(self, line: ActRow) -> None:
+        """Bring a line into the audit log."""
+        await asyncio.wrap_future(self._runtime.note(line))

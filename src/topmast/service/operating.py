@@ -1,0 +1,149 @@
+"""The operator's use cases: hosts, plans and datasets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model import views as v
+from topmast.model.access import ROOT, Caller, Permission
+from topmast.model.errors import NotFound, Unavailable
+from topmast.model.files.fields import nearest
+from topmast.model.states import HostState
+from topmast.service import fleet
+from topmast.service.access import act
+from topmast.service.core import Core
+
+HOST_LOOKS, HOST_LOOK_S = 10, 0.25
+HOST_VERBS = {
+    HostState.CORDONED: "cordon",
+    HostState.HEALTHY: "uncordon",
+    HostState.DRAINING: "drain",
+}
+
+
+class Operating(Core):
+    """What people do with hosts and datasets."""
+
+    # --- the fleet ------------------------------------------------------------------------------
+
+    async def list(self, caller: Caller, what: str) -> tuple[Any, ...]:
+        """Regions, clusters, hosts, gpus, tenants or datasets."""
+        self.limits.take(caller, "list")
+        found = await self._list(what)
+        seen = self.access.tenants(caller, Permission.JOBS_VIEW)
+        if what == "tenants" and seen is not None:
+            return tuple(tenant for tenant in found if tenant.name in seen)
+        return tuple(self._shown(caller, one) for one in found) if seen is not None else found
+
+    async def set_host(
+        self,
+        caller: Caller,
+        host: str,
+        state: HostState,
+        by: str,
+        at_once: bool = False,
+        also: Sequence[str] = (),
+    ) -> v.HostView:
+        """Cordon, drain or return hosts; ``at_once`` stops also jobs without another place."""
+        self.access.require(caller, Permission.FLEET_OPERATE, ROOT)
+        region, others = fleet.together(await self._list("hosts"), host, also)
+        absence = self.machines.queue.cycle.reach.absent.get(region)
+        if absence is not None:
+            raise Unavailable(f"region '{region}' is out of reach: {absence.why}")
+        by = self.access.by(caller, by)
+        order = m.SetHost(host, state, by, at_once, others or msgspec.UNSET)
+        placer = self.machines.placers.get(region)
+        done = act(
+            caller, HOST_VERBS[state], ",".join((host, *others)),
+            look=lambda: fleet.states(placer, (host, *others)),
+        )  # fmt: skip
+        await self._tell(ids.placer(region), order, done)
+        for _ in range(HOST_LOOKS):
+            views: tuple[v.HostView, ...] = await self._list("hosts")
+            found = next(h for h in views if h.name == host)
+            if not self.regions.is_apart(region) or found.state == state.value:
+                break
+            await asyncio.sleep(HOST_LOOK_S)  # the order is on its way
+        return found
+
+    async def host_story(self, caller: Caller, host: str) -> v.HostStory:
+        """A host with what was done to it and what happened to it."""
+        views: tuple[v.HostView, ...] = await self._list("hosts")
+        view = next((h for h in views if h.name == host), None)
+        if view is None:
+            raise NotFound(f"no host '{host}'")
+        known = not self.regions.is_apart(view.region)
+        story = v.HostStory(view, await self._history(ids.host(host)), known)
+        return self._shown(caller, story)
+
+    async def drain_plan(self, caller: Caller, host: str, also: Sequence[str] = ()) -> v.DrainView:
+        """What a drain of a host does now, or would do, if others are drained ``also``."""
+        region, others = fleet.together(await self._list("hosts"), host, also)
+        now = self.clock.now()
+        placer = self.regions.placers[region]
+        found = await self._ask(lambda: fleet.drain_plan(placer, host, now, others))
+        return self._shown(caller, found)
+
+    # --- datasets -------------------------------------------------------------------------------
+
+    async def add_dataset(self, caller: Caller, document: Any) -> v.DatasetView:
+        """Enter a dataset, uploading a directory of this machine first if ``source`` names one."""
+        self.access.require(caller, Permission.DATA_EDIT, ROOT)
+        name = await self.arrivals.add(document, partial(act, caller, "add-dataset"))
+        return await self.dataset(caller, name)
+
+    async def data_plan(self, caller: Caller) -> v.DataPlanView:
+        """What is planned about data."""
+        if self.data_plans is None:
+            raise Unavailable("this process plans no data")
+        fetches = self.machines.queue.data.fetches
+        fetched = await self._ask(lambda: fetches.count(self.clock.now()))
+        view = self.data_plans.view()
+        view = msgspec.structs.replace(view, fetched=fetched, fetched_most=fetches.most)
+        return self._shown(caller, view)
+
+    async def capacity_plan(self, caller: Caller) -> v.CapacityPlanView:
+        """What is planned about hosts and clusters."""
+        if self.capacity_plans is None:
+            raise Unavailable("this process plans no capacity")
+        return self._shown(caller, await self._ask(self.capacity_plans.view))
+
+    async def dataset(self, caller: Caller, name: str) -> v.DatasetView:
+        """One dataset."""
+        listed = await self._list("datasets")
+        found = [d for d in listed if d.name == name]
+        if not found:
+            near = nearest(name, [d.name for d in listed])
+            raise NotFound(f"no dataset '{name}'" + (f" ({near})" if near else ""))
+        view: v.DatasetView = found[0]
+        return self._shown(caller, view)
+
+    async def _change_dataset(self, caller: Caller, verb: str, name: str, order: m.Message) -> None:
+        self.access.require(caller, Permission.DATA_EDIT, ROOT)
+        data = self.machines.queue.data
+        done = act(caller, verb, name, look=lambda: fleet.replicas(data.catalogue, name))
+        await self._tell(ids.QUEUE, order, done)
+
+    async def replicate(self, caller: Caller, name: str, region: str, by: str) -> v.DatasetView:
+        """Begin a copy of a dataset to a region; nothing to do if it is there."""
+        order = m.RequestReplica(name, region, self.access.by(caller, by))
+        await self._change_dataset(caller, "replicate", name, order)
+        return await self.dataset(caller, name)
+
+    async def drop(self, caller: Caller, name: str, region: str) -> v.DatasetView:
+        """Remove a replica that no job needs."""
+        await self._change_dataset(caller, "drop-replica", name, m.DropReplica(name, region))
+        return await self.dataset(caller, name)
+
+    async def remove_dataset(self, caller: Caller, name: str) -> v.DatasetView:
+        """Forget a dataset and delete its replicas; answers what there was."""
+        there = await self.dataset(caller, name)
+        await self._change_dataset(caller, "remove-dataset", name, m.RemoveDataset(name))
+        return there

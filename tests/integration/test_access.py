@@ -1,0 +1,440 @@
+"""What each role may do, on every route: declared, refused, audited, and blind to other tenants."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import json
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.entrance import ROOT, Entrance, entrance, run
+from topmast.api.access import declared, guarded_router
+from topmast.model.access import ALLOWED, FLEET_WIDE, Permission, Role
+from topmast.model.messages import TokenKind
+from topmast.ports import Act
+from topmast.service.access import act
+from topmast.service.limits import Rate, Rates
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entrance]:
+    """The control plane of this file."""
+    with entrance(tmp_path_factory.mktemp("access")) as found:
+        yield found
+
+
+def packed() -> bytes:
+    """A work folder as it is uploaded."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("empty"))
+    return out.getvalue()
+
+
+WORKDIR = packed()
+DIGEST = f"sha256:{hashlib.sha256(WORKDIR).hexdigest()}"
+ONE = {"run": "true", "resources": {"accelerators": "H100:1"}}
+DATASET = {"name": "images", "region": "east", "source": "FOLDER"}
+ONLY_REFUSED = {"DELETE /datasets/{name}/replicas/{region}"}
+"""There is one replica, and it may not go."""
+READS_BY_POST = {"POST /jobs/dry-run"}
+
+CALLS: dict[str, dict[str, Any]] = {
+    "POST /jobs": {"json": {"job": ONE | {"tenant": "vision"}}},
+    "POST /jobs/bulk": {"json": {"jobs": [ONE | {"tenant": "vision"}] * 2}},
+    "POST /jobs/dry-run": {"json": {"job": ONE | {"tenant": "vision"}}},
+    "POST /jobs/{job}/cancel": {"json": {}},
+    "PUT /workdirs/{digest}": {"content": WORKDIR, "headers": {"Content-Type": "application/gzip"}},
+    "POST /hosts/{host}/cordon": {"json": {}},
+    "POST /hosts/{host}/uncordon": {"json": {}},
+    "POST /hosts/{host}/drain": {"json": {}},
+    "POST /datasets": {"json": DATASET},
+    "POST /datasets/{name}/replicas": {"json": {"region": "east"}},
+    "POST /tokens": {"json": {"account": "ci"}},
+    "POST /accounts": {"json": {"name": "other", "tenant": "vision"}},
+    "POST /roles/grant": {"json": {"subject": "user:z", "role": "viewer", "tenant": "vision"}},
+    "POST /roles/revoke": {"json": {"subject": "user:z", "role": "viewer", "tenant": "vision"}},
+}
+"""A request that works, for each route that takes more than a path."""
+LAST = ["DELETE /datasets/{name}/replicas/{region}", "DELETE /datasets/{name}",
+        "DELETE /accounts/{name}", "GET /events"]  # fmt: skip
+"""What is tried when all else was, in this order."""
+
+
+def name_of(route: Any) -> str:
+    """A route as it is called."""
+    (method,) = route.methods
+    return f"{method} {route.path.removeprefix('/api/v1')}"
+
+
+def test_a_route_without_a_permission_cannot_be_made() -> None:
+    """To forget it is an error at the start, not an open door."""
+    router = guarded_router()
+
+    async def forgotten() -> None: ...
+
+    with pytest.raises(TypeError, match=r"forgotten declares no permission"):
+        router.get("/forgotten")(forgotten)
+
+
+def test_each_route_declares_one_permission(door: Entrance) -> None:
+    """Routes that are open to all take part in logging in, and nothing else."""
+    names = {name_of(route): declared(route.endpoint) for route in door.routes()}
+    assert len(names) > 40
+    known = {path.removeprefix("/api/v1").removeprefix("/auth") for path in door.paths()}
+    assert {name.split()[1] for name in names} == known
+    open_to_all = {name for name, found in names.items() if found is None}
+    assert open_to_all == {
+        "GET /login", "GET /callback", "POST /device", "POST /device/token", "POST /logout",
+    }  # fmt: skip
+    needs_body = {n for n, p in names.items() if p and n.split()[0] in ("POST", "PUT")}
+    assert needs_body == set(CALLS)
+
+
+def test_every_route_asks_for_a_login_for_a_role_and_audits_changes_once(
+    door: Entrance, tmp_path: Path
+) -> None:
+    """Anonymous: 401. Without the permission: 403, audited. With it: done, and each change one line."""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "a").write_text("a")
+    CALLS["POST /datasets"] = {"json": DATASET | {"source": str(tmp_path / "source")}}
+
+    async def story() -> None:
+        await door.service.directory.add_account(ROOT, "ci", "vision")
+        admin = await door.token("chief", (Role.ADMIN, "/"))
+        lesser: dict[Role, str] = {
+            role: await door.token(f"a-{role}", (role, "vision" if role in ROOTLESS else "/"))
+            for role in Role if role is not Role.ADMIN
+        }  # fmt: skip
+        async with door.client(admin) as client:
+            job = (await client.post("/jobs", **CALLS["POST /jobs"])).json()["id"]
+            token = (await client.post("/tokens", json={"account": "ci"})).json()["view"]["id"]
+        fill = {
+            "job": job, "host": "east-a-0", "digest": DIGEST, "region": "east", "token": token,
+        }  # fmt: skip
+        routes = [r for r in door.routes() if declared(r.endpoint) is not None]
+        routes.sort(key=lambda r: LAST.index(name_of(r)) if name_of(r) in LAST else -1)
+        for route in routes:
+            await try_route(door, route, fill, admin, lesser)
+
+    run(story)
+
+
+ROOTLESS = (Role.VIEWER, Role.SUBMITTER, Role.TENANT_ADMIN)
+
+
+async def try_route(
+    door: Entrance, route: Any, fill: dict[str, str], admin: str, lesser: dict[Role, str]
+) -> None:
+    """One route, as each kind of caller."""
+    name = name_of(route)
+    method, path = name.split()
+    given = CALLS.get(name, {})
+    named = "ci" if path.startswith("/accounts") else "images"
+    for field, value in {**fill, "name": named}.items():
+        path = path.replace(f"{{{field}}}", value)
+    permission = declared(route.endpoint)
+    assert permission is not None
+    async with door.client() as stranger:
+        answer = await stranger.request(method, path, **given)
+        assert answer.status_code == 401, name
+    for role, token in lesser.items():
+        if permission in ALLOWED[role]:
+            continue
+        before = len(door.acts())
+        async with door.client(token) as client:
+            answer = await client.request(method, path, **given)
+        assert answer.status_code == 403, (name, role, answer.text)
+        (line,) = door.acts()[: len(door.acts()) - before]
+        assert (line.actor, line.outcome[:8]) == (f"sa:a-{role}", "refused:"), name
+    if name == "GET /events":
+        return
+    before = len(door.acts())
+    async with door.client(admin) as client:
+        answer = await client.request(method, path, **given)
+    works = name not in ONLY_REFUSED
+    assert (answer.status_code < 300) == works, (name, answer.text)
+    added = door.acts()[: len(door.acts()) - before]
+    changes = method not in ("GET", "HEAD") and name not in READS_BY_POST
+    assert [line.actor for line in added] == ["sa:chief"] * changes, (name, added)
+    if changes:
+        assert added[0].outcome.split(":")[0] in (("done", "unchanged") if works else ("refused",))
+        assert added[0].request == answer.headers["x-request-id"]
+
+
+def test_what_belongs_to_another_tenant_is_not_there(tmp_path: Path) -> None:
+    """404 for each object of another; lists, counts, events, usage and texts say nothing of it."""
+
+    async def story(door: Entrance) -> None:
+        vision = await door.token("v", (Role.SUBMITTER, "vision"))
+        speech = await door.token("s", (Role.SUBMITTER, "speech"))
+        both = [ONE | {"tenant": "speech", "name": f"secret{n}"} for n in range(4)]
+        async with door.client(speech) as other:
+            theirs = (await other.post("/jobs/bulk", json={"jobs": both})).json()["ids"]
+        async with door.client(vision) as client:
+            made = await client.post("/jobs", json={"job": ONE | {"tenant": "vision"}})
+            mine = made.json()["id"]
+            await asyncio.sleep(0.2)
+            for job in theirs:
+                for path in ("", "/story", "/explain", "/logs"):
+                    answer = await client.get(f"/jobs/{job}{path}")
+                    assert (answer.status_code, answer.json()["detail"]) == (404, f"no job '{job}'")
+                assert (await client.post(f"/jobs/{job}/cancel", json={})).status_code == 404
+            page = (await client.get("/jobs")).json()
+            assert [job["id"] for job in page["jobs"]] == [mine]
+            assert (page["total"], sum(page["counts"].values())) == (1, 1)
+            assert sum((await client.get("/health")).json()["jobs"].values()) == 1
+            tenants = {row["name"] for row in (await client.get("/tenants")).json()["tenants"]}
+            assert tenants == {"vision", "nlp"}
+            usage = (await client.get("/usage")).json()["usage"]
+            assert {row["key"] for row in usage} <= {"vision"}
+            explained = await client.get(f"/jobs/{mine}/explain")
+            assert explained.json()["reason"] == "InsufficientCapacity", explained.text
+            shown = [
+                explained,
+                *[await client.get(f"/{what}") for what in ("hosts", "regions", "jobs")],
+            ]
+            shown.append(await client.get(f"/jobs/{mine}/story"))
+            shown.append(await client.get("/hosts/east-a-0/drain"))
+            for answer in shown:
+                for told in (*theirs, "secret[0-9]", "speech", "sa:s"):
+                    found = re.search(rf"\b{told}\b", answer.text)
+                    assert found is None, (answer.url, told, answer.text)
+            assert "a job of another tenant (1 GPUs, normal)" in shown[1].text
+            unknown = await client.post("/jobs", json={"job": ONE | {"tenant": "speech"}})
+            assert (unknown.status_code, unknown.json()["detail"]) == (
+                422,
+                "unknown tenant 'speech'",
+            )
+        heard = await first_events(door, vision)
+        assert {event["job"] for event in heard} == {mine}, heard
+
+    with entrance(tmp_path) as door:
+        run(lambda: story(door))
+
+
+async def first_events(door: Entrance, token: str) -> list[dict[str, Any]]:
+    """What the stream has to tell the owner of a token so far."""
+    caller = door.service.directory.caller(token)
+    assert caller is not None
+    stream = door.service.events(caller, 0)
+    batch = await anext(stream)
+    await stream.aclose()  # type: ignore[attr-defined]
+    return [json.loads(json.dumps({"job": e.job, "text": e.text})) for e in batch if e.job]
+
+
+def test_a_principal_acts_in_its_own_name(door: Entrance) -> None:
+    """To name another user, or to cancel another's job, is a permission of its own."""
+
+    async def story() -> None:
+        ann = await door.token("ann", (Role.SUBMITTER, "vision"))
+        bob = await door.token("bob", (Role.SUBMITTER, "vision"))
+        boss = await door.token("boss", (Role.TENANT_ADMIN, "vision"))
+        job = {"job": ONE | {"tenant": "vision"}}
+        async with door.client(ann) as a, door.client(bob) as b, door.client(boss) as c:
+            first = (await a.post("/jobs", json=job)).json()["id"]
+            assert (await b.get(f"/jobs/{first}")).json()["user"] == "sa:ann"
+            assert (await a.post("/jobs", json={**job, "user": "sa:bob"})).status_code == 403
+            assert (await b.post(f"/jobs/{first}/cancel", json={})).status_code == 403
+            second = (await c.post("/jobs", json={**job, "user": "sa:bob"})).json()["id"]
+            assert (await a.get(f"/jobs/{second}")).json()["user"] == "sa:bob"
+            assert (await b.post(f"/jobs/{second}/cancel", json={})).status_code == 202
+            assert (await c.post(f"/jobs/{first}/cancel", json={})).status_code == 202
+            cause = (await a.get(f"/jobs/{first}")).json()["cause"]
+            assert cause == "cancelled by sa:boss"
+
+    run(story)
+
+
+def test_the_same_key_of_two_principals_is_two_keys(door: Entrance) -> None:
+    """A key makes repetitions of its sender harmless; it gives away nothing of another's jobs."""
+
+    async def story() -> None:
+        ann = await door.token("k1", (Role.SUBMITTER, "vision"))
+        bob = await door.token("k2", (Role.SUBMITTER, "vision"))
+        job, key = {"job": ONE | {"tenant": "vision"}}, {"Idempotency-Key": "one"}
+        async with door.client(ann, **key) as a, door.client(bob, **key) as b:
+            ids = [(await c.post("/jobs", json=job)).json()["id"] for c in (a, a, b)]
+        assert ids[0] == ids[1] != ids[2]
+
+    run(story)
+
+
+def test_no_caller_grants_above_the_own_role(door: Entrance) -> None:
+    """Not to others, not by a token of a stronger account, not at another tenant."""
+
+    async def story() -> None:
+        boss = await door.token("lead", (Role.TENANT_ADMIN, "vision"))
+        await door.service.directory.add_account(ROOT, "strong", "vision")
+        await door.service.directory.grant(ROOT, "sa:strong", "admin", "/")
+        async with door.client(boss) as client:
+            for role, tenant, status in (
+                ("viewer", "nlp", 201), ("tenant-admin", "vision/nlp", 201),
+                ("tenant-admin", "vision", 201), ("operator", "/", 403), ("admin", "/", 403),
+                ("viewer", "/", 403), ("viewer", "speech", 422), ("viewer", "nlp/vision", 422),
+                ("king", "nlp", 422),
+            ):  # fmt: skip
+                body = {"subject": "user:eve", "role": role, "tenant": tenant}
+                answer = await client.post("/roles/grant", json=body)
+                assert answer.status_code == status, (role, tenant, answer.text)
+            answer = await client.post("/tokens", json={"account": "strong"})
+            assert (answer.status_code, "above the own role" in answer.text) == (403, True)
+            assert (
+                await client.post("/accounts", json={"name": "x", "tenant": "speech"})
+            ).status_code == 422
+            assert (await client.delete("/accounts/chief")).status_code == 404
+
+    run(story)
+
+
+def test_a_token_is_good_for_its_scopes_and_until_it_is_revoked(door: Entrance) -> None:
+    """Scopes narrow the roles of its owner; a token cannot make one that is good for more."""
+
+    async def story() -> None:
+        directory = door.service.directory
+        await door.token("narrow", (Role.SUBMITTER, "vision"))
+        scopes = [Permission.JOBS_VIEW, Permission.SELF]
+        made = await directory.create_token(ROOT, account="narrow", scopes=scopes)
+        async with door.client(made.token) as client:
+            assert (await client.get("/jobs")).status_code == 200
+            assert (await client.post("/jobs", json={"job": ONE})).status_code == 403
+            assert (await client.get("/hosts")).status_code == 403
+            assert (await client.get("/whoami")).json()["scopes"] == ["jobs.view", "self"]
+            await directory.revoke_token(ROOT, made.view.id)
+            assert (await client.get("/jobs")).status_code == 401
+        async with door.client(made.token[:-1] + "x") as client:
+            assert (await client.get("/jobs")).status_code == 401
+        person = await directory.issue(
+            act_of_root(), TokenKind.PERSONAL, "user:zoe", 600.0, (Permission.SELF,)
+        )
+        async with door.client(person.token) as client:
+            assert (await client.get("/whoami")).status_code == 403
+        await directory.grant(ROOT, "user:zoe", "viewer", "nlp")
+        async with door.client(person.token) as client:
+            own = (await client.post("/tokens", json={"label": "x"})).json()
+            assert own["view"]["scopes"] == ["self"]
+            answer = await client.post("/tokens", json={"scopes": ["jobs.view"]})
+            assert answer.status_code == 403
+
+    run(story)
+
+
+def act_of_root() -> Act:
+    """An act of the administrator."""
+    return act(ROOT, "login")
+
+
+def test_an_open_stream_ends_soon_after_its_token_is_revoked(door: Entrance) -> None:
+    """Within five seconds, whatever happens meanwhile."""
+
+    async def story() -> None:
+        directory = door.service.directory
+        await door.token("reader", (Role.VIEWER, "vision"))
+        made = await directory.create_token(ROOT, account="reader")
+        caller = directory.caller(made.token)
+        assert caller is not None
+        last = door.service.event_stream.last_seq
+
+        async def read() -> None:
+            async for _ in door.service.events(caller, last):
+                pass
+
+        reading = asyncio.create_task(read())
+        await asyncio.sleep(0.1)
+        assert not reading.done()
+        await directory.revoke_token(ROOT, made.view.id)
+        await asyncio.wait_for(reading, 5.0)
+
+    run(story)
+
+
+def test_each_principal_has_limits_of_its_own(door: Entrance) -> None:
+    """429 says when to try again; others are not affected."""
+
+    async def story() -> None:
+        greedy = await door.token("greedy", (Role.SUBMITTER, "vision"))
+        other = await door.token("modest", (Role.SUBMITTER, "vision"))
+        rates = door.service.limits.rates
+        door.service.set_limits(Rates(*(Rate(0.1, 2) for _ in range(4))))
+        try:
+            for method, path, body in (
+                ("POST", "/jobs", {"job": ONE | {"tenant": "vision"}}),
+                ("POST", "/jobs/dry-run", {"job": ONE | {"tenant": "vision"}}),
+                ("GET", "/jobs", None),
+            ):
+                async with door.client(greedy) as client:
+                    answers = [await client.request(method, path, json=body) for _ in range(3)]
+                assert [answer.status_code < 300 for answer in answers] == [True, True, False]
+                assert answers[2].status_code == 429
+                assert 1 <= int(answers[2].headers["retry-after"]) <= 10
+                async with door.client(other) as client:
+                    assert (await client.request(method, path, json=body)).status_code < 300
+            async with door.client("tm_pat_wrong") as client:
+                codes = [(await client.get("/jobs")).status_code for _ in range(3)]
+            assert codes == [401, 401, 429]
+        finally:
+            door.service.set_limits(rates)
+
+    run(story)
+
+
+def test_the_gate_checks_names_pages_and_headers(door: Entrance) -> None:
+    """A cookie alone is no leave for pages of other sites; headers that decide come once."""
+
+    async def story() -> None:
+        token = await door.token("page", (Role.SUBMITTER, "vision"))
+        body = {"job": ONE | {"tenant": "vision"}}
+        cookie = f"__Host-topmast={token}"
+        own = {"Sec-Fetch-Site": "same-origin", "Origin": "https://topmast.example.com"}
+        cases: list[tuple[str, dict[str, str], int]] = [
+            ("GET", {"Cookie": cookie}, 200),
+            ("GET", {"Cookie": cookie, "Sec-Fetch-Site": "cross-site"}, 403),
+            ("POST", {"Cookie": cookie, **own}, 201),
+            ("POST", {"Cookie": cookie}, 403),
+            ("POST", {"Cookie": cookie, "Sec-Fetch-Site": "same-site"}, 403),
+            ("POST", {"Cookie": cookie, "Origin": "https://evil.example.com"}, 403),
+            ("GET", {"Authorization": f"Bearer {token}", "Host": "evil.example.com"}, 403),
+            ("GET", {"Authorization": f"Basic {token}"}, 401),
+            ("GET", {"Authorization": f"Bearer {token}"}, 200),
+        ]
+        for method, headers, status in cases:
+            async with door.client(**headers) as client:
+                answer = await client.request(
+                    method, "/jobs", json=body if method == "POST" else None
+                )
+            assert answer.status_code == status, (method, headers, answer.text)
+            assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        async with door.client() as client:
+            doubled = [("Authorization", f"Bearer {token}"), ("Authorization", "Bearer x")]
+            assert (await client.get("/jobs", headers=doubled)).status_code == 400
+
+    run(story)
+
+
+def test_the_audit_log_shows_a_tenants_administrator_its_tenant(door: Entrance) -> None:
+    """Filters narrow it, and no filter widens it."""
+
+    async def story() -> None:
+        await door.service.directory.add_account(ROOT, "aud", "speech")
+        boss = await door.token("auditor", (Role.TENANT_ADMIN, "vision"))
+        async with door.client(boss) as client:
+            await client.post("/jobs", json={"job": ONE | {"tenant": "vision"}})
+            acts = (await client.get("/audit")).json()["acts"]
+            assert {act["tenant"] for act in acts} <= {"vision", "nlp"}
+            mine = (await client.get("/audit?verb=submit&actor=sa:auditor&limit=1")).json()
+            assert [act["after"]["users"] for act in mine["acts"]] == [["sa:auditor"]]
+            assert (await client.get("/audit?tenant=speech")).json()["acts"] == []
+
+    run(story)
+
+
+def test_what_all_may_see_is_declared(door: Entrance) -> None:
+    """Permissions that no tenant owns are those of things that no tenant owns."""
+    assert {Permission.FLEET_VIEW, Permission.DATA_VIEW, Permission.SELF} == FLEET_WIDE

@@ -1,0 +1,194 @@
+"""Logging in at a real provider: by a browser, and from a command line."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.support.entrance import ROOT, URL, Entrance, entrance, run
+from tests.support.openid import Browser, Provider, install, provider
+from topmast.adapters.oidc import OpenId
+from topmast.api import create_api
+from topmast.model import account_views as v
+from topmast.model.files import accountsfile
+
+BACK = f"{URL}/auth/callback"
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[Provider]:
+    """The provider of this file."""
+    if not install():
+        pytest.skip("the provider cannot be installed: npm is missing, or has no registry")
+    with provider(BACK) as found:
+        yield found
+
+
+def with_provider(door: Entrance, issuer: Provider, client: str = "topmast") -> Entrance:
+    """The same entrance, with a provider to log in with."""
+    known = accountsfile.Provider(issuer.issuer, client, scopes=("openid", "email", "groups"))
+    secret = "a secret of the provider" if client == "secretive" else ""
+    openid = OpenId(known, secret, BACK, time.time, time.monotonic)
+    door.app = create_api(door.service, gate=door.gate, openid=openid)
+    return door
+
+
+@pytest.fixture(scope="module")
+def door(issuer: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entrance]:
+    """A control plane where people log in."""
+    with entrance(tmp_path_factory.mktemp("openid")) as found:
+        yield with_provider(found, issuer)
+
+
+async def at_provider(name: str, url: str, address: str = "", text: str = "") -> str:
+    """What a person does with a browser."""
+    return await asyncio.to_thread(lambda: Browser(name).until(url, address=address, text=text))
+
+
+def pages(door: Entrance) -> httpx.AsyncClient:
+    """A browser at the server itself, which keeps cookies."""
+    transport = httpx.ASGITransport(door.app, client=("10.0.0.9", 1))
+    return httpx.AsyncClient(transport=transport, base_url=URL)
+
+
+async def log_in(door: Entrance, browser: httpx.AsyncClient, name: str) -> httpx.Response:
+    """From the server to the provider and back."""
+    begun = await browser.get("/auth/login?next=/queue")
+    assert begun.status_code == 302
+    back = urlsplit(await at_provider(name, begun.headers["location"], address=BACK))
+    return await browser.get(f"{back.path}?{back.query}")
+
+
+def test_a_browser_logs_in_and_out(door: Entrance) -> None:
+    """The session is a cookie; the groups of the provider become roles; its end is its end."""
+
+    async def story() -> None:
+        await door.service.directory.grant(ROOT, "group:ml", "submitter", "vision")
+        async with pages(door) as browser:
+            done = await log_in(door, browser, "ann")
+            assert (done.status_code, done.headers["location"]) == (303, "/queue")
+            cookie = next(c for c in done.headers.get_list("set-cookie") if "topmast=" in c)
+            for part in ("__Host-topmast=tm_ses_", "HttpOnly", "Secure", "SameSite=lax", "Path=/"):
+                assert part in cookie
+            me = (await browser.get("/api/v1/whoami")).json()
+            assert (me["subject"], me["via"]) == ("user:ann@example.com", "session")
+            assert me["groups"] == ["ml", "staff"]
+            assert [role["role"] for role in me["roles"]] == ["submitter"]
+            own = {"Sec-Fetch-Site": "same-origin", "Content-Type": "application/json"}
+            job = {"job": {"run": "true", "tenant": "vision"}}
+            assert (await browser.post("/api/v1/jobs", json=job)).status_code == 403
+            sent = await browser.post("/api/v1/jobs", json=job, headers=own)
+            assert sent.status_code == 201
+            kept = browser.cookies.get("__Host-topmast")
+            assert (await browser.post("/auth/logout", json={}, headers=own)).status_code == 204
+            again = await browser.get(
+                "/api/v1/whoami", headers={"Cookie": f"__Host-topmast={kept}"}
+            )
+            assert again.status_code == 401
+        verbs = [act.verb for act in door.acts(actor="user:ann@example.com")]
+        assert verbs == ["logout", "submit", "login"]
+
+    run(story)
+
+
+def test_a_return_that_belongs_to_no_login_is_refused(door: Entrance) -> None:
+    """Of another browser, with another state, twice, or with an error of the provider."""
+
+    async def story() -> None:
+        async with pages(door) as browser, pages(door) as thief:
+            begun = await browser.get("/auth/login?next=//evil.example.com")
+            back = urlsplit(await at_provider("ann", begun.headers["location"], address=BACK))
+            stolen = f"{back.path}?{back.query}"
+            assert (await thief.get(stolen)).status_code == 403
+            wrong = await browser.get("/auth/callback?state=other&code=x")
+            assert wrong.status_code == 403
+            assert (await browser.get("/auth/callback?error=access_denied")).status_code == 403
+            done = await browser.get(stolen)
+            assert (done.status_code, done.headers["location"]) == (303, "/")
+            assert (await browser.get(stolen)).status_code == 403
+        lines = door.acts(verb="login", outcome="refused")
+        refused = [line.outcome for line in lines if line.object == "/auth/callback"]
+        assert len(refused) == 4
+        assert any("access_denied" in outcome for outcome in refused)
+
+    run(story)
+
+
+def test_a_command_line_logs_in_by_a_code(door: Entrance) -> None:
+    """The token comes when a person has confirmed the code, wherever the browser is."""
+
+    async def story() -> None:
+        async with pages(door) as shell:
+            answer = await shell.post("/auth/device", json={})
+            begun = v.DeviceLogin(**answer.json())
+            assert "device_code" not in answer.text
+            ask = {"device": begun.device}
+            assert (await shell.post("/auth/device/token", json=ask)).status_code == 202
+            await at_provider("ann", begun.whole_url, text="Sign-in Success")
+            made = await shell.post("/auth/device/token", json=ask)
+            assert made.status_code == 201
+            token = made.json()["token"]
+            assert token.startswith("tm_pat_")
+            assert (await shell.post("/auth/device/token", json=ask)).status_code == 404
+        async with door.client(token) as client:
+            assert (await client.get("/whoami")).json()["subject"] == "user:ann@example.com"
+
+    run(story)
+
+
+def test_a_person_without_groups_has_its_own_roles_alone(door: Entrance) -> None:
+    """The claim may be missing; an address that is not verified is no name."""
+
+    async def story() -> None:
+        await door.service.directory.grant(ROOT, "user:bob@example.com", "viewer", "speech")
+        async with pages(door) as browser:
+            assert (await log_in(door, browser, "bob")).status_code == 303
+            me = (await browser.get("/api/v1/whoami")).json()
+            assert (me["groups"], [role["tenant"] for role in me["roles"]]) == ([], ["speech"])
+        async with pages(door) as browser:
+            answer = await log_in(door, browser, "eve")
+            assert (answer.status_code, "verified" in answer.json()["detail"]) == (403, True)
+        assert "verified" in door.acts(verb="login", outcome="refused")[0].outcome
+
+    run(story)
+
+
+def test_sessions_outlive_the_provider(tmp_path: Path, issuer: Provider) -> None:
+    """While it is away nothing new can be proved, and those that are logged in work on."""
+
+    async def story(door: Entrance) -> None:
+        await door.service.directory.grant(ROOT, "group:ml", "submitter", "vision")
+        async with pages(door) as browser, pages(with_provider(door, issuer)) as late:
+            assert (await log_in(door, browser, "ann")).status_code == 303
+            issuer.stop()
+            try:
+                assert (await browser.get("/api/v1/jobs")).status_code == 200
+                assert (await late.get("/auth/login")).status_code == 503
+                assert (await late.post("/auth/device", json={})).status_code == 503
+            finally:
+                await asyncio.to_thread(issuer.start)
+            assert (await log_in(door, late, "ann")).status_code == 303
+
+    with entrance(tmp_path) as door:
+        run(lambda: story(with_provider(door, issuer)))
+
+
+def test_a_client_with_a_secret_and_claims_in_the_user_info(tmp_path: Path) -> None:
+    """Some providers put name and groups there alone."""
+    if not install():
+        pytest.skip("the provider cannot be installed: npm is missing, or has no registry")
+
+    async def story(door: Entrance) -> None:
+        async with pages(door) as browser:
+            assert (await log_in(door, browser, "ann")).status_code == 303
+            groups = door.service.directory.state.people["user:ann@example.com"].groups
+            assert groups == ("ml", "staff")
+
+    with provider(BACK, in_userinfo=True) as issuer, entrance(tmp_path) as door:
+        run(lambda: story(with_provider(door, issuer, "secretive")))

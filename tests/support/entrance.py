@@ -1,0 +1,116 @@
+"""A control plane with login in this process: engines are made up, and requests need no socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from topmast.api import PREFIX, create_api
+from topmast.api.access import GuardedRoute
+from topmast.api.guard import Gate, Guard, LoginGate
+from topmast.app.control_plane import ControlPlane
+from topmast.app.process import Outside
+from topmast.bench.fake_engine import FakeEngine
+from topmast.model.access import Role, local_caller
+from topmast.model.files.fleetfile import parse_fleet
+from topmast.policies.registry import load_profile
+from topmast.ports import ActFilter, ActRow
+from topmast.service.limits import Rate, Rates
+
+URL = "https://topmast.example.com"
+ROOT = local_caller("root")
+UNLIMITED = Rates(*(Rate(1e6, 1e6) for _ in range(4)))
+FLEET = {
+    "regions": {"east": {"clusters": {"east-a": {"hosts": [{"count": 2, "gpu": "H100", "gpus": 2}]}}}},
+    "tenants": {
+        "vision": {"quota": {"H100": 2}}, "nlp": {"parent": "vision"}, "speech": {"quota": {"H100": 2}},
+    },
+}  # fmt: skip
+
+
+class Entrance:
+    """The application behind its gate, with callers to try it."""
+
+    def __init__(self, system: ControlPlane, gate: Gate | None = None) -> None:
+        self.system = system
+        self.service = system.service
+        self.service.set_limits(UNLIMITED)
+        self.gate = gate or LoginGate(self.service.logins, URL, (), (), ("/auth/",))
+        self.app = create_api(self.service, gate=self.gate)
+
+    def routes(self) -> list[GuardedRoute]:
+        """Every route of the interface; those of links have tokens of their own."""
+        assert isinstance(self.app, Guard)
+        assert isinstance(self.app.app, FastAPI)
+        return routes_of(self.app.app)
+
+    def paths(self) -> list[str]:
+        """The paths of the OpenAPI document."""
+        assert isinstance(self.app, Guard)
+        inner = self.app.app
+        assert isinstance(inner, FastAPI)
+        return list(inner.openapi()["paths"])
+
+    async def token(self, name: str, *roles: tuple[Role, str]) -> str:
+        """A token of a new service account of vision, with roles."""
+        directory = self.service.directory
+        if name not in directory.state.accounts:
+            await directory.add_account(ROOT, name, "/")
+        for role, tenant in roles:
+            await directory.grant(ROOT, f"sa:{name}", role, tenant)
+        return (await directory.create_token(ROOT, account=name)).token
+
+    def acts(self, **wanted: Any) -> list[ActRow]:
+        """Lines of the audit log, newest first."""
+        return self.system.journal.acts(ActFilter(**wanted, limit=1000))
+
+    def client(self, token: str = "", **headers: str) -> httpx.AsyncClient:
+        """A client that shows a token."""
+        shown = {"Authorization": f"Bearer {token}"} if token else {}
+        transport = httpx.ASGITransport(self.app, client=("10.0.0.5", 1234))
+        return httpx.AsyncClient(
+            transport=transport, base_url=f"{URL}{PREFIX}", headers={**shown, **headers}
+        )
+
+
+def routes_of(app: FastAPI) -> list[GuardedRoute]:
+    """The routes of an application that declare a permission."""
+    return [route for route in _routes(app.routes) if isinstance(route, GuardedRoute)]
+
+
+def _routes(routes: Any) -> Iterator[APIRoute]:
+    for route in routes:
+        if isinstance(route, APIRoute):
+            yield route
+        else:
+            inner = getattr(route, "original_router", None) or getattr(route, "router", None)
+            yield from _routes(inner.routes if inner is not None else ())
+
+
+@contextmanager
+def entrance(folder: Path) -> Iterator[Entrance]:
+    """A control plane on a folder, with login."""
+    fleet = parse_fleet(FLEET)
+    outside = Outside(engines={"local": FakeEngine})
+    system = ControlPlane(folder, load_profile("mast"), fleet, outside=outside)
+    system.open()
+    try:
+        yield Entrance(system)
+    finally:
+        system.close()
+
+
+def run(story: Callable[[], Awaitable[None]]) -> None:
+    """Run a test that awaits."""
+
+    async def limited() -> None:
+        await asyncio.wait_for(story(), 300)
+
+    asyncio.run(limited())
