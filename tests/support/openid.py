@@ -22,12 +22,17 @@ INSTALL_S = 300
 
 def install() -> bool:
     """Install what the lock file names, unless it is there; False without Node.js or the registry."""
-    if (FOLDER / "node_modules" / "oidc-provider").is_dir():
-        return True
-    if shutil.which("npm") is None:
+    if shutil.which("node") and (FOLDER / "node_modules" / ".package-lock.json").is_file():
+        return True  # npm writes that file last
+    if shutil.which("npm") is None or shutil.which("node") is None:
         return False
     command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    done = subprocess.run(command, cwd=FOLDER, capture_output=True, timeout=INSTALL_S, check=False)
+    try:
+        done = subprocess.run(
+            command, cwd=FOLDER, capture_output=True, timeout=INSTALL_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return False
     return done.returncode == 0
 
 
