@@ -130,17 +130,17 @@ PlanCapacityEvery = Annotated[
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 """How a URL begins, one with a slash missing included: it never becomes the name of a folder."""
 
+EXAMPLE = """topmast up
+topmast up --fleet fleet.yaml --state ./state --port 6278
+topmast up --role queue --fleet fleet.yaml --placer east=http://127.0.0.1:7001
+topmast up --store postgresql://db1/topmast --standby
+topmast up --role placer --region east --queue http://127.0.0.1:6278 --state ./east"""
+
 
 def add(app: typer.Typer, root: Root) -> None:
     """Add the command."""
 
-    @command(
-        app, "up", panel=SYSTEM, asks=FOLDER,
-        example="topmast up\ntopmast up --fleet fleet.yaml --state ./state --port 6278\n"
-        "topmast up --role queue --fleet fleet.yaml --placer east=http://127.0.0.1:7001\n"
-        "topmast up --store postgresql://db1/topmast --standby\n"
-        "topmast up --role placer --region east --queue http://127.0.0.1:6278 --state ./east",
-    )  # fmt: skip
+    @command(app, "up", panel=SYSTEM, asks=FOLDER, example=EXAMPLE)
     def up(
         session: Session,
         fleet: Fleet = None,
