@@ -64,6 +64,7 @@ def test_every_state_has_its_meaning(word: str, want: State, evicted: bool) -> N
         ("PENDING", "0", "Resources", "Resources"),
         ("PENDING", "0", "ReqNodeNotAvail, UnavailableNodes:a|b", "ReqNodeNotAvail, UnavailableNodes:a|b"),
         ("PENDING", "0", "BadConstraints", "BadConstraints: the hosts can never give this"),
+        ("PENDING", "0", "None", ""),
         ("PENDING", "0", "JobHeldAdmin", "JobHeldAdmin: an administrator holds it"),
         ("RUNNING", "0", "None", ""),
         ("COMPLETED", "0", "None", "COMPLETED"),
@@ -85,6 +86,8 @@ def test_why_a_part_waits_or_ended(word: str, status: str, reason: str, want: st
     [
         ("PENDING", "BadConstraints", True),
         ("PENDING", "AccountNotAllowed", True),
+        ("PENDING", "Job's account not known, so it can't use this partition (a allows b)", True),
+        ("PENDING", "Job's QOS not permitted to use this partition (a allows b)", True),
         ("PENDING", "Resources", False),
         ("PENDING", "JobHeldUser", False),
         ("PENDING", "PartitionDown", False),
@@ -176,3 +179,11 @@ def test_hosts_that_cannot_be_read_are_no_answer(line: str) -> None:
     """A host that is left out would count as gone."""
     with pytest.raises(Unreachable, match="sinfo"):
         hosts("b|idle|main|up|none", line)
+
+
+def test_a_reserved_host_is_open_to_those_that_have_a_reservation() -> None:
+    """To others it is closed; a reservation for maintenance closes it to all."""
+    said = "a|reserved|main|up|none\nb|reserved$|main|up|none\n"
+    names = {"a": "a", "b": "b"}
+    assert [bool(host.closed) for host in read_hosts(said, names, ())] == [True, True]
+    assert [bool(h.closed) for h in read_hosts(said, names, (), reserved=True)] == [False, True]

@@ -107,7 +107,8 @@ class SlurmLauncher(Launcher):
     def hosts(self) -> tuple[Host, ...]:
         said = self._commands.look("sinfo", "-N", "-a", "-h", "-o", HOST_FORMAT)
         partitions = (name for text in self._options.partition.values() for name in text.split(","))
-        return read_hosts(said, self._names, partitions)
+        reserved = bool(self._options.reservation)
+        return read_hosts(said, self._names, partitions, reserved=reserved)
 
     def close(self) -> None:
         with self._lock:

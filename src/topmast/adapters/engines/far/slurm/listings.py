@@ -34,12 +34,14 @@ _NEVER = {
     "BadConstraints": "the hosts can never give this: compare GPU types (option `gpu.MODEL`), "
     "CPUs and memory with `sinfo -N -o '%N %G %c %m'`",
     "InvalidAccount": "set option `account` of the cluster, or `account.TENANT`",
+    "Job's account ": "set option `account` of the cluster, or `account.TENANT`",
+    "Job's QOS ": "set option `qos` of the cluster, or `qos.TENANT`",
     "InvalidQOS": "set option `qos` of the cluster, or `qos.TENANT`",
     "PartitionNodeLimit": "it asks for more hosts than the partition allows",
     "PartitionTimeLimit": "it asks for more time than the partition allows: set `time_limit`",
     "QOSNotAllowed": "set option `qos` of the cluster, or `qos.TENANT`",
 }
-"""Reasons that go only when the job or the site is changed, and what to change."""
+"""Reasons that go only when the job or the site is changed, by how they begin; what to change."""
 
 _STATE = re.compile(r"([a-z_]+)([*~#!%$@^-]*)", re.IGNORECASE)
 _OPEN = frozenset({"allocated", "completing", "idle", "mixed", "planned"})
@@ -79,25 +81,31 @@ def _job(
     reason: str,
 ) -> Listed:  # fmt: skip
     word = word.upper()
+    vain = ""
     try:
         submitted_s = float(submitted)
     except ValueError:
         raise Unreachable(f"squeue gave {submitted!r} as the time when job {job} came") from None
     if word in _WAITING:
         state = State.HELD if reason in _HELD_BY_US else State.WAITING
-        remedy = _REMEDIES.get(reason) or _NEVER.get(reason)
-        why = f"{reason}: {remedy}" if remedy else reason
+        vain = next((_NEVER[words] for words in _NEVER if reason.startswith(words)), "")
+        remedy = vain or _REMEDIES.get(reason)
+        why = f"{reason}: {remedy}" if remedy else _words(reason)
     elif word in _ENDED:
         state, why = State.ENDED, _ended(word, status, reason)
     else:
-        state, why = State.RUNNING, "" if reason == "None" else reason
+        state, why = State.RUNNING, _words(reason)
     # Slurm may run a job again under its id, and with the time of its submission.
     run = started if started.isdecimal() else ""
-    never = state is State.WAITING and reason in _NEVER
+    never = state is State.WAITING and bool(vain)
     # Of a job that goes on without a host that was set down, Slurm says how many are left; of one
     # that is being ended, on how many it still is.
     hosts = int(nodes) if word == "RUNNING" and nodes.isdecimal() else 0
     return Listed(name, job, submitted_s, state, why, word in _EVICTED, run, hosts, never)
+
+
+def _words(reason: str) -> str:
+    return "" if reason == "None" else reason
 
 
 def _ended(word: str, status: str, reason: str) -> str:
@@ -120,11 +128,14 @@ class _Row(NamedTuple):
     reason: str
 
 
-def read_hosts(said: str, names: Mapping[str, str], partitions: Iterable[str]) -> tuple[Host, ...]:
+def read_hosts(
+    said: str, names: Mapping[str, str], partitions: Iterable[str], *, reserved: bool = False
+) -> tuple[Host, ...]:
     """The hosts in an answer of ``sinfo -N -a -o HOST_FORMAT``.
 
     ``names`` says what the fleet file calls each of the hosts that Slurm is asked about; there is
     an answer for each of them. ``partitions`` are those that parts are submitted to; empty: any.
+    ``reserved``: they are submitted to a reservation, so that a reserved host is as good as idle.
     """
     rows: dict[str, list[_Row]] = {}
     for line in said.splitlines():
@@ -137,22 +148,23 @@ def read_hosts(said: str, names: Mapping[str, str], partitions: Iterable[str]) -
         if name in names:
             rows.setdefault(name, []).append(_Row(*rest))
     wanted = frozenset(partitions)
+    good = _OPEN | {"reserved"} if reserved else _OPEN
     return tuple(
-        _host(names[name], rows[name], wanted)
+        _host(names[name], rows[name], wanted, good)
         if name in rows
         else Host(names[name], answers=False, closed=f"Slurm knows no host {name}")
         for name in names
     )
 
 
-def _host(name: str, rows: list[_Row], partitions: frozenset[str]) -> Host:
+def _host(name: str, rows: list[_Row], partitions: frozenset[str], good: frozenset[str]) -> Host:
     found = _STATE.fullmatch(rows[0].state)
     assert found is not None, rows
     word, flags = found[1].lower(), found[2]
     answers = word not in _NO_DAEMON and not _SILENT_FLAGS.intersection(flags)
     trouble = [_FLAGS[flag] for flag in flags if flag in _FLAGS]
     reason = rows[0].reason
-    if word not in _OPEN:
+    if word not in good:
         trouble.insert(0, f"is {word}: {reason}" if reason not in ("", "none") else f"is {word}")
     usable = [row for row in rows if not partitions or row.partition in partitions]
     if not usable:
