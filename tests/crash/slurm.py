@@ -90,13 +90,21 @@ class SlurmChaos(Chaos):
         self.old = self._lab.saved_state() if self.random.random() < 0.5 else None
 
     def mend(self) -> None:
-        for host in self.hosts:
-            self._set(host, "RESUME")
         self._lab.until(self._is_mended, "hosts do not return", PATIENCE_S)
 
     def _is_mended(self) -> bool:
+        """Whether all hosts take work; those that do not are resumed, as often as that is needed.
+
+        Slurm drains hosts by itself too, also after this began: after an old state it gives ids
+        anew, and a daemon that still has a job of such an id refuses it as a duplicate.
+        """
         states = self._lab.states()
-        return bool(states) and all(state.rstrip("*-") in GOOD for state in states.values())
+        bad = [host for host, state in states.items() if state.rstrip("*-") not in GOOD]
+        for host in bad:
+            self._set(host, "RESUME")
+        if bad:
+            time.sleep(1.0)  # a busy controller is asked seldom
+        return bool(states) and not bad
 
     def _set(self, host: str, state: str) -> None:
         asked = ("scontrol", "update", f"NodeName={host}", f"State={state}", "Reason=chaos")
