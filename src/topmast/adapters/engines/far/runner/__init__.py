@@ -18,6 +18,7 @@ is over. 75: home could not be reached.
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from importlib import resources
 
@@ -25,6 +26,22 @@ MODULES = (
     "processes", "calls", "cache", "fetch", "saving", "staging", "tasks", "caller", "keeper",
 )  # fmt: skip
 """In the order in which they need one another."""
+
+LATER = frozenset(
+    {"hashlib", "secrets", "shutil", "tarfile", "tempfile", "urllib.error", "urllib.request"}
+)
+"""Imported when they are used: most attempts start without. In an image without compiled modules,
+imports are most of what a runner takes.
+"""
+_HEAD = """
+class Later:
+    def __init__(self, name):
+        self.name = name
+
+    def __getattr__(self, attribute):
+        return getattr(__import__(self.name, fromlist=[attribute]), attribute)
+
+"""
 
 
 @cache
@@ -42,10 +59,12 @@ def text() -> str:
         for node in ast.parse(source).body:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 body_from = node.end_lineno or 0
-                if getattr(node, "module", None) != "__future__" and "topmast" not in ast.unparse(
-                    node
-                ):
-                    imports[ast.unparse(node)] = None
+                said, alias = ast.unparse(node), node.names[0]
+                if isinstance(node, ast.Import) and alias.name in LATER:
+                    said = f"{alias.asname or alias.name} = Later({alias.name!r})"
+                if not re.search(r"\b(__future__|topmast|typing)\b", said):
+                    imports[said] = None
         bodies.append("".join(lines[body_from:]))
     head = f'"""{__doc__}"""\n\nfrom __future__ import annotations\n\n'
+    head += f"Any = NoReturn = object\n{_HEAD}\n"
     return head + "\n".join(imports) + "\n" + "".join(bodies)

@@ -20,13 +20,13 @@ import json
 import os
 import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from topmast.adapters.engines.far.runner.processes import (
     Json,
+    temporary,
 )
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -228,7 +228,7 @@ def cache_of(plan: Json) -> Cache:
     """The cache that a plan names."""
     given = plan["data"]["cache"]
     name = f"topmast-cache-{os.getuid()}"
-    folder = Path(given) if given else Path(plan["work"] or tempfile.gettempdir()) / name
+    folder = Path(given) if given else Path(plan["work"] or temporary()) / name
     return Cache(folder, plan["data"]["cache_max_bytes"])
 
 

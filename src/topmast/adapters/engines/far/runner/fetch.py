@@ -10,9 +10,9 @@ import os
 import re
 import threading
 import time
-import urllib.error
+import urllib.error as web_error
 import urllib.parse
-import urllib.request
+import urllib.request as web
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -205,8 +205,8 @@ class Download:
         headers = {"Range": f"bytes={self._at}-"}
         if self._entry["version"]:
             headers["If-Match"] = self._entry["version"]
-        asked = urllib.request.Request(self._entry["url"], headers=headers)  # noqa: S310
-        with urllib.request.urlopen(asked, timeout=CALL_S) as answer:  # noqa: S310
+        asked = web.Request(self._entry["url"], headers=headers)  # noqa: S310
+        with web.urlopen(asked, timeout=CALL_S) as answer:  # noqa: S310
             if answer.status != 206 and self._at:
                 raise CannotFetch(self._what + ": the store gives no part of an object")
             while True:
@@ -231,7 +231,7 @@ class Download:
     def _judge(self, error: Exception) -> None:
         """Wait and try again, or raise."""
         said, final = words_of(error)
-        if isinstance(error, urllib.error.HTTPError):
+        if isinstance(error, web_error.HTTPError):
             if error.code == FORBIDDEN and not self._refreshed:
                 self._refreshed = True  # signatures last for a while only
                 self._entry = self._listing.again(self._entry)
@@ -267,11 +267,11 @@ def ask(home: Home, path: str, what: str) -> bytes:
 
 def words_of(error: Exception) -> tuple[str, bool]:
     """What a store said that could not be reached or refused; whether it is of no use to repeat."""
-    if isinstance(error, urllib.error.HTTPError):
+    if isinstance(error, web_error.HTTPError):
         found = _CODE.search(error.read(4096))
         said = f"HTTP {error.code} {found[1].decode() if found else ''}".strip()
         return said, error.code < 500 and error.code not in (408, 429)
-    reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    reason = error.reason if isinstance(error, web_error.URLError) else error
     return str(reason) or type(reason).__name__, False
 
 

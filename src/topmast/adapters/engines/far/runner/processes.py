@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Iterable
@@ -158,3 +159,14 @@ def fork(body: Any, keep: Iterable[int] = ()) -> tuple[int, Wire]:
         os.write(2, ("topmast runner: %r\n" % error).encode(errors="replace"))  # noqa: UP031
     finally:
         os._exit(status)
+
+
+def temporary() -> str:
+    """The folder for temporary files, as `tempfile` has it, without its import where that is easy.
+
+    Every import counts in an image without compiled modules.
+    """
+    usual = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108
+    if os.access(usual, os.W_OK | os.X_OK):
+        return usual
+    return tempfile.gettempdir()

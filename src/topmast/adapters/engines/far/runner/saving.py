@@ -10,9 +10,8 @@ import shutil
 import stat
 import threading
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
+import urllib.request as web
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -260,9 +259,9 @@ class Saving:
         while True:
             url = json.loads(self._insist(home, query, None))["url"]
             kind = {"Content-Type": "application/octet-stream"}
-            asked = urllib.request.Request(url, piece, kind, method="PUT")  # noqa: S310
+            asked = web.Request(url, piece, kind, method="PUT")  # noqa: S310
             try:
-                with urllib.request.urlopen(asked, timeout=CALL_S):  # noqa: S310
+                with web.urlopen(asked, timeout=CALL_S):  # noqa: S310
                     return
             except (OSError, http.client.HTTPException) as error:
                 said, final = words_of(error)

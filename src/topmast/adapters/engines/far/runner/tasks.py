@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import shutil
 import signal
 import sys
-import tempfile
+import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,6 +24,7 @@ from topmast.adapters.engines.far.runner.processes import (
     fork,
     now_s,
     send,
+    temporary,
 )
 
 
@@ -121,8 +121,6 @@ class Task:
 
 def unpack(folder: Path) -> NoReturn:
     """Extract the archive of the work folder, which home has checked; links come last."""
-    import tarfile  # most tasks have no archive
-
     with tarfile.open(str(folder / "blob")) as archive:
         chosen = sorted(archive.getmembers(), key=lambda member: member.issym())
         options: Json = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -133,14 +131,15 @@ def unpack(folder: Path) -> NoReturn:
 def script(folder: Path, name: str, envs: dict[str, str]) -> NoReturn:
     """Become a script. It is a file, and secrets are in the environment: not in the arguments."""
     os.chdir(str(folder / "work"))
-    bash = shutil.which("bash")
+    named = (os.path.join(place, "bash") for place in os.get_exec_path())  # noqa: PTH118
+    bash = next((path for path in named if os.access(path, os.X_OK)), None)
     shell = [bash, "-euo", "pipefail"] if bash else ["/bin/sh", "-eu"]
     os.execve(shell[0], [*shell, str(folder / name)], envs)  # noqa: S606
 
 
 def folder_of(plan: Json, part: str, nonce: str) -> Path:
     """Where the attempt lives on this host."""
-    return Path(plan["work"] or tempfile.gettempdir()) / ("topmast-%s-%s" % (part, nonce[:8]))  # noqa: UP031
+    return Path(plan["work"] or temporary()) / ("topmast-%s-%s" % (part, nonce[:8]))  # noqa: UP031
 
 
 def environments(plan: Json, orders: Json, folder: Path, nonce: str) -> dict[str, dict[str, str]]:
