@@ -48,7 +48,7 @@ class GangUp(Fact, frozen=True):
 
 
 class GangStopping(Fact, frozen=True):
-    """The gang is being stopped; the first reason stands."""
+    """The gang is being stopped; the first reason stands, unless a loss explains a failure."""
 
     job: str
     epoch: int

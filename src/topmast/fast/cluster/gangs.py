@@ -192,9 +192,11 @@ class GangLifecycle(EventMachine):
         attempt = self.state.attempts[fact.job]
         was_waiting = task.phase is TaskPhase.WAITING
         self.decide(fact)
+        suspects = () if blameless or fact.code is not None else (task.seat.host,)
         if attempt.phase is not AttemptPhase.STOPPING and fact.code != 0:
-            suspects = () if blameless or fact.code is not None else (task.seat.host,)
             self._stop_for_failure(attempt, fact, suspects, cause, was_waiting, evicted)
+        elif attempt.why is Outcome.FAILED and not was_waiting and (suspects or evicted):
+            self._excuse(attempt, suspects, cause, evicted)
         self._note_up(attempt)
         if attempt.ended:
             self.close(attempt)
@@ -217,6 +219,18 @@ class GangLifecycle(EventMachine):
         self.stop(
             attempt, why, cause, exit_code=fact.code, suspects=suspects, evicted=evicted or UNSET
         )
+
+    def _excuse(
+        self, attempt: Attempt, suspects: tuple[str, ...], cause: str, evicted: bool
+    ) -> None:
+        """What failed had lost a peer: the job's own restarts are not for that.
+
+        Peers see a broken connection at once; that the host is lost is known a lease later.
+        """
+        why = Outcome.PREEMPTED if evicted else Outcome.HOST_LOST
+        cause = f"{cause}; before that was known, {attempt.cause}"
+        key, deadline_s = (attempt.job, attempt.epoch), attempt.deadline_s
+        self.decide(GangStopping(*key, why, cause, deadline_s, None, suspects, evicted or UNSET))
 
     def _checkpointed(self, event: m.Checkpointed) -> None:
         attempt = self.attempt(event.job, event.epoch)

@@ -48,8 +48,21 @@ LIVES = [
         (RAN, STOPPED, ENDED), 1,
     ),
     Life(
-        "both fail: the first reason stands", (*UP, exited(0, 1), lost(1)), Outcome.FAILED,
+        "both fail: the first reason stands", (*UP, exited(0, 1), exited(1, 2)), Outcome.FAILED,
         (RAN, STOPPED, ENDED), 1,
+    ),
+    Life(
+        "one gives up because the host of the other is lost, which is known later",
+        (*UP, exited(0, 1), lost(1)), Outcome.HOST_LOST, (RAN, STOPPED, ENDED), 1, ("east-1-1",),
+    ),
+    Life(
+        "one fails, and the other cannot be told from a stopped one: the failure stands",
+        (*UP, exited(0, 1), m.TaskLost("j1", 1, 1, "no exit status", True)), Outcome.FAILED,
+        (RAN, STOPPED, ENDED), 1,
+    ),
+    Life(
+        "one fails, and the other never started: the failure stands",
+        (started(0), exited(0, 1), lost(1)), Outcome.FAILED, (STOPPED, ENDED), 1,
     ),
     Life(
         "one fails while the other starts", (started(0), exited(0, 1), started(1), exited(1, 143)),
@@ -97,8 +110,8 @@ LIVES = [
         (RAN, STOPPED, ENDED), 1,
     ),
     Life(
-        "a task fails, and another is evicted: the failure stands",
-        (*UP, exited(0, 1), evicted(1)), Outcome.FAILED, (RAN, STOPPED, ENDED), 1,
+        "a task gives up because another is evicted, which is known later",
+        (*UP, exited(0, 1), evicted(1)), Outcome.PREEMPTED, (RAN, STOPPED, ENDED), 1,
     ),
     Life(
         "it is cancelled, and evicted while it stops", (*UP, CANCEL, evicted(0), evicted(1)),
