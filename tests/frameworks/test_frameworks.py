@@ -1,5 +1,6 @@
 """Unmodified programs of PyTorch and Ray over two hosts: the examples, as they are."""
 
+import os
 import re
 from pathlib import Path
 
@@ -33,17 +34,50 @@ def output(client: Client, job: str, tasks: int = 2) -> str:
     return said
 
 
+@pytest.fixture(params=["local", "ssh", "slurm"])
+def place(request: pytest.FixtureRequest) -> str:
+    """A fleet of two hosts or more, of each kind that needs no image."""
+    if request.param == "local":
+        return FLEET
+    found: str = request.getfixturevalue(f"{request.param}_fleet")
+    return found
+
+
+def path(place: str) -> dict[str, str]:
+    """Hosts of other kinds have not the path of our server.
+
+    Those behind SSH have a network of their own too, and the name of this machine, which is that
+    of its loopback: Gloo takes that for its address unless it is told the interface.
+    """
+    envs = {} if place == FLEET else {"PATH": os.environ["PATH"]}
+    return envs | ({"GLOO_SOCKET_IFNAME": "eth0"} if '"engine": "ssh"' in place else {})
+
+
 @pytest.mark.parametrize(("file", "tasks"), [("ddp/job.yaml", 2), ("ddp/ranks.yaml", 4)])
-def test_data_parallel_training_runs_on_two_hosts(tmp_path: Path, file: str, tasks: int) -> None:
+def test_data_parallel_training_runs_on_two_hosts(
+    tmp_path: Path, place: str, file: str, tasks: int
+) -> None:
     """Four ranks on two hosts find one another, and end with the same weights."""
-    with live(tmp_path, FLEET) as (_, client):
-        job = submitted(client, file)
+    with live(tmp_path, place) as (_, client):
+        job = submitted(client, file, **path(place))
         said = output(client, job, tasks)
         hosts = client.job(job).hosts
     assert len(hosts) == 2
     ends = re.findall(r"rank (\d) of 4: loss (\S+), weights alike on all ranks", said)
     assert sorted(rank for rank, _ in ends) == ["0", "1", "2", "3"], said
     assert all(float(loss) < 0.5 for _, loss in ends), said
+
+
+def test_a_program_without_any_framework_runs_on_two_hosts(tmp_path: Path, place: str) -> None:
+    """By what Topmast says of the gang in the environment alone, as programs with MPI do without it."""
+    with live(tmp_path, place) as (_, client):
+        job = submitted(client, "multinode/job.yaml", **path(place))
+        said = output(client, job, 4)
+        assert len(client.job(job).hosts) == 2
+    told = re.findall(r"task (\d) of 4 on (\S+): the mean is (0\.\d+)", said)
+    assert sorted(rank for rank, *_ in told) == ["0", "1", "2", "3"], said
+    assert len({mean for *_, mean in told}) == 1
+    assert len({host for _, host, _ in told}) == 2
 
 
 def test_data_parallel_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
@@ -63,10 +97,10 @@ def test_data_parallel_training_goes_on_from_its_checkpoint(tmp_path: Path) -> N
     assert "weights alike" in said
 
 
-def test_a_ray_program_runs_on_a_cluster_of_the_jobs_own(tmp_path: Path) -> None:
+def test_a_ray_program_runs_on_a_cluster_of_the_jobs_own(tmp_path: Path, place: str) -> None:
     """Its parts are computed on both hosts; afterwards nothing of Ray is left."""
-    with live(tmp_path, FLEET) as (_, client):
-        said = output(client, submitted(client, "ray/job.yaml"))
+    with live(tmp_path, place) as (_, client):
+        said = output(client, submitted(client, "ray/job.yaml", **path(place)))
     assert "pi is about 3.1" in said
     assert "on 2 nodes" in said
 

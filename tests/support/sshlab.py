@@ -91,9 +91,11 @@ SshLab = ssh.SshLab[SshHost]
 
 
 @contextmanager
-def ssh_lab(folder: Path, *names: str, own_pids: bool = True) -> Iterator[SshLab]:
+def ssh_lab(
+    folder: Path, *names: str, own_pids: bool = True, own_home: bool = True
+) -> Iterator[SshLab]:
     """Hosts for the time of a ``with``."""
-    lab = SshLab(folder, SshHost, names or ("ssh0", "ssh1", "ssh2"), own_pids)
+    lab = SshLab(folder, SshHost, names or ("ssh0", "ssh1", "ssh2"), own_pids, own_home)
     try:
         lab.start()
         yield lab
