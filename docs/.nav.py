@@ -11,6 +11,7 @@ SECTIONS = {
     "tutorial": "Tutorial",
     "guides": "Guides",
     "reference": "Reference",
+    "alerts": "Alerts",
     "internals": "Internals",
     "adr": "Decisions",
 }

@@ -34,6 +34,7 @@ from topmast.model.states import TERMINAL, WAITING, JobState
 from topmast.model.views import JobView
 from topmast.policies.options import Preemption, WhenBlocked
 from topmast.runtime.codec import decode_facts
+from topmast.service.gauges import gauges
 
 # --- what really runs: checked by the world whenever a task begins -----------------------------------
 
@@ -119,6 +120,7 @@ class Witness:
 def check_all(world: World) -> None:
     """Every invariant that holds at any time between two events."""
     check_counters(world)
+    check_figures(world)
     for placer in world.machines.placers.values():
         check_placer(placer)
     check_books_agree(world)
@@ -151,6 +153,26 @@ def check_counters(world: World) -> None:
             assert holding.guaranteed <= spec.quota.get(model, 0) * MILLI, (tenant, model)
         if spec.borrow_limit is not None and model:
             assert holding.borrowed <= spec.borrow_limit.get(model, 0) * MILLI, (tenant, model)
+
+
+def check_figures(world: World) -> None:
+    """What is counted as it comes and goes, or by class, equals a count of all jobs."""
+    pending: Counter[tuple[str, ...]] = Counter()
+    gpus: Counter[tuple[str, ...]] = Counter()
+    running: Counter[tuple[str, ...]] = Counter()
+    for record in world.jobs.values():
+        spec, verdict = record.spec, world.queue.verdict_on(record)
+        of = (spec.tenant, spec.band.name.lower())
+        if record.plan is not None:
+            running[of] += 1
+        elif verdict is not None:
+            pending[*of, verdict.reason.value] += 1
+            for model, milli in spec.gpus_by_model().items():
+                gpus[spec.tenant, model or "any"] += milli
+    figures = gauges(world.queue, world.machines.placers)
+    assert figures.pending_jobs == pending
+    assert {k: round(v * MILLI) for k, v in figures.pending_gpus.items()} == gpus
+    assert {k: v for k, v in world.meter.running.items() if v} == running
 
 
 def check_placer(placer: RegionalPlacer) -> None:

@@ -19,6 +19,7 @@ CAUSES = (
     ("no pyarrow", ("pyarrow",)),
     ("no strace", ("strace",)),
     ("no mounts or traces of processes", ("not permitted", "mount namespaces")),
+    ("no Prometheus", ("no prometheus",)),
     ("no Slurm", ("no slurm",)),
     ("no SSH hosts", ("no ssh hosts",)),
     ("no such shell", ("there is no zsh", "there is no fish", "there is no bash")),

@@ -30,6 +30,7 @@ from topmast.ports import Audit, Record, Snapshot
 from topmast.runtime.audit import AuditLog
 from topmast.runtime.codec import decode_facts, encode_event, encode_facts
 from topmast.runtime.machines import Machines
+from topmast.runtime.meter import Meter
 from topmast.runtime.recovery import rebuild
 
 REST_ROUNDS = 10_000
@@ -72,6 +73,7 @@ class World:
         self.fleet = fleet or Fleet(())
         self.pair_speeds = pair_speeds
         self.machines = Machines(self.options, self.elsewhere, pair_speeds=pair_speeds)
+        self.meter = Meter(self.queue, lambda: 0.0)
         self.journal = MemoryJournal()
         self.now = 0.0
         self.obedient = obedient
@@ -156,6 +158,7 @@ class World:
                 event, facts = encode_event(send.message), encode_facts(outcome.facts)
                 records.append(Record(seq + len(records) + 1, self.now, to, event, facts))
                 log.add(send.message, outcome.facts, self.now)
+                self.meter.note(send.message, outcome.facts)
             replies.append(outcome.reply)
             waiting.extend(outcome.sends)
         reply = replies[0] if replies else None
@@ -237,6 +240,8 @@ class World:
         """The process is killed, its mail lost; another one recovers what was committed."""
         self.mail.clear()
         self.machines = self.rebuilt()
+        self.meter = Meter(self.queue, lambda: 0.0)
+        self.meter.recovered()
         for (
             placer
         ) in self.machines.placers.values():  # engines get their hosts when a process begins

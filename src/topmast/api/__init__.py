@@ -15,7 +15,7 @@ import topmast
 from topmast.adapters.clock import elapsed_s
 from topmast.adapters.link import PREFIX as LINK_PREFIX
 from topmast.adapters.oidc import OpenId
-from topmast.api import accounts, events, fleet, jobs, link, problems
+from topmast.api import accounts, events, fleet, jobs, link, observing, problems
 from topmast.api.bodies import LargeBodies
 from topmast.api.guard import Gate, Guard, LoginGate, LoopbackGate
 from topmast.api.login import Logging
@@ -23,6 +23,7 @@ from topmast.api.login import routes as login_routes
 from topmast.api.wire import answer, components
 from topmast.model.access import Caller
 from topmast.service.access import row
+from topmast.service.metrics import Metrics
 from topmast.service.service import Service
 
 PREFIX = "/api/v1"
@@ -39,11 +40,13 @@ def create_api(
     most_streams: int = 256,
     gate: Gate | None = None,
     openid: OpenId | None = None,
+    metrics: Metrics | None = None,
 ) -> ASGIApp:
     """The ASGI application of a service, and the links to regions apart.
 
     ``most_streams``: how many clients may follow the events at a time. ``gate``: lets requests in,
     by default those of the one person of this machine. ``openid``: where people log in.
+    ``metrics``: what machines may ask for besides.
     """
     gate = gate or LoopbackGate()
     app = FastAPI(
@@ -74,7 +77,18 @@ def create_api(
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
-    return Guard(app, token, gate)
+    return _observed(app, token, gate, metrics)
+
+
+def _observed(
+    app: FastAPI, token: str, gate: Gate, metrics: Metrics | None, open_paths: tuple[str, ...] = ()
+) -> ASGIApp:
+    """The application behind its guard, with the routes of probes and figures, and counted."""
+    if metrics is None:
+        return Guard(app, token, gate, open_paths)
+    app.include_router(observing.routes(metrics))
+    guarded = Guard(app, token, gate, (*open_paths, *observing.PROBES))
+    return observing.Timed(guarded, metrics)
 
 
 async def _note_refusal(service: Service, caller: Caller, verb: str, path: str, why: str) -> None:
@@ -83,7 +97,11 @@ async def _note_refusal(service: Service, caller: Caller, verb: str, path: str, 
 
 
 def create_regional_api(
-    endpoint: link.LinkEndpoint, region: str, queue_url: str, token: str
+    endpoint: link.LinkEndpoint,
+    region: str,
+    queue_url: str,
+    token: str,
+    metrics: Metrics | None = None,
 ) -> ASGIApp:
     """The ASGI application of a region's process: its link, and whether it is alive."""
     app = FastAPI(title="Topmast", docs_url=None, redoc_url=None, openapi_url=None)
@@ -100,4 +118,4 @@ def create_regional_api(
         detail = f"this is the placer of region {region}; the queue is at {queue_url}"
         return problems.problem(404, "Wrong server", detail)
 
-    return Guard(app, token, LoopbackGate(), open_paths=(HEALTH,))
+    return _observed(app, token, LoopbackGate(), metrics, open_paths=(HEALTH,))

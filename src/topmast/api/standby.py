@@ -9,20 +9,33 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from topmast.api.guard import Gate, Guard, LoopbackGate
+from topmast.api.observing import LIVE, METRICS, STARTED, WELL
 from topmast.model.views import Health, Problem
+from topmast.service.metrics import CONTENT_TYPE
 
 HEALTH_PATHS = ("/health", "/api/v1/health")
 
 
 def create_standby_api(
-    health: Callable[[], Health], leader: Callable[[], str], token: str, gate: Gate | None = None
+    health: Callable[[], Health],
+    leader: Callable[[], str],
+    token: str,
+    gate: Gate | None = None,
+    figures: Callable[[], bytes] = lambda: b"",
 ) -> ASGIApp:
-    """Answers questions for its health, and 503 with the URL of the leader to everything else."""
+    """Answers questions for its health, and 503 with the URL of the leader to everything else.
+
+    ``figures``: what it tells Prometheus. It lives and has started, and is not ready.
+    """
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             if scope["path"] in HEALTH_PATHS:
                 answer = Response(msgspec.json.encode(health()), media_type="application/json")
+            elif scope["path"] in (LIVE, STARTED):
+                answer = Response(WELL, media_type="text/plain")
+            elif scope["path"] == METRICS:
+                answer = Response(figures(), media_type=CONTENT_TYPE)
             else:
                 answer = not_leading(leader())
             await answer(scope, receive, send)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from topmast.adapters.engines.registry import with_engines
 from topmast.adapters.grower import Grower
@@ -33,7 +34,9 @@ from topmast.ports import HistoryRow, Replica
 from topmast.service.capacityplans import CapacityPlans
 from topmast.service.dataplans import DataPlans
 from topmast.service.event_stream import FIRST_EVENT, EventStream
+from topmast.service.gauges import gauges
 from topmast.service.live_progress import LiveProgress
+from topmast.service.metrics import Metrics, Sources
 from topmast.service.regions import Regions
 from topmast.service.service import Service
 from topmast.slow.data.planner import Options
@@ -44,6 +47,8 @@ PROFILE = "profile.json"
 """The policies that the server last ran with: for `topmast whatif`."""
 SHOWN = 10
 """How many names an error lists."""
+SCRAPE_S = 15.0
+"""How old the books of a region apart may be in the metrics: they are large."""
 
 
 def small_fleet() -> Fleet:
@@ -100,7 +105,7 @@ class ControlPlane(Process):
             self.runtime, self.journal, self.clock, self.event_stream, profile.slow,
             lambda: data_planner(Options(time_limit_s=profile.slow.plan_data_limit_s)),
         )  # fmt: skip
-        regions = Regions(
+        self.regions = regions = Regions(
             self.machines,
             {region: self.peer(region, url) for region, url in self.apart.items()},
             lambda region: self.ends[region].up,
@@ -147,6 +152,15 @@ class ControlPlane(Process):
 
     # --- wiring ---------------------------------------------------------------------------------
 
+    def _figures(self, metrics: Metrics) -> Sources:
+        return replace(
+            super()._figures(metrics), streams=self.event_stream.readers,
+            gauges=gauges(self.machines.queue, self.regions.placers),
+        )  # fmt: skip
+
+    def _look(self) -> None:
+        self.regions.look_now(SCRAPE_S)
+
     def _show(self, message: m.Message) -> bool:
         return self.live_progress.note(message)
 
@@ -169,7 +183,7 @@ class ControlPlane(Process):
     def receive(self, region: str, batch: Batch) -> Future[m.Receipt]:
         """Take a batch from a region's placer; some of it is live progress only."""
         left = tuple(p for p in batch.envelopes if not self.live_progress.note(p.message))
-        return self.ends[region].receive(msgspec.structs.replace(batch, envelopes=left))
+        return self.ends[region].receive(replace(batch, envelopes=left))
 
     def _stores(self) -> Mapping[str, str]:
         """Where each region keeps its datasets: as the fleet says, or a folder of the state."""
@@ -291,7 +305,7 @@ class ControlPlane(Process):
                     and self.mover.measure(r, dataset.path) > 0
                 )
                 missing += [f"{dataset.name} in {r}" for r in dataset.replicas if r not in found]
-                dataset = msgspec.structs.replace(dataset, replicas=found)
+                dataset = replace(dataset, replicas=found)
             datasets.append(dataset)
         self.missing = tuple(missing)
-        return msgspec.structs.replace(fleet, datasets=tuple(datasets))
+        return replace(fleet, datasets=tuple(datasets))

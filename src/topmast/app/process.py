@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -33,6 +34,7 @@ from topmast.runtime.loop import Runtime
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Follower, Rebuilt
 from topmast.service.blobs import Blobs
+from topmast.service.metrics import Metrics, Sources
 
 log = structlog.get_logger(__name__)
 
@@ -101,7 +103,7 @@ class Process(ABC):
         self.machines = follower.machines
         self.runtime = Runtime(
             self.machines, self.journal, self.clock, self._release, self._observe, term.fail,
-            note_dropped,
+            note_dropped, time.perf_counter,
         )  # fmt: skip
         self.rebuilt = self._recover(follower)
         self.blobs = Blobs(state / "workdirs", self.journal if self.journal.must_renew else None)
@@ -115,9 +117,20 @@ class Process(ABC):
         self.ends: dict[str, LinkEnd] = {}
         self.outlets: dict[ids.Address, Callable[[Any], None]] = {}
         """What takes the messages to an address outside of the machines."""
+        self.metrics = Metrics(self.runtime, self._figures, self._look)
         self._token = token
         self._specs: dict[str, ClusterSpec] = {}
         self._equipping = threading.Lock()
+
+    def _figures(self, metrics: Metrics) -> Sources:
+        """Where the figures of this process are."""
+        return Sources(
+            self.runtime.meter, metrics.http, self.runtime.inbox_depth,
+            {(name,): float(end.up) for name, end in self.ends.items()}, self.leader,
+        )  # fmt: skip
+
+    def _look(self) -> None:  # noqa: B027  may stay empty
+        """Bring up to date what this process knows of others, before figures are read."""
 
     def _recover(self, follower: Follower) -> Rebuilt:
         gc.disable()  # nothing of what is rebuilt is garbage yet

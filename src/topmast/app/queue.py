@@ -16,6 +16,7 @@ import structlog
 from starlette.types import ASGIApp
 
 import topmast
+from topmast.adapters.clock import elapsed_s
 from topmast.adapters.connections import Limits
 from topmast.adapters.store import (
     Claim,
@@ -48,6 +49,7 @@ from topmast.policies.options import Profile
 from topmast.policies.registry import DEFAULT_PROFILE, load_profile
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Follower
+from topmast.service.metrics import of_standby
 from topmast.service.warnings import quotas_beyond
 from topmast.traces.throughputs import read_throughputs
 
@@ -105,7 +107,7 @@ class QueueServer:
             if self._entry.listener is not None:
                 listeners.append(self._entry.listener)
             self._front.app = create_standby_api(
-                self._health, self._leader, self._token, self._entry.standby_gate()
+                self._health, self._leader, self._token, self._entry.standby_gate(), self._figures
             )
             stack.callback(self._close)
             self._begin()
@@ -192,6 +194,7 @@ class QueueServer:
         return create_api(
             system.service, endpoints, self._token, self._limits.streams,
             self._entry.gate(system.service, self._options), self._entry.openid(),
+            system.metrics,
         )  # fmt: skip
 
     def _take_over(self, journal: SqlJournal, keeper: Keeper, follower: Follower) -> None:
@@ -222,6 +225,13 @@ class QueueServer:
             0 if follower is None else follower.rebuilt.seq, role="standby",
             epoch=0 if known is None else known.epoch, leader=self._leader(),
         )  # fmt: skip
+
+    def _figures(self) -> bytes:
+        standby = self._standby
+        if standby is None:
+            return of_standby(0, 0, 0.0)
+        epoch = 0 if standby.leader is None else standby.leader.epoch
+        return of_standby(epoch, standby.lag_records, elapsed_s() - standby.looked_s)
 
     # --- what people are told -----------------------------------------------------------------
 

@@ -58,7 +58,8 @@ def _run_placer(options: ServeOptions, outside: Outside, limits: Limits) -> int:
             system.receive, for_queue=False, books=system.snapshot, log=partial(_log, system)
         )
         run(
-            create_regional_api(endpoint, region, queue_url, token), options.state, [listener],
+            create_regional_api(endpoint, region, queue_url, token, system.metrics),
+            options.state, [listener],
             lambda url: _say_placer_ready(url, options), most_connections=limits.connections,
         )  # fmt: skip
     return len(system.machines.placers[region].state.allocations)

@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from topmast.adapters.backoff import Backoff
+from topmast.adapters.clock import elapsed_s
 from topmast.adapters.engines.registry import Engines
 from topmast.adapters.kernels import load_kernels
 from topmast.adapters.store import (
@@ -61,6 +62,10 @@ class Standby:
         self.leader: Leader | None = None
         """The leader, as last seen."""
         self.follower: Follower | None = None
+        self.lag_records = 0
+        """Records that were new when it last looked."""
+        self.looked_s = elapsed_s()
+        """When it last had every record; of `elapsed_s`."""
         self._store = store
         self._claim = msgspec.structs.replace(claim, waits=True)
         self._build = build
@@ -126,7 +131,9 @@ class Standby:
             log.warning("the leader proved nothing for too long", leader=self.leader.holder)
         if self.follower is None:
             self.follower = Follower(self._build(reading))
-        self.follower.follow(reading)
+        before = self.follower.rebuilt.seq
+        self.lag_records = self.follower.follow(reading).seq - before
+        self.looked_s = elapsed_s()
         self._check(self.follower, self.leader)
 
 

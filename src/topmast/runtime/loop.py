@@ -23,6 +23,7 @@ from topmast.ports import Act, ActRow, Audit, Clock, HistoryRow, Journal, Record
 from topmast.runtime.audit import AuditLog
 from topmast.runtime.codec import encode_event, encode_facts, encode_foreign
 from topmast.runtime.machines import Machines
+from topmast.runtime.meter import Meter
 from topmast.runtime.recovery import Follower, Rebuilt
 
 EVENTS_PER_COMMIT = 1_000
@@ -50,7 +51,8 @@ class Runtime:
 
     ``release`` carries a message out of the process. ``observe`` gets the audit rows of every
     commit. ``fail`` ends the process: memory must never be ahead of the disk. ``dropped`` gets each
-    event that no journal can hold: it is not handled, so it harms its sender alone.
+    event that no journal can hold: it is not handled, so it harms its sender alone. ``stopwatch``
+    times machines and commits: seconds from any fixed moment on.
     """
 
     def __init__(
@@ -62,11 +64,13 @@ class Runtime:
         observe: Observer,
         fail: Callable[[BaseException], NoReturn],
         dropped: Dropped,
+        stopwatch: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.machines = machines
         self.journal = journal
         self.clock = clock
         self.seq = 0
+        self.meter = Meter(machines.queue, stopwatch)
         self._release = release
         self._observe = observe
         self._fail = fail
@@ -89,6 +93,7 @@ class Runtime:
         rebuilt = (follower or Follower(self.machines)).follow(self.journal)
         self.seq = rebuilt.seq
         self._unsaved_records = rebuilt.replayed
+        self.meter.recovered()
         return rebuilt
 
     def start(self) -> None:
@@ -122,6 +127,11 @@ class Runtime:
         answer: Future[T] = Future()
         self._inbox.put(_Item(question=question, answer=answer))
         return answer
+
+    @property
+    def inbox_depth(self) -> int:
+        """How many events wait for the loop."""
+        return self._inbox.qsize()
 
     def stop(self) -> None:
         """Finish what is in hand, save a snapshot, and end the loop."""
@@ -222,6 +232,7 @@ class Runtime:
         try:
             data = encode(message)
         except Exception as error:
+            self.meter.dropped += 1
             self._dropped(message, error)
             return InvalidInput(f"cannot be written to the journal: {error}")
         return self._cascade(item.to, message, data)
@@ -231,7 +242,7 @@ class Runtime:
 
         ``data``: the message as a journal holds it, if that is known.
         """
-        now = self.clock.now()
+        now, stopwatch, took_s = self.clock.now(), self.meter.stopwatch, self.meter.handle_s.observe
         reply: Any = None
         waiting = deque([(to, message, True)])
         while waiting:
@@ -241,7 +252,9 @@ class Runtime:
             if machine is None:
                 self._outbox.append(Send(address, event))
                 continue
+            begun_s = stopwatch()
             outcome = machine.handle(event, now)
+            took_s(stopwatch() - begun_s, address.partition("/")[0])
             if outcome.facts:
                 self._note(address, event, outcome.facts, now, data if is_first else None)
             if is_first:
@@ -262,6 +275,7 @@ class Runtime:
         self._records.append(record)
         self._unsaved_bytes += len(record.event) + len(record.facts)
         self._audit_log.add(event, facts, now)
+        self.meter.note(event, facts)
 
     def _commit(self) -> None:
         """Make everything noted durable; then, and only then, let it have effects outside."""
@@ -270,7 +284,9 @@ class Runtime:
         outbox, self._outbox = self._outbox, []
         if records or log.acts:
             audit = Audit(log.history, log.attempts, log.jobs, log.acts)
+            begun_s = self.meter.stopwatch()
             self.journal.append(records, audit)
+            self.meter.committed(begun_s, len(records))
             self._unsaved_records += len(records)
         for send in outbox:
             self._release(send)

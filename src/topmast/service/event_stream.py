@@ -67,6 +67,11 @@ class EventStream:
             loop.call_soon_threadsafe(bell.set)
 
     @property
+    def readers(self) -> int:
+        """How many follow the events now."""
+        return len(self._readers)
+
+    @property
     def last_seq(self) -> int:
         """The number of the newest event."""
         return self._seq

@@ -14,7 +14,7 @@ from topmast.model.absent import given
 from topmast.model.engines import PROCESSES
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.job import MILLI
-from topmast.model.states import WAITING, HostState
+from topmast.model.states import HostState
 from topmast.model.views import (
     ClusterView,
     CopyView,
@@ -257,7 +257,7 @@ def gpus(placers: Placers) -> tuple[GpuView, ...]:
 def tenants(queue: GlobalQueue) -> tuple[TenantView, ...]:
     """Every tenant and GPU model that it has quota for, holds or waits for, children after parents.
 
-    O(jobs waiting x depth + tenants x models).
+    O(job classes x depth + tenants x models).
     """
     ledger = queue.tenancy.ledger
     pending = _pending(queue)
@@ -295,12 +295,11 @@ def tenants(queue: GlobalQueue) -> tuple[TenantView, ...]:
 def _pending(queue: GlobalQueue) -> dict[tuple[str, str], int]:
     """Thousandths of GPUs that waiting jobs request, by tenant (and each above it) and model."""
     pending: dict[tuple[str, str], int] = {}
-    for record in queue.jobs.records.values():
-        if record.state in WAITING and record.plan is None:
-            for model, milli in record.spec.gpus_by_model().items():
-                for node in queue.tenancy.ledger.tree.node(record.spec.tenant).up():
-                    key = (node.name, model or "any")
-                    pending[key] = pending.get(key, 0) + milli
+    for spec, _, count in queue.waiting():
+        for model, milli in spec.gpus_by_model().items():
+            for node in queue.tenancy.ledger.tree.node(spec.tenant).up():
+                key = (node.name, model or "any")
+                pending[key] = pending.get(key, 0) + count * milli
     return pending
 
 

@@ -209,6 +209,10 @@ class Backlog:
 
     # --- back-off ---------------------------------------------------------------------------------
 
+    def delayed(self) -> Iterator[JobRecord]:
+        """The jobs that wait out a back-off."""
+        return iter(self._delayed.values())
+
     def release(self, now: float) -> list[JobRecord]:
         """The jobs with a back-off that is over by ``now``; they must be added again."""
         return [self._delayed.pop(job) for job in self._delays.take_due(now)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -182,6 +182,16 @@ class QueueViews(QueueState):
         parts = (verdict.detail, self.backlog.grants.news(record.id))
         detail = "; ".join(part for part in parts if part)
         return self.as_reached(replace(verdict, detail=detail))
+
+    def waiting(self) -> Iterator[tuple[JobSpec, PendingReason, int]]:
+        """Jobs without a plan: one of them, why it waits, and how many there are like it.
+
+        O(job classes + jobs in back-off), however many jobs wait.
+        """
+        for one in self.backlog.job_classes.values():
+            yield one.spec, self.as_reached(self.verdict_of(one)).reason, one.size
+        for record in self.backlog.delayed():
+            yield record.spec, PendingReason.PENDING_EVALUATION, 1
 
     def verdict_of(self, one: JobClass) -> Verdict:
         """Why the jobs of a class wait.

@@ -1,0 +1,217 @@
+"""What the runtime counts: facts, by one table, and how long machines and commits took.
+
+Only the thread of the loop writes here, so nothing is locked. A figure costs a look-up and an
+addition: no fact is told to a metrics library, which formats the figures when it is asked to.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from topmast.fast.queue import GlobalQueue
+from topmast.fast.queue import facts as f
+from topmast.fast.region import facts as p
+from topmast.model.job import MILLI
+from topmast.model.messages import AttemptEnded, Message, SubmitJobs
+from topmast.model.states import TERMINAL, JobState, Outcome
+
+Labels: TypeAlias = tuple[str, ...]
+
+QUICK_S = (1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5)
+"""Upper bounds for what takes from microseconds to seconds."""
+WAITS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 10_800.0, 43_200.0, 86_400.0, 604_800.0)
+"""Upper bounds for how long a job waits."""
+
+
+class Histogram(Struct):
+    """How many observations fell below each bound, and their sum."""
+
+    bounds: tuple[float, ...]
+    """Upper bounds, ascending; a last one, infinity, is understood."""
+    counts: list[int]
+    """Observations of each bound alone, one more than there are bounds."""
+    sum: float = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one value. O(log bounds)."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    def cumulative(self) -> list[int]:
+        """Observations up to each bound, and all of them last."""
+        return list(accumulate(self.counts))
+
+
+def histogram(bounds: tuple[float, ...]) -> Histogram:
+    """An empty one."""
+    return Histogram(bounds, [0] * (len(bounds) + 1))
+
+
+class Counter(Struct):
+    """Sums by the values of labels."""
+
+    sums: dict[Labels, float] = {}
+
+    def add(self, *labels: str, by: float = 1.0) -> None:
+        """Count ``by`` more. O(1)."""
+        self.sums[labels] = self.sums.get(labels, 0.0) + by
+
+
+class Family(Struct):
+    """Histograms of one bound list, by the values of labels."""
+
+    bounds: tuple[float, ...]
+    members: dict[Labels, Histogram] = {}
+
+    def observe(self, value: float, *labels: str) -> None:
+        """Count one value. O(log bounds)."""
+        found = self.members.get(labels)
+        if found is None:
+            found = self.members[labels] = histogram(self.bounds)
+        found.observe(value)
+
+
+class Meter:
+    """The figures of one process since its start.
+
+    ``stopwatch`` tells seconds from any fixed moment on; it never goes back.
+    """
+
+    def __init__(self, queue: GlobalQueue, stopwatch: Callable[[], float]) -> None:
+        self.queue = queue
+        self.stopwatch = stopwatch
+        self.submitted = Counter()
+        """Jobs, by tenant and band."""
+        self.admitted = Counter()
+        """Plans that won, by tenant, band and region."""
+        self.refused = Counter()
+        """Plans that their region refused."""
+        self.running: dict[Labels, float] = {}
+        """Jobs that hold a place now, by tenant and band."""
+        self.finished = Counter()
+        """Jobs that are over, by tenant and state."""
+        self.evicted = Counter()
+        """Attempts that were stopped or lost, by tenant and cause."""
+        self.attempts = Counter()
+        """Attempts that are over, by cluster and outcome."""
+        self.gpu_s = Counter()
+        """GPU-seconds of attempts that are over, by tenant, model, and whether work was kept."""
+        self.copies = Counter()
+        """Copies of datasets, by source, target and result."""
+        self.copy_bytes = Counter()
+        """Bytes of complete copies, by source and target."""
+        self.hosts = Counter()
+        """What happened to hosts."""
+        self.waits_s = Family(WAITS_S)
+        """From submission to the first start, by tenant and band."""
+        self.handle_s = Family(QUICK_S)
+        """How long a machine took for one message, by the kind of machine."""
+        self.commit_s = histogram(QUICK_S)
+        """How long a transaction of the journal took."""
+        self.records = 0
+        """Records that were committed."""
+        self.dropped = 0
+        """Events that no journal can hold."""
+
+    def recovered(self) -> None:
+        """Count what runs already. O(jobs with a place)."""
+        self.running = {}
+        for record in self.queue.jobs.placed.values():
+            self._run(record.spec.tenant, record.spec.band.name.lower(), +1)
+
+    def note(self, event: Message, facts: Sequence[Struct]) -> None:
+        """Count what a machine made of an event. O(facts, and jobs for a submission)."""
+        for fact in facts:
+            count = _COUNTED.get(type(fact))
+            if count is not None:
+                count(self, fact, event)
+
+    def committed(self, begun_s: float, records: int) -> None:
+        """A transaction that began at ``begun_s`` is durable. O(1)."""
+        self.commit_s.observe(self.stopwatch() - begun_s)
+        self.records += records
+
+    def _run(self, tenant: str, band: str, by: int) -> None:
+        key = (tenant, band)
+        self.running[key] = self.running.get(key, 0.0) + by
+
+    # --- one method for each fact ---------------------------------------------------------------
+
+    def _admitted(self, fact: f.Admitted, event: SubmitJobs) -> None:
+        for spec in event.jobs:
+            self.submitted.add(spec.tenant, spec.band.name.lower())
+
+    def _planned(self, fact: f.Planned, event: Message) -> None:
+        spec = self.queue.jobs.records[fact.job].spec
+        self.admitted.add(spec.tenant, spec.band.name.lower(), fact.plan.region)
+        self._run(spec.tenant, spec.band.name.lower(), +1)
+
+    def _unplanned(self, fact: f.Unplanned, event: Message) -> None:
+        spec = self.queue.jobs.records[fact.job].spec
+        self.refused.add(spec.tenant)
+        self._run(spec.tenant, spec.band.name.lower(), -1)
+
+    def _moved(self, fact: f.Moved, event: Message) -> None:
+        record = self.queue.jobs.records.get(fact.job)
+        if record is None:
+            return
+        tenant, band = record.spec.tenant, record.spec.band.name.lower()
+        if fact.to is JobState.STARTING and record.first_start_s == record.start_s is not None:
+            self.waits_s.observe(record.start_s - record.submit_s, tenant, band)
+        elif fact.to in TERMINAL:
+            self.finished.add(tenant, fact.to.value)
+
+    def _ended(self, fact: f.Ended, event: AttemptEnded) -> None:
+        record = self.queue.jobs.records.get(fact.job)
+        if record is None:
+            return
+        tenant = record.spec.tenant
+        self._run(tenant, record.spec.band.name.lower(), -1)
+        self.attempts.add(record.cluster or "", event.outcome.value)
+        if event.outcome in _EVICTED:
+            self.evicted.add(tenant, event.outcome.value)
+        if fact.to in TERMINAL:
+            self.finished.add(tenant, fact.to.value)
+        gpus, model = (record.gpus_milli or 0) / MILLI, record.model or ""
+        held_s = max(0.0, event.held_s)
+        kept_s = min(held_s, max(0.0, event.kept_s))
+        self.gpu_s.add(tenant, model, "kept", by=gpus * kept_s)
+        self.gpu_s.add(tenant, model, "lost", by=gpus * (held_s - kept_s))
+
+    def _copied(self, fact: f.CopyReady, event: Message) -> None:
+        copy = fact.copy
+        self.copies.add(copy.source, copy.target, "complete")
+        self.copy_bytes.add(copy.source, copy.target, by=copy.bytes)
+
+    def _not_copied(self, fact: f.CopyGone, event: Message) -> None:
+        self.copies.add(fact.copy.source, fact.copy.target, "failed")
+
+    def _reached(self, fact: p.HostReachable, event: Message) -> None:
+        self.hosts.add("up" if fact.up else "down")
+
+    def _closed(self, fact: p.HostClosure, event: Message) -> None:
+        self.hosts.add("closed" if fact.why else "opened")
+
+    def _suspected(self, fact: p.HostSuspected, event: Message) -> None:
+        self.hosts.add("suspected")
+
+
+_EVICTED = (Outcome.PREEMPTED, Outcome.HOST_LOST, Outcome.LAUNCH_FAILED)
+
+_COUNTED: dict[type[Struct], Callable[..., None]] = {
+    f.Admitted: Meter._admitted,
+    f.Planned: Meter._planned,
+    f.Unplanned: Meter._unplanned,
+    f.Moved: Meter._moved,
+    f.Ended: Meter._ended,
+    f.CopyReady: Meter._copied,
+    f.CopyGone: Meter._not_copied,
+    p.HostReachable: Meter._reached,
+    p.HostClosure: Meter._closed,
+    p.HostSuspected: Meter._suspected,
+}
