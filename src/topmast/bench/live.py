@@ -22,6 +22,7 @@ from topmast.model.ids import Address
 from topmast.ports import EngineOrders, Machine
 from topmast.runtime.loop import EVENTS_PER_COMMIT
 from topmast.runtime.machines import Machines
+from topmast.runtime.meter import Meter
 
 Hear = Callable[[m.Message, Sequence[Struct]], None]
 """Hears what the queue was told and what it decided."""
@@ -34,6 +35,9 @@ class Live:
 
     def __init__(self, machines: Machines, hear: Hear) -> None:
         self.machines = machines
+        self.meter = Meter(machines.queue, time.perf_counter)
+        self.metered_s = 0.0
+        """How much of `busy_s` went into counting for the metrics."""
         self.now_s = 0.0
         self.busy_s = 0.0
         self.turns = 0
@@ -60,7 +64,7 @@ class Live:
 
     def forget(self) -> None:
         """Count what was spent from now on."""
-        self.busy_s, self.turns = 0.0, 0
+        self.busy_s, self.metered_s, self.turns = 0.0, 0.0, 0
         self.spent_s, self.handled = {}, {}
 
     def _turn(self) -> None:
@@ -104,9 +108,13 @@ class Live:
     ) -> list[tuple[Address, m.Message]]:
         begun_s = time.perf_counter()
         outcome = machine.handle(event, now_s)
-        self._pass(
-            f"{address.partition('/')[0]} {type(event).__name__}", time.perf_counter() - begun_s
-        )
+        handled_s = time.perf_counter()
+        kind = address.partition("/")[0]
+        self.meter.handle_s.observe(handled_s - begun_s, kind)
+        self.meter.note(event, outcome.facts)
+        ended_s = time.perf_counter()
+        self.metered_s += ended_s - handled_s
+        self._pass(f"{kind} {type(event).__name__}", ended_s - begun_s)
         if address == ids.QUEUE:
             self._hear(event, outcome.facts)
         return [(send.to, send.message) for send in outcome.sends]

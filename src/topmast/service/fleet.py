@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -13,7 +13,8 @@ from topmast.fast.region import RegionalPlacer
 from topmast.model.absent import given
 from topmast.model.engines import PROCESSES
 from topmast.model.errors import InvalidInput, NotFound
-from topmast.model.job import MILLI
+from topmast.model.job import MILLI, JobSpec
+from topmast.model.reason import PendingReason
 from topmast.model.states import HostState
 from topmast.model.views import (
     ClusterView,
@@ -254,13 +255,15 @@ def gpus(placers: Placers) -> tuple[GpuView, ...]:
     return tuple(found)
 
 
-def tenants(queue: GlobalQueue) -> tuple[TenantView, ...]:
+def tenants(
+    queue: GlobalQueue, waiting: Iterable[tuple[JobSpec, PendingReason, int]] | None = None
+) -> tuple[TenantView, ...]:
     """Every tenant and GPU model that it has quota for, holds or waits for, children after parents.
 
-    O(job classes x depth + tenants x models).
+    ``waiting``: what `GlobalQueue.waiting` tells, if it is known. O(job classes x depth + tenants x models).
     """
     ledger = queue.tenancy.ledger
-    pending = _pending(queue)
+    pending = _pending(queue, queue.waiting() if waiting is None else waiting)
     models: dict[str, set[str]] = {name: set(t.quota or ()) for name, t in ledger.tenants.items()}
     for name, model in (*ledger.totals, *pending):
         if model and name in models:
@@ -292,10 +295,12 @@ def tenants(queue: GlobalQueue) -> tuple[TenantView, ...]:
     return tuple(found)
 
 
-def _pending(queue: GlobalQueue) -> dict[tuple[str, str], int]:
+def _pending(
+    queue: GlobalQueue, waiting: Iterable[tuple[JobSpec, PendingReason, int]]
+) -> dict[tuple[str, str], int]:
     """Thousandths of GPUs that waiting jobs request, by tenant (and each above it) and model."""
     pending: dict[tuple[str, str], int] = {}
-    for spec, _, count in queue.waiting():
+    for spec, _, count in waiting:
         for model, milli in spec.gpus_by_model().items():
             for node in queue.tenancy.ledger.tree.node(spec.tenant).up():
                 key = (node.name, model or "any")

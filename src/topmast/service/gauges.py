@@ -5,16 +5,20 @@ No figure walks the jobs: those that wait are counted by class, those that run a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from topmast.fast.queue import GlobalQueue
 from topmast.fast.region import RegionalPlacer
-from topmast.model.job import MILLI
+from topmast.model.job import MILLI, JobSpec
+from topmast.model.reason import PendingReason
 from topmast.model.states import HostState
 from topmast.service import fleet
 
+Waits = tuple[JobSpec, PendingReason, int]
+"""One of some jobs that wait for one reason, and how many they are."""
 Rows = Mapping[tuple[str, ...], float]
 
 
@@ -41,8 +45,9 @@ class Gauges(Struct, frozen=True):
 
 def gauges(queue: GlobalQueue, placers: Mapping[str, RegionalPlacer]) -> Gauges:
     """Read them. O(job classes + jobs in back-off + hosts + tenants x models)."""
-    jobs, gpus = _pending(queue)
-    quota, shares = _tenants(queue)
+    waiting = tuple(queue.waiting())
+    jobs, gpus = _pending(waiting)
+    quota, shares = _tenants(queue, waiting)
     loads = queue.tenancy.loads(queue.regions)
     return Gauges(
         jobs, gpus, _gpus(placers), _hosts(placers), quota, shares,
@@ -57,10 +62,10 @@ def _copies(queue: GlobalQueue) -> Rows:
     return rows
 
 
-def _pending(queue: GlobalQueue) -> tuple[Rows, Rows]:
+def _pending(waiting: Sequence[Waits]) -> tuple[Rows, Rows]:
     jobs: dict[tuple[str, ...], float] = {}
     gpus: dict[tuple[str, ...], float] = {}
-    for spec, reason, count in queue.waiting():
+    for spec, reason, count in waiting:
         key = (spec.tenant, spec.band.name.lower(), reason.value)
         jobs[key] = jobs.get(key, 0) + count
         for model, milli in spec.gpus_by_model().items():
@@ -86,19 +91,18 @@ def _hosts(placers: Mapping[str, RegionalPlacer]) -> Rows:
         for cluster in columns.clusters:
             # Also states that no host has: else an alert could not tell none from unknown.
             rows |= {(region, cluster, state.value): 0.0 for state in HostState}
-        for cluster, state in zip(
-            columns.cluster_of, columns.states[: columns.places], strict=False
-        ):
-            rows[region, cluster, state.value] += 1
+        there = Counter(zip(columns.cluster_of, columns.states[: columns.places], strict=False))
+        for (cluster, state), count in there.items():
+            rows[region, cluster, state.value] += count
     return rows
 
 
-def _tenants(queue: GlobalQueue) -> tuple[dict[str, Rows], Rows]:
+def _tenants(queue: GlobalQueue, waiting: Sequence[Waits]) -> tuple[dict[str, Rows], Rows]:
     found: dict[str, dict[tuple[str, ...], float]] = {
         "quota": {}, "used": {}, "borrowed": {}, "lent": {},
     }  # fmt: skip
     shares: dict[tuple[str, ...], float] = {}
-    for row in fleet.tenants(queue):
+    for row in fleet.tenants(queue, waiting):
         shares[row.name, "fair"], shares[row.name, "used"] = row.fair_share, row.usage_share
         if not row.gpu_model:
             continue

@@ -24,6 +24,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
 import topmast
+from topmast.model import ids
 from topmast.model.errors import Unavailable
 from topmast.runtime.loop import Runtime
 from topmast.runtime.meter import Family as Histograms
@@ -76,6 +77,8 @@ class Family(Struct, frozen=True):
 
 
 _BARE: tuple[str, ...] = ()
+_STEPS = {ids.FLEET_PLACER: "fleet_placer"}
+"""Addresses of the journal that say too little."""
 _VERSION: Rows = {(topmast.__version__,): 1.0}
 
 
@@ -166,7 +169,8 @@ FAMILIES: tuple[Family, ...] = (
     # --- this process
     Family("topmast_decide_seconds", _H, ("step",),
            "Time that a machine took for one message: queue, placer, cluster and others.",
-           lambda s: s.meter.handle_s.members),
+           lambda s: {(_STEPS.get(kind, kind),): h
+                      for (kind,), h in s.meter.handle_s.members.items()}),
     Family("topmast_commit_seconds", _H, (),
            "Time that a transaction of the journal took.",
            lambda s: {_BARE: s.meter.commit_s}),
