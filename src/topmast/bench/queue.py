@@ -240,7 +240,6 @@ class Office:
             ],
         }  # fmt: skip
 
-
     def scrape(self) -> dict[str, float]:
         """What the metrics cost: how long a scrape holds the loop, and how much counting takes."""
         queue, placers = self.machines.queue, self.machines.placers
