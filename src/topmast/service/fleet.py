@@ -260,7 +260,9 @@ def tenants(
 ) -> tuple[TenantView, ...]:
     """Every tenant and GPU model that it has quota for, holds or waits for, children after parents.
 
-    ``waiting``: what `GlobalQueue.waiting` tells, if it is known. O(job classes x depth + tenants x models).
+    ``waiting``: what `GlobalQueue.waiting` tells, if it is known.
+
+    O(job classes x depth + tenants x models).
     """
     ledger = queue.tenancy.ledger
     pending = _pending(queue, queue.waiting() if waiting is None else waiting)
