@@ -91,6 +91,11 @@ def _state(read: Callable[[Gauges], Rows]) -> Callable[[Sources], Rows]:
     return lambda s: read(s.gauges) if s.gauges is not None else {}
 
 
+def _by_step(sources: Sources) -> Figures:
+    members = sources.meter.handle_s.members.items()
+    return {tuple(_STEPS.get(kind, kind) for kind in labels): h for labels, h in members}
+
+
 def _of_standbys(sources: Sources) -> Rows:
     """A process that leads, or places for one region, lacks nothing."""
     return {}
@@ -169,8 +174,7 @@ FAMILIES: tuple[Family, ...] = (
     # --- this process
     Family("topmast_decide_seconds", _H, ("step",),
            "Time that a machine took for one message: queue, placer, cluster and others.",
-           lambda s: {(_STEPS.get(kind, kind),): h
-                      for (kind,), h in s.meter.handle_s.members.items()}),
+           _by_step),
     Family("topmast_commit_seconds", _H, (),
            "Time that a transaction of the journal took.",
            lambda s: {_BARE: s.meter.commit_s}),
