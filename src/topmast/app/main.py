@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from topmast.cli import BenchOptions, DemoOptions, ReplayOptions, Root, ServeOptions, WhatIfOptions
+from topmast.cli import (
+    BenchOptions,
+    DemoOptions,
+    ReplayOptions,
+    Root,
+    ServeOptions,
+    StoreOptions,
+    WhatIfOptions,
+)
 from topmast.cli import main as cli_main
 
 T = TypeVar("T", bound=Struct)
@@ -44,6 +52,13 @@ def replay(options: ReplayOptions) -> object:
     from topmast.app.replay import replay_state
 
     return replay_state(options.state, options.until_s)
+
+
+def database(verb: str, options: StoreOptions) -> dict[str, Any]:
+    """`topmast db`, `backup` and `restore`."""
+    from topmast.app.database import run
+
+    return run(verb, options)
 
 
 def whatif(options: WhatIfOptions, tell: Callable[[int, int, float], None]) -> dict[str, Any]:
@@ -92,6 +107,7 @@ def _part(kind: type[T], given: Mapping[str, Any]) -> T:
 def main() -> None:
     """The console script."""
     root = Root(
-        serve=serve, demo=demo, replay=replay, bench=bench, whatif=whatif, break_glass=break_glass
+        serve=serve, demo=demo, replay=replay, database=database, bench=bench, whatif=whatif,
+        break_glass=break_glass,
     )  # fmt: skip
     sys.exit(cli_main(root))

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from topmast.adapters.clock import SystemClock
-from topmast.adapters.store import JOURNAL, open_journal
-from topmast.model.errors import NotFound
+from topmast.adapters.store import existing_store, open_journal
 from topmast.policies.options import Profile
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import rebuild
@@ -15,9 +14,7 @@ from topmast.runtime.recovery import rebuild
 
 def replay_state(state: Path, until_s: float | None) -> dict[str, Any]:
     """The jobs of a state folder at time ``until_s`` (None: now), as a document."""
-    if not (state / JOURNAL).is_file():
-        raise NotFound(f"no journal in '{state}' (give the folder of a server with --state)")
-    journal = open_journal(state / JOURNAL, read_only=True)
+    journal = open_journal(existing_store(state), read_only=True)
     try:
         machines = Machines(Profile("replay"))
         rebuilt = rebuild(machines, journal, until_s)

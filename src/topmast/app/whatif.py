@@ -10,12 +10,12 @@ import msgspec
 
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.kernels import load_kernels, load_solvers
-from topmast.adapters.store import JOURNAL, open_journal
+from topmast.adapters.store import existing_store, open_journal
 from topmast.app.control_plane import PROFILE
 from topmast.app.server import SERVER_FILE
 from topmast.cli.root import WhatIfOptions
 from topmast.model.decoding import decode
-from topmast.model.errors import InvalidInput, NotFound
+from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
 from topmast.model.units import format_bytes
 from topmast.policies.options import Profile
@@ -89,11 +89,10 @@ def _profile_of(state: Path) -> Profile:
 def _state_snapshot(options: WhatIfOptions, profile: Profile) -> tuple[StateSnapshot, Fleet]:
     """The state as it is now, or was when its server stopped; the folder is only read."""
     state = options.state
-    if not (state / JOURNAL).is_file():
-        raise NotFound(f"no journal in '{state}' (give the folder of a server with --state)")
+    target = existing_store(state)
     speeds = read_throughputs(options.throughputs) if options.throughputs else None
     machines = Machines(profile, pair_speeds=speeds)
-    journal = open_journal(state / JOURNAL, read_only=True)
+    journal = open_journal(target, read_only=True)
     try:
         rebuilt = rebuild(machines, journal, options.until_s)
         snapshot = journal.latest_snapshot(options.until_s)

@@ -7,6 +7,7 @@ from topmast.cli.root import (
     ReplayOptions,
     Root,
     ServeOptions,
+    StoreOptions,
     WhatIfOptions,
 )
 
@@ -16,6 +17,7 @@ __all__ = [
     "ReplayOptions",
     "Root",
     "ServeOptions",
+    "StoreOptions",
     "WhatIfOptions",
     "build",
     "main",

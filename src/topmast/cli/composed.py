@@ -13,6 +13,7 @@ from topmast.cli import (
     bench_plan,
     bench_policies,
     bench_slow,
+    database,
     up,
     values,
     whatif,
@@ -36,6 +37,7 @@ def add(app: typer.Typer, root: Root) -> None:
     _add_demo(app, root)
     _add_replay(app, root)
     whatif.add(app, root)
+    database.add(app, root)
     bench = group(
         app,
         "bench",

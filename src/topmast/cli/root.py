@@ -78,6 +78,23 @@ class ReplayOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StoreOptions:
+    """`topmast db`, `backup` and `restore`."""
+
+    state: Path
+    store: str | None = None
+    """The URL of a database; None: the one of the state folder."""
+    file: Path | None = None
+    """The backup."""
+    to: str | None = None
+    """The file or URL of an empty database."""
+    switch: bool = False
+    """Let the state folder use the copy."""
+    verify: bool = False
+    """Restore into a folder that goes away again."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class WhatIfOptions:
     """`topmast whatif`: the changes in one of two futures."""
 
@@ -143,8 +160,9 @@ class BenchOptions:
 class Root:
     """What `app` hands in; each callable imports what it needs when it is called.
 
-    All raise a `TopmastError` to fail with one clear line. ``replay``, ``bench`` and ``whatif``
-    return a document (a Struct, dataclass or dict) to be shown; their progress goes to stderr.
+    All raise a `TopmastError` to fail with one clear line. ``replay``, ``database``, ``bench`` and
+    ``whatif`` return a document (a Struct, dataclass or dict) to be shown; their progress goes to
+    stderr.
     """
 
     serve: Callable[[ServeOptions], int]
@@ -154,5 +172,7 @@ class Root:
     break_glass: Callable[[Path, float], str]
     """Makes a token of an administrator in a state folder, good for so many seconds."""
     replay: Callable[[ReplayOptions], object]
+    database: Callable[[str, StoreOptions], dict[str, Any]]
+    """The first argument is the command: check, upgrade, copy, backup, restore."""
     bench: Callable[[str, BenchOptions], object]
     whatif: Callable[[WhatIfOptions, Callable[[int, int, float], None]], dict[str, Any]]

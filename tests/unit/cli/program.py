@@ -11,6 +11,7 @@ from topmast.cli import (
     ReplayOptions,
     Root,
     ServeOptions,
+    StoreOptions,
     WhatIfOptions,
     main,
 )
@@ -43,6 +44,13 @@ def bench(name: str, options: BenchOptions) -> object:
     return {"name": name, **asdict(options)}
 
 
+def database(verb: str, options: StoreOptions) -> dict[str, Any]:
+    """The options."""
+    faults = ["record 3 is damaged"] if options.store == "postgresql://damaged" else []
+    document = {"verb": verb, "database": "d", "current": True, "faults": faults}
+    return {**document, **{name: str(value) for name, value in asdict(options).items()}}
+
+
 def whatif(options: WhatIfOptions, tell: Callable[[int, int, float], None]) -> dict[str, Any]:
     """The options."""
     tell(1, 2, 3.0)
@@ -53,6 +61,7 @@ ROOT = Root(
     serve=serve,
     demo=demo,
     replay=replay,
+    database=database,
     bench=bench,
     whatif=whatif,
     break_glass=lambda state, life_s: "tm_pat_made",

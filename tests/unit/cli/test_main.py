@@ -29,7 +29,7 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
 
 ALL = [path for path in commands(typer.main.get_command(build(ROOT))) if path]
 GROUPS = [
-    (), ("accounts",), ("bench",), ("fleet",), ("fleet", "discover"), ("plan",), ("roles",),
+    (), ("accounts",), ("bench",), ("db",), ("fleet",), ("fleet", "discover"), ("plan",), ("roles",),
     ("tokens",), ("traces",),
 ]  # fmt: skip
 """Commands that only have others."""

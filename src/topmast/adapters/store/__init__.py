@@ -6,27 +6,59 @@
 
 from __future__ import annotations
 
+from topmast.adapters.store.backup import (
+    Manifest,
+    copy_database,
+    examined,
+    files_of,
+    restore,
+    upgrade,
+    verify,
+    write_backup,
+)
 from topmast.adapters.store.database import Claim, Leader
 from topmast.adapters.store.errors import JournalFailure, LeadershipLost, Retired
+from topmast.adapters.store.integrity import Report, digest_of
 from topmast.adapters.store.journal import SqlJournal, open_journal
 from topmast.adapters.store.keeper import Keeper
 from topmast.adapters.store.postgresql import Watch
 from topmast.adapters.store.sqlite import require_free
-from topmast.adapters.store.target import JOURNAL, follow, is_database, store_of
+from topmast.adapters.store.target import (
+    JOURNAL,
+    STORE,
+    checked,
+    existing_store,
+    follow,
+    is_database,
+    store_of,
+)
 
 __all__ = [
     "JOURNAL",
+    "STORE",
     "Claim",
     "JournalFailure",
     "Keeper",
     "Leader",
     "LeadershipLost",
+    "Manifest",
+    "Report",
     "Retired",
     "SqlJournal",
     "Watch",
+    "checked",
+    "copy_database",
+    "digest_of",
+    "examined",
+    "existing_store",
+    "files_of",
     "follow",
     "is_database",
     "open_journal",
     "require_free",
+    "restore",
     "store_of",
+    "upgrade",
+    "verify",
+    "write_backup",
 ]

@@ -36,6 +36,7 @@ _MEANINGS = (
     ("readonly database", "no permission to write the database"),
     ("unable to open database file", "the database cannot be opened: do folder and rights fit?"),
     ("UNIQUE constraint failed", "a second writer: this record is already in the journal"),
+    ("No space left on device", "the disk of the database is full: make room and start again"),
     ("duplicate key", "a second writer: this record is already in the journal"),
 )
 
@@ -57,3 +58,7 @@ def explained(place: str) -> Iterator[None]:
         yield
     except (SQLAlchemyError, OSError) as error:
         raise explain(error, place) from error
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != "psycopg":
+            raise
+        raise explain(error, place) from error  # of a COPY, which does not pass SQLAlchemy

@@ -31,12 +31,12 @@ class Inserts:
     """The inserts of a journal."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self.record = _insert(JOURNAL, dialect)
-        self.snapshot = _insert(SNAPSHOTS, dialect)
-        self.history = _insert(HISTORY, dialect, omit=("id",))
-        self.attempt = _insert(ATTEMPTS, dialect, replace=True)
-        self.job = _insert(FINISHED_JOBS, dialect, replace=True)
-        self.act = _insert(ACTS, dialect, omit=("id",))
+        self.record = insert_into(JOURNAL, dialect)
+        self.snapshot = insert_into(SNAPSHOTS, dialect)
+        self.history = insert_into(HISTORY, dialect, omit=("id",))
+        self.attempt = insert_into(ATTEMPTS, dialect, replace=True)
+        self.job = insert_into(FINISHED_JOBS, dialect, replace=True)
+        self.act = insert_into(ACTS, dialect, omit=("id",))
 
     @staticmethod
     def rows(connection: Connection, insert: Insert, rows: list[tuple[Any, ...]]) -> None:
@@ -51,10 +51,13 @@ class Inserts:
             connection.exec_driver_sql(insert.sql, rows)
 
 
-def _insert(
+def insert_into(
     table: Table, dialect: Dialect, omit: tuple[str, ...] = (), replace: bool = False
 ) -> Insert:
-    """An insert of all columns in the table's order; ``replace`` overwrites by primary key."""
+    """An insert of all columns in the table's order; ``replace`` overwrites by primary key.
+
+    ``omit``: columns that the database fills in, or does not have.
+    """
     sqlite = dialect.name == "sqlite"
     insert = sqlite_dialect.insert if sqlite else postgresql_dialect.insert
     columns = [column for column in table.columns if column.name not in omit]
@@ -68,7 +71,7 @@ def _insert(
     assert getattr(compiled, "positiontup", None) == names, "tuples would not fit the statement"
     if sqlite or replace:
         return Insert(str(compiled))
-    listed = ", ".join(names)
+    listed = ", ".join(f'"{name}"' for name in names)
     types = tuple(
         next((name for kind, name in _TYPES if isinstance(column.type, kind)), "text")
         for column in columns

@@ -12,14 +12,15 @@ from typing import Any, TypeVar
 
 import structlog
 from msgspec.structs import astuple
-from sqlalchemy import Connection, Row, Select, delete, func, make_url, select
+from sqlalchemy import Connection, Select, delete, func, select
 
 from topmast.adapters.clock import elapsed_s
-from topmast.adapters.store import acts, postgresql, schema, sqlite
-from topmast.adapters.store.checksum import WITH_TIME, crc_of, crc_without_time
+from topmast.adapters.store import acts, schema
+from topmast.adapters.store.checksum import crc_of, record_of
 from topmast.adapters.store.database import Claim, Database, Leader
 from topmast.adapters.store.errors import JournalFailure, Retired, explained
 from topmast.adapters.store.inserts import COPIED_ROWS, Inserts
+from topmast.adapters.store.opening import dispose, open_database
 from topmast.adapters.store.retention import Kept, Past
 from topmast.adapters.store.tables import (
     ATTEMPTS,
@@ -31,7 +32,7 @@ from topmast.adapters.store.tables import (
     OPTIONS,
     SNAPSHOTS,
 )
-from topmast.model.errors import InvalidInput, TopmastError
+from topmast.model.errors import TopmastError
 from topmast.ports import (
     ActFilter,
     ActRow,
@@ -62,41 +63,17 @@ def open_journal(
     naming the first, or waits for its turn if its ``claim`` says so. ``read_only`` asks for no such
     right and changes nothing, not even the version.
     """
-    database = _open_database(target, None if read_only else claim)
+    database = open_database(target, None if read_only else claim)
     try:
         return SqlJournal(database)
     except TopmastError as error:
-        _dispose(database)
+        dispose(database)
         if isinstance(error, JournalFailure) and database.place not in str(error):
             raise JournalFailure(f"{database.place}: {error}") from error
         raise
     except BaseException:
-        _dispose(database)
+        dispose(database)
         raise
-
-
-def _open_database(target: str | Path, claim: Claim | None) -> Database:
-    if isinstance(target, str) and "://" in target:
-        url = make_url(target)
-        place = url.render_as_string(hide_password=True)
-        if url.get_backend_name() == "postgresql":
-            url = url.set(drivername="postgresql+psycopg")
-            return postgresql.open_database(url, place, claim)
-        if url.get_backend_name() != "sqlite" or not url.database:
-            remedy = "write a path, or postgresql://HOST/DATABASE"
-            raise InvalidInput(f"no journal can be at {place}", remedy=remedy)
-        target = url.database
-    path = Path(target).expanduser().absolute()
-    with explained(str(path)):
-        return sqlite.open_database(path, claim)
-
-
-def _dispose(database: Database) -> None:
-    database.reader.dispose()
-    if database.writer is not None:
-        database.writer.dispose()
-    if database.lease is not None:
-        database.lease.release()
 
 
 class SqlJournal:
@@ -294,7 +271,7 @@ class SqlJournal:
                     text = f"{self._place}: record {row.seq} is of a leader that was replaced"
                     raise JournalFailure(text)
                 epoch = row.epoch or 0
-                record = _record_of(row)
+                record = record_of(row)
                 if record is None:
                     text = f"{self._place}: record {row.seq} is damaged: restore a backup"
                     raise JournalFailure(text)
@@ -388,7 +365,7 @@ class SqlJournal:
             self._closed = True
             if self._writer is not None:
                 self._writer.close()
-            _dispose(self._database)
+            dispose(self._database)
 
 
 def _newest_seq() -> Any:
@@ -449,13 +426,3 @@ def _record_row(record: Record, epoch: int) -> tuple[Any, ...]:
 
 def _job_row(row: JobRow) -> tuple[Any, ...]:
     return row.number, row.job, row.finish_s, row.view
-
-
-def _record_of(row: Row[Any]) -> Record | None:
-    """The record of a row, None if it is not what was written."""
-    values = row.seq, row.at_s, row.machine, row.event, row.facts
-    if None in values:
-        return None
-    record = Record(*values)
-    wanted = crc_of(record) if row.crc >= WITH_TIME else crc_without_time(record)
-    return record if row.crc == wanted else None

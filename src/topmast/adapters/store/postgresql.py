@@ -52,6 +52,11 @@ SELECT pid FROM pg_locks
 WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND classid = %s AND objid = %s
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
+_WAITERS = """
+SELECT count(*) FROM pg_locks
+WHERE locktype = 'advisory' AND NOT granted AND objsubid = 1 AND classid = %s AND objid = %s
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
 _LAST_SEEN = "SELECT holder, address FROM leader"
 _PLACE = """
 SELECT s.system_identifier::text, c.timeline_id
@@ -134,6 +139,13 @@ def _wait_for_lock(cursor: Any) -> None:
             continue
         cursor.execute("RESET lock_timeout")
         return
+
+
+def waiting_for_lock(connection: Connection) -> bool:
+    """Whether another process would take the lock as soon as it is free."""
+    if connection.dialect.name != "postgresql":
+        return False
+    return bool(connection.exec_driver_sql(_WAITERS, LOCK).scalar())
 
 
 def _holder(cursor: Any) -> str:

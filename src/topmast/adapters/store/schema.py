@@ -15,6 +15,15 @@ VERSIONS = ("0001", "0002", "0003", "0004")
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
+def known_version_of(connection: Connection) -> str:
+    """The version of a database that this program can read, perhaps an older one."""
+    version = version_of(connection)
+    _refuse_newer(version)
+    if version is None:
+        raise JournalFailure("the database is empty")
+    return version
+
+
 def version_of(connection: Connection) -> str | None:
     """The version of a database; None when it is empty."""
     if inspect(connection).has_table(VERSION.name):
@@ -23,7 +32,7 @@ def version_of(connection: Connection) -> str | None:
             return str(found[0])
     elif not inspect(connection).get_table_names():
         return None
-    raise JournalFailure("a database of another program: name another file")
+    raise JournalFailure("a database of another program: name another one")
 
 
 def require_current(connection: Connection) -> None:
@@ -32,17 +41,19 @@ def require_current(connection: Connection) -> None:
     _refuse_newer(version)
     if version != VERSIONS[-1]:
         age = "empty" if version is None else f"of an older Topmast (schema {version})"
-        raise JournalFailure(f"the database is {age}: start the server once, which brings it up")
+        raise JournalFailure(
+            f"the database is {age}: `topmast db upgrade` or a start of the server brings it up"
+        )
 
 
-def migrate(connection: Connection) -> bool:
-    """Bring the database to the newest version, all or nothing; says whether there was need.
+def migrate(connection: Connection, to: str = VERSIONS[-1]) -> bool:
+    """Bring the database up to a version, all or nothing; says whether there was need.
 
     Alembic is imported only when there is: it costs more than the rest of opening.
     """
     version = version_of(connection)
     _refuse_newer(version)
-    if version == VERSIONS[-1]:
+    if version is not None and version >= to:
         return False
     from alembic import command
     from alembic.config import Config
@@ -50,7 +61,7 @@ def migrate(connection: Connection) -> bool:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, VERSIONS[-1])
+    command.upgrade(config, to)
     return True
 
 

@@ -88,7 +88,7 @@ def _own(path: Path) -> OwnerLock:
     owner = OwnerLock(_lock_of(path))
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
     except BaseException:
         owner.release()
         raise
@@ -130,7 +130,7 @@ def _has_content(path: Path) -> bool:
         return False
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
     """Make the names in a directory durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -144,7 +144,7 @@ def _make_directory(path: Path) -> None:
         return
     _make_directory(path.parent)
     path.mkdir(mode=stat.S_IRWXU, exist_ok=True)
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
 def _use(engine: Engine, *, begin: str, pragmas: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from topmast.adapters.store.postgresql import Watch
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import InvalidInput, NotFound
 
 JOURNAL = "journal.sqlite"
 """The name of the file in a state folder."""
@@ -40,6 +40,14 @@ def store_of(state: Path, named: str | None = None) -> str | Path:
     if not known:
         file.write_text(f"{place}\n", encoding="utf-8")
     return place
+
+
+def existing_store(state: Path) -> str | Path:
+    """The target of a state folder with a journal. Raises NotFound."""
+    target = store_of(state)
+    if isinstance(target, Path) and not target.is_file():
+        raise NotFound(f"no journal in '{state}' (give the folder of a server with --state)")
+    return target
 
 
 def checked(url: str) -> str:

@@ -1,0 +1,124 @@
+"""`db`, `backup` and `restore`: the database of a server. The root does the work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from topmast.cli.command import FOLDER, SYSTEM, Session, command, group
+from topmast.cli.documents import say_document
+from topmast.cli.output import note
+from topmast.cli.root import Root, StoreOptions
+from topmast.cli.text import moment
+
+Store = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="The database in PostgreSQL, else the one of the state folder."
+    ),
+]
+Backup = Annotated[Path, typer.Argument(metavar="BACKUP", help="The file of the backup.")]
+
+
+def add(app: typer.Typer, root: Root) -> None:
+    """Add the commands."""
+    db = group(
+        app, "db", help="Check, upgrade and move the database of a server.", panel=SYSTEM,
+        example="topmast db check",
+    )  # fmt: skip
+    _add_check(db, root)
+    _add_upgrade(db, root)
+    _add_copy(db, root)
+    _add_backup(app, root)
+    _add_restore(app, root)
+
+
+def _add_check(app: typer.Typer, root: Root) -> None:
+    @command(
+        app, "check", asks=FOLDER,
+        example="topmast db check\ntopmast db check --store postgresql://db1/topmast --json",
+    )  # fmt: skip
+    def check(session: Session, store: Store = None) -> int:
+        """Read the whole database and rebuild the state from it, while its server runs or not."""
+        document = _run(session, root, "check", store=store)
+        session.show(document, lambda: say_document(document))
+        for fault in document["faults"]:
+            note(f"topmast: {document['database']}: {fault}")
+        if not document["current"]:
+            note("the database is of an older version: see `topmast db upgrade`")
+        return 1 if document["faults"] else 0
+
+
+def _add_upgrade(app: typer.Typer, root: Root) -> None:
+    @command(app, "upgrade", asks=FOLDER, example="topmast backup before.backup\n"
+             "topmast db upgrade")  # fmt: skip
+    def upgrade(session: Session, store: Store = None) -> None:
+        """Bring the database of a stopped server to the version of this program.
+
+        A start of the server does the same.
+        """
+        document = _run(session, root, "upgrade", store=store)
+        session.show(document, lambda: say_document(document))
+
+
+def _add_copy(app: typer.Typer, root: Root) -> None:
+    @command(
+        app, "copy", asks=FOLDER,
+        example="topmast db copy --to postgresql://topmast@db1/topmast --switch\n"
+        "topmast db copy --to other.sqlite",
+    )  # fmt: skip
+    def copy(
+        session: Session,
+        to: Annotated[str, typer.Option(metavar="URL|FILE", help="An empty database.")],
+        store: Store = None,
+        switch: Annotated[
+            bool, typer.Option("--switch", help="Let the server of the folder use the copy.")
+        ] = False,
+    ) -> None:
+        """Copy the database of a stopped server into another one, and compare all rows."""
+        document = _run(session, root, "copy", store=store, to=to, switch=switch)
+        session.show(document, lambda: say_document(document))
+
+
+def _add_backup(app: typer.Typer, root: Root) -> None:
+    @command(
+        app, "backup", panel=SYSTEM, asks=FOLDER,
+        example="topmast backup topmast.backup\n"
+        "topmast backup topmast.backup --store postgresql://db1/topmast",
+    )  # fmt: skip
+    def backup(session: Session, file: Backup, store: Store = None) -> None:
+        """Write a backup of the database and the work folders, while the server runs or not."""
+        document = _run(session, root, "backup", file=file, store=store)
+        session.show(document, lambda: _say_backup(document))
+
+
+def _add_restore(app: typer.Typer, root: Root) -> None:
+    @command(
+        app, "restore", panel=SYSTEM, asks=FOLDER,
+        example="topmast restore topmast.backup --verify\n"
+        "topmast restore topmast.backup --state ./restored",
+    )  # fmt: skip
+    def restore(
+        session: Session,
+        file: Backup,
+        store: Annotated[
+            str | None,
+            typer.Option(metavar="URL", help="An empty database in PostgreSQL to restore into."),
+        ] = None,
+        verify: Annotated[
+            bool, typer.Option("--verify", help="Prove that it can be restored; change nothing.")
+        ] = False,
+    ) -> None:
+        """Restore a backup into a new state folder."""
+        document = _run(session, root, "restore", file=file, store=store, verify=verify)
+        session.show(document, lambda: _say_backup(document))
+
+
+def _say_backup(document: dict[str, Any]) -> None:
+    say_document({**document, "made_at_s": moment(document.get("made_at_s"))})
+
+
+def _run(session: Session, root: Root, verb: str, **given: Any) -> dict[str, Any]:
+    return root.database(verb, StoreOptions(state=session.state_folder(), **given))
