@@ -141,8 +141,8 @@ docs-test: $(DEV) ## run every block of README and docs, also the slow ones: min
 
 lock: $(DEV) ## compile requirements/*.txt anew from pyproject.toml
 	@rm -f requirements/*.txt
-	@$(LOCK) pyproject.toml --group dev -o requirements/dev.txt
-	@$(LOCK) pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt
+	@$(LOCK) pyproject.toml --extra server --extra plots --group dev -o requirements/dev.txt
+	@$(LOCK) pyproject.toml --extra server --extra plots -c requirements/dev.txt -o requirements/runtime.txt
 	@$(LOCK) --group build -c requirements/dev.txt -o requirements/build.txt
 	@$(LOCK) --group docs -c requirements/dev.txt -o requirements/docs.txt
 

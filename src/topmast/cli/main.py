@@ -31,6 +31,7 @@ from topmast.cli import (
     usage,
 )
 from topmast.cli.command import JsonOption, ServerOption, StateOption
+from topmast.cli.extras import extra_of
 from topmast.cli.groups import Group, said_of
 from topmast.cli.output import note, say
 from topmast.cli.root import Root
@@ -176,6 +177,10 @@ def _failed(error: Exception) -> int:
         return MISUSE if isinstance(error, InvalidInput) else FAILED
     if isinstance(error, OSError):
         note(f"{PROGRAM}: {error}")
+        return FAILED
+    extra = extra_of(error.name or "") if isinstance(error, ModuleNotFoundError) else None
+    if extra is not None:
+        note(f"{PROGRAM}: this needs {error.name}: pip install 'topmast[{extra}]'")
         return FAILED
     kind = type(error).__name__
     note(f"{PROGRAM}: internal error: {kind}: {error} (TOPMAST_DEBUG=1 shows where)")

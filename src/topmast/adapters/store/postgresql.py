@@ -104,7 +104,7 @@ def open_database(url: URL, place: str, claim: Claim | None) -> Database:
             isolation_level="REPEATABLE READ",  # the rows of one read are of one moment
         )
     except ModuleNotFoundError as error:
-        raise JournalFailure(f"{error.name} is missing: pip install 'psycopg[binary]'") from error
+        raise JournalFailure(f"{error.name} is missing: pip install 'topmast[postgres]'") from error
     if claim is None:
         return Database(place, reader, None, None)
     # One connection, never replaced: with it the right to write would be lost.
