@@ -178,8 +178,7 @@ def _failed(error: Exception) -> int:
     if isinstance(error, OSError):
         note(f"{PROGRAM}: {error}")
         return FAILED
-    extra = extra_of(error.name or "") if isinstance(error, ModuleNotFoundError) else None
-    if extra is not None:
+    if isinstance(error, ModuleNotFoundError) and (extra := extra_of(error.name or "")):
         note(f"{PROGRAM}: this needs {error.name}: pip install 'topmast[{extra}]'")
         return FAILED
     kind = type(error).__name__
