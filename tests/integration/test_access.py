@@ -51,6 +51,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "POST /jobs/bulk": {"json": {"jobs": [ONE | {"tenant": "vision"}] * 2}},
     "POST /jobs/dry-run": {"json": {"job": ONE | {"tenant": "vision"}}},
     "POST /jobs/{job}/cancel": {"json": {}},
+    "POST /jobs/cancel": {"json": {"selector": "tenant=vision"}},
     "PUT /workdirs/{digest}": {"content": WORKDIR, "headers": {"Content-Type": "application/gzip"}},
     "POST /hosts/{host}/cordon": {"json": {}},
     "POST /hosts/{host}/uncordon": {"json": {}},

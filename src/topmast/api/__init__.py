@@ -15,7 +15,7 @@ import topmast
 from topmast.adapters.clock import elapsed_s
 from topmast.adapters.link import PREFIX as LINK_PREFIX
 from topmast.adapters.oidc import OpenId
-from topmast.api import accounts, events, fleet, jobs, link, observing, problems
+from topmast.api import accounts, events, fleet, jobs, link, observing, problems, verbs
 from topmast.api.bodies import LargeBodies
 from topmast.api.guard import Gate, Guard, LoginGate, LoopbackGate
 from topmast.api.login import Logging
@@ -61,7 +61,8 @@ def create_api(
     problems.install(app)
     asks = isinstance(gate, LoginGate)
     for router in (
-        jobs.routes(service), fleet.routes(service), events.routes(service, most_streams),
+        jobs.routes(service), verbs.routes(service), fleet.routes(service),
+        events.routes(service, most_streams),
         accounts.routes(service, login=asks),
     ):  # fmt: skip
         app.include_router(router, prefix=PREFIX)

@@ -93,12 +93,13 @@ def routes(service: Service) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
         cursor: str = "",
         order: Annotated[str, Query(json_schema_extra={"enum": ["", *ORDERS]})] = "",
+        selector: str = "",
     ) -> Response:
         if order not in ("", *ORDERS):
             raise InvalidInput(f"'{order}' is not newest or queue", field="order")
         states = [name for name in state.split(",") if name]
         page = await service.jobs(
-            caller_of(request), states, tenant, limit, cursor, order == "queue"
+            caller_of(request), states, tenant, limit, cursor, order == "queue", selector
         )
         return answer(page)
 

@@ -13,7 +13,7 @@ import msgspec
 from fastapi import Request
 from fastapi.responses import Response
 
-from topmast.model import account_views, decided, reason, views
+from topmast.model import account_views, act_views, decided, reason, views
 from topmast.model.errors import InvalidInput
 
 LONGEST_NUMBER = 18
@@ -47,6 +47,7 @@ SHOWN = (
     account_views.ServiceAccountView,
     account_views.RoleView,
     account_views.ActPage,
+    act_views.JobsActed,
 )
 
 
@@ -159,7 +160,7 @@ def accepts(content: dict[str, Any], *, required: bool) -> dict[str, Any]:
 def components() -> dict[str, Any]:
     """JSON Schemas of everything shown, for OpenAPI."""
     _, found = msgspec.json.schema_components(SHOWN, ref_template=REF)
-    for module in (views, account_views, reason, decided):
+    for module in (views, account_views, act_views, reason, decided):
         for name, texts_of in documented(module).items():
             for field, description in texts_of.items():
                 shown = found.get(name, {}).get("properties", {})

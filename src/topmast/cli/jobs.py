@@ -1,4 +1,4 @@
-"""The queue and the jobs in it: `queue`, `status`, `cancel`."""
+"""The queue and the jobs in it: `queue`, `status`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from topmast.cli.completion import (
     complete_states,
     complete_tenants,
 )
-from topmast.cli.each import for_each
 from topmast.cli.output import Cell, Column, Row, note, say, say_fields, say_table
 from topmast.cli.text import clean, moment, number, plural
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 JobArgument = Annotated[
     str, typer.Argument(metavar="JOB", help="The id of a job.", autocompletion=complete_jobs)
 ]
+
 JobsArgument = Annotated[
     list[str],
     typer.Argument(metavar="JOB", help="Ids of jobs.", autocompletion=complete_active_jobs),
@@ -57,10 +57,10 @@ def add(app: typer.Typer) -> None:
     """Add the commands."""
     command(
         app, "queue", panel=DAY, example="topmast queue\n"
-        "topmast queue --only RUNNING,PENDING --tenant vision\ntopmast queue --all --json",
+        "topmast queue --only RUNNING,PENDING --tenant vision\n"
+        "topmast queue --selector user=ada,name=train-*\ntopmast queue --all --json",
     )(queue)  # fmt: skip
     command(app, "status", panel=DAY, example="topmast status j17")(status)
-    command(app, "cancel", panel=DAY, example="topmast cancel j17 j18")(cancel)
 
 
 # ------------------------------------------------------------------------------------------- queue
@@ -86,16 +86,26 @@ def queue(
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=0, help="The number of jobs to show; 0 for all.")
     ] = 1000,
+    selector: Annotated[
+        str | None,
+        typer.Option(
+            "--selector",
+            "-l",
+            metavar="KEY=VALUE,...",
+            help="Only jobs with these: state, tenant, user, name, cluster, host, band; * stands "
+            "for any characters.",
+        ),
+    ] = None,
 ) -> None:
     """The jobs that hold GPUs, then those that wait, by rank.
 
     With --all, or where --only names a state that ends a job, the newest come first.
     """
     states = [state.strip().upper() for state in only.split(",") if state.strip()] if only else []
-    if not states and not every:
+    if not states and not every and "state=" not in (selector or ""):
         states = ["active"]
     with session.client() as client:
-        page = _pages(client, states, tenant, limit)
+        page = _pages(client, states, tenant, limit, selector)
         if tenant is not None and not page.jobs:
             values.known(tenant, (row.name for row in client.tenants()), "tenant")
     session.show(page, lambda: _say_queue(page))
@@ -107,7 +117,9 @@ def queue(
         note(f"showing {len(page.jobs):,} of {of} jobs: --limit 0 shows all")
 
 
-def _pages(client: Client, states: Sequence[str], tenant: str | None, limit: int) -> JobPage:
+def _pages(
+    client: Client, states: Sequence[str], tenant: str | None, limit: int, selector: str | None
+) -> JobPage:
     """As many jobs as asked for, as one page: by rank, unless it is about jobs that have ended."""
     from msgspec.structs import replace
 
@@ -117,12 +129,16 @@ def _pages(client: Client, states: Sequence[str], tenant: str | None, limit: int
     pages = 0
     while not pages or (cursor and (not limit or len(found) < limit)):
         room = min(_PAGE_JOBS, limit - len(found)) if limit else _PAGE_JOBS
-        page = client.job_page(states=states, tenant=tenant, order=order, limit=room, cursor=cursor)
+        page = client.job_page(
+            states=states, tenant=tenant, order=order, limit=room, cursor=cursor, selector=selector
+        )
         found |= {job.id: job for job in page.jobs}
         cursor, pages = page.next_cursor, pages + 1
     if order and pages > 1 and not limit:
         # A job that changes its rank between two pages may be on none; by number none is missed.
-        found |= {job.id: job for job in client.jobs(states=states, tenant=tenant)}
+        found |= {
+            job.id: job for job in client.jobs(states=states, tenant=tenant, selector=selector)
+        }
     return replace(page, jobs=tuple(found.values()), next_cursor=cursor)
 
 
@@ -305,17 +321,6 @@ def say_history(history: Sequence[HistoryView]) -> None:
     columns = [Column("TIME", whole=True), Column("WHAT", whole=True), Column("WHY")]
     rows = [[moment(line.at_s), line.kind, line.text] for line in history]
     say_table(columns, rows, title="Story")
-
-
-# ------------------------------------------------------------------------------------------ cancel
-
-
-def cancel(session: Session, jobs: JobsArgument) -> None:
-    """Cancel jobs, waiting or running."""
-    with session.client() as client, for_each(jobs) as attempt:
-        found = attempt(client.cancel)
-        if found:
-            session.show({"jobs": found}, lambda: say_states(found))
 
 
 def say_states(jobs: Sequence[JobView]) -> None:

@@ -29,6 +29,7 @@ from topmast.cli import (
     simulate,
     traces,
     usage,
+    verbs,
 )
 from topmast.cli.command import JsonOption, ServerOption, StateOption
 from topmast.cli.extras import extra_of
@@ -76,6 +77,7 @@ def build(root: Root) -> typer.Typer:
     app.callback(invoke_without_command=True)(_top)
     launch.add(app)
     jobs.add(app)
+    verbs.add(app)
     explain.add(app)
     launch.add_watching(app)
     fleet.add(app)

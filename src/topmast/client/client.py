@@ -23,6 +23,7 @@ from topmast.client.credentials import token_for
 from topmast.client.events import events
 from topmast.client.logs import LogChunk, LogReader
 from topmast.client.transport import Transport, patiently
+from topmast.client.verbs import VerbsCalls
 from topmast.client.workdir import snapshot
 from topmast.model.errors import NotFound, TopmastError
 from topmast.model.job import JobSpec
@@ -73,7 +74,7 @@ class UsageReport(Struct, frozen=True):
     by: str
 
 
-class Client(AccountsCalls):
+class Client(AccountsCalls, VerbsCalls):
     """Speaks to a Topmast server.
 
     The server is ``server``, or the one that runs on the folder ``state``, or ``$TOPMAST_SERVER``,
@@ -196,10 +197,12 @@ class Client(AccountsCalls):
         order: str | None = None,
         limit: int = PAGE_JOBS,
         cursor: str | None = None,
+        selector: str | None = None,
     ) -> JobPage:
         """One page of jobs, and how many there are in each state.
 
-        ``states`` are names of states, or ``active`` for all that have not ended. ``order``
+        ``states`` are names of states, or ``active`` for all that have not ended; ``selector`` is a
+        text such as ``user=ada,name=train-*``. ``order``
         ``queue``: first the jobs that hold GPUs, then those that wait, by rank. Otherwise the
         newest come first.
         """
@@ -207,6 +210,7 @@ class Client(AccountsCalls):
         return self._transport.get(
             JobPage, "/jobs",
             state=wanted or None, tenant=tenant, order=order, limit=limit, cursor=cursor,
+            selector=selector,
         )  # fmt: skip
 
     def jobs(
@@ -215,6 +219,7 @@ class Client(AccountsCalls):
         states: str | Iterable[str] = (),
         tenant: str | None = None,
         order: str | None = None,
+        selector: str | None = None,
     ) -> Iterator[JobView]:
         """All jobs, as `job_page` selects them, fetched page by page.
 
@@ -224,7 +229,9 @@ class Client(AccountsCalls):
         cursor = None
         wanted = states if isinstance(states, str) else tuple(states)
         while True:
-            page = self.job_page(states=wanted, tenant=tenant, order=order, cursor=cursor)
+            page = self.job_page(
+                states=wanted, tenant=tenant, order=order, cursor=cursor, selector=selector
+            )
             yield from page.jobs
             cursor = page.next_cursor
             if cursor is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from topmast.fast.queue import GlobalQueue
@@ -85,3 +86,8 @@ def row(
         caller.principal.subject, caller.via, caller.address, caller.request, verb, subject,
         tenant, outcome=outcome,
     )  # fmt: skip
+
+
+def json_text(**fields: Any) -> str:
+    """Fields as the audit log holds them."""
+    return msgspec.json.encode(fields).decode()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from topmast.fast.queue import GlobalQueue, JobRecord
 from topmast.model import ids
 from topmast.model.errors import InvalidInput
-from topmast.model.states import TERMINAL, WAITING, JobState
+from topmast.model.selector import Selector, selector_of, states_of
+from topmast.model.states import TERMINAL, WAITING
 from topmast.model.views import JobView
 from topmast.ports import Journal
 
@@ -21,12 +22,9 @@ CURSOR_DIGITS = 18
 
 
 class Selection(Struct, frozen=True):
-    """Which jobs are wanted."""
+    """Which jobs are wanted, and which of them are on a page."""
 
-    states: tuple[JobState, ...]
-    """None means all."""
-    tenant: str
-    """Empty means all."""
+    jobs: Selector
     limit: int
     cursor: int | None
     """The number of the last job seen; in queue order, how many were seen."""
@@ -34,18 +32,30 @@ class Selection(Struct, frozen=True):
     seen: frozenset[str] | None = None
     """The tenants with jobs that the caller may see; None: all."""
 
-    def takes(self, state: str, tenant: str) -> bool:
-        """Whether a job in a state, of a tenant, is wanted, and may be seen."""
-        if self.seen is not None and tenant not in self.seen:
+    def takes(self, record: JobRecord) -> bool:
+        """Whether a job in memory is wanted, and may be seen."""
+        return selects(self.jobs, record, self.seen)
+
+    def takes_view(self, view: JobView) -> bool:
+        """The same of a job that left the memory."""
+        if self.seen is not None and view.tenant not in self.seen:
             return False
-        return (not self.states or state in self.states) and self.tenant in ("", tenant)
+        return self.jobs.takes(view, view.state, view.band, view.cluster, view.hosts)
 
     @property
     def may_be_archived(self) -> bool:
         """Whether finished jobs are wanted."""
-        return not self.queue_order and (
-            not self.states or any(state in TERMINAL for state in self.states)
-        )
+        states = self.jobs.states
+        return not self.queue_order and (not states or any(state in TERMINAL for state in states))
+
+
+def selects(jobs: Selector, record: JobRecord, seen: frozenset[str] | None) -> bool:
+    """Whether a job in memory is meant, of the tenants that may be ``seen``."""
+    spec = record.spec
+    if seen is not None and spec.tenant not in seen:
+        return False
+    band = spec.band.name.lower() if jobs.bands else ""
+    return jobs.takes(spec, record.state, band, record.cluster, record.hosts)
 
 
 def select(
@@ -55,33 +65,29 @@ def select(
     cursor: str,
     queue_order: bool,
     seen: frozenset[str] | None = None,
+    selector: str = "",
 ) -> Selection:
     """A selection from what a request says. Raises InvalidInput."""
     if cursor and not (cursor.isascii() and cursor.isdigit() and len(cursor) <= CURSOR_DIGITS):
         raise InvalidInput("not a cursor of this listing", field="cursor")
+    jobs = selector_of(selector)
+    if states:
+        named = tuple(states_of(states))
+        both = tuple(state for state in named if not jobs.states or state in jobs.states)
+        if not both:
+            raise InvalidInput("no state is in both state and selector", field="selector")
+        jobs = replace(jobs, states=both)
+    if tenant:
+        if jobs.tenants and jobs.tenants != (tenant,):
+            raise InvalidInput("names other tenants than tenant does", field="selector")
+        jobs = replace(jobs, tenants=(tenant,))
     return Selection(
-        _states(states),
-        tenant,
+        jobs,
         max(1, min(limit, MAX_PAGE)),
         int(cursor) if cursor else None,
         queue_order,
         seen,
     )
-
-
-def _states(names: tuple[str, ...]) -> tuple[JobState, ...]:
-    found: list[JobState] = []
-    for name in names:
-        if name.lower() == "active":
-            found += [state for state in JobState if state not in TERMINAL]
-        elif name.upper() in JobState.__members__:
-            found.append(JobState[name.upper()])
-        else:
-            near = get_close_matches(name.upper(), list(JobState), 1)
-            known = f"one of {', '.join(JobState)}, active"
-            remedy = f"did you mean '{near[0]}'?" if near else known
-            raise InvalidInput(f"unknown state '{name}'", field="state", remedy=remedy)
-    return tuple(found)
 
 
 def counts(queue: GlobalQueue, seen: frozenset[str] | None = None) -> dict[str, int]:
@@ -98,7 +104,7 @@ def total(queue: GlobalQueue, wanted: Selection) -> int | None:
     """How many jobs are wanted, on all pages; None if some may have left memory. O(jobs)."""
     if wanted.may_be_archived and queue.jobs.has_forgotten:
         return None
-    return sum(wanted.takes(job.state, job.spec.tenant) for job in queue.jobs.records.values())
+    return sum(wanted.takes(job) for job in queue.jobs.records.values())
 
 
 def newest(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
@@ -107,8 +113,7 @@ def newest(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
     chosen = (
         record
         for record in queue.jobs.records.values()
-        if (before is None or record.number < before)
-        and wanted.takes(record.state, record.spec.tenant)
+        if (before is None or record.number < before) and wanted.takes(record)
     )
     return heapq.nlargest(wanted.limit, chosen, key=lambda record: record.number)
 
@@ -119,7 +124,7 @@ def in_queue_order(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
     O(jobs log (limit + cursor)).
     """
     records = queue.jobs.records.values()
-    chosen = (record for record in records if wanted.takes(record.state, record.spec.tenant))
+    chosen = (record for record in records if wanted.takes(record))
     skipped = wanted.cursor or 0
 
     def key(record: JobRecord) -> tuple[float, ...]:
@@ -144,7 +149,7 @@ def archived(
                 return
             if row.job not in queue.jobs.records:
                 view = msgspec.json.decode(row.view, type=JobView)
-                if wanted.takes(view.state, view.tenant):
+                if wanted.takes_view(view):
                     yield view
         if len(rows) < MAX_PAGE:
             return

@@ -9,7 +9,6 @@ import asyncio
 import hashlib
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -25,15 +24,15 @@ from topmast.model.access import Caller, Permission
 from topmast.model.errors import Forbidden, InvalidInput, NotFound
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.reason import HOPELESS
-from topmast.model.states import WAITING, JobState
+from topmast.model.states import WAITING
 from topmast.ports import LogPage
 from topmast.service import listing
-from topmast.service.access import act, row
+from topmast.service.access import act, json_text, row
 from topmast.service.explain import explain_job, explain_spec
 from topmast.service.forecast import with_start
-from topmast.service.operating import Operating
 from topmast.service.regions import LogChunk
 from topmast.service.usage import KEYS, running_rows, usage
+from topmast.service.verbs import Verbs
 
 Read = Callable[[str, int, int, int, int], LogPage | None]
 
@@ -45,7 +44,7 @@ STREAM_LOOK_S, QUIET_LOOKS = 2.0, 7
 """How often an open stream is compared with what its reader may see; how often it says nothing."""
 
 
-class Service(Operating):
+class Service(Verbs):
     """Everything people can do, as coroutines that raise `TopmastError`."""
 
     # --- submitting -----------------------------------------------------------------------------
@@ -116,42 +115,6 @@ class Service(Operating):
 
     # --- jobs -----------------------------------------------------------------------------------
 
-    def _view(self, record: JobRecord) -> v.JobView:
-        verdict = self.machines.queue.verdict_on(record)
-        view = record.view(self.clock.now(), verdict.reason.value if verdict else None)
-        steps = self.live_progress.of_job(record.id, record.epoch)
-        if record.state not in WAITING and not record.finished:
-            reachable = view.region not in self.machines.queue.cycle.reach.absent
-            view = msgspec.structs.replace(view, reachable=reachable)
-        if steps is None or record.finished:
-            return view
-        starting = record.state is JobState.STARTING or steps.begun
-        return msgspec.structs.replace(
-            view,
-            preparing=steps.preparing_text() if starting else "",
-            step=view.step if steps.step is None else steps.step,
-            metrics=steps.metrics or view.metrics,
-        )
-
-    def _archived(self, job: str) -> v.JobView:
-        row = self.journal.finished_job(job)
-        if row is None:
-            raise NotFound(f"no job '{job}'")
-        return msgspec.json.decode(row.view, type=v.JobView)
-
-    async def job(self, caller: Caller, job: str) -> v.JobView:
-        """One job as it stands; one that the caller may not see is not there."""
-        found = await self._ask(lambda: self._live(job))
-        if found is None:
-            found = self._archived(job)
-        if not self.access.may(caller, Permission.JOBS_VIEW, found.tenant):
-            raise NotFound(f"no job '{job}'")
-        return self._shown(caller, found)
-
-    def _live(self, job: str) -> v.JobView | None:
-        record = self.machines.queue.jobs.records.get(job)
-        return None if record is None else self._view(record)
-
     async def story(self, caller: Caller, job: str) -> v.JobStory:
         """A job with its history and its finished attempts."""
         view = await self.job(caller, job)
@@ -177,11 +140,12 @@ class Service(Operating):
         limit: int = 1,
         cursor: str = "",
         queue_order: bool = False,
+        selector: str = "",
     ) -> v.JobPage:
         """A page of jobs, newest first, or in the order of the queue."""
         self.limits.take(caller, "list")
         seen = self.access.tenants(caller, Permission.JOBS_VIEW)
-        wanted = listing.select(tuple(states), tenant, limit, cursor, queue_order, seen)
+        wanted = listing.select(tuple(states), tenant, limit, cursor, queue_order, seen, selector)
         return self._shown(caller, await self._jobs(wanted))
 
     async def _jobs(self, wanted: listing.Selection) -> v.JobPage:
@@ -260,24 +224,6 @@ class Service(Operating):
             return ()
         text = f"no new plan of which hosts belong to which clusters: {failure.why}"
         return (f"{text}; the last one stays in force",)
-
-    async def cancel(self, caller: Caller, job: str, by: str) -> v.JobView:
-        """End a job for good; returns before its processes have stopped."""
-        view = await self.job(caller, job)
-        allowed = Permission.JOBS_CANCEL
-        if view.user != caller.principal.user and not caller.principal.trusted:
-            allowed = Permission.JOBS_OTHERS
-        self.access.require(caller, allowed, view.tenant)
-        cancelled = act(caller, "cancel", job, view.tenant, look=lambda: self._state_of(job))
-        order = m.CancelJobs((job,), self.access.by(caller, by))
-        with suppress(NotFound):  # it has ended, and left the memory
-            await self._tell(ids.QUEUE, order, cancelled)
-        return await self.job(caller, job)
-
-    def _state_of(self, job: str) -> str:
-        """The state of a job for the audit log."""
-        record = self.machines.queue.jobs.records.get(job)
-        return json_text(state=record.state.value) if record is not None else ""
 
     async def log(
         self, caller: Caller, job: str, task: int, attempt: int | None, offset: int, limit: int
@@ -381,11 +327,6 @@ class Service(Operating):
     def _require_somewhere(self, caller: Caller) -> None:
         if not caller.principal.may_somewhere(Permission.JOBS_SUBMIT):
             raise Forbidden(f"{caller.principal.subject} may submit jobs for no tenant")
-
-
-def json_text(**fields: Any) -> str:
-    """Fields as the audit log holds them."""
-    return msgspec.json.encode(fields).decode()
 
 
 def _named(jobs: Sequence[str]) -> str:

@@ -269,28 +269,3 @@ def test_status_as_json(server: FakeServer, call: Call) -> None:
     """The story of the REST interface."""
     server.on("GET", "/jobs/j1/story", STORY)
     assert msgspec.convert(call("status", "j1", "--json").document, JobStory) == STORY
-
-
-# ------------------------------------------------------------------------------------------ cancel
-
-
-def test_cancels_each_job_once(server: FakeServer, call: Call) -> None:
-    """Several ids, and what became of each."""
-    for name in ("j1", "j2"):
-        server.on("POST", f"/jobs/{name}/cancel", Answer(job(name, state="CANCELLED"), 202))
-    called = call("cancel", "j1", "j2", "j1", "--json")
-    assert [one["id"] for one in called.document["jobs"]] == ["j1", "j2"]
-    assert len(server.requests) == 2
-
-
-def test_what_cannot_be_cancelled_does_not_stop_the_rest(server: FakeServer, call: Call) -> None:
-    """The others are cancelled, and the errors come on one line."""
-    server.on("POST", "/jobs/j1/cancel", Answer(job("j1", state="CANCELLED"), 202))
-    for name in ("j8", "j9"):
-        server.on("POST", f"/jobs/{name}/cancel", problem(404, f"no job {name}"))
-    called = call("cancel", "j8", "j1", "j9")
-    assert called.code == 1
-    assert called.out.splitlines()[1].split() == ["j1", "resnet", "CANCELLED", "-"]
-    assert called.error == "topmast: no job j8; no job j9"
-    alone = call("cancel", "j9", "--json")
-    assert (alone.code, alone.out) == (1, "")

@@ -40,8 +40,10 @@ from topmast.fast.queue.datasets import cannot_add
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.tenancy.ledger import Ledger
+from topmast.fast.queue.verbs import JUDGES, Effect, Judgement
 
 __all__ = [
+    "JUDGES",
     "LONGEST_S",
     "NOT_TRIED",
     "Candidate",
@@ -49,8 +51,10 @@ __all__ = [
     "DataCost",
     "DatasetRecord",
     "Durations",
+    "Effect",
     "GlobalQueue",
     "JobRecord",
+    "Judgement",
     "Ledger",
     "Mix",
     "PendingDecision",

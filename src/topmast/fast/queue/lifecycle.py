@@ -1,4 +1,4 @@
-"""The life of a job: admitted, cancelled, news of its attempts, and its way after one has ended."""
+"""The life of a job: admitted, news of its attempts, and its way after one has ended."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.errors import Conflict, NotFound, TopmastError
-from topmast.model.states import HOLDING, NOT_FOUND, JobState, Outcome, may_move
+from topmast.model.errors import Conflict, TopmastError
+from topmast.model.states import NOT_FOUND, JobState, Outcome, may_move
 
 HOPELESS_S = 5.0
 """A script that misses a command so soon misses it every time."""
@@ -28,30 +28,6 @@ def submit(queue: QueueViews, event: m.SubmitJobs) -> tuple[str, ...] | TopmastE
     places = queue.cycle.binding.places(event.jobs, first, queue.data.catalogue, queue.now)
     queue.decide(f.Admitted(first, places))
     return _ids(first, len(event.jobs))
-
-
-def cancel(queue: QueueViews, event: m.CancelJobs) -> tuple[str, ...] | TopmastError:
-    """End jobs for good, each as far as it has come."""
-    missing = [job for job in event.jobs if job not in queue.jobs.records]
-    if missing:
-        return NotFound(f"no job '{missing[0]}'")
-    for job in event.jobs:
-        _cancel_one(queue, queue.jobs.records[job], f"cancelled by {event.by or 'its user'}")
-    return event.jobs
-
-
-def _cancel_one(queue: QueueViews, record: JobRecord, cause: str) -> None:
-    if record.finished or record.cancelling:
-        return
-    if record.plan is None:
-        release_place(queue, record)
-        queue.decide(f.Moved(record.id, JobState.CANCELLED, cause))
-        return
-    if record.state in HOLDING:
-        queue.decide(f.Moved(record.id, JobState.CANCELLING, cause))
-    queue.decide(f.CancelWanted(record.id, cause))
-    stop = m.StopAttempt(record.id, record.epoch, Outcome.CANCELLED, cause)
-    queue.send(ids.placer(record.plan.region), stop)
 
 
 def committed(queue: QueueViews, event: m.PlanCommitted) -> None:

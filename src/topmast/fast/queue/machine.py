@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from topmast.fast.machine import Fact
-from topmast.fast.queue import datasets, lifecycle
+from topmast.fast.queue import datasets, lifecycle, verbs
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.applying import APPLIERS
 from topmast.fast.queue.backlog.blocked import Anything
@@ -107,7 +107,7 @@ class GlobalQueue(QueueViews):
         m.Recovered: _recovered,
         m.Wake: cycle.wake,
         m.SubmitJobs: lifecycle.submit,
-        m.CancelJobs: lifecycle.cancel,
+        m.CancelJobs: verbs.cancel,
         m.AddDataset: datasets.add_dataset,
         m.RequestReplica: datasets.request_replica,
         m.DropReplica: datasets.drop_replica,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import field
+from msgspec import UNSET, UnsetType, field
 
 from topmast.model.dataset import Copy
 from topmast.model.fleet import DatasetSpec, Fleet
@@ -41,6 +41,8 @@ class CancelJobs(Message, frozen=True):
 
     jobs: tuple[str, ...]
     by: str = ""
+    reason: str | UnsetType = UNSET
+    """Why, in the words of the one that asks for it."""
 
 
 class AddDataset(Message, frozen=True):

@@ -1,0 +1,138 @@
+"""What people do to jobs, by id or by selector: `cancel` and its like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topmast.cli.command import DAY, Session, command
+from topmast.cli.completion import complete_active_jobs
+from topmast.cli.jobs import say_states, state_cell
+from topmast.cli.output import Column, note, say, say_table
+from topmast.cli.text import number, plural
+
+if TYPE_CHECKING:
+    from topmast.client import Client
+    from topmast.model.act_views import JobEffect, JobsActed
+
+LISTED = 50
+"""Of more jobs only the counts are shown; ``--json`` has all."""
+ERRORS = 3
+
+SomeJobs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="JOB", help="Ids of jobs.", autocompletion=complete_active_jobs),
+]
+SELECTOR_HELP = (
+    "Jobs by KEY=VALUE,... of state, tenant, user, name, cluster, host, band; * stands for any "
+    "characters. Only jobs that have not ended, unless it names states."
+)
+SelectorOption = Annotated[
+    str | None, typer.Option("--selector", "-l", metavar="KEY=VALUE,...", help=SELECTOR_HELP)
+]
+
+
+@dataclass(frozen=True)
+class ActOptions:
+    """What all acts on jobs have in common."""
+
+    selector: SelectorOption = None
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why; the history and the audit log keep it.")
+    ] = None
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Only show which jobs are meant, and what it would cost."),
+    ] = False
+
+
+Act = Callable[["Client", list[str], str, str, bool], "JobsActed"]
+"""(client, jobs, selector, reason, dry run)"""
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands."""
+    command(
+        app, "cancel", panel=DAY, example="topmast cancel j17 j18\n"
+        "topmast cancel --selector user=ada,state=PENDING --dry-run",
+    )(cancel)  # fmt: skip
+
+
+def cancel(session: Session, jobs: SomeJobs = None, options: ActOptions = ActOptions()) -> None:
+    """Cancel jobs, waiting or running."""
+    run(
+        session, jobs, options,
+        lambda client, names, selector, reason, dry_run: client.cancel_jobs(
+            names, selector=selector, reason=reason, dry_run=dry_run
+        ),
+    )  # fmt: skip
+
+
+def run(session: Session, jobs: list[str] | None, options: ActOptions, act: Act) -> None:
+    """Act on all jobs in one request, show what became of them, and fail for those refused."""
+    from topmast.model.errors import TopmastError
+
+    named = list(dict.fromkeys(jobs or ()))
+    if bool(named) == bool(options.selector):
+        raise typer.BadParameter("name jobs, or give --selector")
+    with session.client() as client:
+        acted = act(client, named, options.selector or "", options.reason or "", options.dry_run)
+    if acted.jobs or options.selector:
+        session.show(acted, lambda: _say(acted))
+    refused = [effect for effect in acted.effects if effect.effect == "refused"]
+    if refused:
+        raise TopmastError(_refusals(refused))
+
+
+def _refusals(refused: list[JobEffect]) -> str:
+    """On one line: each job with its cause, unless that names it."""
+    texts = [e.why if e.job in e.why else f"{e.job} {e.why}" for e in refused[:ERRORS]]
+    more = len(refused) - ERRORS
+    return "; ".join([*texts, *([f"and {more:,} more refused"] if more > 0 else [])])
+
+
+def _say(acted: JobsActed) -> None:
+    if not acted.effects:
+        note("no such jobs")
+        return
+    if len(acted.jobs) <= LISTED and acted.dry_run:
+        _say_effects(acted)
+    elif len(acted.jobs) <= LISTED:
+        say_states(acted.jobs)
+    if acted.dry_run or len(acted.jobs) > LISTED:
+        say(_summary(acted))
+
+
+def _summary(acted: JobsActed) -> str:
+    counts = acted.counts
+    done = "would change" if acted.dry_run else "changed"
+    parts = [f"{acted.verb}: {plural(counts.get('done', 0), 'job')} {done}"]
+    parts += [f"{counts[name]:,} {name}" for name in ("unchanged", "refused") if counts.get(name)]
+    frees = "would let" if acted.dry_run else "let"
+    if acted.gpus:
+        parts.append(f"{frees} go of {number(acted.gpus)} GPUs")
+    if acted.lost_gpu_h >= 0.05:
+        parts.append(f"{acted.lost_gpu_h:.1f} GPU-hours of work are lost")
+    return ", ".join(parts)
+
+
+def _say_effects(acted: JobsActed) -> None:
+    columns = [
+        Column("ID", whole=True), Column("NAME", folds=True), Column("TENANT"), Column("USER"),
+        Column("STATE", whole=True), Column("EFFECT", whole=True), Column("GPUS", right=True),
+        Column("LOST GPU-H", right=True), Column("WHY"),
+    ]  # fmt: skip
+    of = {effect.job: effect for effect in acted.effects}
+    say_table(
+        columns,
+        [
+            [
+                job.id, job.name, job.tenant, job.user, state_cell(job.state), of[job.id].effect,
+                number(of[job.id].gpus), f"{of[job.id].lost_gpu_h:.1f}", of[job.id].why,
+            ]
+            for job in acted.jobs
+        ],
+    )  # fmt: skip

@@ -1,0 +1,40 @@
+"""What people are shown of what they do to jobs: the JSON of bulk acts."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from topmast.model.views import JobView
+
+
+class JobEffect(Struct, frozen=True):
+    """What an act does to one job, or would do."""
+
+    job: str
+    effect: str
+    """``done``, ``unchanged`` or ``refused``."""
+    why: str = ""
+    """Why it does nothing."""
+    gpus: float = 0.0
+    """GPUs that the job lets go of."""
+    lost_gpu_h: float = 0.0
+    """GPU-hours of work that nothing keeps: all since the last checkpoint; of a job that is
+    cancelled, all so far."""
+
+
+class JobsActed(Struct, frozen=True):
+    """What an act does to jobs, or would do."""
+
+    verb: str
+    dry_run: bool
+    """True: nothing was done, ``effects`` says what would be."""
+    jobs: tuple[JobView, ...]
+    """The jobs as they stand now, in the order of their numbers; without those not known."""
+    effects: tuple[JobEffect, ...]
+    """One for each job that was named or selected."""
+    counts: dict[str, int]
+    """How many jobs by effect."""
+    gpus: float
+    """The sum over the jobs."""
+    lost_gpu_h: float
+    """The sum over the jobs."""

@@ -1,0 +1,151 @@
+"""Which jobs are meant: the one mechanism of listings and of what is done to many jobs.
+
+A selector is a text such as ``tenant=vision,state=PENDING,name=train-*``. Parts with different keys
+must all hold; of parts with the same key one must. ``*`` stands for any characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fnmatch import translate
+from functools import cache
+from typing import Protocol
+
+from msgspec import Struct
+
+from topmast.model.errors import InvalidInput
+from topmast.model.files.fields import nearest
+from topmast.model.job import Band
+from topmast.model.states import TERMINAL, JobState
+
+ACTIVE = "active"
+LONGEST = 2_000
+"""Characters of a selector."""
+
+
+class Described(Protocol):
+    """What a spec and a view of a job have in common."""
+
+    @property
+    def name(self) -> str:
+        """The name that its user gave it."""
+        ...
+
+    @property
+    def tenant(self) -> str:
+        """The tenant that it counts for."""
+        ...
+
+    @property
+    def user(self) -> str:
+        """The user that submitted it."""
+        ...
+
+
+class Selector(Struct, frozen=True):
+    """Which jobs are meant; an empty field means any."""
+
+    states: tuple[JobState, ...] = ()
+    tenants: tuple[str, ...] = ()
+    """Patterns, as in all fields of texts."""
+    users: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    """Where the latest attempt is or was."""
+    hosts: tuple[str, ...] = ()
+    bands: tuple[str, ...] = ()
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether it names nothing."""
+        return self == _ALL
+
+    def takes(
+        self,
+        of: Described,
+        state: str,
+        band: str,
+        cluster: str | None,
+        hosts: tuple[str, ...],
+    ) -> bool:
+        """Whether a job is meant. O(patterns), and O(hosts) if hosts are named."""
+        return (
+            (not self.states or state in self.states)
+            and (not self.bands or band in self.bands)
+            and _like(self.tenants, of.tenant)
+            and _like(self.users, of.user)
+            and _like(self.names, of.name)
+            and _like(self.clusters, cluster or "")
+            and (not self.hosts or any(_like(self.hosts, host) for host in hosts))
+        )
+
+
+_ALL = Selector()
+KEYS: Mapping[str, str] = {
+    "state": "states", "tenant": "tenants", "user": "users", "name": "names",
+    "cluster": "clusters", "host": "hosts", "band": "bands",
+}  # fmt: skip
+"""Fields by the keys of the text."""
+
+
+def selector_of(text: str, field: str = "selector") -> Selector:
+    """A selector as people write it. Raises InvalidInput."""
+    found: dict[str, list[str]] = {}
+    if len(text) > LONGEST:
+        raise InvalidInput(f"longer than {LONGEST} characters", field=field)
+    for part in text.split(","):
+        if not part.strip():
+            continue
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not value:
+            remedy = "write KEY=VALUE, as in tenant=vision,state=PENDING"
+            raise InvalidInput(f"'{part.strip()}' is not KEY=VALUE", field=field, remedy=remedy)
+        if key not in KEYS:
+            near = nearest(key, KEYS)
+            raise InvalidInput(
+                f"unknown key '{key}'", field=field, remedy=near or f"known: {', '.join(KEYS)}"
+            )
+        found.setdefault(KEYS[key], []).append(value)
+    states = tuple(states_of(found.pop("states", ()), field))
+    bands = tuple(_band(name, field) for name in found.pop("bands", ()))
+    return Selector(states=states, bands=bands, **{k: tuple(v) for k, v in found.items()})
+
+
+def states_of(names: list[str] | tuple[str, ...], field: str = "state") -> list[JobState]:
+    """States by their names; ``active`` stands for all that do not end a job.
+
+    Raises InvalidInput.
+    """
+    found: list[JobState] = []
+    for name in names:
+        if name.lower() == ACTIVE:
+            found += [state for state in JobState if state not in TERMINAL]
+        elif name.upper() in JobState.__members__:
+            found.append(JobState[name.upper()])
+        else:
+            near = nearest(name.upper(), list(JobState))
+            remedy = near or f"one of {', '.join(JobState)}, active"
+            raise InvalidInput(f"unknown state '{name}'", field=field, remedy=remedy)
+    return found
+
+
+def _band(name: str, field: str) -> str:
+    if name.upper() not in Band.__members__:
+        known = ", ".join(band.name.lower() for band in Band)
+        raise InvalidInput(f"unknown band '{name}'", field=field, remedy=f"one of {known}")
+    return name.lower()
+
+
+def _like(patterns: tuple[str, ...], text: str) -> bool:
+    return not patterns or any(
+        pattern == text or ("*" in pattern and _compiled(pattern).match(text) is not None)
+        for pattern in patterns
+    )
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Only ``*`` is special: names of jobs may have brackets."""
+    plain = pattern.replace("[", "[[]").replace("?", "[?]")
+    return re.compile(translate(plain))

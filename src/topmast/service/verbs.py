@@ -1,0 +1,295 @@
+"""Acts on many jobs in one request: which jobs, what it costs, may the caller, and then do it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from topmast.fast.queue import JUDGES, Effect, JobRecord, Judgement
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.access import Caller, Permission
+from topmast.model.act_views import JobEffect, JobsActed
+from topmast.model.errors import Forbidden, InvalidInput, NotFound
+from topmast.model.job import MILLI
+from topmast.model.selector import selector_of
+from topmast.model.states import TERMINAL, WAITING, JobState
+from topmast.model.views import JobView
+from topmast.ports import Act
+from topmast.service.access import act, json_text
+from topmast.service.listing import selects
+from topmast.service.operating import Operating
+
+MAX_JOBS = 100_000
+"""At most so many are named in one request."""
+JOBS_PER_TAKE = 100
+"""So many jobs of one request count as one more request."""
+GOING = tuple(state for state in JobState if state not in TERMINAL)
+
+
+class JobsAct(Struct, frozen=True):
+    """An act on jobs, as a request says it."""
+
+    verb: str
+    jobs: tuple[str, ...] = ()
+    selector: str = ""
+    """Instead of naming jobs."""
+    by: str = ""
+    reason: str = ""
+    dry_run: bool = False
+
+
+ORDERS: dict[str, Callable[..., m.Message]] = {"cancel": m.CancelJobs}
+"""By verb: the message to the queue about jobs, by a user, for a reason."""
+
+
+class _Target(Struct):
+    """A job that was named or selected, and what the act does to it."""
+
+    job: str
+    tenant: str = ""
+    user: str = ""
+    judgement: Judgement = Judgement()
+    gpus: float = 0.0
+    lost_gpu_h: float = 0.0
+
+    @property
+    def is_done(self) -> bool:
+        return self.judgement.effect is Effect.DONE
+
+    def refuse(self, why: str) -> None:
+        self.judgement = Judgement(Effect.REFUSED, why)
+
+    def effect(self) -> JobEffect:
+        judgement = self.judgement
+        cost = (self.gpus, self.lost_gpu_h) if self.is_done else (0.0, 0.0)
+        return JobEffect(self.job, judgement.effect.value, judgement.why, *cost)
+
+
+class Verbs(Operating):
+    """What people do to jobs, by id or by selector."""
+
+    # --- jobs as they stand ---------------------------------------------------------------------
+
+    def _view(self, record: JobRecord) -> JobView:
+        verdict = self.machines.queue.verdict_on(record)
+        view = record.view(self.clock.now(), verdict.reason.value if verdict else None)
+        steps = self.live_progress.of_job(record.id, record.epoch)
+        if record.state not in WAITING and not record.finished:
+            reachable = view.region not in self.machines.queue.cycle.reach.absent
+            view = msgspec.structs.replace(view, reachable=reachable)
+        if steps is None or record.finished:
+            return view
+        starting = record.state is JobState.STARTING or steps.begun
+        return msgspec.structs.replace(
+            view,
+            preparing=steps.preparing_text() if starting else "",
+            step=view.step if steps.step is None else steps.step,
+            metrics=steps.metrics or view.metrics,
+        )
+
+    def _archived(self, job: str) -> JobView:
+        row = self.journal.finished_job(job)
+        if row is None:
+            raise NotFound(f"no job '{job}'")
+        return msgspec.json.decode(row.view, type=JobView)
+
+    async def job(self, caller: Caller, job: str) -> JobView:
+        """One job as it stands; one that the caller may not see is not there."""
+        found = await self._ask(lambda: self._live(job))
+        if found is None:
+            found = self._archived(job)
+        if not self.access.may(caller, Permission.JOBS_VIEW, found.tenant):
+            raise NotFound(f"no job '{job}'")
+        return self._shown(caller, found)
+
+    def _live(self, job: str) -> JobView | None:
+        record = self.machines.queue.jobs.records.get(job)
+        return None if record is None else self._view(record)
+
+    def _state_of(self, job: str) -> str:
+        """The state of a job for the audit log."""
+        record = self.machines.queue.jobs.records.get(job)
+        if record is None:
+            return ""
+        return json_text(state=record.state.value, cause=record.cause)
+
+    # --- acts -----------------------------------------------------------------------------------
+
+    async def cancel(self, caller: Caller, job: str, by: str) -> JobView:
+        """End a job for good; returns before its processes have stopped."""
+        await self.job(caller, job)
+        await self._acted(caller, JobsAct("cancel", (job,), by=by))
+        return await self.job(caller, job)
+
+    async def act_on_jobs(self, caller: Caller, wanted: JobsAct) -> JobsActed:
+        """Do one thing to many jobs, or say what it would do; a repetition changes nothing."""
+        self.limits.take(caller, "submit", 1.0 + len(wanted.jobs) / JOBS_PER_TAKE)
+        acted, hides = await self._acted(caller, wanted), self.redaction(caller)
+        if hides is None:
+            return acted
+        # What is named keeps its name: it tells no more than the request did.
+        return replace(acted, jobs=tuple(hides.of(view) for view in acted.jobs))
+
+    async def _acted(self, caller: Caller, wanted: JobsAct) -> JobsActed:
+        targets = await self._targets(caller, wanted)
+        self._check_allowed(caller, targets)
+        if not wanted.dry_run:
+            await self._act(caller, wanted, [target for target in targets if target.is_done])
+        views = await self._ask(lambda: self._views(targets))
+        counts = Counter(target.judgement.effect.value for target in targets)
+        done = [target for target in targets if target.is_done]
+        return JobsActed(
+            wanted.verb, wanted.dry_run, views, tuple(target.effect() for target in targets),
+            {effect.value: counts[effect.value] for effect in Effect},
+            sum(target.gpus for target in done), sum(target.lost_gpu_h for target in done),
+        )  # fmt: skip
+
+    async def _targets(self, caller: Caller, wanted: JobsAct) -> list[_Target]:
+        if bool(wanted.jobs) == bool(wanted.selector.strip()):
+            remedy = "state=active selects all that have not ended"
+            raise InvalidInput("name jobs, or give a selector", field="jobs", remedy=remedy)
+        if len(wanted.jobs) > MAX_JOBS:
+            remedy = "send several requests, or a selector"
+            raise InvalidInput(f"more than {MAX_JOBS} jobs", field="jobs", remedy=remedy)
+        seen = self.access.tenants(caller, Permission.JOBS_VIEW)
+        if not wanted.jobs:
+            return await self._selected(wanted, seen)
+        names = tuple(dict.fromkeys(wanted.jobs))
+        found = await self._ask(lambda: self._named_jobs(wanted.verb, names, seen))
+        for i, target in enumerate(found):
+            if not target.tenant:
+                found[i] = await asyncio.to_thread(self._ended_long_ago, target.job, seen)
+        return found
+
+    async def _selected(self, wanted: JobsAct, seen: frozenset[str] | None) -> list[_Target]:
+        """Jobs in memory; unless it names states, only those that have not ended."""
+        jobs = selector_of(wanted.selector)
+        if not jobs.states:
+            jobs = replace(jobs, states=GOING)
+
+        def select() -> list[_Target]:
+            records = self.machines.queue.jobs.records.values()
+            return [
+                self._target(wanted.verb, record)
+                for record in records
+                if selects(jobs, record, seen)
+            ]
+
+        return await self._ask(select)
+
+    def _named_jobs(
+        self, verb: str, names: Sequence[str], seen: frozenset[str] | None
+    ) -> list[_Target]:
+        """Without a tenant: one that is not in memory, or may not be seen."""
+        records, found = self.machines.queue.jobs.records, []
+        for name in names:
+            record = records.get(name)
+            hidden = record is None or (seen is not None and record.spec.tenant not in seen)
+            found.append(_Target(name) if record is None or hidden else self._target(verb, record))
+        return found
+
+    def _ended_long_ago(self, job: str, seen: frozenset[str] | None) -> _Target:
+        row = self.journal.finished_job(job)
+        view = None if row is None else msgspec.json.decode(row.view, type=JobView)
+        if view is None or (seen is not None and view.tenant not in seen):
+            return _Target(job, judgement=Judgement(Effect.REFUSED, f"no job '{job}'"))
+        ended = Judgement(Effect.UNCHANGED, f"has ended: {view.state}")
+        return _Target(job, view.tenant, view.user, ended)
+
+    def _target(self, verb: str, record: JobRecord) -> _Target:
+        spec = record.spec
+        target = _Target(record.id, spec.tenant, spec.user, JUDGES[verb](record))
+        if target.is_done and record.plan is not None:
+            target.gpus = record.plan.gpus_milli / MILLI
+        if target.is_done:
+            target.lost_gpu_h = self._lost_gpu_h(verb, record)
+        return target
+
+    def _lost_gpu_h(self, verb: str, record: JobRecord) -> float:
+        """What no checkpoint keeps; of a job that is cancelled nothing is kept."""
+        now, plan, lost_s = self.clock.now(), record.plan, 0.0
+        if plan is not None and record.start_s is not None:
+            lost_s = max(0.0, now - record.start_s)
+            placer = self.regions.placers.get(plan.region)
+            held = None if placer is None else placer.state.allocations.get(record.id)
+            if verb != "cancel" and held is not None:
+                lost_s = held.lost_s(now)
+        lost_gpu_s = lost_s * (plan.gpus_milli / MILLI if plan is not None else 0.0)
+        if verb == "cancel":
+            lost_gpu_s += record.held_s * record.spec.gpus_milli() / MILLI
+        return lost_gpu_s / 3600.0
+
+    def _check_allowed(self, caller: Caller, targets: list[_Target]) -> None:
+        """Refuse what the caller may not do. Raises Forbidden if nothing is left of it."""
+        principal, allowed = caller.principal, dict[tuple[str, bool], str]()
+        for target in targets:
+            if not target.is_done:
+                continue
+            own = principal.trusted or target.user == principal.user
+            key = (target.tenant, own)
+            if key not in allowed:
+                needed = Permission.JOBS_CANCEL if own else Permission.JOBS_OTHERS
+                try:
+                    self.access.require(caller, needed, target.tenant)
+                    allowed[key] = ""
+                except Forbidden as error:
+                    allowed[key] = str(error)
+            if allowed[key]:
+                target.refuse(allowed[key])
+        refused = [why for why in allowed.values() if why]
+        if refused and not any(target.is_done for target in targets):
+            raise Forbidden(refused[0])
+
+    async def _act(self, caller: Caller, wanted: JobsAct, targets: list[_Target]) -> None:
+        """One order, and one line of the audit log, for the jobs of each tenant."""
+        by = self.access.by(caller, wanted.by)
+        reason = wanted.reason or UNSET
+        of_tenant: dict[str, list[str]] = {}
+        for target in targets:
+            of_tenant.setdefault(target.tenant, []).append(target.job)
+        waiting = []
+        for tenant, jobs in of_tenant.items():
+            more = {"selector": wanted.selector} if wanted.selector else {}
+            note = json_text(jobs=len(jobs), reason=wanted.reason, **more)
+            look = partial(self._state_of, jobs[0]) if len(jobs) == 1 else None
+            done = act(caller, wanted.verb, compact(jobs), tenant, look=look, after=note)
+            order = partial(ORDERS[wanted.verb], by=by, reason=reason)
+            waiting.append(self._tell_of(jobs, order, done))
+        await asyncio.gather(*waiting)
+
+    async def _tell_of(
+        self, jobs: Sequence[str], order: Callable[[tuple[str, ...]], m.Message], done: Act
+    ) -> None:
+        """Give an order about jobs; those that have left the memory meanwhile have ended."""
+        try:
+            await self._tell(ids.QUEUE, order(tuple(jobs)), done)
+        except NotFound:
+            records = self.machines.queue.jobs.records
+            left = await self._ask(lambda: [job for job in jobs if job in records])
+            if left:
+                await self._tell(ids.QUEUE, order(tuple(left)), done)
+
+    def _views(self, targets: list[_Target]) -> tuple[JobView, ...]:
+        found = (self._live(target.job) for target in targets if target.tenant)
+        return tuple(view for view in found if view is not None)
+
+
+def compact(jobs: Sequence[str]) -> str:
+    """Jobs in a few characters: ``j1..j7,j9``."""
+    numbers = sorted(ids.job_number(job) for job in jobs)
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(
+        ids.job_id(a) if a == b else f"{ids.job_id(a)}..{ids.job_id(b)}" for a, b in runs
+    )

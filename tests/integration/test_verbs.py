@@ -1,0 +1,118 @@
+"""Acts on many jobs in one request: what is meant, what it costs, who may, and what is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.entrance import Entrance, entrance, run
+from topmast.model.access import Role
+
+ONE = {"run": "true", "resources": {"accelerators": "H100:1"}}
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Entrance]:
+    """A control plane with login."""
+    with entrance(tmp_path) as found:
+        yield found
+
+
+async def submit(client: httpx.AsyncClient, count: int, **fields: Any) -> list[str]:
+    """Jobs that wait or run."""
+    body = {"jobs": [ONE | {"tenant": "vision"} | fields] * count}
+    found: list[str] = (await client.post("/jobs/bulk", json=body)).json()["ids"]
+    return found
+
+
+async def acted(client: httpx.AsyncClient, verb: str, **body: Any) -> dict[str, Any]:
+    """What an act says."""
+    answer = await client.post(f"/jobs/{verb}", json=body)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_a_selector_cancels_what_it_finds_and_nothing_else(door: Entrance) -> None:
+    """Dry, then done, then done again: one line of the audit log, and the reason in each history."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            meant = await submit(client, 30, name="train-a", priority="low")
+            other = await submit(client, 3, name="serve")
+            wanted = {"selector": "name=train-*,band=low", "reason": "it diverged"}
+            dry = await acted(client, "cancel", **wanted, dry_run=True)
+            assert (dry["counts"]["done"], dry["dry_run"]) == (30, True)
+            assert {job["state"] for job in dry["jobs"]} & {"CANCELLED"} == set()
+            before = len(door.acts())
+            done = await acted(client, "cancel", **wanted)
+            assert [job["id"] for job in done["jobs"]] == meant
+            (line,) = door.acts()[: len(door.acts()) - before]
+            assert (line.verb, line.tenant, line.outcome) == ("cancel", "vision", "done")
+            assert line.object == f"{meant[0]}..{meant[-1]}"
+            assert "it diverged" in line.after
+            again = await acted(client, "cancel", jobs=meant)
+            assert again["counts"] == {"done": 0, "unchanged": 30, "refused": 0}
+            for job in (meant[0], meant[-1]):
+                view = (await client.get(f"/jobs/{job}")).json()
+                assert view["cause"] == "cancelled by sa:chief: it diverged"
+            for job in other:
+                assert "CANCEL" not in (await client.get(f"/jobs/{job}")).json()["state"]
+
+    run(story)
+
+
+def test_each_job_is_judged_by_its_own_tenant_and_user(door: Entrance) -> None:
+    """Own jobs are cancelled, those of others refused, and those of other tenants are not there."""
+
+    async def story() -> None:
+        mine = await door.token("ann", (Role.SUBMITTER, "vision"))
+        theirs = await door.token("bob", (Role.SUBMITTER, "vision"), (Role.SUBMITTER, "speech"))
+        async with door.client(mine) as ann, door.client(theirs) as bob:
+            (own,) = await submit(ann, 1)
+            (others,) = await submit(bob, 1)
+            (hidden,) = await submit(bob, 1, tenant="speech")
+            found = await acted(ann, "cancel", jobs=[own, others, hidden, "j999"])
+            effects = {effect["job"]: effect["effect"] for effect in found["effects"]}
+            assert effects == {
+                own: "done", others: "refused", hidden: "refused", "j999": "refused",
+            }  # fmt: skip
+            whys = {effect["job"]: effect["why"] for effect in found["effects"]}
+            assert whys[hidden] == f"no job '{hidden}'"
+            assert {job["id"] for job in found["jobs"]} == {own, others}
+            alone = await ann.post("/jobs/cancel", json={"selector": "user=sa:bob"})
+            assert alone.status_code == 403
+            assert (await bob.get(f"/jobs/{others}")).json()["state"] != "CANCELLED"
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "jobs"),
+        ({"jobs": ["j1"], "selector": "user=ann"}, "jobs"),
+        ({"selector": "  "}, "jobs"),
+        ({"selector": "user"}, "selector"),
+        ({"selector": "usr=ann"}, "selector"),
+        ({"selector": "state=BUSY"}, "selector"),
+        ({"selector": "band=urgent"}, "selector"),
+        ({"jobs": "j1"}, "jobs"),
+        ({"jobs": ["j1"], "dry_run": "no"}, "dry_run"),
+    ],
+)
+def test_what_is_not_clear_is_refused(door: Entrance, body: dict[str, Any], field: str) -> None:
+    """Nothing is done on a guess, least of all to all jobs."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            answer = await client.post("/jobs/cancel", json=body)
+            assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
+
+    run(story)

@@ -1,0 +1,83 @@
+"""`cancel` and its like: one request for all jobs, what became of each, and what was refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.unit.cli.conftest import Call
+from tests.unit.client.fake import FakeServer, job
+from topmast.model.act_views import JobEffect, JobsActed
+from topmast.model.views import JobView
+
+
+def acted(*effects: JobEffect, dry_run: bool = False, state: str = "CANCELLED") -> JobsActed:
+    """An answer about these; a job that is refused is not known."""
+    views: list[JobView] = [job(e.job, state=state) for e in effects if e.effect != "refused"]
+    counts = {name: [e.effect for e in effects].count(name) for name in ("done", "refused")}
+    gpus, lost = sum(e.gpus for e in effects), sum(e.lost_gpu_h for e in effects)
+    return JobsActed("cancel", dry_run, tuple(views), effects, counts, gpus, lost)
+
+
+def only_body(server: FakeServer) -> dict[str, Any]:
+    """What was sent, in one request."""
+    (request,) = server.requests
+    found: dict[str, Any] = json.loads(request.body)
+    return found
+
+
+def test_cancels_all_jobs_in_one_request(server: FakeServer, call: Call) -> None:
+    """Several ids, one of them twice."""
+    server.on("POST", "/jobs/cancel", acted(JobEffect("j1", "done"), JobEffect("j2", "done")))
+    called = call("cancel", "j1", "j2", "j1", "--reason", "it diverged", "--json")
+    assert [one["id"] for one in called.document["jobs"]] == ["j1", "j2"]
+    sent = only_body(server)
+    assert sent["jobs"] == ["j1", "j2"]
+    assert (sent["reason"], sent["dry_run"]) == ("it diverged", False)
+
+
+def test_what_cannot_be_cancelled_does_not_stop_the_rest(server: FakeServer, call: Call) -> None:
+    """The others are cancelled, and the errors come on one line."""
+    refused = [JobEffect(name, "refused", f"no job '{name}'") for name in ("j8", "j9")]
+    server.on("POST", "/jobs/cancel", acted(refused[0], JobEffect("j1", "done"), refused[1]))
+    called = call("cancel", "j8", "j1", "j9")
+    assert called.code == 1
+    assert called.out.splitlines()[1].split() == ["j1", "resnet", "CANCELLED", "-"]
+    assert called.error == "topmast: no job 'j8'; no job 'j9'"
+
+
+def test_nothing_known_prints_no_table(server: FakeServer, call: Call) -> None:
+    """Only the error."""
+    server.on("POST", "/jobs/cancel", acted(JobEffect("j9", "refused", "no job 'j9'")))
+    alone = call("cancel", "j9", "--json")
+    assert (alone.code, alone.out) == (1, "")
+
+
+def test_a_dry_run_shows_what_it_would_cost(server: FakeServer, call: Call) -> None:
+    """Each job with its cost, and the sum."""
+    effects = JobEffect("j1", "done", gpus=8.0, lost_gpu_h=2.5), JobEffect("j2", "done", gpus=1.0)
+    server.on("POST", "/jobs/cancel", acted(*effects, dry_run=True, state="RUNNING"))
+    called = call("cancel", "--selector", "user=ada,name=train-*", "--dry-run")
+    sent = only_body(server)
+    assert (sent["selector"], sent["dry_run"]) == ("user=ada,name=train-*", True)
+    assert called.out.splitlines()[1].split()[-4:] == ["done", "8", "2.5", "-"]
+    assert called.out.splitlines()[-1] == (
+        "cancel: 2 jobs would change, would let go of 9 GPUs, 2.5 GPU-hours of work are lost"
+    )
+
+
+def test_of_many_jobs_only_the_counts_are_shown(server: FakeServer, call: Call) -> None:
+    """Seven thousand lines help no one."""
+    server.on("POST", "/jobs/cancel", acted(*(JobEffect(f"j{i}", "done") for i in range(1, 99))))
+    assert call("cancel", "-l", "state=PENDING").out == "cancel: 98 jobs changed\n"
+
+
+def test_jobs_or_a_selector_and_not_both(server: FakeServer, call: Call) -> None:
+    """Neither would be all jobs: that has to be said."""
+    for words in ((), ("j1", "--selector", "user=ada")):
+        called = call("cancel", *words)
+        assert (called.code, called.error) == (
+            2,
+            "topmast: Invalid value: name jobs, or give --selector (see: topmast cancel --help)",
+        )
+    assert not server.requests
