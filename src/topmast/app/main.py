@@ -94,6 +94,7 @@ def bench(name: str, options: BenchOptions) -> object:
         plans=_part(PlanDataOptions, limited),
         slow=_part(SlowPathOptions, limited),
         filling=_part(FillingOptions, given) if {"trace", "fleet"} <= given.keys() else None,
+        store=options.store,
         engines=_part(EnginesOptions, given) if "fleet" in given else None,
     )
 

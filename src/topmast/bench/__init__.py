@@ -43,12 +43,13 @@ def run_bench(
     slow: SlowPathOptions | None = None,
     filling: FillingOptions | None = None,
     engines: EnginesOptions | None = None,
+    store: str | None = None,
 ) -> dict[str, Any]:
     """Run the benchmark ``name``; what is None takes the benchmark's default."""
     size = fleet or FleetOptions()
     runs: dict[str, Callable[[], dict[str, Any]]] = {
         "submit": lambda: measure_submission(
-            jobs or 10_000, clients or 64, duration_s or 5.0, seed, state
+            jobs or 10_000, clients or 64, duration_s or 5.0, seed, state, store
         ),
         "recover": lambda: measure_recovery(jobs or 100_000, seed, state),
         "ranking": lambda: measure_ranking(jobs or 1_000_000, seed),

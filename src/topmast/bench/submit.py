@@ -9,21 +9,33 @@ import time
 from pathlib import Path
 from typing import Any
 
+from topmast.adapters.store import is_empty
 from topmast.bench.http import Connection
 from topmast.bench.setup import Server, folder, job, machine
 from topmast.client import Client
+from topmast.model.errors import Conflict
 
 JOBS = "/api/v1/jobs"
 STARTS = 15
 
 
 def measure_submission(
-    jobs: int, clients: int, duration_s: float, seed: int, state: Path | None
+    jobs: int,
+    clients: int,
+    duration_s: float,
+    seed: int,
+    state: Path | None,
+    store: str | None = None,
 ) -> dict[str, Any]:
-    """One client alone, ``clients`` at once, one bulk request of ``jobs``; and submit-to-start."""
+    """One client alone, ``clients`` at once, one bulk request of ``jobs``; and submit-to-start.
+
+    ``store``: the URL of an empty database for the journal, instead of a file.
+    """
+    if store is not None and not is_empty(store):
+        raise Conflict(f"{store} is not empty: make a database for the benchmark")
     rng = random.Random(seed)
     with folder(state) as path:
-        server = Server(path)
+        server = Server(path, *(("--store", store) if store is not None else ()))
         try:
             start_ms = _starts(server.url)
             _fill(server.url)
@@ -46,6 +58,7 @@ def measure_submission(
         "rss_bytes": rss_bytes,
         "clients": clients,
         "bulk_jobs": jobs,
+        "store": "SQLite" if store is None else "PostgreSQL",
         "duration_s": duration_s,
         "seed": seed,
         "machine": machine(),

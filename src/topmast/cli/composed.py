@@ -13,6 +13,7 @@ from topmast.cli import (
     bench_plan,
     bench_policies,
     bench_slow,
+    bench_submit,
     database,
     up,
     values,
@@ -45,7 +46,7 @@ def add(app: typer.Typer, root: Root) -> None:
         panel=SYSTEM,
         example="topmast bench submit --json",
     )
-    _add_benchmark(bench, root, "submit", "Measure how fast jobs are accepted.", "--jobs 10000")
+    bench_submit.add(bench, root)
     _add_benchmark(
         bench, root, "recover", "Measure how fast a killed server is back.", "--jobs 100000"
     )

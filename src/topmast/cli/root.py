@@ -154,6 +154,8 @@ class BenchOptions:
     gangs: int | None = None
     tasks: int | None = None
     home: str = ""
+    store: str | None = None
+    """The URL of an empty database for the journal; None: a file."""
 
 
 @dataclass(frozen=True)

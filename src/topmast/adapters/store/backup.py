@@ -63,6 +63,12 @@ def examined(target: str | Path) -> Report:
         return examine(connection)
 
 
+def is_empty(target: str | Path) -> bool:
+    """Whether a database has no tables yet."""
+    with _reading(target) as (connection, _):
+        return not inspect(connection).get_table_names()
+
+
 def upgrade(target: str | Path) -> tuple[str, str]:
     """Bring a database that no process uses to the newest version: the one before, and the new."""
     with _owned(target) as (_, writer), writer.begin():
