@@ -103,8 +103,24 @@ class AttemptRow(Struct, frozen=True):
     outcome: str
 
 
+class UsageDay(Struct, frozen=True):
+    """What the attempts of forgotten jobs used on one day."""
+
+    day_s: float
+    """When it began, in UTC."""
+    tenant: str
+    user: str
+    region: str
+    cluster: str
+    model: str
+    attempts: int
+    """Those that ended on it."""
+    held_gpu_s: float
+    kept_gpu_s: float
+
+
 class JobRow(Struct, frozen=True):
-    """A finished job, kept for ever."""
+    """A finished job, as long as it is not forgotten."""
 
     job: str
     number: int
@@ -216,6 +232,10 @@ class Journal(Protocol):
 
     def attempts(self, since_s: float, until_s: float) -> list[AttemptRow]:
         """Finished attempts that overlap a period, ordered by start, job, epoch."""
+        ...
+
+    def usage_days(self, since_s: float, until_s: float) -> list[UsageDay]:
+        """What forgotten jobs used, by the days that overlap a period."""
         ...
 
     def attempts_of(self, job: str) -> list[AttemptRow]:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from topmast.ports import ActFilter, ActRow, AttemptRow, Audit, HistoryRow, JobRow, Record, Snapshot
+from topmast.ports import (
+    ActFilter,
+    ActRow,
+    AttemptRow,
+    Audit,
+    HistoryRow,
+    JobRow,
+    Record,
+    Snapshot,
+    UsageDay,
+)
 
 
 class MemoryJournal:
@@ -64,6 +74,10 @@ class MemoryJournal:
         """Finished attempts that overlap a period."""
         found = [r for r in self.ended.values() if r.end_s > since_s and r.start_s < until_s]
         return sorted(found, key=lambda row: (row.start_s, row.job, row.epoch))
+
+    def usage_days(self, since_s: float, until_s: float) -> list[UsageDay]:
+        """Nothing is forgotten."""
+        return []
 
     def attempts_of(self, job: str) -> list[AttemptRow]:
         """Finished attempts of one job by epoch."""

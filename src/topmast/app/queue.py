@@ -24,6 +24,7 @@ from topmast.adapters.store import (
     Keeper,
     Leader,
     SqlJournal,
+    Sweeper,
     is_database,
     open_journal,
     require_free,
@@ -55,6 +56,8 @@ from topmast.traces.throughputs import read_throughputs
 
 PROFILE = "profile"
 """The option of the journal with the policies and their options."""
+KEEP_MONTHS = "keep_months"
+"""The option of the journal with the whole months after which jobs are forgotten; 0: never."""
 
 log = structlog.get_logger(__name__)
 
@@ -86,6 +89,7 @@ class QueueServer:
         self._url = ""
         self._system: ControlPlane | None = None
         self._standby: Standby | None = None
+        self._sweeper: Sweeper | None = None
         self._started_s = time.time()
         self._entry = Entry()
         self._front = Front(create_standby_api(self._health, self._leader, self._token))
@@ -168,6 +172,15 @@ class QueueServer:
             log.warning("the policies of the leader are kept; --profile and --set mean nothing")
         return profile
 
+    def _keep_months(self, journal: SqlJournal) -> int:
+        """What is asked for is kept for later starts and for other leaders."""
+        kept = int(journal.option(KEEP_MONTHS) or 0)
+        asked = self._options.keep_months
+        if asked is None or asked == kept:
+            return kept
+        journal.set_option(KEEP_MONTHS, str(asked))
+        return asked
+
     def _machines(self, journal: SqlJournal) -> Machines:
         return Machines(self._profile(journal), relays_of(self._apart), self._speeds)
 
@@ -186,6 +199,9 @@ class QueueServer:
         self._system = system
         refuse_local_engines(system.fleet, options)
         system.open()
+        months = self._keep_months(journal)
+        if months:
+            self._sweeper = Sweeper(journal, months, system.clock.now, self._fail)
         endpoints = {region: queue_endpoint(system, region) for region in self._apart}
         self._front.leads = journal.leads
         self._front.app = self._api(system, endpoints)
@@ -207,6 +223,8 @@ class QueueServer:
             self._system.event_stream.close()
 
     def _close(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.close()
         if self._system is not None:
             self._system.close()
 

@@ -111,6 +111,14 @@ StandBy = Annotated[
     bool,
     typer.Option("--standby", help="Follow the leader on the same --store, and take over from it."),
 ]
+KeepMonths = Annotated[
+    int | None,
+    typer.Option(
+        "--keep-months", min=0, metavar="N",
+        help="Forget jobs that ended N whole months ago, but for usage by the day. Default: as "
+        "before, at first 0: keep all.",
+    ),
+]  # fmt: skip
 PlanDataEvery = Annotated[
     str | None,
     typer.Option(
@@ -158,6 +166,7 @@ def add(app: typer.Typer, root: Root) -> None:
         throughputs: Throughputs = None,
         store: Store = None,
         standby: StandBy = False,
+        keep_months: KeepMonths = None,
         plan_data_every: PlanDataEvery = None,
         plan_capacity_every: PlanCapacityEvery = None,
         listen: Listen = None,
@@ -192,6 +201,7 @@ def add(app: typer.Typer, root: Root) -> None:
             throughputs=throughputs,
             store=store,
             standby=standby,
+            keep_months=keep_months,
             listen=listen,
             tls_cert=tls_cert,
             tls_key=tls_key,
@@ -248,6 +258,8 @@ def _check(options: ServeOptions, role: Role) -> None:
     }
     if role is Role.PLACER and (options.store is not None or options.standby):
         raise typer.BadParameter("--store and --standby are options of the queue")
+    if role is Role.PLACER and options.keep_months is not None:
+        raise typer.BadParameter("--keep-months is an option of the queue")
     for name, (given, needed) in own.items():
         if given and role is not needed:
             raise typer.BadParameter(f"{name} goes with --role {needed.value}")

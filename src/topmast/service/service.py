@@ -273,12 +273,14 @@ class Service(Verbs):
             )
             raise InvalidInput(message, field="since", remedy="an earlier since, or a later until")
         rows = await asyncio.to_thread(self.journal.attempts, since, until)
+        days = await asyncio.to_thread(self.journal.usage_days, since, until)
         running = await self._ask(
             lambda: running_rows(self.machines.queue.jobs.records.values(), self.clock.now())
         )
         seen = self.access.tenants(caller, Permission.USAGE_VIEW)
         counted = (row for row in (*rows, *running) if seen is None or row.tenant in seen)
-        table = usage(counted, by, since, until)
+        counted_days = (day for day in days if seen is None or day.tenant in seen)
+        table = usage(counted, by, since, until, counted_days)
         return {"usage": table, "since_s": since, "until_s": until, "by": by}
 
     async def health(self, caller: Caller) -> v.Health:

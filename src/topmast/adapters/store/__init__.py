@@ -21,7 +21,7 @@ from topmast.adapters.store.database import Claim, Leader
 from topmast.adapters.store.errors import JournalFailure, LeadershipLost, Retired
 from topmast.adapters.store.integrity import Report, digest_of
 from topmast.adapters.store.journal import SqlJournal, open_journal
-from topmast.adapters.store.keeper import Keeper
+from topmast.adapters.store.keeper import Keeper, Sweeper
 from topmast.adapters.store.postgresql import Watch
 from topmast.adapters.store.sqlite import require_free
 from topmast.adapters.store.target import (
@@ -46,6 +46,7 @@ __all__ = [
     "Report",
     "Retired",
     "SqlJournal",
+    "Sweeper",
     "Watch",
     "checked",
     "copy_database",

@@ -20,8 +20,9 @@ from topmast.adapters.store.checksum import crc_of, record_of
 from topmast.adapters.store.database import Claim, Database, Leader
 from topmast.adapters.store.errors import JournalFailure, Retired, explained
 from topmast.adapters.store.inserts import COPIED_ROWS, Inserts
+from topmast.adapters.store.months import forget
 from topmast.adapters.store.opening import dispose, open_database
-from topmast.adapters.store.retention import Kept, Past
+from topmast.adapters.store.retention import DAY_S, Kept, Past
 from topmast.adapters.store.tables import (
     ATTEMPTS,
     BLOBS,
@@ -31,6 +32,7 @@ from topmast.adapters.store.tables import (
     LEADER,
     OPTIONS,
     SNAPSHOTS,
+    USAGE_DAYS,
 )
 from topmast.model.errors import TopmastError
 from topmast.ports import (
@@ -42,6 +44,7 @@ from topmast.ports import (
     JobRow,
     Record,
     Snapshot,
+    UsageDay,
 )
 
 RECORDS_PER_FETCH = 256
@@ -190,6 +193,14 @@ class SqlJournal:
             _retire(connection, past)
         self._last_seq = max(self._last_seq, seq)
 
+    def forget(self, before_s: float, most: int) -> int:
+        """Forget jobs that ended before a time, at most so many, but for what they used by the day.
+
+        Says how many. O(their lines of history and attempts).
+        """
+        with self._writing() as connection:
+            return forget(connection, before_s, most)
+
     def set_option(self, name: str, value: str) -> None:
         """Keep something that a leader decides by, as JSON, for the leaders after it."""
         with self._writing() as connection:
@@ -296,6 +307,12 @@ class SqlJournal:
         table = ATTEMPTS.c
         query = select(ATTEMPTS).where(table.end_s > since_s, table.start_s < until_s)
         return self._all(query.order_by(table.start_s, table.job, table.epoch), AttemptRow)
+
+    def usage_days(self, since_s: float, until_s: float) -> list[UsageDay]:
+        """What forgotten jobs used, by the days that overlap a period."""
+        day_s = USAGE_DAYS.c.day_s
+        query = select(USAGE_DAYS).where(day_s > since_s - DAY_S, day_s < until_s)
+        return self._all(query.order_by(*USAGE_DAYS.primary_key.columns), UsageDay)
 
     def attempts_of(self, job: str) -> list[AttemptRow]:
         """Finished attempts of one job by epoch."""

@@ -85,6 +85,21 @@ FINISHED_JOBS = Table(
     Column("job", Text, nullable=False, unique=True),
     Column("finish_s", Float(53), nullable=False),
     Column("view", Text, nullable=False),
+    Index("finished_jobs_finish", "finish_s"),
+)
+
+USAGE_DAYS = Table(
+    "usage_days",
+    METADATA,
+    Column("day_s", Float(53), primary_key=True),  # when it began, in UTC
+    Column("tenant", Text, primary_key=True),
+    Column("user", Text, primary_key=True),
+    Column("region", Text, primary_key=True),
+    Column("cluster", Text, primary_key=True),
+    Column("model", Text, primary_key=True),
+    Column("attempts", BigInteger, nullable=False),  # that ended on it
+    Column("held_gpu_s", Float(53), nullable=False),
+    Column("kept_gpu_s", Float(53), nullable=False),
 )
 
 LEADER = Table(
