@@ -17,7 +17,7 @@ PAUSE_S = 0.2
 
 
 class Keeper:
-    """A leader that has nothing to write proves all the same, each second, that it leads: a thread that renews the lease of a journal while nothing else does.
+    """A thread that renews the lease of a journal, each second that nothing else is written.
 
     ``lost`` is called, from that thread, when it cannot be renewed.
     """
