@@ -31,6 +31,7 @@ FLEET = {
     "regions": {"east": {"clusters": {"east-a": {"hosts": [{"count": 2, "gpu": "H100", "gpus": 2}]}}}},
     "tenants": {
         "vision": {"quota": {"H100": 2}}, "nlp": {"parent": "vision"}, "speech": {"quota": {"H100": 2}},
+        "vision2": {}, "visio": {},
     },
 }  # fmt: skip
 

@@ -14,10 +14,12 @@ from topmast.model.errors import Forbidden
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Response]])
 NoteRefusal = Callable[[Caller, str, str, str], Awaitable[None]]
-"""Brings a refusal into the audit log: (caller, verb, path, reason)."""
+"""Brings a refusal into the audit log: (caller, verb, path, reason). Raises TooMany."""
 
 CALLER = "topmast.caller"
 """Where the guard leaves the caller in the scope of a request."""
+REQUEST = "topmast.request"
+"""Where the guard leaves the number of a request."""
 _DECLARED = "topmast_permission"
 
 

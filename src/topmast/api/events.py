@@ -13,13 +13,18 @@ from topmast.api.access import caller_of, guarded_router, needs
 from topmast.api.problems import problem
 from topmast.api.wire import replies, whole_number
 from topmast.model.access import Caller, Permission
+from topmast.model.errors import TooMany
 from topmast.service.service import Service
+
+MOST_OF_ALL = 8
+"""One principal may have this part of all streams."""
+RETRY_S = 10.0
 
 
 def routes(service: Service, most_streams: int) -> APIRouter:
     """The route /events, for so many readers at a time."""
     router = guarded_router()
-    streams: dict[int, None] = {}
+    streams: dict[int, str] = {}
 
     @router.get(
         "/events",
@@ -35,11 +40,16 @@ def routes(service: Service, most_streams: int) -> APIRouter:
             refusal = problem(503, "Unavailable", detail)
             refusal.headers["Connection"] = "close"
             return refusal
+        caller = caller_of(request)
+        subject = caller.principal.subject
+        own = sum(of == subject for of in streams.values())
+        if not caller.principal.trusted and own >= max(1, most_streams // MOST_OF_ALL):
+            raise TooMany(f"{subject} follows the events {own} times already", RETRY_S)
         resumed = request.headers.get("last-event-id", "")
         first = whole_number(resumed, "Last-Event-ID") if resumed else after
         start = service.event_stream.last_seq if first is None else first
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return _Stream(_lines(service, caller_of(request), start), streams, headers)
+        return _Stream(_lines(service, caller, start), streams, subject, headers)
 
     return router
 
@@ -48,11 +58,15 @@ class _Stream(StreamingResponse):
     """One stream; it counts from the moment that it is promised, not from its first event."""
 
     def __init__(
-        self, lines: AsyncIterator[bytes], streams: dict[int, None], headers: dict[str, str]
+        self,
+        lines: AsyncIterator[bytes],
+        streams: dict[int, str],
+        subject: str,
+        headers: dict[str, str],
     ) -> None:
         super().__init__(lines, media_type="text/event-stream", headers=headers)
         self._streams = streams
-        streams[id(self)] = None
+        streams[id(self)] = subject
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the reader or the server goes."""

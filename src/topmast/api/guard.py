@@ -15,7 +15,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from topmast.adapters.link import PREFIX as LINK_PREFIX
-from topmast.api.access import CALLER
+from topmast.api.access import CALLER, REQUEST
 from topmast.api.problems import problem
 from topmast.model.access import Caller, local_caller
 from topmast.model.errors import TooMany
@@ -255,6 +255,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         head = _head(scope)
+        scope[REQUEST] = head.request
         dressed = _Dressed(send, self.gate, head)
         try:
             _refuse_doubled(scope)
@@ -297,7 +298,10 @@ class _Dressed:
 
 
 def _head(scope: Scope) -> Head:
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key, text = name.decode("latin-1"), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
     server, client = scope.get("server"), scope.get("client")
     return Head(
         scope["method"], scope["path"], headers, scope["scheme"],

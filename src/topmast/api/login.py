@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ from fastapi.responses import RedirectResponse, Response
 from msgspec import Struct
 
 from topmast.adapters.oidc import Device, OpenId, Pending, Refused
-from topmast.api.access import CALLER, guarded_router, open_to_all
+from topmast.api.access import CALLER, REQUEST, guarded_router, open_to_all
 from topmast.api.bodies import read_object
 from topmast.api.guard import COOKIE, LoginGate
 from topmast.api.wire import answer, replies, returns, takes, text
@@ -25,6 +26,10 @@ LOGIN_COOKIE = "__Host-topmast-login"
 BEGUN_S = 600.0
 MOST_BEGUN = 1_000
 _TEXT: dict[str, Any] = {"type": "string"}
+
+
+_OWN_PATH = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
+"""Browsers take `//` and `/\\` for the beginning of a host, and leave out tabs and line ends."""
 
 
 class Begun(Struct, frozen=True):
@@ -80,8 +85,7 @@ class Logging:
     async def refused(self, request: Request, why: str) -> None:
         """Bring a refused login into the audit log. Raises TooMany."""
         address = self.gate.address_of(request.scope)
-        number = str(request.scope.get("topmast.request", ""))
-        await self.service.logins.refused(address, request.url.path, number, why)
+        await self.service.logins.refused(address, request.url.path, request.scope[REQUEST], why)
 
 
 def routes(logging: Logging) -> APIRouter:
@@ -104,6 +108,11 @@ def routes(logging: Logging) -> APIRouter:
     return router
 
 
+def onward(path: str) -> str:
+    """Where a browser goes after a login: a path of this server, and the first one if in doubt."""
+    return path if _OWN_PATH.fullmatch(path) else "/"
+
+
 def _browser(router: APIRouter, logging: Logging) -> None:
     @router.get("/login", tags=["login"], summary="Begin to log in with a browser",
                 **replies(302, {}))  # fmt: skip
@@ -111,8 +120,7 @@ def _browser(router: APIRouter, logging: Logging) -> None:
     async def login(request: Request, next: str = "/") -> Response:
         logging.address(request)
         url, pending = await logging.openid.begin()
-        onward = next if next.startswith("/") and next[1:2] not in ("/", "\\") else "/"
-        logging.keep(pending.state, pending, BEGUN_S, onward)
+        logging.keep(pending.state, pending, BEGUN_S, onward(next))
         going = RedirectResponse(url, 302)
         _set_cookie(going, LOGIN_COOKIE, pending.state, BEGUN_S)
         return going
@@ -125,7 +133,8 @@ def _browser(router: APIRouter, logging: Logging) -> None:
     ) -> Response:
         address = logging.address(request)
         begun = logging.find(state)
-        tied = hmac.compare_digest(request.cookies.get(LOGIN_COOKIE, ""), state)
+        own = request.cookies.get(LOGIN_COOKIE, "")
+        tied = hmac.compare_digest(own.encode(), state.encode("utf-8", "replace"))
         if begun is None or not isinstance(begun.what, Pending) or not tied or not code:
             why = f"the provider says: {error[:200]}" if error else "no such login is under way"
             await logging.refused(request, why)
@@ -137,8 +146,9 @@ def _browser(router: APIRouter, logging: Logging) -> None:
             await logging.refused(request, str(refusal))
             raise Forbidden(str(refusal)) from None
         made = await logging.service.logins.log_in(
-            identity.name, identity.groups, "browser", address, logging.openid.provider.login_s
-        )
+            identity.name, identity.groups, "browser", address, request.scope[REQUEST],
+            logging.openid.provider.login_s,
+        )  # fmt: skip
         back = RedirectResponse(begun.next, 303)
         _set_cookie(back, COOKIE, made.token, logging.openid.provider.login_s)
         back.delete_cookie(LOGIN_COOKIE, path="/", secure=True, httponly=True, samesite="lax")
@@ -180,7 +190,7 @@ def _device(router: APIRouter, logging: Logging) -> None:
         logging.forget(name)
         made = await logging.service.logins.log_in(
             identity.name, identity.groups, "device", logging.gate.address_of(request.scope),
-            logging.openid.provider.login_s,
+            request.scope[REQUEST], logging.openid.provider.login_s,
         )  # fmt: skip
         return answer(made, 201)
 

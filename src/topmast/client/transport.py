@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -36,6 +37,11 @@ HEARTBEATS_MISSED_S = 45.0
 _REFUSED = (httpx.ConnectError, httpx.ConnectTimeout)
 
 
+def _trusted(url: str) -> ssl.SSLContext | bool:
+    """The authorities that a server is judged by: those of SSL_CERT_FILE, also on this machine."""
+    return httpx.create_ssl_context() if url.startswith("https:") else True
+
+
 class Transport:
     """Speaks to one server. ``locate`` gives its URL, also anew when nothing answers there.
 
@@ -60,6 +66,7 @@ class Transport:
                 timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0)),
                 transport=transport,
                 trust_env=not is_loopback(self.url),
+                verify=_trusted(self.url),
                 headers={"Accept": "application/json", **HEADERS},
             )
         )
@@ -110,6 +117,7 @@ class Transport:
                     headers=headers,
                 )  # fmt: skip
             except _REFUSED as error:
+                self._check_proof(error)
                 refused += 1
                 if self._moved() or refused < len(self._urls):
                     backoff.reset()
@@ -179,6 +187,7 @@ class Transport:
                     raise self._foreign(answer)
                 yield pieces
         except _REFUSED as error:
+            self._check_proof(error)
             self._moved()
             raise self._unreachable() from error
         except httpx.TransportError as error:
@@ -225,6 +234,14 @@ class Transport:
 
     def _unreachable(self) -> Unavailable:
         return Unavailable(f"no Topmast server answers at {self.url}; {REMEDY}")
+
+    def _check_proof(self, error: httpx.TransportError) -> None:
+        """Raise Unavailable if a server is there, and its certificate is not what it must be."""
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            raise Unavailable(
+                f"{self.url} does not prove itself: {error}; if its certificate is of your own "
+                "authority, set SSL_CERT_FILE to the file with that"
+            ) from error
 
     def _broken(self, error: httpx.TransportError) -> Unavailable:
         if isinstance(error, httpx.TimeoutException):

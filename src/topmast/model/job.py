@@ -97,8 +97,24 @@ class TaskGroup(Struct, frozen=True, gc=False):
 
 
 def has_image(spec: JobSpec) -> bool | UnsetType:
-    """True of a job that names an image; else absent."""
-    return UNSET if spec.image is UNSET else True
+    """True of a job whose tasks need a container; else absent.
+
+    They do if the job names an image, or a Secret of Kubernetes, which is given to containers.
+    """
+    if spec.image is UNSET and spec.secrets is UNSET:
+        return UNSET
+    return True if spec.image is not UNSET or in_kubernetes(spec) else UNSET
+
+
+def in_kubernetes(spec: JobSpec) -> dict[str, tuple[str, str]]:
+    """The Secrets of Kubernetes that a job refers to: name and key, by variable."""
+    found = {}
+    for variable, reference in (spec.secrets or {}).items():
+        kind, _, where = reference.partition(":")
+        if kind == "kubernetes":
+            name, _, key = where.partition("/")
+            found[variable] = (name, key)
+    return found
 
 
 def speed_of_size(group: TaskGroup, tasks: int, efficiency: float) -> float:
@@ -159,6 +175,10 @@ class JobSpec(Struct, frozen=True, gc=False):
     """The container image that its tasks run in; absent: that of the cluster, if it has one."""
     work: str | UnsetType = UNSET
     """Its name in a table of measured speeds, if there is one."""
+    secrets: dict[str, str] | UnsetType = UNSET
+    """Where the tasks find values of variables, by variable: ``file:/PATH`` or ``env:NAME`` of
+    their host, or ``kubernetes:SECRET/KEY``. The values themselves come into no message.
+    """
 
     @property
     def tasks(self) -> int:

@@ -29,7 +29,7 @@ class Rates(Struct, frozen=True):
     list: Rate = Rate(20.0, 200.0)
     """Requests for jobs and lists."""
     refused: Rate = Rate(1.0, 20.0)
-    """Refusals of one network address."""
+    """Refusals of one network address, or of one principal: each is a line of the audit log."""
     login: Rate = Rate(1.0, 20.0)
     """Attempts of one network address to log in."""
 

@@ -18,6 +18,8 @@ from topmast.service.accounts import Directory
 from topmast.service.limits import Limits
 
 BREAK_GLASS = "break-glass"
+LONGEST_PATH = 200
+"""What the audit log keeps of the path of a stranger's request."""
 ADMINISTRATOR = Principal(f"user:{BREAK_GLASS}", (Grant(Role.ADMIN),))
 
 
@@ -59,16 +61,23 @@ class Logins:
     async def refused(self, address: str, path: str, request: str, why: str) -> None:
         """Bring a failed attempt into the audit log. Raises TooMany."""
         self._limits.take_of(address or "unknown", "refused")
+        path = path[:LONGEST_PATH]
         await self.note(ActRow("", "", address, request, "login", path, outcome=f"refused: {why}"))
 
     async def log_in(
-        self, name: str, groups: tuple[str, ...], way: str, address: str, life_s: float
+        self,
+        name: str,
+        groups: tuple[str, ...],
+        way: str,
+        address: str,
+        request: str,
+        life_s: float,
     ) -> v.NewToken:
         """Give a person that the provider has proved a token: a browser's session, or its own."""
         subject = f"user:{name}"
         call = self._runtime.call(ids.ACCOUNTS, m.NoteLogin(subject, groups))
         await asyncio.wrap_future(call)
-        line = ActRow(subject, f"provider, by {way}", address, "", "login")
+        line = ActRow(subject, f"provider, by {way}", address, request, "login")
         kind = TokenKind.SESSION if way == "browser" else TokenKind.PERSONAL
         label = "" if way == "browser" else "topmast login"
         return await self._directory.issue(Act(line), kind, subject, life_s, None, label)

@@ -294,12 +294,12 @@ class Service(Verbs):
     async def events(self, caller: Caller, after: int) -> AsyncIterator[list[v.EventView]]:
         """Batches of events that the caller may see; an empty one now and then without any.
 
-        It ends when the proof that the caller showed is good no more.
+        It ends when the proof that the caller showed is good no more, or its last role is gone.
         """
         quiet = 0
         async for batch in self.event_stream.follow(after, STREAM_LOOK_S):
             reader = caller if not caller.token else self.logins.renewed(caller)
-            if reader is None:
+            if reader is None or not reader.principal.may_somewhere(Permission.JOBS_VIEW):
                 return
             quiet = 0 if batch else quiet + 1
             if quiet % QUIET_LOOKS:

@@ -80,13 +80,15 @@ def too_large(queue: GlobalQueue, regions: Sequence[Columns], spec: JobSpec) -> 
     if _where(spaces, ask) is not None:
         return ()
     if _where([Space(columns.empty()) for columns in regions], ask) is not None:
-        return (_unsupported(ask),)
+        return (_unsupported(ask, spec),)
     return tuple(_alone(spaces, ask, spec)) or (_largest(spaces, ask, spec),)
 
 
-def _unsupported(ask: PlacementRequest) -> str:
+def _unsupported(ask: PlacementRequest, spec: JobSpec) -> str:
     """What no engine can do of those of the clusters with room."""
-    field = "image" if Capability.IMAGES in ask.capabilities else "resources.accelerators"
+    field = "resources.accelerators"
+    if Capability.IMAGES in ask.capabilities:
+        field = "image" if spec.image else "secrets"
     wants = " and ".join(_WANTS[capability] for capability in ask.capabilities)
     return (
         f"{field}: no cluster with the hardware for it has an engine that {wants}: "

@@ -30,7 +30,7 @@ JOBS = [
     pytest.param(
         RENTED,
         ["2 region", "3 num_nodes", "5 resources.cloud", "7 resources.use_spot", "8 resources.disk_size",
-         "9 resources.ports", "11 envs.TOKEN", "13 secrets", "0 "],
+         "9 resources.ports", "11 envs.TOKEN", "13 secrets.HF_TOKEN", "0 "],
         id="a file for rented machines, with a last line that says so",
     ),
     pytest.param("nmae: a\ncpus: 3\n", ["1 nmae", "1 run", "2 cpus"], id="what is missing is told beside the rest"),

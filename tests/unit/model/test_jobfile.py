@@ -463,7 +463,7 @@ FOREIGN = [
     bad("an image with blanks", "image: a b", "image", "not a name of an image"),
     bad("an image that is a list", "image: [a]", "image", "wanted text"),
     bad("a service", "service: {}", "service", "serving is not supported"),
-    bad("secrets", "secrets: {A: b}", "secrets", "not supported"),
+    bad("a secret itself", "secrets: {A: b}", "secrets.A", "never the value"),
     bad("GPUs at the top", "accelerators: H100:8", "accelerators", "belongs to resources"),
     bad("spot", "resources: {use_spot: true}", "resources.use_spot", "preemptible: true"),
     bad("a cloud", "resources:\n  cloud: aws", "resources.cloud", "Topmast chooses", line=3),

@@ -42,7 +42,6 @@ TOP_FIELDS = {
     "file_mounts": _DATA,
     "storage_mounts": _DATA,
     "volumes": _DATA,
-    "secrets": "secrets are not supported (let the script read a file that only its hosts have)",
     "service": _SERVING,
     "pool": _SERVING,
     "config": "a job carries no configuration of the system (leave it out)",
@@ -107,7 +106,7 @@ _SCRIPTS = {
 _DIRECTIVE = re.compile(rb"^(#SBATCH|#PBS|#BSUB)\b", re.MULTILINE)
 
 _SKYPILOT = {
-    "file_mounts", "storage_mounts", "secrets", "service", "config", "pool", "resources.cloud",
+    "file_mounts", "storage_mounts", "service", "config", "pool", "resources.cloud",
     "resources.infra", "resources.region", "resources.zone", "resources.use_spot",
     "resources.disk_size", "resources.image_id", "resources.ports", "resources.any_of",
     "resources.ordered", "resources.instance_type",

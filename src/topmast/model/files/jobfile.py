@@ -16,6 +16,7 @@ from msgspec import UNSET, Struct
 from topmast.model.dataset import dataset_variable
 from topmast.model.errors import InvalidInput
 from topmast.model.files.accelerators import dump_accelerators, read_accelerators
+from topmast.model.files.environment import read_envs, read_secrets
 from topmast.model.files.every import every_error
 from topmast.model.files.fields import PATH_LIMIT_BYTES, Record, Value, one_of
 from topmast.model.files.foreign import (
@@ -46,9 +47,6 @@ MAX_DATASETS = 1_000
 MAX_RESTARTS = 100_000
 MAX_GRACE_S = 86_400.0
 SCRIPT_LIMIT_BYTES = 100_000
-ENVS_LIMIT = 1_000
-ENVS_LIMIT_BYTES = 256_000
-ENV_LIMIT_BYTES = 64_000
 
 DEFAULT_NAME = "job"
 DEFAULT_GROUP = "main"
@@ -59,15 +57,14 @@ LEVELS = {level.name.lower(): level for level in Level}
 
 _JOB_FIELDS = (
     "name", "tenant", "num_nodes", "min_nodes", "max_nodes", "resources", "priority", "envs",
-    "workdir", "datasets", "topology", "checkpoint", "time_limit", "max_restarts", "preemptible",
-    "group", "setup", "run", "expected_duration", "skew", "work", "image", "groups",
+    "secrets", "workdir", "datasets", "topology", "checkpoint", "time_limit", "max_restarts",
+    "preemptible", "group", "setup", "run", "expected_duration", "skew", "work", "image", "groups",
 )  # fmt: skip
 _GROUP_FIELDS = ("name", "count", "min_count", "max_count", "resources", "setup", "run")
 _SIZES_AT_TOP = {"num_nodes": "count", "min_nodes": "min_count", "max_nodes": "max_count"}
 """What a file without groups calls the number of its tasks, and what a group calls it."""
 _RESOURCE_FIELDS = ("accelerators", "cpus", "memory", "gpu_memory")
 
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CPUS = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?\+?")
 _SHARE = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,30})?(?:[eE]-[0-9]{1,3})?")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -123,6 +120,7 @@ def _read(node: Node, where: str, tenant_default: str, user: str, name_default: 
     expected, skew, work = job.get("expected_duration"), job.get("skew"), job.get("work")
     image = job.get("image")
     digest, folder = _workdir(job.get("workdir"))
+    envs = read_envs(job.get("envs"))
     band = _band(job.get("priority"))
     if band is Band.OPPORTUNISTIC and preemptible and not preemptible.boolean():
         message = "an opportunistic job runs on what others do not need now, and must make way"
@@ -133,7 +131,7 @@ def _read(node: Node, where: str, tenant_default: str, user: str, name_default: 
         tenant=tenant.name() if tenant else tenant_default,
         user=user,
         band=band,
-        envs=_envs(job.get("envs")),
+        envs=envs,
         workdir=digest,
         datasets=_datasets(job.get("datasets")),
         topology=_topology(job.get("topology")),
@@ -146,6 +144,7 @@ def _read(node: Node, where: str, tenant_default: str, user: str, name_default: 
         skew=skew.quantity(_parse_skew, "a share of the parameters, 0 to 1") if skew else None,
         work=work.text(limit_bytes=200) if work else UNSET,
         image=image.image() if image else UNSET,
+        secrets=read_secrets(job.get("secrets"), envs) or UNSET,
     )
     return JobFile(spec, folder)
 
@@ -290,25 +289,6 @@ def _band(value: Value | None) -> Band:
     return value.choice(BANDS, "a priority")
 
 
-def _envs(value: Value | None) -> dict[str, str]:
-    if value is None:
-        return {}
-    envs = {}
-    total_bytes = 0
-    for name, entry in value.entries(limit=ENVS_LIMIT).items():
-        if not _ENV_NAME.fullmatch(name) or len(name) > 256:
-            remedy = "letters, digits and '_', not beginning with a digit"
-            raise entry.error("is not the name of an environment variable", remedy)
-        if name.startswith("TOPMAST_"):
-            raise entry.error("names that begin with TOPMAST_ are set by Topmast", "rename it")
-        envs[name] = entry.raw(limit_bytes=ENV_LIMIT_BYTES)
-        total_bytes += len(name) + len(envs[name].encode())
-    if total_bytes > ENVS_LIMIT_BYTES:
-        remedy = f"at most {ENVS_LIMIT_BYTES:,}: put the rest in a file of the workdir"
-        raise value.error(f"the variables take {total_bytes:,} bytes", remedy)
-    return envs
-
-
 def _workdir(value: Value | None) -> tuple[str, str | None]:
     """The digest of a snapshot, and the folder to snapshot: one of the two, or neither."""
     if value is None:
@@ -406,6 +386,7 @@ def dump_job(spec: JobSpec) -> dict[str, Any]:
     document |= {} if spec.skew is None else {"skew": spec.skew}
     document |= {"work": spec.work} if spec.work else {}
     document |= {"image": spec.image} if spec.image else {}
+    document |= {"secrets": dict(spec.secrets)} if spec.secrets else {}
     checkpoint = {"interval": spec.checkpoint.interval_s, "grace": spec.checkpoint.grace_s}
     path = {"path": spec.checkpoint.path} if spec.checkpoint.path else {}
     document["checkpoint"] = path | checkpoint

@@ -49,6 +49,7 @@ from topmast.adapters.engines.local import files
 from topmast.adapters.engines.pages import read_page
 from topmast.model.engines import PROCESSES, Capability
 from topmast.model.fleet import ClusterSpec, HostSpec
+from topmast.model.job import in_kubernetes
 from topmast.model.messages import Checkpointed, Message, StartGang
 from topmast.ports import Engine, LogPage, Post, Site
 
@@ -405,7 +406,7 @@ class FarEngine(Engine):
         return Part(
             name, needs.hosts, needs.tasks, needs.gpus, needs.model, needs.cpus,
             needs.memory_bytes, needs.limit_s, gang.spec.tenant,
-            plans.image_of(gang, self._cluster), ticket,
+            plans.image_of(gang, self._cluster), ticket, in_kubernetes(gang.spec),
         )  # fmt: skip
 
     def _look(self) -> None:
@@ -435,7 +436,7 @@ class FarEngine(Engine):
     def _prepare(self, gang: StartGang) -> None:
         """What takes time or can fail before an attempt is intended; on a thread of the pool."""
         try:
-            plans.check(gang, self._site)
+            plans.check(gang, self._site, images=self.launcher_type.images)
             envs, carried = plans.environment(gang, self._cluster, self._site, self._options)
         except Exception as error:
             if not isinstance(error, plans.CannotStart | OSError | ValueError):

@@ -81,6 +81,8 @@ class Part(Struct, frozen=True):
     image: str
     """The container image; empty: the default of the cluster, or none."""
     ticket: Ticket
+    secrets: dict[str, tuple[str, str]] = {}
+    """What the scheduler keeps and gives to the containers: name and key, by variable."""
 
 
 class State(StrEnum):

@@ -14,7 +14,7 @@ from topmast.adapters.engines.far.options import FarOptions
 from topmast.adapters.engines.local import files
 from topmast.model.dataset import dataset_variable
 from topmast.model.fleet import ClusterSpec, HostSpec
-from topmast.model.job import Resources
+from topmast.model.job import Resources, in_kubernetes
 from topmast.model.messages import StartGang
 from topmast.model.plan import Seat
 from topmast.ports import Site
@@ -33,8 +33,8 @@ class CannotStart(Exception):
     """The attempt cannot run here, and the text says why."""
 
 
-def check(gang: StartGang, site: Site) -> None:
-    """Raise CannotStart for what no runner could start."""
+def check(gang: StartGang, site: Site, *, images: bool) -> None:
+    """Raise CannotStart for what no runner could start; ``images``: whether they are containers."""
     if not SAFE_JOB.fullmatch(gang.job):
         raise CannotStart(f"{gang.job!r} cannot be part of a name")
     if sorted(seat.rank for seat in gang.seats) != list(range(len(gang.seats))):
@@ -46,6 +46,8 @@ def check(gang: StartGang, site: Site) -> None:
     for name, value in gang.spec.envs.items():
         if not VARIABLE.fullmatch(name) or "\0" in value:
             raise CannotStart(f"envs: {name!r} cannot be an environment variable")
+    if not images and in_kubernetes(gang.spec):
+        raise CannotStart("secrets: this engine has no Secrets of Kubernetes")
     digest = gang.spec.workdir
     if digest and site.blob_path(digest) is None:
         raise CannotStart(f"the work folder {digest} is not in the store")
@@ -172,6 +174,7 @@ def runner_plan(
     blob = bool(gang.spec.workdir)
     return {
         "job": gang.job, "work": options.work, "blob": blob, "envs": attempt.envs,
+        "secrets": gang.spec.secrets or {},
         "scripts": scripts, "ranks": found, "data": _data(attempt.carried, options),
     }  # fmt: skip
 

@@ -45,6 +45,7 @@ def make_plan(gang: StartGang, layout: Layout, site: Site, cluster: ClusterSpec)
         "grace_s": gang.spec.checkpoint.grace_s,
         "workdir": _workdir(gang.spec.workdir, site),
         "envs": _shared_environment(gang, site, cluster),
+        "secrets": gang.spec.secrets or {},
         "tasks": _tasks(gang, layout, scripts),
     }
     # Not durable: after a crash of the machine the claims count, and they are.
@@ -62,6 +63,10 @@ def _check(gang: StartGang) -> None:
     for name, value in gang.spec.envs.items():
         if not VARIABLE.fullmatch(name) or "\0" in value:
             raise CannotStart(f"envs: {name!r} cannot be an environment variable")
+    for name, reference in (gang.spec.secrets or {}).items():
+        if not reference.startswith("file:"):
+            why = "this engine gives tasks nothing of its environment; refer to a file"
+            raise CannotStart(f"secrets.{name}: {reference}: {why}")
 
 
 def _write_scripts(gang: StartGang, folder: Path) -> dict[str, tuple[str, str]]:

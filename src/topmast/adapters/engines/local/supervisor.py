@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+from topmast.adapters.engines.far.runner.references import resolved
 from topmast.adapters.engines.local import files, processes
 from topmast.adapters.engines.local.files import Json, Layout
 
@@ -207,7 +208,8 @@ class Supervisor:
     def _exec(self, script: str) -> NoReturn:
         file = self.layout.attempt(self.attempt) / script
         os.chdir(self.work)
-        environment = {**self.plan["envs"], **self.seat["envs"]}
+        secrets = resolved(self.plan.get("secrets", {}))  # no other process has the values
+        environment = {**self.plan["envs"], **self.seat["envs"], **secrets}
         # The script is a file, and secrets are in the environment: neither is in the arguments.
         arguments = ["bash", "-euo", "pipefail", os.fspath(file)]
         os.execve(self.plan["shell"], arguments, environment)  # noqa: S606

@@ -151,3 +151,17 @@ def test_namespaces_by_tenant() -> None:
 def test_lost_nodes_are_always_tolerated() -> None:
     keys = [one["key"] for one in tolerations_of(KubernetesOptions(), ["gpu"])]
     assert keys == ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "gpu"]
+
+
+def test_a_secret_is_handed_over_by_the_kubelet_to_tenants_that_may_use_it() -> None:
+    """The pod names it; without the option no job can name one, least of all our own tickets."""
+    mine = {"KEY": ("team", "s3")}
+    (container,) = pod({"secrets": {"vision": "other, team"}}, secrets=mine)["spec"]["containers"]
+    wanted = {"secretKeyRef": {"name": "team", "key": "s3", "optional": False}}
+    assert container["env"][1:] == [{"name": "TOPMAST_SECRET_KEY", "valueFrom": wanted}]
+    for options, tenant in (
+        ({}, "vision"), ({"secrets": {"vision": "other"}}, "vision"),
+        ({"secrets": {"vision": "team"}}, "vision2"), ({"secrets": {"": "team"}}, "vision"),
+    ):  # fmt: skip
+        with pytest.raises(Refused, match=f"tenant {tenant} may not use the Secret team"):
+            pod(options, secrets=mine, tenant=tenant)

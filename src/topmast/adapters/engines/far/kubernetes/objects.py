@@ -10,10 +10,12 @@ import msgspec
 
 from topmast.adapters.engines.far.kubernetes.options import (
     KubernetesOptions,
+    refuses_secret,
     resource_of,
     tolerations_of,
 )
 from topmast.adapters.engines.far.launcher import Part, Refused
+from topmast.adapters.engines.far.runner.references import HANDED
 
 FINALIZER = "topmast.dev/truth"
 """Keeps a pod listed until its end is recorded."""
@@ -55,6 +57,9 @@ def pod_of(
     """
     if not _NAME.fullmatch(part.name):
         raise Refused(f"'{part.name}' is no name of a pod: lower-case letters, digits and '-'")
+    for name, _ in part.secrets.values():
+        if why := refuses_secret(options, part.tenant, name):
+            raise Refused(why)
     meta = _meta(part, namespace, fleet)
     meta["finalizers"] = [FINALIZER]
     meta["ownerReferences"] = [
@@ -117,7 +122,7 @@ def _container(part: Part, resource: str, options: KubernetesOptions) -> dict[st
             part.hosts[0],
         ],
         # A user without an entry in the image's /etc/passwd has `/` as its home.
-        "env": [{"name": "HOME", "value": _scratch(options)}],
+        "env": [{"name": "HOME", "value": _scratch(options)}, *_handed(part)],
         "resources": _resources(part, resource),
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -134,6 +139,17 @@ def _container(part: Part, resource: str, options: KubernetesOptions) -> dict[st
             ),
         ],
     }  # fmt: skip
+
+
+def _handed(part: Part) -> list[dict[str, Any]]:
+    """Variables that the kubelet fills in; the runner gives them to the tasks under their names."""
+    return [
+        {
+            "name": f"{HANDED}{variable}",
+            "valueFrom": {"secretKeyRef": {"name": name, "key": key, "optional": False}},
+        }
+        for variable, (name, key) in sorted(part.secrets.items())
+    ]
 
 
 def _resources(part: Part, resource: str) -> dict[str, Any]:

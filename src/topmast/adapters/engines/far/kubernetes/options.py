@@ -25,6 +25,8 @@ class KubernetesOptions(FarOptions, frozen=True):
     """Stands before the name of the node in a host's name: two clusters may both have a node-1."""
     resource: dict[str, str] = field(default_factory=dict)
     """What pods ask for to get a GPU, by model (``resource.MODEL``); by default that of NVIDIA."""
+    secrets: dict[str, str] = field(default_factory=dict)
+    """Secrets that jobs may refer to, by tenant: ``secrets.TENANT: NAME,NAME``; none by default."""
     pull_secret: str = ""
     """The Secret with the registry's password, in each of the namespaces."""
     python: str = "python3"
@@ -56,6 +58,17 @@ def resource_of(options: KubernetesOptions, model: str) -> str:
 def namespace_of(options: KubernetesOptions, tenant: str, usual: str) -> str:
     """Where the pods of a tenant's jobs are made."""
     return options.namespace.get(tenant) or options.namespace.get("") or usual
+
+
+def refuses_secret(options: KubernetesOptions, tenant: str, name: str) -> str:
+    """Why the jobs of a tenant may not refer to a Secret; empty if they may."""
+    given = options.secrets.get(tenant, "")
+    if name in [text.strip() for text in given.split(",")]:
+        return ""
+    return (
+        f"secrets: tenant {tenant} may not use the Secret {name} of this cluster "
+        f"(its option secrets.{tenant} does not list it)"
+    )
 
 
 def namespaces_of(options: KubernetesOptions, usual: str) -> list[str]:

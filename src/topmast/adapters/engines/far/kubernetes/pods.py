@@ -12,7 +12,8 @@ _ENDED = ("Succeeded", "Failed")
 _UNKNOWN = "ContainerStatusUnknown"
 """The kubelet does not find the container: its processes may live."""
 _LONGEST = 500
-_NO_IMAGE = ("InvalidImageName", "ErrImageNeverPull")
+_IN_VAIN = ("InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError")
+"""The last is said of a Secret, or a key in it, that is not there."""
 _NOT_GIVEN = ("not found", "manifest unknown", "denied", "unauthorized", "authorization failed")
 """What registries answer for an image that they do not have, or do not give us."""
 _IMAGE_REMEDY = "correct `image` of the job or the cluster, or set options.pull_secret"
@@ -165,10 +166,12 @@ def _why(pod: Pod) -> str:
 
 
 def _waits_in_vain(pod: Pod) -> bool:
-    """Whether an image has no name that can be, or its registry says that it does not give it."""
+    """Whether an image has no name that can be, its registry says that it does not give it, or a
+    Secret is missing.
+    """
     for one in pod.status.containers():
         waiting = one.state.waiting
-        if waiting and waiting.reason in _NO_IMAGE:
+        if waiting and waiting.reason in _IN_VAIN:
             return True
         if waiting and waiting.reason == "ErrImagePull":
             return any(word in waiting.message.lower() for word in _NOT_GIVEN)

@@ -23,7 +23,8 @@ from functools import cache
 from importlib import resources
 
 MODULES = (
-    "processes", "calls", "cache", "fetch", "saving", "staging", "tasks", "caller", "keeper",
+    "processes", "calls", "cache", "fetch", "saving", "staging",
+    "references", "tasks", "caller", "keeper",
 )  # fmt: skip
 """In the order in which they need one another."""
 

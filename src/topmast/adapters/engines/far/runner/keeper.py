@@ -280,7 +280,11 @@ class Keeper:
         folder = self.folder
         envs = environments(self.plan, self.orders, folder, self.nonce)[rank]
         in_python = name not in self.plan["scripts"]
-        body = (lambda: unpack(folder)) if in_python else (lambda: script(folder, name, envs))
+        secrets = self.plan.get("secrets", {})
+        body = (
+            (lambda: unpack(folder)) if in_python
+            else (lambda: script(folder, name, envs, secrets))
+        )  # fmt: skip
         task = Task(body, folder / (rank + ".log"), self.held)
         self.wire.tell(op="pid", pid=task.pid, ticks=start_ticks(task.pid))
         return task

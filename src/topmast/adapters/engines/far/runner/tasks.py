@@ -26,6 +26,10 @@ from topmast.adapters.engines.far.runner.processes import (
     send,
     temporary,
 )
+from topmast.adapters.engines.far.runner.references import (
+    resolved,
+    without_handed,
+)
 
 
 def supervise(wire: Wire, body: Any, log: Path) -> None:
@@ -128,8 +132,12 @@ def unpack(folder: Path) -> NoReturn:
     os._exit(0)
 
 
-def script(folder: Path, name: str, envs: dict[str, str]) -> NoReturn:
-    """Become a script. It is a file, and secrets are in the environment: not in the arguments."""
+def script(folder: Path, name: str, envs: dict[str, str], secrets: dict[str, str]) -> NoReturn:
+    """Become a script. It is a file, and secrets are in the environment: not in the arguments.
+
+    ``secrets`` are references: no process but the task has the values.
+    """
+    envs = {**envs, **resolved(secrets)}
     os.chdir(str(folder / "work"))
     named = (os.path.join(place, "bash") for place in os.get_exec_path())  # noqa: PTH118
     bash = next((path for path in named if os.access(path, os.X_OK)), None)
@@ -151,7 +159,7 @@ def environments(plan: Json, orders: Json, folder: Path, nonce: str) -> dict[str
     for rank, seat in sorted(plan["ranks"].items(), key=lambda item: int(item[0])):
         own, given = given[: seat["gpus"]], given[seat["gpus"] :]
         found[rank] = {
-            **os.environ, **plan["envs"], **seat["envs"],
+            **without_handed(os.environ), **plan["envs"], **seat["envs"],
             "CUDA_VISIBLE_DEVICES": ",".join(own if seat["slots"] is None else seat["slots"]),
             "MASTER_ADDR": orders["address"],
             "MASTER_PORT": str(orders["port"]),

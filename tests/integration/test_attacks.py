@@ -1,0 +1,286 @@
+"""What people try at the door: other proofs, other names, other pages, and the last moments of a right."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.support.entrance import ROOT, URL, Entrance, entrance, run
+from topmast.accounts import new_token
+from topmast.adapters.oidc import OpenId
+from topmast.api import create_api
+from topmast.model.access import Role
+from topmast.model.files import accountsfile
+from topmast.model.messages import TokenKind
+from topmast.service.access import act
+from topmast.service.limits import Rate, Rates
+
+ONE = {"run": "true", "resources": {"accelerators": "H100:1"}}
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entrance]:
+    """The control plane of this file."""
+    with entrance(tmp_path_factory.mktemp("attacks")) as found:
+        yield found
+
+
+async def status(door: Entrance, token: str, path: str = "/jobs", **headers: str) -> int:
+    """How a request is answered."""
+    async with door.client(token, **headers) as client:
+        return (await client.get(path)).status_code
+
+
+def test_no_other_token_is_taken(door: Entrance) -> None:
+    """Made up with a right checksum, mistyped, of another kind, expired, revoked, of an account that is gone."""
+
+    async def story() -> None:
+        directory = door.service.directory
+        good = await door.token("good", (Role.VIEWER, "vision"))
+        assert await status(door, good) == 200
+        mistyped = good[:10] + ("a" if good[10] != "a" else "b") + good[11:]
+        brief = await directory.issue(act(ROOT, "create-token"), TokenKind.SERVICE, "sa:good", 0.0)
+        await door.token("gone", (Role.ADMIN, "/"))
+        gone = await directory.create_token(ROOT, account="gone")
+        await directory.remove_account(ROOT, "gone")
+        again = await door.token("gone", (Role.ADMIN, "/"))
+        for kind, token in (
+            ("made up", new_token(TokenKind.SERVICE, b"0" * 24)),
+            ("mistyped", mistyped),
+            ("of another kind", good.replace("tm_sa_", "tm_pat_")),
+            ("longer", good + "A"),
+            ("a digest", directory.state.tokens[brief.view.id].digest),
+            ("an id", brief.view.id),
+            ("expired", brief.token),
+            ("of an account that is gone, and came back", gone.token),
+            ("empty", ""),
+        ):
+            assert await status(door, "", Authorization=f"Bearer {token}") == 401, kind
+        assert await status(door, again) == 200
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("headers", "want"),
+    [
+        ([("Authorization", "Bearer GOOD"), ("authorization", "Bearer x")], 400),
+        ([("Cookie", "__Host-topmast=GOOD"), ("Cookie", "a=b")], 400),
+        ([("Authorization", "Bearer GOOD"), ("Cookie", "__Host-topmast=x")], 200),
+        ([("Authorization", "Bearer x"), ("Cookie", "__Host-topmast=GOOD")], 401),
+        ([("Authorization", "Bearer GOOD, Bearer x")], 401),
+        ([("Authorization", "GOOD")], 401),
+        ([("X-Authorization", "Bearer GOOD"), ("X-Topmast-User", "root")], 401),
+        ([("Cookie", "topmast=GOOD")], 401),
+        ([("Cookie", "x__Host-topmast=GOOD")], 401),
+        ([("X-Forwarded-Host", "topmast.example.com"), ("Host", "evil.example.com")], 403),
+        ([("Authorization", "Bearer GOOD"), ("Host", "topmast.example.com:443@evil")], 403),
+        ([("Authorization", "Bearer GOOD"), ("X-HTTP-Method-Override", "DELETE")], 200),
+    ],
+)
+def test_headers_prove_what_they_prove(
+    door: Entrance, headers: list[tuple[str, str]], want: int
+) -> None:
+    """One proof, in its one place."""
+
+    async def story() -> None:
+        good = await door.token("headers", (Role.VIEWER, "vision"))
+        given = [(name, value.replace("GOOD", good)) for name, value in headers]
+        async with door.client() as client:
+            assert (await client.get("/jobs", headers=given)).status_code == want
+
+    run(story)
+
+
+def test_names_that_begin_alike_are_other_tenants(door: Entrance) -> None:
+    """A role at vision says nothing about vision2 or visio, in whatever way these are written."""
+
+    async def story() -> None:
+        boss = await door.token("boss", (Role.TENANT_ADMIN, "vision"))
+        async with door.client(await door.token("chief", (Role.ADMIN, "/"))) as client:
+            for tenant in ("vision2", "visio"):
+                sent = await client.post("/jobs", json={"job": ONE | {"tenant": tenant}})
+                assert sent.status_code == 201, sent.text
+        async with door.client(boss) as client:
+            for tenant in ("vision2", "visio", "vision/../vision2", "Vision", "", "/", "root"):
+                sent = await client.post("/jobs", json={"job": ONE | {"tenant": tenant}})
+                assert sent.status_code == 422, (tenant, sent.text)
+                role = {"subject": "user:x", "role": "viewer", "tenant": tenant}
+                answer = await client.post("/roles/grant", json=role)
+                assert answer.status_code in (403, 422), (tenant, answer.text)
+                made = await client.post("/accounts", json={"name": "x", "tenant": tenant})
+                assert made.status_code in (403, 422), (tenant, made.text)
+            names = {row["name"] for row in (await client.get("/tenants")).json()["tenants"]}
+            assert names == {"vision", "nlp"}
+            for query in ("tenant=vision2", "tenant=visio", "tenant=", "tenant=*"):
+                page = (await client.get(f"/jobs?{query}")).json()
+                assert {job["tenant"] for job in page.get("jobs", [])} <= {"vision", "nlp"}, query
+                acts = (await client.get(f"/audit?{query}")).json()["acts"]
+                assert {line["tenant"] for line in acts} <= {"vision", "nlp"}, query
+
+    run(story)
+
+
+def test_a_role_that_is_revoked_ends_what_its_stream_shows(door: Entrance) -> None:
+    """One of two roles: the other tenant's events alone. The last: the end, within five seconds."""
+
+    async def story() -> None:
+        directory = door.service.directory
+        token = await door.token("eyes", (Role.VIEWER, "vision"), (Role.VIEWER, "speech"))
+        caller = directory.caller(token)
+        assert caller is not None
+        heard: list[str] = []
+
+        async def read() -> None:
+            async for batch in door.service.events(caller, door.service.event_stream.last_seq):
+                heard.extend(event.job for event in batch if event.job)
+
+        async def send(tenant: str) -> str:
+            async with door.client(await door.token("chief", (Role.ADMIN, "/"))) as client:
+                sent = await client.post("/jobs", json={"job": ONE | {"tenant": tenant}})
+                return str(sent.json()["id"])
+
+        reading = asyncio.create_task(read())
+        first = await send("speech")
+        await _until(lambda: first in heard)
+        await directory.revoke(ROOT, "sa:eyes", "viewer", "speech")
+        hidden, seen = await send("speech"), await send("vision")
+        await _until(lambda: seen in heard)
+        assert hidden not in heard
+        await directory.revoke(ROOT, "sa:eyes", "viewer", "vision")
+        await asyncio.wait_for(reading, 5.0)
+
+    run(story)
+
+
+async def _until(what: object) -> None:
+    assert callable(what)
+    deadline_s = time.monotonic() + 20.0
+    while not what():
+        assert time.monotonic() < deadline_s
+        await asyncio.sleep(0.02)
+
+
+def test_one_reader_leaves_streams_to_others(door: Entrance) -> None:
+    """A part of all streams is the most of one principal."""
+
+    async def story() -> None:
+        door_app = create_api(door.service, gate=door.gate, most_streams=8)
+        greedy = await door.token("greedy", (Role.VIEWER, "vision"))
+        shown = {"Authorization": f"Bearer {greedy}"}
+        transport = _Open(door_app)
+        assert await transport.begin(shown) == 200
+        assert await transport.begin(shown) == 429
+        other = await door.token("modest", (Role.VIEWER, "vision"))
+        assert await transport.begin({"Authorization": f"Bearer {other}"}) == 200
+        await transport.close()
+
+    run(story)
+
+
+class _Open:
+    """Streams that stay open: the transport of httpx waits for the end of an answer."""
+
+    def __init__(self, app: object) -> None:
+        self._app = app
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def begin(self, headers: dict[str, str]) -> int:
+        """The status of one more."""
+        begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        asked = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+        async def receive() -> dict[str, object]:
+            for message in asked:
+                return dict(message)
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def send(message: dict[str, object]) -> None:
+            if message["type"] == "http.response.start" and not begun.done():
+                begun.set_result(int(str(message["status"])))
+
+        given = [(b"host", b"topmast.example.com")]
+        given += [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET",
+            "scheme": "https", "path": "/api/v1/events", "raw_path": b"/api/v1/events",
+            "query_string": b"", "root_path": "", "headers": given, "client": ("10.0.0.7", 1),
+            "server": ("10.0.0.1", 443),
+        }  # fmt: skip
+        assert callable(self._app)
+        self._tasks.append(asyncio.ensure_future(self._app(scope, receive, send)))
+        return await asyncio.wait_for(begun, 20)
+
+    async def close(self) -> None:
+        """The readers go."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def test_refusals_are_limited_like_other_acts(door: Entrance) -> None:
+    """Each is a line of the audit log: a principal cannot fill it."""
+
+    async def story() -> None:
+        viewer = await door.token("noise", (Role.VIEWER, "vision"))
+        rates = door.service.limits.rates
+        door.service.set_limits(Rates(refused=Rate(0.1, 3)))
+        try:
+            async with door.client(viewer) as client:
+                answers = [await client.post("/jobs", json={"job": ONE}) for _ in range(6)]
+            assert [answer.status_code for answer in answers] == [403] * 3 + [429] * 3
+            assert len(door.acts(actor="sa:noise", outcome="refused")) == 3
+        finally:
+            door.service.set_limits(rates)
+
+    run(story)
+
+
+def test_the_audit_log_keeps_little_of_a_strangers_path(door: Entrance) -> None:
+    """It is the only text that comes from a caller without any proof."""
+
+    async def story() -> None:
+        assert await status(door, "x", f"/jobs/{'j' * 5000}") == 401
+        line = door.acts(verb="login")[0]
+        assert (len(line.object), line.actor) == (200, "")
+
+    run(story)
+
+
+class _Provider(httpx.AsyncBaseTransport):
+    """A provider that says where it is, and no more."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Its description."""
+        issuer = "https://id.example.com"
+        names = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+        return httpx.Response(200, json={"issuer": issuer, **{n: f"{issuer}/{n}" for n in names}})
+
+
+def test_a_return_without_the_cookie_of_its_login_is_refused(door: Entrance) -> None:
+    """Whatever state it names, of whatever characters; attempts are limited by address."""
+
+    async def story() -> None:
+        provider = accountsfile.Provider("https://id.example.com", "topmast")
+        back = f"{URL}/auth/callback"
+        openid = OpenId(provider, "", back, time.time, time.monotonic, _Provider())
+        app = create_api(door.service, gate=door.gate, openid=openid)
+        transport = httpx.ASGITransport(app, client=("10.0.0.9", 1))
+        async with httpx.AsyncClient(transport=transport, base_url=URL) as browser:
+            begun = await browser.get("/auth/login")
+            assert begun.headers["location"].startswith("https://id.example.com/")
+            cookie = begun.headers["set-cookie"]
+            assert all(word in cookie for word in ("__Host-", "Secure", "HttpOnly", "Path=/"))
+            for state in ("x", "\u00e9", "%ff", ""):
+                answer = await browser.get(f"/auth/callback?code=x&state={state}")
+                assert answer.status_code == 403, answer.text
+            codes = [(await browser.get("/auth/login")).status_code for _ in range(30)]
+            assert codes[-1] == 429
+
+    run(story)

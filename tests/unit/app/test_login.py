@@ -1,0 +1,127 @@
+"""Which ways into a server its options open, and which are refused."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.certificates import write_certificate
+from topmast.api.guard import LoopbackGate, StandbyGate
+from topmast.app.login import Entry, entry_of, refuse_local_engines
+from topmast.cli import ServeOptions
+from topmast.model.errors import InvalidInput
+from topmast.model.files.fleetfile import parse_fleet
+
+URL = "http://127.0.0.1:6278"
+HOSTS = {"hosts": [{"count": 1, "gpu": "H100", "gpus": 1}]}
+TLS: dict[str, Any] = {"tls_cert": "cert.pem", "tls_key": "key.pem"}
+
+
+def entry(folder: Path, **given: Any) -> Entry:
+    """The ways in that options open, with files of ``folder``; no socket stays open."""
+    for name in ("tls_cert", "tls_key", "accounts"):
+        if name in given:
+            given[name] = folder / given[name]
+    with ExitStack() as stack:
+        return entry_of(ServeOptions(fleet=None, state=folder, **given), stack, URL)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A certificate with its key, and a key of another."""
+    write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
+    write_certificate(tmp_path / "other.pem", tmp_path / "other.key")
+    write_certificate(tmp_path / "cert.pem", tmp_path / "open.key")
+    (tmp_path / "open.key").chmod(0o644)
+    write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
+    (tmp_path / "accounts.yaml").write_text("limits: {submit: {per_s: 1, burst: 2}}\n")
+    return tmp_path
+
+
+def test_without_options_nothing_is_asked_for(folder: Path) -> None:
+    """One person on one machine."""
+    found = entry(folder)
+    assert (found.accounts, found.listener) == (None, None)
+    assert isinstance(found.standby_gate(), LoopbackGate)
+
+
+def test_a_login_on_loopback(folder: Path) -> None:
+    """Without an address for others."""
+    found = entry(folder, accounts="accounts.yaml")
+    assert found.accounts is not None
+    assert (found.public_url, found.listener) == (URL, None)
+    assert isinstance(found.standby_gate(), StandbyGate)
+
+
+def test_an_address_for_others_asks_for_a_login_without_being_told(folder: Path) -> None:
+    """Its URL is that of the address, unless clients know it by a name."""
+    found = entry(folder, listen="127.0.0.1:0", **TLS)
+    assert found.accounts is not None
+    assert found.public_url.startswith("https://127.0.0.1:")
+    assert found.certificate is not None
+    named = entry(folder, listen="0.0.0.0:0", public_url="https://tm.example.com", **TLS)
+    assert named.public_url == "https://tm.example.com"
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"listen": "127.0.0.1:0"}, "--listen"),
+        ({"listen": "127.0.0.1:0", "tls_cert": "cert.pem"}, "--listen"),
+        ({"listen": "127.0.0.1", **TLS}, "--listen"),
+        ({"listen": "example.com:443", **TLS}, "--listen"),
+        ({"listen": "0.0.0.0:0", **TLS}, "--public-url"),
+        ({"listen": "[::]:0", **TLS}, "--public-url"),
+        ({"listen": "127.0.0.1:0", "public_url": "http://tm.example.com", **TLS}, "--public-url"),
+        ({"listen": "127.0.0.1:0", "tls_cert": "other.pem", "tls_key": "key.pem"}, "--tls-cert"),
+        ({"listen": "127.0.0.1:0", "tls_cert": "none.pem", "tls_key": "key.pem"}, "--tls-cert"),
+        ({"listen": "127.0.0.1:0", "tls_cert": "other.pem", "tls_key": "other.key",
+          "trusted_proxies": ("*",)}, "--trusted-proxy"),
+        ({"listen": "127.0.0.1:0", "trusted_proxies": ("0.0.0.0/0",), **TLS}, "--trusted-proxy"),
+        ({"listen": "127.0.0.1:0", "trusted_proxies": ("::/0",), **TLS}, "--trusted-proxy"),
+        ({"accounts": "accounts.yaml", "trusted_proxies": ("10.0.0.1/8",)}, "--trusted-proxy"),
+        ({"trusted_proxies": ("10.0.0.0/28",)}, "--trusted-proxy"),
+        ({"public_url": "https://tm.example.com"}, "--public-url"),
+        (TLS, "--tls-cert"),
+    ],
+)  # fmt: skip
+def test_what_would_let_others_in_unseen_is_refused(
+    folder: Path, given: dict[str, Any], field: str
+) -> None:
+    """The error names the option."""
+    with pytest.raises(InvalidInput) as caught:
+        entry(folder, **given)
+    assert caught.value.field == field
+
+
+def test_a_key_that_all_can_read_is_refused(folder: Path) -> None:
+    """With the remedy."""
+    (folder / "key.pem").chmod(0o644)
+    with pytest.raises(InvalidInput) as caught:
+        entry(folder, listen="127.0.0.1:0", **TLS)
+    assert (caught.value.field, "chmod 600" in caught.value.remedy) == ("--tls-key", True)
+
+
+@pytest.mark.parametrize(
+    ("engine", "given", "is_refused"),
+    [
+        ("local", {}, False),
+        ("local", {"accounts": Path("x")}, False),
+        ("local", {"listen": "127.0.0.1:0"}, True),
+        ("local", {"listen": "127.0.0.1:0", "everyone_is_trusted": True}, False),
+        ("slurm", {"listen": "127.0.0.1:0"}, False),
+    ],
+)
+def test_tasks_of_others_do_not_run_as_the_server(
+    engine: str, given: dict[str, Any], is_refused: bool
+) -> None:
+    """Unless the operator says that everyone is trusted."""
+    cluster = {"engine": engine, **HOSTS}
+    fleet = parse_fleet({"regions": {"east": {"clusters": {"east-a": cluster}}}})
+    options = ServeOptions(fleet=None, state=Path(), **given)
+    if not is_refused:
+        refuse_local_engines(fleet, options)
+        return
+    with pytest.raises(InvalidInput, match="cluster east-a run as the user of the server"):
+        refuse_local_engines(fleet, options)
