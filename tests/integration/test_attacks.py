@@ -65,6 +65,22 @@ def test_no_other_token_is_taken(door: Entrance) -> None:
     run(story)
 
 
+def test_without_a_proof_nothing_answers(door: Entrance) -> None:
+    """Neither a route by another method, nor what is not there, nor the schema: only the login itself."""
+
+    async def story() -> None:
+        paths = {route.path for route in door.routes()} | door.others()
+        paths |= {"/", "/api/v1", "/api/v1/nothing", "/docs", "/metrics", "/API/V1/jobs", "/auth"}
+        methods = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW")
+        async with door.client() as client:
+            for path in sorted(path for path in paths if not path.startswith("/auth/")):
+                for method in methods:
+                    answer = await client.request(method, f"{URL}{path}", json={})
+                    assert answer.status_code == 401, (method, path, answer.status_code)
+
+    run(story)
+
+
 @pytest.mark.parametrize(
     ("headers", "want"),
     [

@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 
 from topmast.api import PREFIX, create_api
 from topmast.api.access import GuardedRoute
@@ -52,6 +51,13 @@ class Entrance:
         assert isinstance(self.app.app, FastAPI)
         return routes_of(self.app.app)
 
+    def others(self) -> set[str]:
+        """The paths of routes that declare no permission."""
+        assert isinstance(self.app, Guard)
+        assert isinstance(self.app.app, FastAPI)
+        found = _routes(self.app.app.routes)
+        return {route.path for route in found if not isinstance(route, GuardedRoute)}
+
     def paths(self) -> list[str]:
         """The paths of the OpenAPI document."""
         assert isinstance(self.app, Guard)
@@ -86,13 +92,13 @@ def routes_of(app: FastAPI) -> list[GuardedRoute]:
     return [route for route in _routes(app.routes) if isinstance(route, GuardedRoute)]
 
 
-def _routes(routes: Any) -> Iterator[APIRoute]:
+def _routes(routes: Any) -> Iterator[Any]:
     for route in routes:
-        if isinstance(route, APIRoute):
-            yield route
+        inner = getattr(route, "original_router", None) or getattr(route, "router", None)
+        if inner is not None:
+            yield from _routes(inner.routes)
         else:
-            inner = getattr(route, "original_router", None) or getattr(route, "router", None)
-            yield from _routes(inner.routes if inner is not None else ())
+            yield route
 
 
 @contextmanager
