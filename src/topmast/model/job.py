@@ -97,7 +97,7 @@ class TaskGroup(Struct, frozen=True, gc=False):
 
 
 def has_image(spec: JobSpec) -> bool | UnsetType:
-    """True of a job whose tasks need a container; else absent.
+    """True of a job with tasks that need a container; else absent.
 
     They do if the job names an image, or a Secret of Kubernetes, which is given to containers.
     """
