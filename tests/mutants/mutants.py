@@ -59,7 +59,7 @@ MUTANTS = (
     ),
     Mutant(
         "a damaged record is refused",
-        "adapters/store/journal.py",
+        "adapters/store/checksum.py",
         "    return record if row.crc == wanted else None\n",
         "    return record\n",
         "tests/contract/test_journal.py::test_a_damaged_record_is_not_replayed",
@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "a job is checked by its own tenant",
-        "service/service.py",
+        "service/verbs.py",
         "if not self.access.may(caller, Permission.JOBS_VIEW, found.tenant):",
         'if not self.access.may(caller, Permission.JOBS_VIEW, "vision"):',
         f"{TEST_ACCESS}::test_what_belongs_to_another_tenant_is_not_there",
@@ -125,7 +125,8 @@ MUTANTS = (
     Mutant(
         "a revoked token ends the streams that it opened",
         "service/service.py",
-        "            if reader is None:\n                return\n",
+        "            if reader is None or not reader.principal.may_somewhere(Permission.JOBS_VIEW):\n"
+        "                return\n",
         "            reader = reader or caller\n",
         f"{TEST_ACCESS}::test_an_open_stream_ends_soon_after_its_token_is_revoked",
     ),

@@ -267,8 +267,8 @@ class World:
 
     def submit(self, *specs: JobSpec, key: str = "") -> Any:
         """Submit jobs; returns their ids, or the error."""
-        # The golden journal was recorded before jobs could name an image.
-        digest = key and repr(specs).replace("image=UNSET, ", "")
+        # The golden journal was recorded before jobs could name an image or secrets.
+        digest = key and repr(specs).replace("image=UNSET, ", "").replace(", secrets=UNSET", "")
         return self.tell(ids.QUEUE, m.SubmitJobs(specs, key, digest))
 
     def cancel(self, *jobs: str) -> Any:
