@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 LOOK_S = 0.5
 """How often the journal and the lease are looked at without a hint."""
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.4
 """Between attempts to reach the database."""
 Won = tuple[SqlJournal, Keeper]
 Lead = Callable[[SqlJournal, Keeper, Follower], None]
@@ -118,8 +118,8 @@ class Standby:
                 self.follower = None  # it was stopped for so long that it begins anew
             except JournalFailure as error:
                 log.warning("cannot follow the leader", why=str(error))
-                threading.Event().wait(backoff.take())
-            won = _taken(self._won)
+                won = _taken(self._won, backoff.take())
+            won = won or _taken(self._won)
         watch.close()
         if reading is not None:
             reading.close()
@@ -137,9 +137,9 @@ class Standby:
         self._check(self.follower, self.leader)
 
 
-def _taken(won: queue.SimpleQueue[Won]) -> Won | None:
+def _taken(won: queue.SimpleQueue[Won], wait_s: float = 0.0) -> Won | None:
     try:
-        return won.get_nowait()
+        return won.get(timeout=wait_s)
     except queue.Empty:
         return None
 

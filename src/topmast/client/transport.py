@@ -31,6 +31,9 @@ T = TypeVar("T")
 API = "/api/v1"
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 1.0
+TURNS = 2
+"""How often a request goes to a leader that was named before there is a pause: two servers may name
+each other while none leads."""
 HEARTBEATS_MISSED_S = 45.0
 """A stream that is silent this long is broken: the server sends a heartbeat every 15 seconds."""
 
@@ -109,7 +112,7 @@ class Transport:
         in the middle has the rest of the time-out to come back.
         """
         deadline_s = time.monotonic() + self._timeout_s
-        backoff, dropped, refused = client_backoff(), False, 0
+        backoff, dropped, refused, turns = client_backoff(), False, 0, 0
         while True:
             try:
                 answer = self._asked(
@@ -135,9 +138,10 @@ class Transport:
                 leader = _leader_in(answer)
                 self._led = self._led or leader is not None
                 if leader is not None and time.monotonic() + backoff.next_s < deadline_s:
-                    if self._follow(leader):
+                    turns += 1
+                    if self._follow(leader) and turns <= TURNS:
                         continue
-                    dropped, refused = True, 0
+                    dropped, refused, turns = True, 0, 0
                     time.sleep(backoff.take())
                     continue
                 if not (missing_ok and answer.status_code == 404):

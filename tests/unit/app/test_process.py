@@ -12,6 +12,7 @@ from topmast.app.control_plane import ControlPlane
 from topmast.app.region import RegionProcess
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.errors import Conflict
 from topmast.policies.registry import load_profile
 
 NOWHERE = "http://127.0.0.1:1"
@@ -58,3 +59,53 @@ def test_what_a_start_waits_for_goes_to_the_queue_and_may_be_lost(
     finally:
         whole.journal.close()
         region.journal.close()
+
+
+def test_a_region_refuses_a_leader_of_the_queue_that_was_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after a restart; the same leader may go on, and the next one may take over."""
+    received: list[int] = []
+
+    def started() -> RegionProcess:
+        region = RegionProcess("east", NOWHERE, tmp_path / "east", load_profile("mast"))
+        monkeypatch.setattr(region.end, "receive", lambda batch: received.append(batch.leader))
+        return region
+
+    def batch(leader: int) -> Batch:
+        return decode_batch(encode_batch("e", "q", 0, [], leader), for_queue=False)
+
+    region = started()
+    try:
+        region.receive(batch(4))
+        region.receive(batch(4))
+        with pytest.raises(Conflict, match="a later leader of the queue is known \\(epoch 4\\)"):
+            region.receive(batch(3))
+    finally:
+        region.journal.close()
+    region = started()
+    try:
+        with pytest.raises(Conflict, match="epoch 4"):
+            region.receive(batch(3))
+        with pytest.raises(Conflict, match="epoch 4"):
+            region.receive(batch(0))
+        region.receive(batch(5))
+        with pytest.raises(Conflict, match="epoch 5"):
+            region.receive(batch(4))
+    finally:
+        region.journal.close()
+    assert received == [4, 4, 5]
+
+
+def test_what_the_queue_sends_carries_the_epoch_of_its_leader(tmp_path: Path) -> None:
+    """An order without it would be obeyed by no region that knows a leader."""
+    for epoch in (1, 2):
+        whole = ControlPlane(
+            tmp_path / "whole", load_profile("mast"), fleet(cluster("east-1")),
+            apart={"east": NOWHERE},
+        )  # fmt: skip
+        try:
+            assert whole.journal.epoch == epoch
+            assert whole.ends["east"]._leader == epoch
+        finally:
+            whole.journal.close()

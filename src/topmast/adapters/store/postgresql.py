@@ -57,6 +57,11 @@ SELECT count(*) FROM pg_locks
 WHERE locktype = 'advisory' AND NOT granted AND objsubid = 1 AND classid = %s AND objid = %s
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
+_LEADER = """
+SELECT EXTRACT(EPOCH FROM clock_timestamp() - renewed_at)::float8,
+       epoch, holder, address, folder, version
+FROM leader
+"""
 _LAST_SEEN = "SELECT holder, address FROM leader"
 _PLACE = """
 SELECT s.system_identifier::text, c.timeline_id
@@ -247,16 +252,21 @@ class Watch:
         self._place = place
         self._url = url.set(drivername="postgresql").render_as_string(hide_password=False)
         self._connection: Any = None
+        self._left_s = 0.0
+        """How long the lease lasted when it was last looked at."""
 
     def wait(self, most_s: float) -> None:
-        """Until a commit is hinted at, or the time is over."""
+        """Until a commit is hinted at, the lease that was seen runs out, or the time is over."""
+        timeout_s = min(most_s, self._left_s) if self._left_s > 0 else most_s
         with self._connected() as connection:
-            for _ in connection.notifies(timeout=most_s, stop_after=1):
+            for _ in connection.notifies(timeout=timeout_s, stop_after=1):
                 pass
 
     def leader(self) -> Leader:
         """The row of the leader."""
-        return Leader(*self._row("SELECT epoch, holder, address, folder, version FROM leader"))
+        age_s, *row = self._row(_LEADER)
+        self._left_s = LEASE_S - (age_s or 0.0)
+        return Leader(*row)
 
     def end_expired(self) -> bool:
         """End the connection of a leader that has proven nothing for too long; says whether."""
