@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -316,6 +317,26 @@ class Orders:
         self.orders[type(message)](self, message)
 
 
+class Level(StrEnum):
+    """How bad a finding is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    """It will work, and perhaps not as is wanted."""
+    FAULT = "fault"
+    """It cannot work."""
+
+
+class Finding(Struct, frozen=True):
+    """One thing that was looked at."""
+
+    level: Level
+    what: str
+    """What was looked at, in a few words."""
+    detail: str
+    remedy: str = ""
+
+
 class EngineOrders(Orders, ABC):
     """What a cluster manager orders. Every method returns soon."""
 
@@ -410,6 +431,14 @@ class Engine(EngineOrders):
 
         None when there is no output (yet). Raises NotFound when it cannot be read.
         """
+
+    @classmethod
+    def examine(cls, cluster: ClusterSpec, options: Any) -> tuple[Finding, ...]:
+        """Ask a cluster whether it is as the fleet file says; nothing is changed there.
+
+        It needs no server. Never raises for what it finds.
+        """
+        return ()
 
     @classmethod
     def read_stored_log(

@@ -123,6 +123,16 @@ def test_what_is_not_installed_is_named(
     assert lines[0].endswith(": pip install 'topmast[server]'")
 
 
+def test_the_doctor_says_what_a_server_lacks(installed: Path, tmp_path: Path) -> None:
+    """It is there before anything else is."""
+    done = run(installed, "doctor", "--json", cwd=tmp_path)
+    document = json.loads(done.stdout)
+    (fault,) = (found for found in document["findings"] if found["level"] == "fault")
+    assert (done.returncode, document["faults"], fault["what"]) == (1, 1, "packages")
+    assert "numpy" in fault["detail"]
+    assert fault["remedy"] == "pip install 'topmast[server]'"
+
+
 def test_the_python_client_needs_no_extra(installed: Path, server: Server, tmp_path: Path) -> None:
     """Programs that submit jobs install the same small package."""
     program = "import sys, topmast; print(topmast.Client(sys.argv[1]).jobs()); topmast.progress"

@@ -12,6 +12,7 @@ from msgspec import Struct
 from topmast.cli import (
     BenchOptions,
     DemoOptions,
+    DoctorOptions,
     ReplayOptions,
     Root,
     ServeOptions,
@@ -59,6 +60,13 @@ def database(verb: str, options: StoreOptions) -> dict[str, Any]:
     from topmast.app.database import run
 
     return run(verb, options)
+
+
+def doctor(options: DoctorOptions) -> dict[str, Any]:
+    """`topmast doctor`."""
+    from topmast.app.doctor import examine
+
+    return examine(options)
 
 
 def whatif(options: WhatIfOptions, tell: Callable[[int, int, float], None]) -> dict[str, Any]:
@@ -109,6 +117,6 @@ def main() -> None:
     """The console script."""
     root = Root(
         serve=serve, demo=demo, replay=replay, database=database, bench=bench, whatif=whatif,
-        break_glass=break_glass,
+        break_glass=break_glass, doctor=doctor,
     )  # fmt: skip
     sys.exit(cli_main(root))

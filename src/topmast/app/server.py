@@ -23,6 +23,7 @@ import topmast
 from topmast.adapters.connections import BoundedServer, Connections, Tls, plain
 from topmast.adapters.engines.local import processes
 from topmast.adapters.engines.local.hosts import TASK_UMASK
+from topmast.app import systemd
 from topmast.model.errors import InvalidInput, Unavailable
 
 SERVER_FILE = "server.json"
@@ -153,6 +154,7 @@ class _Server(BoundedServer):
 
     def handle_exit(self, sig: int, frame: object) -> None:
         """SIGTERM or SIGINT: leave in good order; a second Ctrl-C waits for no request."""
+        systemd.tell(systemd.STOPPING)
         self._leave()
         # uvicorn would note the signal and raise it again when it has shut down: SIGTERM would
         # then end the process before the journal is closed.
@@ -173,6 +175,7 @@ async def _serve(
         if announced:
             announce(state, url)
         ready(url)
+        systemd.tell(systemd.READY)
 
     server.when_started = begin
     try:

@@ -89,7 +89,7 @@ def main(delay_s: float, arguments: Sequence[str]) -> int:
     """Serve until a signal."""
     transport = SlowTransport(delay_s) if delay_s else None
     outside = Outside(engines={"local": FakeEngine}, transport=transport)
-    root = Root(partial(serve, outside=outside), _no, _no, _no, _no, _no, _no)
+    root = Root(partial(serve, outside=outside), _no, _no, _no, _no, _no, _no, _no)
     return cli_main(root, ["up", *arguments])
 
 

@@ -4,6 +4,7 @@ from topmast.cli.main import build, main
 from topmast.cli.root import (
     BenchOptions,
     DemoOptions,
+    DoctorOptions,
     ReplayOptions,
     Root,
     ServeOptions,
@@ -14,6 +15,7 @@ from topmast.cli.root import (
 __all__ = [
     "BenchOptions",
     "DemoOptions",
+    "DoctorOptions",
     "ReplayOptions",
     "Root",
     "ServeOptions",

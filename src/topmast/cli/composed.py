@@ -15,6 +15,7 @@ from topmast.cli import (
     bench_slow,
     bench_submit,
     database,
+    doctor,
     up,
     values,
     whatif,
@@ -39,6 +40,7 @@ def add(app: typer.Typer, root: Root) -> None:
     _add_replay(app, root)
     whatif.add(app, root)
     database.add(app, root)
+    doctor.add(app, root)
     bench = group(
         app,
         "bench",

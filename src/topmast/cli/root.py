@@ -97,6 +97,16 @@ class StoreOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DoctorOptions:
+    """`topmast doctor`: what to look at, beside this machine."""
+
+    state: Path
+    """Where a server would keep its state."""
+    fleet: Path | None = None
+    store: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class WhatIfOptions:
     """`topmast whatif`: the changes in one of two futures."""
 
@@ -178,5 +188,7 @@ class Root:
     replay: Callable[[ReplayOptions], object]
     database: Callable[[str, StoreOptions], dict[str, Any]]
     """The first argument is the command: check, upgrade, copy, backup, restore."""
+    doctor: Callable[[DoctorOptions], dict[str, Any]]
+    """Findings, and how many of them are faults."""
     bench: Callable[[str, BenchOptions], object]
     whatif: Callable[[WhatIfOptions, Callable[[int, int, float], None]], dict[str, Any]]

@@ -66,3 +66,27 @@ def test_switches_are_racks_and_pods() -> None:
             (["net3", "net4"], "leaf2", "top"),
         ]
         assert "the site does not say" in discover(lab).stderr
+
+
+def test_a_doctor_asks_slurm(lab: SlurmCluster, tmp_path: Path) -> None:
+    """Hosts that are there, and a partition that is not: nothing is submitted."""
+    file = tmp_path / "fleet.yaml"
+    done = discover(lab, "--region", "east", "--partition", "main", "--out", str(file))
+    assert done.returncode == 0, done.stderr
+    assert _faults(lab, file) == []
+    file.write_text(file.read_text().replace("partition: main", "partition: nosuch"))
+    (fault,) = _faults(lab, file)
+    assert fault["what"] == "submit"
+    assert "partition" in fault["detail"]
+    file.write_text(file.read_text().replace("lab2", "lab7"))
+    assert "not there: lab7" in _faults(lab, file)[0]["detail"]
+
+
+def _faults(lab: SlurmCluster, fleet: Path) -> list[dict[str, str]]:
+    argv = [str(Path(sys.executable).with_name("topmast")), "doctor", "--json"]
+    done = subprocess.run(
+        [*argv, "--fleet", str(fleet), "--state", str(fleet.with_name("state"))],
+        env=lab.env, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    findings: list[dict[str, str]] = json.loads(done.stdout)["findings"]
+    return [found for found in findings if found["level"] == "fault"]

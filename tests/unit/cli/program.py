@@ -8,6 +8,7 @@ from typing import Any
 from topmast.cli import (
     BenchOptions,
     DemoOptions,
+    DoctorOptions,
     ReplayOptions,
     Root,
     ServeOptions,
@@ -51,6 +52,13 @@ def database(verb: str, options: StoreOptions) -> dict[str, Any]:
     return {**document, **{name: str(value) for name, value in asdict(options).items()}}
 
 
+def doctor(options: DoctorOptions) -> dict[str, Any]:
+    """The options, and a fault if there is a fleet."""
+    found = {"where": "here", "what": "w", "detail": str(options.store), "remedy": "mend it"}
+    faults = int(options.fleet is not None)
+    return {"findings": [{**found, "level": "fault" if faults else "ok"}], "faults": faults}
+
+
 def whatif(options: WhatIfOptions, tell: Callable[[int, int, float], None]) -> dict[str, Any]:
     """The options."""
     tell(1, 2, 3.0)
@@ -64,6 +72,7 @@ ROOT = Root(
     database=database,
     bench=bench,
     whatif=whatif,
+    doctor=doctor,
     break_glass=lambda state, life_s: "tm_pat_made",
 )
 

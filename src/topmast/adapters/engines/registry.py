@@ -5,7 +5,7 @@ Agents and supervisors do not import it, so that they start fast.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from topmast.model.engines import PROCESSES, Deadlines
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec, Fleet
 from topmast.policies.options import Profile
-from topmast.ports import Capability, Engine, Site
+from topmast.ports import Capability, Engine, Finding, Level, Site
 
 Options = TypeVar("Options", bound=Struct)
 Engines = Mapping[str, type[Engine]]
@@ -67,6 +67,21 @@ def with_engines(fleet: Fleet, profile: Profile, engines: Engines = ENGINES) -> 
             clusters.append(told)
         regions.append(replace(region, clusters=tuple(clusters)))
     return replace(fleet, regions=tuple(regions))
+
+
+def examine(
+    fleet: Fleet, profile: Profile, engines: Engines = ENGINES
+) -> Iterator[tuple[str, Finding]]:
+    """What each cluster of a fleet answers, by its name: see `Engine.examine`."""
+    for region in fleet.regions:
+        for cluster in region.clusters:
+            try:
+                kind, options, _ = _checked(cluster, region.name, profile, engines)
+            except InvalidInput as error:
+                yield cluster.name, Finding(Level.FAULT, "options", error.message, error.remedy)
+                continue
+            for finding in kind.examine(cluster, options):
+                yield cluster.name, finding
 
 
 def _checked(

@@ -22,7 +22,7 @@ from topmast.adapters.store.errors import JournalFailure, LeadershipLost, Retire
 from topmast.adapters.store.integrity import Report, digest_of
 from topmast.adapters.store.journal import SqlJournal, open_journal
 from topmast.adapters.store.keeper import Keeper, Sweeper
-from topmast.adapters.store.postgresql import Watch
+from topmast.adapters.store.postgresql import Watch, clock_of
 from topmast.adapters.store.sqlite import require_free
 from topmast.adapters.store.target import (
     JOURNAL,
@@ -49,6 +49,7 @@ __all__ = [
     "Sweeper",
     "Watch",
     "checked",
+    "clock_of",
     "copy_database",
     "digest_of",
     "examined",

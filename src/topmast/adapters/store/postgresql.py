@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import URL, Connection, create_engine, event
+from sqlalchemy import URL, Connection, create_engine, event, make_url
 
 from topmast.adapters.clock import elapsed_s
 from topmast.adapters.store.database import Claim, Database, Leader
-from topmast.adapters.store.errors import JournalFailure, LeadershipLost
+from topmast.adapters.store.errors import JournalFailure, LeadershipLost, explained
 from topmast.model.errors import Conflict, InvalidInput
 
 # Any number that other programs in the same database are unlikely to lock: "topmast" as bytes.
@@ -62,6 +62,8 @@ SELECT EXTRACT(EPOCH FROM clock_timestamp() - renewed_at)::float8,
        epoch, holder, address, folder, version
 FROM leader
 """
+WITH_DRIVER = "pip install 'topmast[postgres]'"
+_CLOCK = "SELECT extract(epoch FROM clock_timestamp()), current_setting('server_version')"
 _LAST_SEEN = "SELECT holder, address FROM leader"
 _PLACE = """
 SELECT s.system_identifier::text, c.timeline_id
@@ -96,6 +98,21 @@ WHERE backend.pid = %s AND backend.state_change < clock_timestamp() - interval '
 """
 
 
+def clock_of(url: str) -> tuple[float, str]:
+    """The time by the database's clock, and its version. Raises JournalFailure."""
+    parts = make_url(url).set(drivername="postgresql+psycopg")
+    try:
+        engine = create_engine(parts, connect_args=dict(CONNECT))
+    except ModuleNotFoundError as error:
+        raise JournalFailure(f"{error.name} is missing: {WITH_DRIVER}") from error
+    try:
+        with explained(url), engine.connect() as connection:
+            row = connection.exec_driver_sql(_CLOCK).one()
+    finally:
+        engine.dispose()
+    return float(row[0]), str(row[1])
+
+
 def open_database(url: URL, place: str, claim: Claim | None) -> Database:
     """Engines for reading and, with a ``claim``, for writing as the leader."""
     try:
@@ -109,7 +126,7 @@ def open_database(url: URL, place: str, claim: Claim | None) -> Database:
             isolation_level="REPEATABLE READ",  # the rows of one read are of one moment
         )
     except ModuleNotFoundError as error:
-        raise JournalFailure(f"{error.name} is missing: pip install 'topmast[postgres]'") from error
+        raise JournalFailure(f"{error.name} is missing: {WITH_DRIVER}") from error
     if claim is None:
         return Database(place, reader, None, None)
     # One connection, never replaced: with it the right to write would be lost.

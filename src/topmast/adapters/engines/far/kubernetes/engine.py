@@ -1,8 +1,11 @@
 """The engine of Kubernetes: its launcher below the engine of all that is far."""
 
+from typing import Any
+
 from topmast.adapters.engines.far.engine import FarEngine
 from topmast.adapters.engines.far.kubernetes.launcher import KubernetesLauncher
-from topmast.ports import Deadlines
+from topmast.model.fleet import ClusterSpec
+from topmast.ports import Deadlines, Finding
 
 
 class KubernetesEngine(FarEngine):
@@ -11,3 +14,10 @@ class KubernetesEngine(FarEngine):
     launcher_type = KubernetesLauncher
     deadlines = Deadlines(start_within_s=900.0, stop_within_s=60.0)
     """Images have gigabytes, and a kubelet takes its time to say that a pod has ended."""
+
+    @classmethod
+    def examine(cls, cluster: ClusterSpec, options: Any) -> tuple[Finding, ...]:
+        """Compare the hosts, and ask whether Kubernetes would let pods be made and deleted."""
+        from topmast.adapters.engines.far.kubernetes.examine import examine
+
+        return examine(cluster, options)

@@ -5,10 +5,13 @@
 a plugin, or more rights than those of the account that submits.
 """
 
+from typing import Any
+
 from topmast.adapters.engines.far.engine import FarEngine
 from topmast.adapters.engines.far.slurm.launcher import SlurmLauncher
 from topmast.adapters.engines.far.slurm.options import SlurmOptions
-from topmast.ports import Deadlines
+from topmast.model.fleet import ClusterSpec
+from topmast.ports import Deadlines, Finding
 
 __all__ = ["SlurmEngine", "SlurmLauncher", "SlurmOptions"]
 
@@ -21,3 +24,10 @@ class SlurmEngine(FarEngine):
     """Slurm starts jobs by its own timetable (``batch_sched_delay``, prologs, a busy controller),
     and ends one that its runner does not after ``KillWait``.
     """
+
+    @classmethod
+    def examine(cls, cluster: ClusterSpec, options: Any) -> tuple[Finding, ...]:
+        """Compare the hosts, and ask whether Slurm would take jobs of each tenant."""
+        from topmast.adapters.engines.far.slurm.examine import examine
+
+        return examine(cluster, options)

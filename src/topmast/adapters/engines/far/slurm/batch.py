@@ -105,13 +105,17 @@ def arguments(part: Part, hosts: Sequence[str], options: SlurmOptions) -> list[s
         given["time"] = str(max(1, math.ceil(part.limit_s / 60)))
     elif options.time_limit:
         given["time"] = options.time_limit
-    for option in ("partition", "account", "qos", "wckey", "reservation", "constraint"):
-        if said := options.of_tenant(option, part.tenant):
-            given[option] = said
+    given |= submission_options(options, part.tenant)
     flags = ["--parsable", "--hold", "--no-requeue", "--no-kill"]
     if options.exclusive:
         flags.append("--exclusive")
     return ["sbatch", *flags, *(f"--{name}={value}" for name, value in given.items())]
+
+
+def submission_options(options: SlurmOptions, tenant: str) -> dict[str, str]:
+    """What a site wants to be said of jobs of a tenant."""
+    names = ("partition", "account", "qos", "wckey", "reservation", "constraint")
+    return {name: said for name in names if (said := options.of_tenant(name, tenant))}
 
 
 def script(part: Part, hosts: Sequence[str], options: SlurmOptions, runner: str) -> str:

@@ -1,0 +1,68 @@
+"""Whether a cluster has the hosts of a fleet file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from topmast.adapters.engines.far.discovery import Discovered
+from topmast.model.errors import InvalidInput
+from topmast.model.fleet import ClusterSpec, HostSpec
+from topmast.ports import Finding, Level
+
+MOST_NAMED = 5
+SLACK = 0.99
+"""Sites and fleet files round sizes in ways of their own."""
+
+
+def examined(cluster: ClusterSpec, discover: Callable[[], Discovered]) -> tuple[Finding, ...]:
+    """What a cluster answers, beside what the fleet file says of its hosts."""
+    try:
+        found = discover()
+    except InvalidInput as error:
+        return (Finding(Level.FAULT, "reach it", error.message, error.remedy),)
+    return tuple(_compare(cluster, found))
+
+
+def _compare(cluster: ClusterSpec, found: Discovered) -> Iterator[Finding]:
+    there = {host.name: host for host in found.hosts}
+    yield Finding(Level.OK, "reach it", f"it has {len(there)} usable hosts")
+    missing = [host.name for host in cluster.hosts if host.name not in there]
+    if missing:
+        why = [line for line in found.left_out if line.partition(":")[0] in missing]
+        yield Finding(
+            Level.FAULT, "hosts", f"not there: {_some(missing)}{_because(why)}",
+            "name hosts as the cluster does (topmast fleet discover)",
+        )  # fmt: skip
+    faults = [
+        f"{host.name} {fault}"
+        for host in cluster.hosts if host.name in there
+        for fault in _shortfalls(host, there[host.name])
+    ]  # fmt: skip
+    if faults:
+        yield Finding(
+            Level.FAULT, "sizes", _some(faults),
+            "write what is there, or map the model's name in options",
+        )  # fmt: skip
+    if cluster.hosts and not missing and not faults:
+        yield Finding(Level.OK, "hosts", f"all {len(cluster.hosts)} are there, with their GPUs")
+
+
+def _shortfalls(told: HostSpec, real: HostSpec) -> Iterator[str]:
+    """What a host has less of than it is told to have."""
+    if told.gpus and told.model != real.model:
+        yield f"has GPUs of model {real.model or '(none)'}, not {told.model}"
+    elif told.gpus > real.gpus:
+        yield f"has {real.gpus} GPUs, not {told.gpus}"
+    if told.cpus * SLACK > real.cpus > 0:
+        yield f"has {real.cpus:g} CPUs, not {told.cpus:g}"
+    if told.memory_bytes * SLACK > real.memory_bytes > 0:
+        yield f"has {real.memory_bytes / 1e9:.0f} GB of memory, not {told.memory_bytes / 1e9:.0f}"
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _because(why: list[str]) -> str:
+    return f" ({_some(why)})" if why else ""

@@ -1,0 +1,44 @@
+"""Whether Slurm has the hosts of a fleet file, and would take what is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from topmast.adapters.engines.far.examine import examined
+from topmast.adapters.engines.far.launcher import Refused, Unreachable
+from topmast.adapters.engines.far.slurm.batch import submission_options
+from topmast.adapters.engines.far.slurm.commands import Commands
+from topmast.adapters.engines.far.slurm.discover import discover
+from topmast.adapters.engines.far.slurm.options import SlurmOptions
+from topmast.model.fleet import ClusterSpec
+from topmast.ports import Finding, Level
+
+
+def examine(cluster: ClusterSpec, options: SlurmOptions) -> tuple[Finding, ...]:
+    """Ask the controller; nothing is submitted."""
+    model = next((host.model for host in cluster.hosts if host.gpus), "")
+    found = examined(cluster, lambda: discover(options, model=model))
+    if found[0].level is Level.FAULT:
+        return found
+    return (*found, *_permissions(options))
+
+
+def _permissions(options: SlurmOptions) -> Iterator[Finding]:
+    commands = Commands(options)
+    for tenant in _tenants(options):
+        what = f"submit for tenant {tenant}" if tenant else "submit"
+        said = submission_options(options, tenant)
+        flags = [f"--{name}={value}" for name, value in said.items()]
+        try:
+            commands.ask("sbatch", "--test-only", *flags, text="#!/bin/sh\ntrue\n")
+        except (Refused, Unreachable) as error:
+            yield Finding(Level.FAULT, what, str(error))
+        else:
+            named = ", ".join(f"{name} {value}" for name, value in said.items())
+            yield Finding(Level.OK, what, f"Slurm would take jobs ({named or 'its defaults'})")
+
+
+def _tenants(options: SlurmOptions) -> list[str]:
+    """The tenants that options name, and all others as one."""
+    told = (options.partition, options.account, options.qos, options.wckey, options.reservation)
+    return sorted({"", *(tenant for said in told for tenant in said)})

@@ -1,0 +1,92 @@
+"""`topmast doctor` on this machine."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import postgresql
+
+FLEET = """
+regions:
+  east:
+    clusters:
+      here: {hosts: [{count: 2, gpu: H100, gpus: 8}]}
+      slurm: {engine: slurm, options: {bin: /nowhere}, hosts: [{names: [n1], gpu: H100, gpus: 8}]}
+      kube:
+        engine: kubernetes
+        options: {kubeconfig: /nowhere}
+        hosts: [{names: [k1], gpu: H100, gpus: 8}]
+      odd: {engine: odd, hosts: [{names: [o1], gpu: H100, gpus: 8}]}
+"""
+
+
+def doctor(*arguments: str, state: Path) -> tuple[int, list[dict[str, Any]], str]:
+    """The exit code, the findings, and what was said beside them."""
+    done = subprocess.run(
+        [sys.executable, "-m", "topmast.app", "doctor", "--json", "--state", state, *arguments],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    return done.returncode, json.loads(done.stdout)["findings"], done.stderr
+
+
+def test_this_machine_is_fit(tmp_path: Path) -> None:
+    """A folder that is not there yet will be made below one that is, and is not made now."""
+    code, findings, error = doctor(state=tmp_path / "a/b")
+    assert (code, error) == (0, "")
+    assert [found["what"] for found in findings] == [
+        "python", "packages", "state folder", "open files",
+    ]  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_each_cluster_says_what_it_lacks(tmp_path: Path) -> None:
+    """All at once, each with a reason; one that is well hides none that is not."""
+    (tmp_path / "fleet.yaml").write_text(FLEET)
+    code, findings, error = doctor("--fleet", str(tmp_path / "fleet.yaml"), state=tmp_path)
+    assert (code, error) == (1, "")
+    faults = {found["where"]: found["detail"] for found in findings if found["level"] == "fault"}
+    assert faults.keys() == {"cluster slurm", "cluster kube", "cluster odd"}
+    assert "/nowhere/sbatch" in faults["cluster slurm"]
+    assert "kubeconfig cannot be read" in faults["cluster kube"]
+    assert "engine 'odd' is not available" in faults["cluster odd"]
+
+
+def test_errors_of_a_fleet_file_are_all_named(tmp_path: Path) -> None:
+    """As `topmast up` would name them."""
+    (tmp_path / "fleet.yaml").write_text("regions: {east: {clustrs: {}}}\ntenant: {}\n")
+    code, findings, _ = doctor("--fleet", str(tmp_path / "fleet.yaml"), state=tmp_path)
+    faults = [found for found in findings if found["level"] == "fault"]
+    assert code == 1
+    assert len(faults) >= 2
+    assert all(fault["where"].endswith("fleet.yaml") for fault in faults)
+
+
+def test_a_database_is_asked_for_its_clock(tmp_path: Path) -> None:
+    """A real one; and one that is not there, and a URL with a password."""
+    with postgresql.server() as url:
+        if url is None:
+            pytest.skip("no PostgreSQL here")
+        code, findings, _ = doctor("--store", url, state=tmp_path)
+        said = {found["what"]: found for found in findings if found["where"] == "database"}
+        assert code == 0
+        assert said["reach it"]["detail"].startswith("PostgreSQL ")
+        assert said["clock"]["level"] == "ok"
+    code, findings, _ = doctor("--store", url, state=tmp_path)
+    assert (code, findings[-1]["where"], findings[-1]["level"]) == (1, "database", "fault")
+    code, findings, _ = doctor("--store", "postgresql://a:secret@db/x", state=tmp_path)
+    assert code == 1
+    assert "secret" not in json.dumps(findings)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_a_fault(tmp_path: Path) -> None:
+    """Before the server says so."""
+    tmp_path.chmod(0o500)
+    code, findings, _ = doctor(state=tmp_path / "state")
+    assert code == 1
+    assert [f["what"] for f in findings if f["level"] == "fault"] == ["state folder"]

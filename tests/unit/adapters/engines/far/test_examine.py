@@ -1,0 +1,58 @@
+"""A cluster beside what a fleet file says of it."""
+
+import pytest
+
+from topmast.adapters.engines.far.discovery import Discovered
+from topmast.adapters.engines.far.examine import examined
+from topmast.model.errors import InvalidInput
+from topmast.model.fleet import ClusterSpec, HostSpec
+from topmast.ports import Finding, Level
+
+REAL = HostSpec("a", "H100", 8, cpus=96.0, memory_bytes=10**12)
+
+
+def look(*told: HostSpec, left_out: tuple[str, ...] = ()) -> list[Finding]:
+    """What is found of a cluster with the one host ``a``."""
+    found = Discovered("c", (REAL,), left_out=left_out)
+    return list(examined(ClusterSpec("c", told), lambda: found))
+
+
+def test_what_fits_is_said_to_fit() -> None:
+    """Fewer GPUs than there are may well be meant."""
+    findings = look(HostSpec("a", "H100", 4, cpus=96.5, memory_bytes=10**12))
+    assert [found.level for found in findings] == [Level.OK, Level.OK]
+    assert "all 1 are there" in findings[-1].detail
+
+
+@pytest.mark.parametrize(
+    ("told", "detail"),
+    [
+        (HostSpec("a", "A100", 8), "a has GPUs of model H100, not A100"),
+        (HostSpec("a", "H100", 9), "a has 8 GPUs, not 9"),
+        (HostSpec("a", "H100", 8, cpus=128.0), "a has 96 CPUs, not 128"),
+        (HostSpec("a", "", 0, memory_bytes=2 * 10**12), "a has 1000 GB of memory, not 2000"),
+    ],
+)  # fmt: skip
+def test_what_is_not_there_is_a_fault(told: HostSpec, detail: str) -> None:
+    """Jobs would be placed on it, and never start."""
+    (_, fault) = look(told)
+    assert (fault.level, fault.detail) == (Level.FAULT, detail)
+    assert fault.remedy
+
+
+def test_a_host_that_is_not_there_is_named_with_the_reason() -> None:
+    """Of many, some."""
+    told = [HostSpec(f"b{index}", "H100", 8) for index in range(7)]
+    (_, fault) = look(*told, left_out=("b1: GPUs of two types", "z: of no fleet"))
+    assert fault.level is Level.FAULT
+    assert fault.detail == "not there: b0, b1, b2, b3, b4 and 2 more (b1: GPUs of two types)"
+
+
+def test_a_cluster_out_of_reach_is_one_fault() -> None:
+    """Nothing else can be said of it."""
+
+    def refuse() -> Discovered:
+        raise InvalidInput("no answer", remedy="ask its people")
+
+    (fault,) = examined(ClusterSpec("c", (REAL,)), refuse)
+    assert fault == Finding(Level.FAULT, "reach it", "no answer", "ask its people")
