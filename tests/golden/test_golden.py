@@ -26,9 +26,13 @@ from topmast.fast.queue.facts import (
     AttemptsSkipped,
     Bound,
     DatasetRemoved,
+    Edited,
+    EditTaken,
+    HoldSet,
     PackedWith,
     Promoted,
     QueueFact,
+    Requeued,
     TreeTaken,
     Unplanned,
 )
@@ -105,9 +109,13 @@ def test_the_story_leaves_out_no_kind_of_fact() -> None:
         AttemptsSkipped,
         DatasetRemoved,
         HostClosure,
+        HoldSet,
+        Requeued,
+        Edited,
+        EditTaken,
         *TURNS,
     }
-    why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed, no host closed"
+    why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed, no host closed, no job held, requeued or changed"
     assert every - seen == left_out, why
 
 

@@ -116,3 +116,62 @@ def test_what_is_not_clear_is_refused(door: Entrance, body: dict[str, Any], fiel
             assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
 
     run(story)
+
+
+def test_every_act_is_done_by_its_route(door: Entrance) -> None:
+    """Held, released, changed, cancelled, requeued: each with its line, and with its reason."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            for host in ("east-a-0", "east-a-1"):
+                await client.post(f"/hosts/{host}/cordon", json={})
+            (job,) = await submit(client, 1)
+            whys: dict[str, str] = {}
+            for verb, more in {
+                "hold": {}, "release": {}, "suspend": {}, "resume": {},
+                "edit": {"changes": {"priority": "high", "time_limit_s": None}},
+                "cancel": {}, "requeue": {},
+            }.items():  # fmt: skip
+                body = {"jobs": [job], "reason": f"to {verb}", **more}
+                dry = await acted(client, verb, **body, dry_run=True)
+                assert dry["counts"]["done"] == 1, verb
+                done = await acted(client, verb, **body)
+                assert done["counts"]["done"] == 1, verb
+                line = door.acts()[0]
+                assert (line.verb, line.object, line.outcome) == (verb, job, "done")
+                whys[verb] = done["jobs"][0]["hold"] or done["jobs"][0]["cause"]
+            assert whys["hold"] == "held by sa:chief: to hold"
+            assert whys["requeue"] == "requeued by sa:chief: to requeue"
+            view = (await client.get(f"/jobs/{job}")).json()
+            assert (view["state"], view["band"], view["finish_s"]) == ("PENDING", "high", None)
+            told = (await client.get(f"/jobs/{job}/story")).json()["history"]
+            kinds = [line["kind"] for line in told]
+            want = ["held", "released", "held", "released", "edited", "CANCELLED", "requeued"]
+            assert [kind for kind in kinds if kind in want] == want
+            await acted(client, "hold", jobs=[job], reason="bad data")
+            explained = (await client.get(f"/jobs/{job}/explain")).json()
+            assert (explained["reason"], explained["summary"]) == (
+                "Held", "the job waits until it is released: held by sa:chief: bad data",
+            )  # fmt: skip
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, [], None, {"name": "x"}, {"priority": "urgent"}, {"time_limit_s": -1},
+     {"time_limit_s": True}, {"max_restarts": 1.5}, {"max_restarts": -1}, {"preemptible": "no"}],
+)  # fmt: skip
+def test_a_change_that_makes_no_sense_is_refused(door: Entrance, changes: object) -> None:
+    """With the field that is wrong, and before any job is looked at."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            body = {"selector": "state=active", "changes": changes}
+            answer = await client.post("/jobs/edit", json=body)
+            assert answer.status_code == 422
+            assert answer.json()["field"].startswith("changes"), answer.text
+
+    run(story)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support import invariants
 from tests.support.build import cluster, dataset, fleet, profile
+from tests.support.deeds import act_on
 from tests.support.engine import Life
 from tests.support.strategies import bounded, jobs, small_fleets
 from tests.support.world import World
@@ -29,6 +30,7 @@ deeds = st.one_of(
     st.tuples(st.just("end"), st.integers(0, 9), st.sampled_from([0, 1, 143, None])),
     st.tuples(st.just("wait"), st.sampled_from([0.5, 5.0, 20.0, 61.0, 130.0])),
     st.tuples(st.just("cancel"), st.integers(0, 9)),
+    st.tuples(st.just("act"), st.integers(0, 9), st.integers(0, 8)),
     st.tuples(st.just("lose"), st.integers(0, 9)),
     st.tuples(st.just("revive"), st.integers(0, 9)),
     st.tuples(st.just("set"), st.integers(0, 9), st.sampled_from(list(HostState)[:4])),
@@ -94,6 +96,11 @@ class History:
         job = self._pick(going, number)
         if job is not None:
             self.world.cancel(job)
+
+    def _act(self, number: int, act: int) -> None:
+        job = self._pick(list(self.world.jobs), number)
+        if job is not None:
+            self.world.tell(ids.QUEUE, act_on(job, act))
 
     def _hosts(self, *, down: bool) -> list[str]:
         engines = sorted(self.world.engines.items())
@@ -205,7 +212,7 @@ def test_a_dataset_of_any_size_is_priced() -> None:
     assert world.queue.data.catalogue.cost(["d"], "east", 0.0).barred is not None
 
 
-@pytest.mark.parametrize("deed", ["submit", "start", "end", "wait", "cancel", "lose", "revive"])
+@pytest.mark.parametrize("deed", ["submit", "start", "end", "wait", "cancel", "act", "lose"])
 def test_every_deed_is_done(deed: str) -> None:
     """The strategies name deeds that exist."""
     assert callable(getattr(History, f"_{deed}"))

@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from tests.support import invariants
 from tests.support.build import cluster, dataset, elastic, fleet, gang, job, needs, profile, tenant
+from tests.support.deeds import ACTS, act_on
 from tests.support.engine import Life, TaskKey, ToyEngine
 from tests.support.world import World
 from topmast.model import ids
@@ -381,7 +382,7 @@ class Storm:
             return
         deeds = [self._submit_some] * 12 + [self._cancel_some] * 2 + [self._set_some_host] * 2
         deeds += [self._move_data, self._repeat_key, self._save, self._new_fleet_file]
-        deeds += [self._assign_hosts] * 2
+        deeds += [self._assign_hosts] * 2 + [self._act_on_some] * 3
         self.rng.choice(deeds)()
 
     def _submit_some(self) -> None:
@@ -449,6 +450,14 @@ class Storm:
         if going:
             self.note("cancel")
             self.world.deliver(ids.QUEUE, m.CancelJobs((self.rng.choice(going),), "ann"))
+
+    def _act_on_some(self) -> None:
+        """Hold, release, stop, requeue or change a job, whatever its state."""
+        if self.world.jobs:
+            job = self.rng.choice(list(self.world.jobs))
+            act = act_on(job, self.rng.randrange(len(ACTS)))
+            self.note(type(act).__name__)
+            self.world.deliver(ids.QUEUE, act)
 
     def _set_some_host(self) -> None:
         hosts = [(r, h) for r, p in self.world.machines.placers.items() for h in p.columns.index]
@@ -520,6 +529,8 @@ class Storm:
             for host in placer.columns.index:
                 healthy = m.SetHost(host, HostState.HEALTHY, "ann")
                 self.world.deliver(ids.placer(region), healthy)
+        held = tuple(job for job, record in self.world.jobs.items() if record.hold)
+        self.world.deliver(ids.QUEUE, m.ReleaseJobs(held))
         until_s = self.world.now + CALM_S
         while self.world.now < until_s and self._unfinished() and self._something_can_happen():
             self.step()

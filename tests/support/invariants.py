@@ -18,6 +18,7 @@ from tests.support.world import World
 from topmast.fast.queue.backlog.backlog import effective_band
 from topmast.fast.queue.cycle.deciding import FETCH_AGAIN_S
 from topmast.fast.queue.data.catalogue import DataCost
+from topmast.fast.queue.facts import Requeued
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.tenancy.ledger import Ledger
@@ -88,6 +89,8 @@ class Witness:
                 continue
             for fact in decode_facts(record.machine, record.facts):
                 job = getattr(fact, "job", None)
+                if isinstance(fact, Requeued):
+                    self.over.pop(fact.job, None)  # the one way back
                 if isinstance(job, str):
                     self._check_job(job)
         self._read = len(written)
@@ -269,7 +272,7 @@ def check_no_inversion(world: World) -> None:
     for record in world.jobs.values():
         if record.state not in WAITING or record.plan is not None:
             continue
-        if not world.queue.backlog.grants.may_start(record.id):
+        if not world.queue.backlog.grants.may_start(record.id) or record.hold:
             continue
         if record.not_before_s <= world.now and not _awaits_copy(world, record):
             plan = could_start(world, record)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from topmast.cli import values
 from topmast.cli.command import DAY, Session, command
-from topmast.cli.completion import complete_active_jobs
+from topmast.cli.completion import complete_active_jobs, complete_bands
 from topmast.cli.jobs import say_states, state_cell
 from topmast.cli.output import Column, note, say, say_table
 from topmast.cli.text import number, plural
@@ -49,8 +51,8 @@ class ActOptions:
     ] = False
 
 
-Act = Callable[["Client", list[str], str, str, bool], "JobsActed"]
-"""(client, jobs, selector, reason, dry run)"""
+Act = Callable[["Client"], Callable[..., "JobsActed"]]
+"""The method of a client that does it."""
 
 
 def add(app: typer.Typer) -> None:
@@ -59,16 +61,107 @@ def add(app: typer.Typer) -> None:
         app, "cancel", panel=DAY, example="topmast cancel j17 j18\n"
         "topmast cancel --selector user=ada,state=PENDING --dry-run",
     )(cancel)  # fmt: skip
+    for function, example in (
+        (hold, "topmast hold j17 --reason 'its data is wrong'\ntopmast hold -l name=sweep-*"),
+        (release, "topmast release j17\ntopmast release -l user=ada"),
+        (suspend, "topmast suspend j17\ntopmast suspend -l tenant=vision,band=low --dry-run"),
+        (resume, "topmast resume j17\ntopmast resume -l tenant=vision"),
+        (preempt, "topmast preempt j17\ntopmast preempt -l host=east-1-0 --dry-run"),
+        (requeue, "topmast requeue j17\ntopmast requeue -l state=FAILED,name=train-*"),
+        (edit, "topmast edit j17 --time-limit 4h\ntopmast edit -l user=ada --max-restarts 0"),
+        (reprioritize, "topmast reprioritize high j17\ntopmast reprioritize low -l user=ada"),
+    ):
+        command(app, function.__name__, panel=DAY, example=example)(function)
 
 
 def cancel(session: Session, jobs: SomeJobs = None, options: ActOptions = ActOptions()) -> None:
     """Cancel jobs, waiting or running."""
-    run(
-        session, jobs, options,
-        lambda client, names, selector, reason, dry_run: client.cancel_jobs(
-            names, selector=selector, reason=reason, dry_run=dry_run
-        ),
-    )  # fmt: skip
+    run(session, jobs, options, lambda client: client.cancel_jobs)
+
+
+def hold(session: Session, jobs: SomeJobs = None, options: ActOptions = ActOptions()) -> None:
+    """Keep jobs from starting until they are released.
+
+    A job that runs goes on, and is held when it waits again.
+    """
+    run(session, jobs, options, lambda client: client.hold)
+
+
+def release(session: Session, jobs: SomeJobs = None, options: ActOptions = ActOptions()) -> None:
+    """Let jobs start that are held."""
+    run(session, jobs, options, lambda client: client.release)
+
+
+def suspend(session: Session, jobs: SomeJobs = None, options: ActOptions = ActOptions()) -> None:
+    """Stop jobs at their checkpoints, and hold them.
+
+    They let go of their GPUs, and go on from their checkpoints when they are resumed.
+    """
+    run(session, jobs, options, lambda client: client.suspend)
+
+
+def resume(session: Session, jobs: SomeJobs = None, options: ActOptions = ActOptions()) -> None:
+    """Let jobs go on that are suspended."""
+    run(session, jobs, options, lambda client: client.resume)
+
+
+def preempt(session: Session, jobs: SomeJobs = None, options: ActOptions = ActOptions()) -> None:
+    """Stop jobs at their checkpoints; they wait again, and others may come first."""
+    run(session, jobs, options, lambda client: client.preempt)
+
+
+def requeue(session: Session, jobs: SomeJobs = None, options: ActOptions = ActOptions()) -> None:
+    """Try jobs anew.
+
+    One that failed or was cancelled waits again, under its id and with its checkpoints. One that
+    waits out a delay is tried at once. One that runs stops at its checkpoint first.
+    """
+    run(session, jobs, options, lambda client: client.requeue)
+
+
+def edit(
+    session: Session,
+    jobs: SomeJobs = None,
+    priority: Annotated[
+        str | None,
+        typer.Option(metavar="BAND", help="Its band.", autocompletion=complete_bands),
+    ] = None,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Of all its attempts together; 'none' for no limit."),
+    ] = None,
+    max_restarts: Annotated[
+        int | None, typer.Option(min=0, help="How often it restarts after failures.")
+    ] = None,
+    preemptible: Annotated[
+        bool | None,
+        typer.Option("--preemptible/--no-preemptible", help="Whether it makes way for others."),
+    ] = None,
+    options: ActOptions = ActOptions(),
+) -> None:
+    """Change what jobs ask for; of a job that has GPUs, from its next attempt on."""
+    changes: dict[str, object] = {
+        "priority": priority, "max_restarts": max_restarts, "preemptible": preemptible,
+    }  # fmt: skip
+    changes = {name: value for name, value in changes.items() if value is not None}
+    if time_limit is not None:
+        none = time_limit.lower() == "none"
+        changes["time_limit_s"] = None if none else values.duration_s(time_limit, "--time-limit")
+    if not changes:
+        raise typer.BadParameter("say what changes, for example --priority high")
+    run(session, jobs, options, lambda client: partial(client.edit_jobs, changes=changes))
+
+
+def reprioritize(
+    session: Session,
+    band: Annotated[
+        str, typer.Argument(metavar="BAND", help="The band.", autocompletion=complete_bands)
+    ],
+    jobs: SomeJobs = None,
+    options: ActOptions = ActOptions(),
+) -> None:
+    """Give jobs another priority; to those that have GPUs, from the next attempt on."""
+    run(session, jobs, options, lambda client: partial(client.reprioritize, priority=band))
 
 
 def run(session: Session, jobs: list[str] | None, options: ActOptions, act: Act) -> None:
@@ -79,7 +172,12 @@ def run(session: Session, jobs: list[str] | None, options: ActOptions, act: Act)
     if bool(named) == bool(options.selector):
         raise typer.BadParameter("name jobs, or give --selector")
     with session.client() as client:
-        acted = act(client, named, options.selector or "", options.reason or "", options.dry_run)
+        acted = act(client)(
+            named,
+            selector=options.selector or "",
+            reason=options.reason or "",
+            dry_run=options.dry_run,
+        )
     if acted.jobs or options.selector:
         session.show(acted, lambda: _say(acted))
     refused = [effect for effect in acted.effects if effect.effect == "refused"]

@@ -228,3 +228,21 @@ class JobSpec(Struct, frozen=True, gc=False):
                 taken = listed[min(choice, len(listed) - 1)]
                 milli[taken.model] = milli.get(taken.model, 0) + group.count * taken.gpus_milli
         return milli
+
+
+class JobChanges(Struct, frozen=True, gc=False):
+    """What may be changed of a job that was submitted; an absent field stays as it is."""
+
+    band: Band | UnsetType = UNSET
+    time_limit_s: float | UnsetType | None = UNSET
+    max_restarts: int | UnsetType = UNSET
+    preemptible: bool | UnsetType = UNSET
+
+    def of(self, spec: JobSpec) -> JobSpec:
+        """A spec with the changes."""
+        return replace(spec, **self.given())
+
+    def given(self) -> dict[str, object]:
+        """The fields that change, by name."""
+        fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return {name: value for name, value in fields if value is not UNSET}

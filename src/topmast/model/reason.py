@@ -10,6 +10,7 @@ from msgspec import Struct
 class PendingReason(StrEnum):
     """The dominant reason of a waiting job; the first that applies, in this order, is shown."""
 
+    HELD = "Held"
     MISCONFIGURED = "Misconfigured"
     UNKNOWN_DATASET = "UnknownDataset"
     EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
@@ -24,6 +25,7 @@ class PendingReason(StrEnum):
 
 PRECEDENCE = tuple(PendingReason)
 HOPELESS = (
+    PendingReason.HELD,
     PendingReason.NO_MATCHING_HARDWARE,
     PendingReason.TOPOLOGY_DOES_NOT_FIT,
     PendingReason.EXCEEDS_MAX_QUOTA,

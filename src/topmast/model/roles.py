@@ -12,6 +12,7 @@ class Permission(StrEnum):
     JOBS_VIEW = "jobs.view"
     JOBS_SUBMIT = "jobs.submit"
     JOBS_CANCEL = "jobs.cancel"
+    JOBS_EDIT = "jobs.edit"
     JOBS_OTHERS = "jobs.others"
     FLEET_VIEW = "fleet.view"
     FLEET_OPERATE = "fleet.operate"
@@ -28,7 +29,8 @@ MEANING: Mapping[Permission, str] = {
     Permission.JOBS_VIEW: "see jobs of the tenant: state, history, output, explanations, events",
     Permission.JOBS_SUBMIT: "submit jobs for the tenant, under the own name; upload work folders",
     Permission.JOBS_CANCEL: "cancel own jobs",
-    Permission.JOBS_OTHERS: "act for other users: submit under their names, cancel their jobs",
+    Permission.JOBS_EDIT: "hold, release, stop, requeue and change own jobs",
+    Permission.JOBS_OTHERS: "act for other users: submit under their names, act on their jobs",
     Permission.FLEET_VIEW: "see regions, clusters, hosts, GPUs, tenants and plans",
     Permission.FLEET_OPERATE: "cordon, uncordon and drain hosts",
     Permission.DATA_VIEW: "see datasets and their replicas",
@@ -64,7 +66,11 @@ _VIEWER = frozenset(
         Permission.SELF,
     }
 )
-_SUBMITTER = _VIEWER | {Permission.JOBS_SUBMIT, Permission.JOBS_CANCEL}
+_SUBMITTER = _VIEWER | {
+    Permission.JOBS_SUBMIT,
+    Permission.JOBS_CANCEL,
+    Permission.JOBS_EDIT,
+}
 _TENANT_ADMIN = _SUBMITTER | {
     Permission.JOBS_OTHERS,
     Permission.AUDIT_VIEW,

@@ -58,6 +58,10 @@ class JobView(Struct, frozen=True):
     """False while its region does not answer; the other fields are then the last known."""
     preparing: str = ""
     """What the tasks that have not started wait for, in the words of their cluster."""
+    hold: str = ""
+    """Why people keep it from starting; it may still run until it waits again."""
+    next_band: str | None = None
+    """The band of its next attempt, if that was changed while it has GPUs."""
 
 
 class JobPage(Struct, frozen=True):

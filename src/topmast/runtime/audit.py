@@ -13,8 +13,16 @@ from topmast.fast.queue import facts as f
 from topmast.fast.region import facts as p
 from topmast.model import ids
 from topmast.model.decided import Rule, why
-from topmast.model.job import MILLI
-from topmast.model.messages import AssignHosts, AttemptEnded, Message, SetHost, SubmitJobs
+from topmast.model.job import MILLI, Band
+from topmast.model.messages import (
+    AssignHosts,
+    AttemptEnded,
+    EditJobs,
+    Message,
+    ReleaseJobs,
+    SetHost,
+    SubmitJobs,
+)
 from topmast.model.states import HostState
 from topmast.ports import ActRow, AttemptRow, HistoryRow, JobRow
 
@@ -82,6 +90,26 @@ class AuditLog:
         text = f"{fact.to.lower()}" + (f": {fact.cause}" if fact.cause else "")
         self._line(now, fact.job, fact.to.value, text)
         self._finish(self.queue.jobs.records.get(fact.job), now)
+
+    def _hold_set(self, fact: f.HoldSet, event: Message, now: float) -> None:
+        text = fact.why
+        if not text and isinstance(event, ReleaseJobs):
+            reason = f": {event.reason}" if event.reason else ""
+            text = f"released by {event.by or 'an unknown user'}{reason}"
+        self._line(now, fact.job, "held" if fact.why else "released", text)
+
+    def _requeued(self, fact: f.Requeued, event: Message, now: float) -> None:
+        self._line(now, fact.job, "requeued", fact.cause)
+
+    def _edited(self, fact: f.Edited, event: EditJobs, now: float) -> None:
+        changes = {
+            name: value.name.lower() if isinstance(value, Band) else value
+            for name, value in event.changes.given().items()
+        }
+        shown = ", ".join(f"{name} {value}" for name, value in changes.items())
+        reason = f": {event.reason}" if event.reason else ""
+        text = f"changed by {event.by or 'an unknown user'} ({shown}){reason}"
+        self._line(now, fact.job, "edited", text, **changes)
 
     def _ended(self, fact: f.Ended, event: AttemptEnded, now: float) -> None:
         text = f"attempt {event.epoch} ended ({event.outcome})"
@@ -219,6 +247,9 @@ _TELLERS: dict[type[Struct], Callable[..., None]] = {
     f.Planned: AuditLog._planned,
     f.Unplanned: AuditLog._unplanned,
     f.Moved: AuditLog._moved,
+    f.HoldSet: AuditLog._hold_set,
+    f.Requeued: AuditLog._requeued,
+    f.Edited: AuditLog._edited,
     f.Ended: AuditLog._ended,
     f.Checkpointed: AuditLog._checkpointed,
     f.ResumedFrom: AuditLog._resumed,

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from topmast.fast.queue import GlobalQueue
+from topmast.fast.queue import GlobalQueue, JobRecord
 from topmast.fast.queue import facts as f
 from topmast.fast.region import facts as p
 from topmast.model.job import MILLI
@@ -93,6 +93,8 @@ class Meter:
         """Plans that their region refused."""
         self.running: dict[Labels, float] = {}
         """Jobs that hold a place now, by tenant and band."""
+        self._counted: dict[str, Labels] = {}
+        """How a job that holds a place was counted: its band may be changed meanwhile."""
         self.finished = Counter()
         """Jobs that are over, by tenant and state."""
         self.evicted = Counter()
@@ -120,9 +122,9 @@ class Meter:
 
     def recovered(self) -> None:
         """Count what runs already. O(jobs with a place)."""
-        self.running = {}
+        self.running, self._counted = {}, {}
         for record in self.queue.jobs.placed.values():
-            self._run(record.spec.tenant, record.spec.band.name.lower(), +1)
+            self._began(record)
 
     def note(self, event: Message, facts: Sequence[Struct]) -> None:
         """Count what a machine made of an event. O(facts, and jobs for a submission)."""
@@ -136,9 +138,14 @@ class Meter:
         self.commit_s.observe(self.stopwatch() - begun_s)
         self.records += records
 
-    def _run(self, tenant: str, band: str, by: int) -> None:
-        key = (tenant, band)
-        self.running[key] = self.running.get(key, 0.0) + by
+    def _began(self, record: JobRecord) -> None:
+        key = self._counted[record.id] = (record.spec.tenant, record.spec.band.name.lower())
+        self.running[key] = self.running.get(key, 0.0) + 1
+
+    def _left(self, job: str) -> None:
+        key = self._counted.pop(job, None)
+        if key is not None:
+            self.running[key] -= 1
 
     # --- one method for each fact ---------------------------------------------------------------
 
@@ -147,14 +154,15 @@ class Meter:
             self.submitted.add(spec.tenant, spec.band.name.lower())
 
     def _planned(self, fact: f.Planned, event: Message) -> None:
-        spec = self.queue.jobs.records[fact.job].spec
+        record = self.queue.jobs.records[fact.job]
+        spec = record.spec
         self.admitted.add(spec.tenant, spec.band.name.lower(), fact.plan.region)
-        self._run(spec.tenant, spec.band.name.lower(), +1)
+        self._began(record)
 
     def _unplanned(self, fact: f.Unplanned, event: Message) -> None:
         spec = self.queue.jobs.records[fact.job].spec
         self.refused.add(spec.tenant)
-        self._run(spec.tenant, spec.band.name.lower(), -1)
+        self._left(fact.job)
 
     def _moved(self, fact: f.Moved, event: Message) -> None:
         record = self.queue.jobs.records.get(fact.job)
@@ -171,7 +179,7 @@ class Meter:
         if record is None:
             return
         tenant = record.spec.tenant
-        self._run(tenant, record.spec.band.name.lower(), -1)
+        self._left(fact.job)
         self.attempts.add(record.cluster or "", event.outcome.value)
         if event.outcome in _EVICTED:
             self.evicted.add(tenant, event.outcome.value)

@@ -42,6 +42,8 @@ def waiting(scene: Scene, reason: PendingReason | None, detail: str) -> str:
     wanted, fits = gang_in_words(scene.spec), "fit" if scene.spec.tasks > 1 else "fits"
     more = f" ({detail})" if detail else ""
     match reason:
+        case PendingReason.HELD:
+            return f"the job waits until it is released: {detail}"
         case PendingReason.UNKNOWN_DATASET:
             what = "datasets" if ", " in detail else "a dataset"
             return f"the job reads {what} that the catalogue does not have: {detail}"

@@ -11,18 +11,18 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from topmast.fast.queue import JUDGES, Effect, JobRecord, Judgement
+from topmast.fast.queue import JUDGES, Effect, JobRecord, Judgement, judge_edit
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobEffect, JobsActed
 from topmast.model.errors import Forbidden, InvalidInput, NotFound
-from topmast.model.job import MILLI
+from topmast.model.job import MILLI, JobChanges
 from topmast.model.selector import selector_of
 from topmast.model.states import TERMINAL, WAITING, JobState
 from topmast.model.views import JobView
 from topmast.ports import Act
-from topmast.service.access import act, json_text
+from topmast.service.access import act, json_text, row
 from topmast.service.listing import selects
 from topmast.service.operating import Operating
 
@@ -43,10 +43,40 @@ class JobsAct(Struct, frozen=True):
     by: str = ""
     reason: str = ""
     dry_run: bool = False
+    changes: JobChanges = JobChanges()
+    """What `edit` changes."""
+
+    @property
+    def judge(self) -> Callable[[JobRecord], Judgement]:
+        """What it would do to a job."""
+        if self.verb == "edit":
+            return partial(judge_edit, changes=self.changes)
+        return JUDGES[self.verb]
+
+    @property
+    def permission(self) -> Permission:
+        """What it takes to act so on own jobs."""
+        return Permission.JOBS_CANCEL if self.verb == "cancel" else Permission.JOBS_EDIT
+
+    def order(self, by: str) -> Callable[[tuple[str, ...]], m.Message]:
+        """The message to the queue about jobs."""
+        more = {"changes": self.changes} if self.verb == "edit" else {}
+        return partial(ORDERS[self.verb], by=by, reason=self.reason or UNSET, **more)
 
 
-ORDERS: dict[str, Callable[..., m.Message]] = {"cancel": m.CancelJobs}
-"""By verb: the message to the queue about jobs, by a user, for a reason."""
+ORDERS: dict[str, Callable[..., m.Message]] = {
+    "cancel": m.CancelJobs,
+    "hold": m.HoldJobs,
+    "release": m.ReleaseJobs,
+    "suspend": partial(m.HoldJobs, stop=True),
+    "resume": m.ReleaseJobs,
+    "preempt": m.PreemptJobs,
+    "requeue": m.RequeueJobs,
+    "edit": m.EditJobs,
+}
+"""By verb: the message to the queue."""
+STOPS = frozenset({"cancel", "suspend", "preempt", "requeue"})
+"""Acts that take the GPUs of jobs."""
 
 
 class _Target(Struct):
@@ -58,13 +88,15 @@ class _Target(Struct):
     judgement: Judgement = Judgement()
     gpus: float = 0.0
     lost_gpu_h: float = 0.0
+    forbidden: str = ""
+    """The permission that the caller lacks, in words."""
 
     @property
     def is_done(self) -> bool:
         return self.judgement.effect is Effect.DONE
 
-    def refuse(self, why: str) -> None:
-        self.judgement = Judgement(Effect.REFUSED, why)
+    def forbid(self, why: str) -> None:
+        self.judgement, self.forbidden = Judgement(Effect.REFUSED, why), why
 
     def effect(self) -> JobEffect:
         judgement = self.judgement
@@ -95,10 +127,10 @@ class Verbs(Operating):
         )
 
     def _archived(self, job: str) -> JobView:
-        row = self.journal.finished_job(job)
-        if row is None:
+        kept = self.journal.finished_job(job)
+        if kept is None:
             raise NotFound(f"no job '{job}'")
-        return msgspec.json.decode(row.view, type=JobView)
+        return msgspec.json.decode(kept.view, type=JobView)
 
     async def job(self, caller: Caller, job: str) -> JobView:
         """One job as it stands; one that the caller may not see is not there."""
@@ -139,9 +171,10 @@ class Verbs(Operating):
 
     async def _acted(self, caller: Caller, wanted: JobsAct) -> JobsActed:
         targets = await self._targets(caller, wanted)
-        self._check_allowed(caller, targets)
+        self._check_allowed(caller, wanted.permission, targets)
         if not wanted.dry_run:
             await self._act(caller, wanted, [target for target in targets if target.is_done])
+            await self._note_rest(caller, wanted, targets)
         views = await self._ask(lambda: self._views(targets))
         counts = Counter(target.judgement.effect.value for target in targets)
         done = [target for target in targets if target.is_done]
@@ -162,10 +195,12 @@ class Verbs(Operating):
         if not wanted.jobs:
             return await self._selected(wanted, seen)
         names = tuple(dict.fromkeys(wanted.jobs))
-        found = await self._ask(lambda: self._named_jobs(wanted.verb, names, seen))
+        found = await self._ask(lambda: self._named_jobs(wanted, names, seen))
         for i, target in enumerate(found):
             if not target.tenant:
-                found[i] = await asyncio.to_thread(self._ended_long_ago, target.job, seen)
+                found[i] = await asyncio.to_thread(
+                    self._ended_long_ago, wanted.verb, target.job, seen
+                )
         return found
 
     async def _selected(self, wanted: JobsAct, seen: frozenset[str] | None) -> list[_Target]:
@@ -177,39 +212,40 @@ class Verbs(Operating):
         def select() -> list[_Target]:
             records = self.machines.queue.jobs.records.values()
             return [
-                self._target(wanted.verb, record)
-                for record in records
-                if selects(jobs, record, seen)
+                self._target(wanted, record) for record in records if selects(jobs, record, seen)
             ]
 
         return await self._ask(select)
 
     def _named_jobs(
-        self, verb: str, names: Sequence[str], seen: frozenset[str] | None
+        self, wanted: JobsAct, names: Sequence[str], seen: frozenset[str] | None
     ) -> list[_Target]:
         """Without a tenant: one that is not in memory, or may not be seen."""
         records, found = self.machines.queue.jobs.records, []
         for name in names:
             record = records.get(name)
             hidden = record is None or (seen is not None and record.spec.tenant not in seen)
-            found.append(_Target(name) if record is None or hidden else self._target(verb, record))
+            found.append(
+                _Target(name) if record is None or hidden else self._target(wanted, record)
+            )
         return found
 
-    def _ended_long_ago(self, job: str, seen: frozenset[str] | None) -> _Target:
-        row = self.journal.finished_job(job)
-        view = None if row is None else msgspec.json.decode(row.view, type=JobView)
+    def _ended_long_ago(self, verb: str, job: str, seen: frozenset[str] | None) -> _Target:
+        kept = self.journal.finished_job(job)
+        view = None if kept is None else msgspec.json.decode(kept.view, type=JobView)
         if view is None or (seen is not None and view.tenant not in seen):
             return _Target(job, judgement=Judgement(Effect.REFUSED, f"no job '{job}'"))
-        ended = Judgement(Effect.UNCHANGED, f"has ended: {view.state}")
+        effect = Effect.UNCHANGED if verb == "cancel" else Effect.REFUSED
+        ended = Judgement(effect, f"ended long ago: {view.state}")
         return _Target(job, view.tenant, view.user, ended)
 
-    def _target(self, verb: str, record: JobRecord) -> _Target:
+    def _target(self, wanted: JobsAct, record: JobRecord) -> _Target:
         spec = record.spec
-        target = _Target(record.id, spec.tenant, spec.user, JUDGES[verb](record))
-        if target.is_done and record.plan is not None:
-            target.gpus = record.plan.gpus_milli / MILLI
-        if target.is_done:
-            target.lost_gpu_h = self._lost_gpu_h(verb, record)
+        target = _Target(record.id, spec.tenant, spec.user, wanted.judge(record))
+        if target.is_done and wanted.verb in STOPS:
+            target.lost_gpu_h = self._lost_gpu_h(wanted.verb, record)
+            if record.plan is not None:
+                target.gpus = record.plan.gpus_milli / MILLI
         return target
 
     def _lost_gpu_h(self, verb: str, record: JobRecord) -> float:
@@ -226,7 +262,9 @@ class Verbs(Operating):
             lost_gpu_s += record.held_s * record.spec.gpus_milli() / MILLI
         return lost_gpu_s / 3600.0
 
-    def _check_allowed(self, caller: Caller, targets: list[_Target]) -> None:
+    def _check_allowed(
+        self, caller: Caller, permission: Permission, targets: list[_Target]
+    ) -> None:
         """Refuse what the caller may not do. Raises Forbidden if nothing is left of it."""
         principal, allowed = caller.principal, dict[tuple[str, bool], str]()
         for target in targets:
@@ -235,14 +273,14 @@ class Verbs(Operating):
             own = principal.trusted or target.user == principal.user
             key = (target.tenant, own)
             if key not in allowed:
-                needed = Permission.JOBS_CANCEL if own else Permission.JOBS_OTHERS
+                needed = permission if own else Permission.JOBS_OTHERS
                 try:
                     self.access.require(caller, needed, target.tenant)
                     allowed[key] = ""
                 except Forbidden as error:
                     allowed[key] = str(error)
             if allowed[key]:
-                target.refuse(allowed[key])
+                target.forbid(allowed[key])
         refused = [why for why in allowed.values() if why]
         if refused and not any(target.is_done for target in targets):
             raise Forbidden(refused[0])
@@ -250,7 +288,6 @@ class Verbs(Operating):
     async def _act(self, caller: Caller, wanted: JobsAct, targets: list[_Target]) -> None:
         """One order, and one line of the audit log, for the jobs of each tenant."""
         by = self.access.by(caller, wanted.by)
-        reason = wanted.reason or UNSET
         of_tenant: dict[str, list[str]] = {}
         for target in targets:
             of_tenant.setdefault(target.tenant, []).append(target.job)
@@ -260,9 +297,25 @@ class Verbs(Operating):
             note = json_text(jobs=len(jobs), reason=wanted.reason, **more)
             look = partial(self._state_of, jobs[0]) if len(jobs) == 1 else None
             done = act(caller, wanted.verb, compact(jobs), tenant, look=look, after=note)
-            order = partial(ORDERS[wanted.verb], by=by, reason=reason)
-            waiting.append(self._tell_of(jobs, order, done))
+            waiting.append(self._tell_of(jobs, wanted.order(by), done))
         await asyncio.gather(*waiting)
+
+    async def _note_rest(self, caller: Caller, wanted: JobsAct, targets: list[_Target]) -> None:
+        """What was refused for want of a permission, and an act that changed nothing at all."""
+        known = [target for target in targets if target.tenant]
+        if not any(target.is_done for target in targets):
+            await self._note(caller, wanted.verb, known, "unchanged")
+        forbidden = [target for target in known if target.forbidden]
+        if forbidden:
+            await self._note(caller, wanted.verb, forbidden, f"refused: {forbidden[0].forbidden}")
+
+    async def _note(
+        self, caller: Caller, verb: str, targets: Sequence[_Target], outcome: str
+    ) -> None:
+        tenants = dict.fromkeys(target.tenant for target in targets)
+        tenant = next(iter(tenants)) if len(tenants) == 1 else ""
+        line = row(caller, verb, compact([t.job for t in targets]), tenant, outcome)
+        await asyncio.wrap_future(self.runtime.note(line))
 
     async def _tell_of(
         self, jobs: Sequence[str], order: Callable[[tuple[str, ...]], m.Message], done: Act

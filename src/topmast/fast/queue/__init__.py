@@ -40,7 +40,7 @@ from topmast.fast.queue.datasets import cannot_add
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.tenancy.ledger import Ledger
-from topmast.fast.queue.verbs import JUDGES, Effect, Judgement
+from topmast.fast.queue.verbs import JUDGES, Effect, Judgement, judge_edit
 
 __all__ = [
     "JUDGES",
@@ -71,6 +71,7 @@ __all__ = [
     "first_step",
     "first_verdict",
     "job_key",
+    "judge_edit",
     "may_preempt",
     "most_hopeful",
     "next_step",

@@ -13,7 +13,8 @@ from topmast.fast.queue.cycle.state import QueueState
 from topmast.fast.queue.jobs.record import REFUSAL_DELAY_S, JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.job import MILLI
+from topmast.model.absent import given
+from topmast.model.job import MILLI, JobSpec
 from topmast.model.owners import homes_after, homes_with, moved_within, settled
 from topmast.model.states import WAITING, JobState, Outcome, may_move
 
@@ -147,6 +148,56 @@ def _cancel_wanted(queue: QueueState, fact: f.CancelWanted, event: m.Message) ->
     record.cause = fact.by
 
 
+def _hold_set(queue: QueueState, fact: f.HoldSet, event: m.Message) -> None:
+    record = queue.jobs.records[fact.job]
+    waits = record.plan is None and record.state in WAITING
+    record.hold, record.moves = fact.why or UNSET, False
+    if waits:
+        queue.waits_no_more(record)
+        queue.enqueue(record)
+        queue.backlog.unblock(Anything())  # what it kept for itself is there for others
+
+
+def _requeued(queue: QueueState, fact: f.Requeued, event: m.Message) -> None:
+    """The one way back from a terminal state; the attempts stay counted, the failures do not."""
+    record = queue.jobs.records[fact.job]
+    if record.finished:
+        queue.jobs.revive(record)
+        queue.backlog.durations.submitted(record)
+        queue.cycle.binding.note(record, queue.now)
+        record.cancelling = False
+    else:
+        queue.waits_no_more(record)
+    record.state, record.cause = JobState.PENDING, fact.cause
+    record.restarts = record.host_losses = 0
+    record.not_before_s, record.avoid_hosts = 0.0, ()
+    queue.enqueue(record)
+
+
+def _edited(queue: QueueState, fact: f.Edited, event: m.EditJobs) -> None:
+    record = queue.jobs.records[fact.job]
+    changed = event.changes.of(given(record.next_spec, record.spec))
+    if record.plan is not None or record.state not in WAITING:
+        record.next_spec = changed
+    else:
+        _take_spec(queue, record, changed)
+
+
+def _edit_taken(queue: QueueState, fact: f.EditTaken, event: m.Message) -> None:
+    record = queue.jobs.records[fact.job]
+    changed = given(record.next_spec, record.spec)
+    record.next_spec = UNSET
+    _take_spec(queue, record, changed)
+
+
+def _take_spec(queue: QueueState, record: JobRecord, spec: JobSpec) -> None:
+    """A waiting job asks for something else."""
+    queue.waits_no_more(record)
+    record.spec = spec
+    queue.enqueue(record)
+    queue.backlog.unblock(Anything())
+
+
 def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
     record = queue.jobs.records[fact.job]
     gpus = record.plan.gpus_milli / MILLI if record.plan else 0.0
@@ -274,6 +325,10 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.Moved: _moved,
     f.Migrates: _migrates,
     f.CancelWanted: _cancel_wanted,
+    f.HoldSet: _hold_set,
+    f.Requeued: _requeued,
+    f.Edited: _edited,
+    f.EditTaken: _edit_taken,
     f.Ended: _ended,
     f.Checkpointed: _checkpointed,
     f.ResumedFrom: _resumed,

@@ -93,6 +93,32 @@ class CancelWanted(Fact, frozen=True):
     by: str
 
 
+class HoldSet(Fact, frozen=True):
+    """People hold a job, or (``why`` empty) have released it."""
+
+    job: str
+    why: str
+
+
+class Requeued(Fact, frozen=True):
+    """A job that failed, was cancelled or waits out a delay is tried anew, with no failures."""
+
+    job: str
+    cause: str
+
+
+class Edited(Fact, frozen=True):
+    """A job asks for what the event says; with a plan, from its next attempt on."""
+
+    job: str
+
+
+class EditTaken(Fact, frozen=True):
+    """A job has no plan any more: what was changed meanwhile counts from now on."""
+
+    job: str
+
+
 class Ended(Fact, frozen=True):
     """An attempt is over (as the event says), and what becomes of the job."""
 
@@ -181,5 +207,6 @@ QueueFact = (
     FleetSet | HostsMoved | Admitted | Planned | Unplanned | AvoidHostsCleared | Moved | Migrates
     | CancelWanted | Ended | Bound | Promoted | Checkpointed | ResumedFrom | TreeTaken
     | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped | DatasetRemoved
-    | DeletionBegun | DeletionDone | PackedWith | AttemptsSkipped
+    | DeletionBegun | DeletionDone | PackedWith | AttemptsSkipped | HoldSet | Requeued | Edited
+    | EditTaken
 )  # fmt: skip

@@ -42,6 +42,7 @@ def refused(queue: QueueViews, event: m.PlanRefused) -> None:
     if record.region is not None:
         queue.cycle.prefetch.spoil(record.region)
     queue.decide(f.Unplanned(record.id, event.why))
+    _take_edit(queue, record)
     if record.cancelling:  # the order to stop it crossed the refusal on its way
         queue.decide(f.Moved(record.id, JobState.CANCELLED, record.cause))
 
@@ -110,11 +111,18 @@ def ended(queue: QueueViews, event: m.AttemptEnded) -> None:
     for hook in queue.hooks:
         hook.before_end(record)
     queue.decide(what_becomes(queue, record, event))
+    _take_edit(queue, record)
     if record.finished:
         release_place(queue, record)
     for hook in queue.hooks:
         hook.on_ended(record)
     _grow_if_due(queue)
+
+
+def _take_edit(queue: QueueViews, record: JobRecord) -> None:
+    """What was changed of a job while it had a plan counts when it waits again."""
+    if record.next_spec and not record.finished:
+        queue.decide(f.EditTaken(record.id))
 
 
 def _grow_if_due(queue: QueueViews) -> None:

@@ -107,10 +107,15 @@ from topmast.model.messages.queue import (
     DeleteReplica,
     DeletionFailed,
     DropReplica,
+    EditJobs,
     GrowTree,
+    HoldJobs,
+    PreemptJobs,
+    ReleaseJobs,
     RemoveDataset,
     ReplicaDeleted,
     RequestReplica,
+    RequeueJobs,
     SkipAttempts,
     StartCopy,
     SubmitJobs,
@@ -120,6 +125,7 @@ from topmast.model.messages.queue import (
 Event = (
     Wake | Recovered
     | ConfigureFleet | SkipAttempts | SubmitJobs | CancelJobs
+    | HoldJobs | ReleaseJobs | PreemptJobs | RequeueJobs | EditJobs
     | AddDataset | RequestReplica | DropReplica | RemoveDataset
     | CopyDone | CopyFailed | ReplicaDeleted | DeletionFailed | TreeGrown
     | ConfigureRegion | RequestFleetBids | FleetBids | RequestRegionBids | RegionBids
@@ -170,6 +176,7 @@ __all__ = [
     "Deliver",
     "DropLeases",
     "DropReplica",
+    "EditJobs",
     "Envelope",
     "Event",
     "FleetBids",
@@ -177,6 +184,7 @@ __all__ = [
     "GrantRole",
     "GrowTree",
     "Heard",
+    "HoldJobs",
     "HostChanged",
     "HostClosed",
     "HostDown",
@@ -196,18 +204,21 @@ __all__ = [
     "Pair",
     "PlanCommitted",
     "PlanRefused",
+    "PreemptJobs",
     "Progress",
     "ProgressReport",
     "ReadProgress",
     "Receipt",
     "Recovered",
     "RegionBids",
+    "ReleaseJobs",
     "RemoveDataset",
     "RemoveServiceAccount",
     "ReplicaDeleted",
     "RequestFleetBids",
     "RequestRegionBids",
     "RequestReplica",
+    "RequeueJobs",
     "ResumeGang",
     "Resumed",
     "RevokeRole",

@@ -6,7 +6,7 @@ from msgspec import UNSET, UnsetType, field
 
 from topmast.model.dataset import Copy
 from topmast.model.fleet import DatasetSpec, Fleet
-from topmast.model.job import JobSpec
+from topmast.model.job import JobChanges, JobSpec
 from topmast.model.messages.base import Message
 from topmast.model.tree import Tree
 
@@ -43,6 +43,49 @@ class CancelJobs(Message, frozen=True):
     by: str = ""
     reason: str | UnsetType = UNSET
     """Why, in the words of the one that asks for it."""
+
+
+class HoldJobs(Message, frozen=True):
+    """Jobs do not start until they are released."""
+
+    jobs: tuple[str, ...]
+    by: str = ""
+    reason: str | UnsetType = UNSET
+    stop: bool = False
+    """What runs stops at its checkpoint, and lets go of its GPUs."""
+
+
+class ReleaseJobs(Message, frozen=True):
+    """Jobs that are held may start again."""
+
+    jobs: tuple[str, ...]
+    by: str = ""
+    reason: str | UnsetType = UNSET
+
+
+class PreemptJobs(Message, frozen=True):
+    """Stop the attempts of jobs at their checkpoints; the jobs wait again."""
+
+    jobs: tuple[str, ...]
+    by: str = ""
+    reason: str | UnsetType = UNSET
+
+
+class RequeueJobs(Message, frozen=True):
+    """Jobs that have failed, wait out a delay or run are to be tried anew."""
+
+    jobs: tuple[str, ...]
+    by: str = ""
+    reason: str | UnsetType = UNSET
+
+
+class EditJobs(Message, frozen=True):
+    """Change what jobs ask for; of a job that has GPUs, from its next attempt on."""
+
+    jobs: tuple[str, ...]
+    changes: JobChanges
+    by: str = ""
+    reason: str | UnsetType = UNSET
 
 
 class AddDataset(Message, frozen=True):

@@ -122,6 +122,8 @@ class QueueState(EventMachine):
 
     def _wait(self, record: JobRecord) -> None:
         self.backlog.add(record, self.now)
+        if record.hold is not UNSET:
+            return  # nothing happens to it as time goes by
         self.backlog.note_priority(record, self.now)
         self.cycle.binding.waits(record, self.now)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from topmast.fast.queue.backlog.backlog import effective_band
@@ -175,6 +176,8 @@ class QueueViews(QueueState):
             return Verdict(evaluation, f"{plan.region} was told to start it")
         if plan is not None:
             return Verdict(PendingReason.PREEMPTION_IN_PROGRESS, f"{len(plan.victims)} victims")
+        if record.hold is not UNSET:
+            return Verdict(PendingReason.HELD, record.hold)
         job_class = self.backlog.class_of(record.id)
         if job_class is None:
             return Verdict(evaluation, f"waits out a delay: {record.cause or 'a failure'}")
@@ -186,12 +189,14 @@ class QueueViews(QueueState):
     def waiting(self) -> Iterator[tuple[JobSpec, PendingReason, int]]:
         """Jobs without a plan: one of them, why it waits, and how many there are like it.
 
-        O(job classes + jobs in back-off), however many jobs wait.
+        O(job classes + jobs in back-off + kinds of held jobs), however many jobs wait.
         """
         for one in self.backlog.job_classes.values():
             yield one.spec, self.as_reached(self.verdict_of(one)).reason, one.size
         for record in self.backlog.delayed():
             yield record.spec, PendingReason.PENDING_EVALUATION, 1
+        for spec, count in self.backlog.held.by_kind():
+            yield spec, PendingReason.HELD, count
 
     def verdict_of(self, one: JobClass) -> Verdict:
         """Why the jobs of a class wait.

@@ -69,6 +69,11 @@ class Jobs:
             if len(self.keys) > KEYS_KEPT:
                 del self.keys[next(iter(self.keys))]
 
+    def revive(self, record: JobRecord) -> None:
+        """A job that was over goes on. O(FINISHED_KEPT)."""
+        record.finish_s = None
+        self.finished.remove(record.id)
+
     def retire(self, record: JobRecord, finish_s: float) -> None:
         """A job is over; after a while it is forgotten. Amortised O(1)."""
         self.skipped.pop(record.id, None)

@@ -84,6 +84,10 @@ class JobRecord(Struct, gc=False):
     """How often in a row a cluster ended an attempt of its own accord, none of them a long one."""
     decided: Decided | UnsetType = UNSET
     """Why the plan of the current attempt was chosen."""
+    hold: str | UnsetType = UNSET
+    """Why it may not start, while people hold it."""
+    next_spec: JobSpec | UnsetType = UNSET
+    """What it asks for from its next attempt on, if that was changed."""
 
     @property
     def finished(self) -> bool:
@@ -152,4 +156,6 @@ class JobRecord(Struct, gc=False):
             min_tasks=None if elastic is None else others + elastic.least,
             max_tasks=None if elastic is None else others + elastic.most,
             resizes=self.resizes,
+            hold=given(self.hold, ""),
+            next_band=self.next_spec.band.name.lower() if self.next_spec else None,
         )

@@ -1,0 +1,199 @@
+"""What people do to jobs: held, suspended, stopped, requeued and changed, wherever they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from tests.support.build import cluster, fleet, job
+from tests.support.world import World
+from topmast.fast.queue import JUDGES, Effect, judge_edit
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.job import Band, JobChanges
+from topmast.model.reason import PendingReason
+from topmast.model.states import JobState
+
+
+def told(world: World, message: m.Message) -> object:
+    """What the queue answers."""
+    return world.tell(ids.QUEUE, message)
+
+
+def full() -> World:
+    """All GPUs are taken by j1, and j2 waits."""
+    world = World(fleet(cluster("east-1")))
+    world.submit(job("first", gpus=8, count=2))
+    world.submit(job("second", gpus=8, count=2))
+    assert world.states() == {"j1": "RUNNING", "j2": "PENDING"}
+    return world
+
+
+def test_a_held_job_does_not_start_until_it_is_released() -> None:
+    """Also when there is room, also in another process; and it says why it waits."""
+    world = full()
+    told(world, m.HoldJobs(("j2",), "ann", "wrong data"))
+    world.finish("j1")
+    world.advance(1_000)
+    world.restart()
+    assert world.state("j2") is JobState.PENDING
+    verdict = world.queue.verdict_on(world.jobs["j2"])
+    assert verdict is not None
+    assert (verdict.reason, verdict.detail) == (PendingReason.HELD, "held by ann: wrong data")
+    told(world, m.ReleaseJobs(("j2",), "ann"))
+    assert world.state("j2") is JobState.RUNNING
+
+
+def test_others_start_while_one_is_held() -> None:
+    """It stands in nothing's way, though it came first."""
+    world = full()
+    world.submit(job("third", gpus=8, count=2))
+    told(world, m.HoldJobs(("j2",)))
+    world.finish("j1")
+    assert world.states() == {"j1": "SUCCEEDED", "j2": "PENDING", "j3": "RUNNING"}
+
+
+def test_a_running_job_that_is_held_goes_on_and_does_not_start_again() -> None:
+    """The hold counts when it waits again."""
+    world = full()
+    told(world, m.HoldJobs(("j1",)))
+    assert world.state("j1") is JobState.RUNNING
+    told(world, m.PreemptJobs(("j1",)))
+    world.advance(60)
+    assert world.states() == {"j1": "PENDING", "j2": "RUNNING"}
+    world.finish("j2")
+    world.advance(1_000)
+    assert world.state("j1") is JobState.PENDING
+
+
+def test_a_suspended_job_lets_go_of_its_gpus_and_goes_on_when_resumed() -> None:
+    """Another has them meanwhile."""
+    world = full()
+    told(world, m.HoldJobs(("j1",), "ann", stop=True))
+    world.advance(60)
+    assert world.states() == {"j1": "PENDING", "j2": "RUNNING"}
+    assert world.jobs["j1"].preemptions == 1
+    world.finish("j2")
+    assert world.state("j1") is JobState.PENDING
+    told(world, m.ReleaseJobs(("j1",)))
+    assert (world.state("j1"), world.jobs["j1"].epoch) == (JobState.RUNNING, 2)
+
+
+def test_a_preempted_job_waits_again_and_comes_back() -> None:
+    """Nothing keeps it from starting where it was."""
+    world = World(fleet(cluster("east-1")))
+    world.submit(job(preemptible=False))
+    told(world, m.PreemptJobs(("j1",), "ann"))
+    world.advance(60)
+    record = world.jobs["j1"]
+    assert (record.state, record.epoch, record.preemptions) == (JobState.RUNNING, 2, 1)
+
+
+def test_a_failed_job_is_requeued_under_its_id_with_all_its_restarts() -> None:
+    """It is over for good again only when these are used up."""
+    world = World(fleet(cluster("east-1")))
+    world.submit(job(max_restarts=0))
+    world.finish("j1", 1)
+    assert world.state("j1") is JobState.FAILED
+    told(world, m.RequeueJobs(("j1",), "ann", "the disk was full"))
+    record = world.jobs["j1"]
+    assert (record.state, record.epoch, record.finish_s) == (JobState.RUNNING, 2, None)
+    assert world.queue.jobs.finished == []
+    world.restart()
+    world.finish("j1", 1)
+    assert world.state("j1") is JobState.FAILED
+    assert world.queue.jobs.finished == ["j1"]
+
+
+def test_a_cancelled_job_can_be_requeued() -> None:
+    """The cancellation is forgotten with its flag."""
+    world = World(fleet(cluster("east-1")))
+    world.submit(job())
+    world.cancel("j1")
+    assert world.state("j1") is JobState.CANCELLED
+    told(world, m.RequeueJobs(("j1",)))
+    assert world.state("j1") is JobState.RUNNING
+    world.finish("j1")
+    assert world.state("j1") is JobState.SUCCEEDED
+
+
+def test_a_job_that_waits_out_a_delay_is_tried_at_once() -> None:
+    """And forgets the hosts that it avoids."""
+    world = World(fleet(cluster("east-1")))
+    world.submit(job())
+    world.finish("j1", 1)
+    assert world.state("j1") is JobState.RECOVERING
+    told(world, m.RequeueJobs(("j1",)))
+    assert world.state("j1") is JobState.RUNNING
+
+
+def test_a_waiting_job_with_a_higher_band_comes_first() -> None:
+    """The order is anew at once."""
+    world = full()
+    world.submit(job("third", gpus=8, count=2))
+    told(world, m.EditJobs(("j3",), JobChanges(band=Band.HIGH)))
+    world.advance(200)
+    assert world.state("j3") is not JobState.PENDING or world.states()["j1"] == "PREEMPTING"
+    assert world.jobs["j3"].spec.band is Band.HIGH
+
+
+def test_a_running_job_is_changed_from_its_next_attempt_on() -> None:
+    """What runs keeps the band that its region knows; also in another process."""
+    world = full()
+    told(world, m.EditJobs(("j1",), JobChanges(band=Band.LOW, max_restarts=7)))
+    told(world, m.EditJobs(("j1",), JobChanges(time_limit_s=60.0)))
+    assert world.jobs["j1"].spec.band is Band.NORMAL
+    world.restart()
+    told(world, m.PreemptJobs(("j1",)))
+    world.advance(60)
+    spec = world.jobs["j1"].spec
+    assert (spec.band, spec.max_restarts, spec.time_limit_s) == (Band.LOW, 7, 60.0)
+
+
+@dataclass
+class Judged:
+    """What an act would do to a job that stands somewhere."""
+
+    story: str
+    verb: str
+    bring_there: Callable[[World], object]
+    want: Effect
+
+
+JUDGED = [
+    Judged("held twice", "hold", lambda w: told(w, m.HoldJobs(("j2",))), Effect.UNCHANGED),
+    Judged("not held", "release", lambda w: None, Effect.UNCHANGED),
+    Judged("waits", "preempt", lambda w: None, Effect.UNCHANGED),
+    Judged("waits", "requeue", lambda w: None, Effect.UNCHANGED),
+    Judged("waits", "suspend", lambda w: None, Effect.DONE),
+    Judged("over", "hold", lambda w: w.cancel("j2"), Effect.REFUSED),
+    Judged("over", "cancel", lambda w: w.cancel("j2"), Effect.UNCHANGED),
+    Judged("cancelled", "requeue", lambda w: w.cancel("j2"), Effect.DONE),
+    Judged("waits", "cancel", lambda w: None, Effect.DONE),
+]
+
+
+@pytest.mark.parametrize("case", JUDGED, ids=lambda case: f"{case.verb}: {case.story}")
+def test_a_judgement_says_what_is_done(case: Judged) -> None:
+    """People are told before the act what the act does."""
+    world = full()
+    case.bring_there(world)
+    assert JUDGES[case.verb](world.jobs["j2"]).effect is case.want
+    orders: dict[str, type] = {
+        "hold": m.HoldJobs, "release": m.ReleaseJobs, "preempt": m.PreemptJobs,
+        "requeue": m.RequeueJobs, "cancel": m.CancelJobs,
+    }  # fmt: skip
+    message = orders.get(case.verb, m.HoldJobs)(("j2",))
+    written = len(world.journal.written)
+    told(world, message)
+    assert (len(world.journal.written) > written) == (case.want is Effect.DONE)
+
+
+def test_an_opportunistic_job_must_make_way() -> None:
+    """As in a job file."""
+    world = World(fleet(cluster("east-1")))
+    world.submit(job(preemptible=False))
+    found = judge_edit(world.jobs["j1"], JobChanges(band=Band.OPPORTUNISTIC))
+    assert found.effect is Effect.REFUSED
