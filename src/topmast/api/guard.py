@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from structlog.contextvars import bind_contextvars
 
 from topmast.adapters.link import PREFIX as LINK_PREFIX
 from topmast.api.access import CALLER, REQUEST
@@ -260,7 +261,9 @@ class Guard:
         try:
             _refuse_doubled(scope)
             if not self._may_pass(scope, head):
-                scope[CALLER] = await self.gate.caller(head)
+                caller = scope[CALLER] = await self.gate.caller(head)
+                actor = caller.principal.subject if caller is not None else ""
+                bind_contextvars(request=head.request, actor=actor)
         except Refusal as refusal:
             await _answer(refusal)(scope, receive, dressed)
             return

@@ -26,20 +26,29 @@ from topmast.adapters.engines.local.hosts import TASK_UMASK
 from topmast.app import systemd
 from topmast.model.errors import InvalidInput, Unavailable
 
+LOG_FORMAT = "TOPMAST_LOG"
 SERVER_FILE = "server.json"
 MOST_OPEN_FILES = 65_536
 """Tasks inherit the limit, and some programs close every descriptor that it allows, one by one."""
 
 
 def configure_logs(level: int = logging.INFO) -> None:
-    """Log lines on stderr."""
+    """Log lines on stderr: for people, or JSON where ``TOPMAST_LOG`` says so.
+
+    Lines about a request have its number, which the answer repeats, and who asked.
+    """
+    as_json = os.environ.get(LOG_FORMAT, "") == "json"
+    last: structlog.typing.Processor = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    if as_json:
+        last = structlog.processors.JSONRenderer(sort_keys=True, default=str)
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(level),
         processors=[
+            structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+            last,
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
