@@ -149,6 +149,76 @@ def test_what_cannot_be_fetched_says_why(
     assert not any("X-Amz" in message.error for message in rig.news.all(TaskLost))
 
 
+@pytest.mark.parametrize(
+    ("story", "path", "code", "want"),
+    [
+        ("nothing may be listed", "", "AccessDenied", "words: .* permission denied \\(may"),
+        ("credentials have ended", "", "ExpiredToken", "words: .* have they ended"),
+        (
+            "one object may not be read", "/store/data/words/a", "AccessDenied",
+            "words: object a: the store refuses it: HTTP 403 AccessDenied",
+        ),
+        (
+            "signatures end at once", "/store/data/words/a", "ExpiredToken",
+            "words: object a: the store refuses it: HTTP 403 ExpiredToken",
+        ),
+    ],
+)  # fmt: skip
+def test_what_may_not_be_read_is_told(
+    story: str,
+    path: str,
+    code: str,
+    want: str,
+    s3: S3,
+    open_rig: Callable[..., Rig],
+    tmp_path: Path,
+) -> None:
+    """The attempt ends and no host is blamed; when it may be read, a later one runs."""
+    rig = open_rig()
+    bucket = f"no-{abs(hash(story))}"
+    rig.datasets["words"] = uploaded(s3, bucket, put(tmp_path / "tree"))
+    with s3.refusing(bucket + path, code):
+        rig.engine.start_gang(order("j1", "true", datasets=("words",)))
+        end = rig.lost("j1")
+    assert end.blameless is True
+    assert re.search(want, end.error), end.error
+    assert SECRET not in end.error
+    assert read(rig, "j2") == checksums()
+
+
+def test_hosts_are_given_new_signatures_when_theirs_have_ended(
+    s3: S3, open_rig: Callable[..., Rig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing may be older than the signatures in it."""
+    rig = open_rig()
+    rig.datasets["words"] = uploaded(s3, "renewed", put(tmp_path / "tree"))
+    refused: list[str] = []
+
+    def once(environ: dict[str, Any], ask: Any = S3.fault) -> str:
+        path = environ["PATH_INFO"]
+        if "X-Amz-Signature" in environ["QUERY_STRING"] and path not in refused:
+            refused.append(path)
+            return "AccessDenied"
+        return str(ask(s3, environ))
+
+    monkeypatch.setattr(s3, "fault", once)
+    assert read(rig, "j1") == checksums()
+    assert len(refused) > 1
+
+
+def test_another_secret_is_refused(
+    s3: S3, open_rig: Callable[..., Rig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server of these tests checks signatures: without that the tests above prove little."""
+    rig = open_rig()
+    rig.datasets["words"] = uploaded(s3, "signed", put(tmp_path / "tree"))
+    with monkeypatch.context() as patched:
+        patched.setitem(s3.secrets, "test", "another-secret")
+        rig.engine.start_gang(order("j1", "true", datasets=("words",)))
+        assert "permission denied" in rig.lost("j1").error
+    assert read(rig, "j2") == checksums()
+
+
 def test_only_the_datasets_of_a_job_are_given_to_its_runners(
     s3: S3, open_rig: Callable[..., Rig], tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ NAME = "topmast.local/lab:1"
 _TOOLS = (
     "sh", "bash", "basename", "cat", "chmod", "cp", "cut", "date", "dirname", "env", "find", "grep",
     "gzip", "head", "hostname", "id", "kill", "ln", "ls", "mkdir", "mkfifo", "mktemp", "mv", "ps", "pwd",
-    "readlink", "rm", "sed", "seq", "setsid", "sleep", "sort", "stat", "sync", "tail", "tar", "tee",
+    "readlink", "rm", "sed", "seq", "setsid", "sha256sum", "sleep", "sort", "stat", "sync", "tail", "tar", "tee",
     "test", "timeout", "touch", "tr", "true", "false", "uname", "wc", "xargs", "yes", "dd", "echo",
 )  # fmt: skip
 _LEFT_OUT = re.compile(

@@ -39,6 +39,7 @@ DELETE_BATCH = 500
 _UNFINISHED = re.compile(r"#[0-9]+$")
 """How the library names a file that it writes, until it is whole; a crash leaves it behind."""
 
+_DENIED = "may Topmast's credentials list and read there, and have they ended?"
 _S3_CODE = re.compile(r"<Code>(\w+)</Code>")
 
 _T = TypeVar("_T")
@@ -398,7 +399,9 @@ def _explain(error: Exception, place: str) -> StoreError:
     code_of_s3 = _S3_CODE.search(str(error))
     if isinstance(error, PermissionDeniedError | PermissionError) or "os error 13" in text:
         said = f" ({code_of_s3[1]})" if code_of_s3 else ""
-        return StoreError(f"{place}: permission denied{said}")
+        # Some requests are answered without a word.
+        hint = "" if said or "403" not in text else f" ({_DENIED})"
+        return StoreError(f"{place}: permission denied{said or hint}")
     if code_of_s3 is not None:
         said = code_of_s3[1]
         why = "there is no such bucket" if said == "NoSuchBucket" else f"the store said {said}"
