@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -97,7 +98,7 @@ def test_each_query_of_the_dashboard_finds_something(
     }  # fmt: skip
     for title, query in queries:
         if title not in expected:  # a rate needs two scrapes
-            eventually(lambda query=query: watching.ask(query), f"{title} finds something")
+            eventually(partial(watching.ask, query), f"{title} finds something")
 
 
 def test_probes_answer_with_a_word(
