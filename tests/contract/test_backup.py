@@ -29,6 +29,7 @@ from topmast.adapters.store import (
 )
 from topmast.adapters.store import schema as versions
 from topmast.adapters.store.checksum import crc_of
+from topmast.adapters.store.postgresql import OWNER_KEY
 from topmast.adapters.store.tables import ACTS, BLOBS, HISTORY, JOURNAL, LEADER, SNAPSHOTS, VERSION
 from topmast.model.errors import Conflict, NotFound, TopmastError
 from topmast.ports import ActRow, AttemptRow, Audit, HistoryRow, JobRow, Record, Snapshot
@@ -387,6 +388,28 @@ def test_a_backup_before_the_upgrade_is_of_the_older_version(older: Store, tmp_p
     with closing(open_journal(tmp_path / "restored.sqlite")) as journal:
         assert list(journal.records()) == records(1, 1)
     assert dict(files_of(file)) == dict(FILES)
+
+
+def test_a_newer_server_that_waits_upgrades_the_database_when_the_older_one_stops(
+    database: Store,
+) -> None:
+    """Two versions side by side: until then nothing is changed, and a reader says what it lacks."""
+    with database.engine.begin() as connection:
+        versions.migrate(connection, "0003")
+    holder = database.engine.connect()
+    holder.exec_driver_sql("SELECT pg_advisory_lock(%s)", (OWNER_KEY,))
+    won: list[SqlJournal] = []
+    waits = threading.Thread(target=lambda: won.append(database.open(claim=Claim(waits=True))))
+    waits.start()
+    _until_waiting(database)
+    with pytest.raises(JournalFailure, match="older Topmast"):
+        database.open(read_only=True)
+    assert examined(database.target).schema == "0003"
+    holder.close()
+    waits.join()
+    assert examined(database.target).current
+    assert won[0].epoch == 1
+    won[0].close()
 
 
 def test_a_database_that_is_none_of_ours_is_refused(store: Store) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-import os
+import random
 import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -39,6 +39,8 @@ SECURITY_HEADERS = {
 }
 """Given with every answer of a server with login."""
 
+_numbers = random.Random()
+"""Of requests, seeded by the system: to ask it each time would let another thread in each time."""
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -308,7 +310,8 @@ def _head(scope: Scope) -> Head:
     server, client = scope.get("server"), scope.get("client")
     return Head(
         scope["method"], scope["path"], headers, scope["scheme"],
-        server[0] if server else "", client[0] if client else "", os.urandom(6).hex(),
+        server[0] if server else "", client[0] if client else "",
+        f"{_numbers.getrandbits(48):012x}",
     )  # fmt: skip
 
 
