@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
@@ -126,6 +127,24 @@ def test_a_client_shows_its_token_to_the_server_it_knows(there: Listening) -> No
     assert (other.returncode, "does not prove itself" in other.stderr) == (1, True), other.stderr
     plain = there.tried("whoami", "--server", "http://192.0.2.1:1", TOPMAST_TOKEN=there.known[0])
     assert (plain.returncode != 0, "over TLS only" in plain.stderr) == (True, True), plain.stderr
+
+
+def test_connections_that_say_nothing_keep_no_other_out(there: Listening) -> None:
+    """Of those that begin no handshake the oldest are closed, and a client that speaks gets in."""
+    with ExitStack() as stack:
+        address = ("127.0.0.1", there.port)
+        silent = [stack.enter_context(socket.create_connection(address)) for _ in range(300)]
+        with there.http(there.known[0]) as client:
+            assert client.get("/hosts").status_code == 200
+
+        def is_closed(one: socket.socket) -> bool:
+            with suppress(BlockingIOError):
+                one.setblocking(False)
+                return one.recv(1) == b""
+            return False
+
+        eventually(lambda: sum(is_closed(one) for one in silent) >= 300 - 65, "most are closed")
+        assert is_closed(silent[0])
 
 
 def test_a_forwarded_address_of_a_stranger_is_not_believed(there: Listening) -> None:

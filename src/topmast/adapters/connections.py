@@ -37,7 +37,7 @@ UNREAD_S = 30.0
 """How long a client may leave an answer, or a stream of events, unread."""
 TICKS_PER_SWEEP = 10
 MOST_HANDSHAKES = 64
-"""Connections that are not open yet, at a time."""
+"""Connections that are not open yet, at a time; for one more, the oldest of them is closed."""
 MOST_CONNECTIONS = 1_024
 FEWEST_CONNECTIONS = 16
 
@@ -148,7 +148,7 @@ async def accept(
     """
     loop = asyncio.get_running_loop()
     listener.setblocking(False)
-    greeted: set[asyncio.Task[None]] = set()
+    greeted: dict[asyncio.Task[None], None] = {}
     while True:
         try:
             client, _ = await loop.sock_accept(listener)
@@ -158,10 +158,14 @@ async def accept(
             log.error("cannot take a connection", why=str(error))
             await asyncio.sleep(PAUSE_S)
             continue
-        if connections.has_room() and len(greeted) < MOST_HANDSHAKES:
+        if connections.has_room():
+            if len(greeted) >= MOST_HANDSHAKES:
+                oldest = next(iter(greeted))
+                del greeted[oldest]
+                oldest.cancel()
             greeting = loop.create_task(_greet(client, protocol, tls(listener)))
-            greeted.add(greeting)
-            greeting.add_done_callback(greeted.discard)
+            greeted[greeting] = None
+            greeting.add_done_callback(lambda done: greeted.pop(done, None))
             await asyncio.sleep(0)
             continue
         with client, suppress(OSError):
