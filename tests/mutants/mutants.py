@@ -116,6 +116,28 @@ MUTANTS = (
         f"{TEST_ACCESS}::test_what_belongs_to_another_tenant_is_not_there",
     ),
     Mutant(
+        "the jobs of a tenant name only the Secrets that it was given",
+        "adapters/engines/far/kubernetes/options.py",
+        '    given = options.secrets.get(tenant, "")\n',
+        '    given = ",".join(options.secrets.values())\n',
+        "tests/unit/adapters/engines/kubernetes/test_objects.py",
+    ),
+    Mutant(
+        "secrets are on no disk",
+        f"{LOCAL}/plan.py",
+        '        "secrets": gang.spec.secrets or {},\n',
+        '        "secrets": gang.spec.secrets or {},\n'
+        '        "values": [open(r[5:]).read() for r in (gang.spec.secrets or {}).values()],\n',
+        "tests/contract/test_engine_secrets.py::test_tasks_alone_have_the_values",
+    ),
+    Mutant(
+        "a stream ends with the last role of its reader",
+        "service/service.py",
+        "            if reader is None or not reader.principal.may_somewhere(Permission.JOBS_VIEW):\n",
+        "            if reader is None:\n",
+        "tests/integration/test_attacks.py::test_a_role_that_is_revoked_ends_what_its_stream_shows",
+    ),
+    Mutant(
         "a token of a stronger account cannot be had",
         "service/accounts.py",
         "            self._refuse_above(caller, self.state.principal(subject, self._clock.now()))\n",

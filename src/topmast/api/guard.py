@@ -143,8 +143,9 @@ class LoginGate:
     ) -> None:
         """``hosts``: more names of the server. ``open_paths``: beginnings that need no login."""
         self._login = login
-        self._origin = public_url
-        self._hosts = {urlsplit(public_url).netloc.lower(), *(h.lower() for h in hosts)}
+        self._origin = origin_of(public_url)
+        own = urlsplit(self._origin).netloc
+        self._hosts = {own, urlsplit(public_url).netloc.lower(), *(h.lower() for h in hosts)}
         self._proxies = tuple(proxies)
         self._open_paths = tuple(open_paths)
 
@@ -200,6 +201,13 @@ def _shown(head: Head) -> tuple[str, bool]:
         if name == COOKIE and value:
             return value, True
     return "", False
+
+
+def origin_of(url: str) -> str:
+    """A server as browsers name it: without the port that its scheme has anyway."""
+    parts = urlsplit(url.lower())
+    usual = {"https": ":443", "http": ":80"}.get(parts.scheme, "")
+    return f"{parts.scheme}://{parts.netloc.removesuffix(usual)}"
 
 
 def refuse_other_sites(head: Head, own: str, *, strictly: bool = False) -> None:

@@ -91,6 +91,11 @@ def entry_of(options: ServeOptions, stack: ExitStack, url: str) -> Entry:
     accounts = read_accounts(options.accounts) if options.accounts else AccountsFile()
     proxies = tuple(_network(text) for text in options.trusted_proxies)
     public = checked_url(options.public_url, "--public-url") if options.public_url else ""
+    if urlsplit(public).path:
+        raise InvalidInput(
+            "the server has a host of its own: there can be no path", field="--public-url",
+            remedy=public.removesuffix(urlsplit(public).path),
+        )  # fmt: skip
     if options.listen is None:
         return Entry(accounts, public or url, proxies=proxies)
     if options.tls_cert is None or options.tls_key is None:
@@ -115,7 +120,8 @@ def entry_of(options: ServeOptions, stack: ExitStack, url: str) -> Entry:
 
 def refuse_local_engines(fleet: Fleet, options: ServeOptions) -> None:
     """Raise InvalidInput if other people's tasks would run as the server's own user."""
-    if options.listen is None or options.everyone_is_trusted:
+    is_alone = not (options.listen or options.public_url or options.trusted_proxies)
+    if is_alone or options.everyone_is_trusted:
         return
     clusters = [c for region in fleet.regions for c in region.clusters]
     local = [c.name for c in clusters if c.engine == LOCAL_ENGINE]
@@ -123,7 +129,7 @@ def refuse_local_engines(fleet: Fleet, options: ServeOptions) -> None:
         raise InvalidInput(
             f"the tasks of cluster {local[0]} run as the user of the server: each can read the "
             "journal and stop every other",
-            field="--listen",
+            field="--listen" if options.listen else "--public-url",
             remedy="use clusters of another engine, or say that all that may submit may do that: "
             "--everyone-is-trusted",
         )

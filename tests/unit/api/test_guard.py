@@ -4,7 +4,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from topmast.api.guard import forwarded
+from topmast.api.guard import forwarded, origin_of
 
 PROXIES = (ip_network("10.0.0.0/28"), ip_network("fd00::/64"))
 
@@ -28,3 +28,18 @@ PROXIES = (ip_network("10.0.0.0/28"), ip_network("fd00::/64"))
 def test_whose_address_it_is(story: str, address: str, chain: str, want: str) -> None:
     """The last one that no trusted proxy has."""
     assert forwarded(address, chain, PROXIES) == want
+
+
+@pytest.mark.parametrize(
+    ("url", "want"),
+    [
+        ("https://tm.example.com", "https://tm.example.com"),
+        ("https://TM.example.com:443", "https://tm.example.com"),
+        ("https://tm.example.com:8443", "https://tm.example.com:8443"),
+        ("http://127.0.0.1:80", "http://127.0.0.1"),
+        ("https://[fd00::1]:443", "https://[fd00::1]"),
+    ],
+)
+def test_an_origin_is_what_browsers_send(url: str, want: str) -> None:
+    """However the operator wrote it."""
+    assert origin_of(url) == want

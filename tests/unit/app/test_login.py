@@ -83,6 +83,7 @@ def test_an_address_for_others_asks_for_a_login_without_being_told(folder: Path)
         ({"accounts": "accounts.yaml", "trusted_proxies": ("10.0.0.1/8",)}, "--trusted-proxy"),
         ({"trusted_proxies": ("10.0.0.0/28",)}, "--trusted-proxy"),
         ({"public_url": "https://tm.example.com"}, "--public-url"),
+        ({"accounts": "accounts.yaml", "public_url": "https://a.example.com/tm"}, "--public-url"),
         (TLS, "--tls-cert"),
     ],
 )  # fmt: skip
@@ -111,6 +112,8 @@ def test_a_key_that_all_can_read_is_refused(folder: Path) -> None:
         ("local", {"listen": "127.0.0.1:0"}, True),
         ("local", {"listen": "127.0.0.1:0", "everyone_is_trusted": True}, False),
         ("slurm", {"listen": "127.0.0.1:0"}, False),
+        ("local", {"accounts": Path("x"), "public_url": "https://tm.example.com"}, True),
+        ("local", {"accounts": Path("x"), "trusted_proxies": ("127.0.0.1/32",)}, True),
     ],
 )
 def test_tasks_of_others_do_not_run_as_the_server(

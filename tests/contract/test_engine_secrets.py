@@ -1,0 +1,69 @@
+"""Secrets that a job refers to: every engine gives them to its tasks, and to nothing else."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.contract.engines import ENGINES, Rig, alive_of, opened, order
+
+SECRET = "s3cret $HOME 'and more'"
+
+
+@pytest.fixture(params=ENGINES)
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
+    """An open engine, and a secret beside its folder."""
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "secret").write_text(f"{SECRET}\n")
+    with opened(ENGINES[request.param], tmp_path / "engine") as rig:
+        yield rig
+
+
+def test_tasks_alone_have_the_values(rig: Rig, tmp_path: Path) -> None:
+    """Setup too; no file of the engine has one, and of the processes of the task its own."""
+    secrets = {"KEY": f"file:{tmp_path}/secret", "RANK_OF": f"file:{tmp_path}/secret"}
+    setup = 'printf %s "$KEY" | wc -c'
+    script = 'printf %s "$KEY" | wc -c; [ "$KEY" = "$RANK_OF" ] && echo same; sleep 1000'
+    rig.engine.start_gang(order("j1", script, setup=setup, secrets=secrets))
+    rig.says("j1", "same")
+    assert rig.log("j1").split() == [str(len(SECRET)), str(len(SECRET)), "same"]
+    files = [path for path in (tmp_path / "engine").rglob("*") if path.is_file()]
+    assert len(files) > 3
+    found = [path for path in files if SECRET.encode() in path.read_bytes()]
+    assert found == []
+    names = {psutil.Process(pid).name() for pid in alive_of(rig, "j1") if has_secret(pid)}
+    assert "bash" in names <= {"bash", "sleep"}
+    rig.engine.stop("j1", 1, 0.0)
+    rig.end_of("j1")
+
+
+def has_secret(pid: int) -> bool:
+    """Whether a process can show it; in arguments it is shown to all users of the host."""
+    process = psutil.Process(pid)
+    assert not any("s3cret" in word for word in process.cmdline())
+    return any(SECRET in value for value in process.environ().values())
+
+
+@pytest.mark.parametrize(
+    ("story", "reference", "told"),
+    [
+        ("there is no such file", "file:/no/such", "secrets.KEY: /no/such: No such file"),
+        ("it is a folder", "file:/", "secrets.KEY: /"),
+    ],
+)
+def test_without_the_value_the_script_does_not_begin(
+    rig: Rig, story: str, reference: str, told: str
+) -> None:
+    """The output says which reference leads nowhere."""
+    rig.engine.start_gang(order("j1", "echo begun", secrets={"KEY": reference}))
+    assert rig.end_of("j1").code == 126
+    assert told in rig.log("j1")
+    assert "begun" not in rig.log("j1")
+
+
+def test_what_an_engine_does_not_have_is_told_before_anything_runs(rig: Rig) -> None:
+    """No engine of these has Secrets of Kubernetes."""
+    rig.engine.start_gang(order("j1", "echo begun", secrets={"KEY": "kubernetes:team/key"}))
+    assert "secrets" in rig.lost("j1").error
+    assert rig.log("j1") == ""
