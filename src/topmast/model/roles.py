@@ -9,6 +9,8 @@ from enum import StrEnum
 class Permission(StrEnum):
     """One thing that a route allows. Each route of the interface declares exactly one."""
 
+    __hash__ = str.__hash__  # each request looks one up, and that of Enum is not compiled
+
     JOBS_VIEW = "jobs.view"
     JOBS_SUBMIT = "jobs.submit"
     JOBS_CANCEL = "jobs.cancel"
@@ -49,6 +51,8 @@ FLEET_WIDE = frozenset({Permission.FLEET_VIEW, Permission.DATA_VIEW, Permission.
 
 class Role(StrEnum):
     """A set of permissions that is granted at a tenant, or at the root of the tree."""
+
+    __hash__ = str.__hash__
 
     VIEWER = "viewer"
     SUBMITTER = "submitter"
