@@ -35,7 +35,7 @@ MOST_OPEN_FILES = 65_536
 def configure_logs(level: int = logging.INFO) -> None:
     """Log lines on stderr: for people, or JSON where ``TOPMAST_LOG`` says so.
 
-    Lines about a request have its number, which the answer repeats, and who asked.
+    Lines about a request have its number, which the answer repeats, and its actor.
     """
     as_json = os.environ.get(LOG_FORMAT, "") == "json"
     last: structlog.typing.Processor = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
