@@ -7,6 +7,7 @@ import ipaddress
 import random
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -238,6 +239,7 @@ def _is_in(address: str, networks: Sequence[Network]) -> bool:
     return any(known in network for network in networks)
 
 
+@lru_cache(maxsize=1_024)
 def is_loopback(address: str) -> bool:
     """Whether an address is one that only this machine can reach."""
     try:
@@ -269,7 +271,7 @@ class Guard:
         scope[REQUEST] = head.request
         dressed = _Dressed(send, self.gate, head)
         try:
-            _refuse_doubled(scope)
+            _refuse_doubled(scope, head)
             if not self._may_pass(scope, head):
                 caller = scope[CALLER] = await self.gate.caller(head)
                 actor = caller.principal.subject if caller is not None else ""
@@ -323,8 +325,10 @@ def _head(scope: Scope) -> Head:
     )  # fmt: skip
 
 
-def _refuse_doubled(scope: Scope) -> None:
+def _refuse_doubled(scope: Scope, head: Head) -> None:
     names = [name for name, _ in scope["headers"]]
+    if len(names) == len(head.headers):
+        return
     doubled = next((name.decode() for name in _ONCE if names.count(name) > 1), "")
     if doubled:
         raise Refusal(400, f"the header {doubled} is given twice")
