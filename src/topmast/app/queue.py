@@ -153,7 +153,7 @@ class QueueServer:
     @property
     def _address(self) -> str:
         """Where clients find this server when it leads."""
-        return self._entry.public_url if self._entry.listener is not None else self._url
+        return self._entry.public_url or self._url
 
     @property
     def _fail(self) -> Callable[[BaseException], NoReturn]:

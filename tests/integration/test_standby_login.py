@@ -1,0 +1,125 @@
+"""Two servers with a login on one database: what was proved to the one is known to the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support import postgresql
+from tests.support.live import Server, eventually, free_ports
+
+FLEET = """
+regions: {east: {clusters: {east-a: {hosts: [{count: 1, gpu: H100, gpus: 1}]}}}}
+tenants: {default: {quota: {H100: 1}}}
+"""
+
+
+class Side:
+    """One of the two."""
+
+    def __init__(self, folder: Path, store: str) -> None:
+        folder.mkdir()
+        (folder / "fleet.yaml").write_text(FLEET)
+        (folder / "accounts.yaml").write_text("limits: {}\n")
+        (folder / "secret").write_text("a-secret-of-links-for-tests\n")
+        (folder / "secret").chmod(0o600)
+        nowhere, port = free_ports(2)
+        arguments = [
+            "--accounts", str(folder / "accounts.yaml"), "--store", store, "--standby",
+            "--role", "queue", "--placer", f"east=http://127.0.0.1:{nowhere}",
+            "--token-file", str(folder / "secret"),
+        ]  # fmt: skip
+        self.state = folder / "state"
+        self.url = f"http://127.0.0.1:{port}"
+        self.server = Server(self.state, folder / "fleet.yaml", arguments=arguments, port=port)
+
+    def start(self) -> None:
+        """Returns when it answers, as a leader or not."""
+        self.server.start()
+        eventually(self._answers, "it answers")
+
+    def _answers(self) -> bool:
+        assert self.server.running, self.server.log_tail()
+        try:
+            return httpx.get(f"{self.url}/livez", timeout=20).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def get(self, path: str, token: str = "") -> httpx.Response:
+        """An answer of it."""
+        shown = {"Authorization": f"Bearer {token}"} if token else {}
+        return httpx.get(f"{self.url}/api/v1{path}", headers=shown, timeout=20)
+
+    def post(self, path: str, token: str, body: object) -> httpx.Response:
+        """The same, of a request that changes something."""
+        shown = {"Authorization": f"Bearer {token}"}
+        return httpx.post(f"{self.url}/api/v1{path}", headers=shown, json=body, timeout=20)
+
+    def leads(self, token: str) -> bool:
+        """Whether it is the one that answers."""
+        return self.get("/whoami", token).status_code == 200
+
+
+def test_tokens_and_the_audit_log_go_over_to_the_next_leader(tmp_path: Path) -> None:
+    """Also what was revoked; a standby tells strangers nothing but where the leader is."""
+    with postgresql.server() as url:
+        if url is None:
+            pytest.skip("PostgreSQL is not installed")
+        first, second = Side(tmp_path / "a", url), Side(tmp_path / "b", url)
+        try:
+            _story(first, second)
+        finally:
+            first.server.end()
+            second.server.end()
+
+
+def _story(first: Side, second: Side) -> None:
+    first.start()
+    chief = _break_glass(first.state)
+    eventually(lambda: first.leads(chief), "the first leads")
+    assert first.post("/accounts", chief, {"name": "ci", "tenant": "default"}).status_code == 201
+    role = {"subject": "sa:ci", "role": "submitter", "tenant": "default"}
+    assert first.post("/roles/grant", chief, role).status_code == 201
+    made = [first.post("/tokens", chief, {"account": "ci"}).json() for _ in range(2)]
+    good, gone = (one["token"] for one in made)
+    second.start()
+    eventually(lambda: second.get("/jobs").json()["leader"] == first.url, "it knows the leader")
+    for path, token in (("/jobs", ""), ("/jobs", good), ("/audit", chief), ("/events", good)):
+        answer = second.get(path, token)
+        assert (answer.status_code, answer.json()["leader"]) == (503, first.url), path
+    job = {"job": {"run": "true", "tenant": "default"}}
+    sent = first.post("/jobs", good, job)
+    assert sent.status_code == 201, sent.text
+    revoked = made[1]["view"]["id"]
+    answer = httpx.delete(
+        f"{first.url}/api/v1/tokens/{revoked}", headers={"Authorization": f"Bearer {chief}"}
+    )
+    assert answer.status_code == 200
+    first.server.kill()
+    eventually(lambda: second.leads(good), "the second leads")
+    assert second.get("/jobs", gone).status_code == 401
+    assert second.get("/jobs", chief).status_code == 401, "it belongs to the other's machine"
+    assert second.post("/jobs", good, job).status_code == 201
+    assert [row["role"] for row in second.get("/whoami", good).json()["roles"]] == ["submitter"]
+    own = _break_glass(second.state)
+    acts = second.get("/audit?limit=100", own).json()["acts"]
+    verbs = [act["verb"] for act in acts if act["outcome"] == "done"]
+    assert verbs.count("submit") == 2
+    assert {"grant-role", "add-account", "create-token", "revoke-token"} <= set(verbs)
+    told = json.dumps(acts)
+    assert not [token for token in (good, gone, chief, own) if token in told]
+
+
+def _break_glass(state: Path) -> str:
+    words = ["accounts", "break-glass", "--state", str(state), "--for", "15m"]
+    done = subprocess.run(
+        [sys.executable, "-m", "topmast.app", *words], capture_output=True, text=True, check=True,
+        env=dict(os.environ), timeout=60,
+    )  # fmt: skip
+    return done.stdout.strip()
