@@ -44,13 +44,24 @@ ONE = {"run": "true", "resources": {"accelerators": "H100:1"}}
 DATASET = {"name": "images", "region": "east", "source": "FOLDER"}
 ONLY_REFUSED = {"DELETE /datasets/{name}/replicas/{region}"}
 """There is one replica, and it may not go."""
-READS_BY_POST = {"POST /jobs/dry-run"}
+READS_BY_POST = {"POST /jobs/dry-run", "POST /fleet/diff"}
 
 CALLS: dict[str, dict[str, Any]] = {
     "POST /jobs": {"json": {"job": ONE | {"tenant": "vision"}}},
     "POST /jobs/bulk": {"json": {"jobs": [ONE | {"tenant": "vision"}] * 2}},
     "POST /jobs/dry-run": {"json": {"job": ONE | {"tenant": "vision"}}},
     "POST /jobs/{job}/cancel": {"json": {}},
+    "POST /fleet/diff": {"json": {"tenants": {"vision": {}, "nlp": {}, "speech": {}}}},
+    "POST /fleet/apply": {
+        "json": {
+            "tenants": {
+                "vision": {"quota": {"H100": 2}},
+                "nlp": {"parent": "vision"},
+                "other": {},
+                "speech": {"quota": {"H100": 2}},
+            }
+        }
+    },
     "POST /jobs/edit": {"json": {"jobs": ["j1"], "changes": {"priority": "high"}}},
     "POST /jobs/hold": {"json": {"jobs": ["j1"]}},
     "POST /jobs/release": {"json": {"jobs": ["j1"]}},

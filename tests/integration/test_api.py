@@ -133,6 +133,7 @@ def test_the_openapi_document_says_what_is_enforced(running: tuple[Server, Clien
 ROUTES = {
     "post /jobs", "get /jobs", "post /jobs/bulk", "post /jobs/dry-run", "get /jobs/{job}",
     "get /jobs/{job}/story", "get /jobs/{job}/explain", "post /jobs/{job}/cancel",
+    "get /fleet", "post /fleet/diff", "post /fleet/apply",
     "post /jobs/cancel", "post /jobs/hold", "post /jobs/release", "post /jobs/suspend",
     "post /jobs/resume", "post /jobs/preempt", "post /jobs/requeue", "post /jobs/edit",
     "get /jobs/{job}/logs", "put /workdirs/{digest}", "head /workdirs/{digest}", "get /regions",

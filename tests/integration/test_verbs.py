@@ -175,3 +175,70 @@ def test_a_change_that_makes_no_sense_is_refused(door: Entrance, changes: object
             assert answer.json()["field"].startswith("changes"), answer.text
 
     run(story)
+
+
+async def fleet_of(client: httpx.AsyncClient) -> tuple[str, dict[str, Any]]:
+    """Version and document of the fleet."""
+    found = (await client.get("/fleet")).json()
+    return found["version"], found["fleet"]
+
+
+def test_the_fleet_of_a_running_server_changes_without_a_start(door: Entrance) -> None:
+    """A host comes, a quota grows; what was shown is done, and what is done is audited."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.OPERATOR, "/"))
+        async with door.client(token) as client:
+            version, document = await fleet_of(client)
+            same = (await client.post("/fleet/diff", json={"fleet": document})).json()
+            assert same == {"version": version, "changes": []}
+            cluster = document["regions"]["east"]["clusters"]["east-a"]
+            cluster["hosts"][0]["names"].append("east-a-9")
+            document["tenants"]["vision"]["quota"] = {"H100": 4}
+            shown = (await client.post("/fleet/diff", json={"fleet": document})).json()["changes"]
+            assert [(c["what"], c["change"]) for c in shown] == [
+                ("host east-a-9", "added"), ("tenant vision", "quota {H100: 2} -> {H100: 4}"),
+            ]  # fmt: skip
+            body = {"fleet": document, "base": version, "reason": "more"}
+            done = await client.post("/fleet/apply", json=body)
+            assert (done.status_code, done.json()["changes"]) == (200, shown), done.text
+            assert (await fleet_of(client)) == (done.json()["version"], document)
+            hosts = (await client.get("/hosts")).json()["hosts"]
+            assert "east-a-9" in [host["name"] for host in hosts]
+            line = door.acts()[0]
+            assert (line.actor, line.verb, line.object) == ("sa:chief", "fleet-apply", version)
+            assert "host east-a-9: added" in line.after
+            stale = await client.post("/fleet/apply", json=body)
+            assert (stale.status_code, version in stale.json()["detail"]) == (409, True)
+
+    run(story)
+
+
+def test_a_change_that_would_strand_jobs_is_refused(door: Entrance) -> None:
+    """Tenants with jobs stay; clusters take a start; hosts with jobs are drained, and say so."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            (job,) = await submit(client, 1, resources={"accelerators": "H100:2"})
+            version, document = await fleet_of(client)
+            tenants = {"speech": {"quota": {"H100": 2}}}
+            gone = await client.post("/fleet/apply", json={"tenants": tenants})
+            assert gone.status_code == 409
+            assert f"tenant vision has jobs that have not ended ({job})" in gone.json()["detail"]
+            cluster = document["regions"]["east"]["clusters"].pop("east-a")
+            document["regions"]["east"]["clusters"]["east-b"] = cluster
+            fixed = await client.post("/fleet/apply", json={"fleet": document})
+            assert (fixed.status_code, "--fleet" in fixed.json()["detail"]) == (409, True)
+            assert (await fleet_of(client))[0] == version
+            view = (await client.get(f"/jobs/{job}")).json()
+            (host,) = view["hosts"]
+            document["regions"]["east"]["clusters"] = {"east-a": cluster}
+            cluster["hosts"][0]["names"].remove(host)
+            shown = await client.post("/fleet/apply", json={"fleet": document})
+            assert shown.json()["changes"] == [
+                {"what": f"host {host}", "change": "removed", "live": True, "jobs": [job]}
+            ], shown.text
+            assert [act.verb for act in door.acts()[:2]] == ["drain", "fleet-apply"]
+
+    run(story)

@@ -109,6 +109,27 @@ MUTANTS = (
         "::test_a_link_asks_for_its_token_and_a_folder_keeps_its_role",
     ),
     Mutant(
+        "a held job does not start",
+        "fast/queue/backlog/backlog.py",
+        "            self.held.add(record)\n            return\n",
+        "            self.held.add(record)\n",
+        "tests/unit/fast/queue/test_verbs.py::test_a_held_job_does_not_start_until_it_is_released",
+    ),
+    Mutant(
+        "each job of an act is checked by its own tenant and user",
+        "service/verbs.py",
+        "                needed = permission if own else Permission.JOBS_OTHERS\n",
+        "                needed = permission\n",
+        "tests/integration/test_verbs.py::test_each_job_is_judged_by_its_own_tenant_and_user",
+    ),
+    Mutant(
+        "a fleet change on a stale base is refused",
+        "fast/queue/machine.py",
+        "        if event.base is not UNSET and event.base != fleet_version(self.fleet):\n",
+        "        if False:\n",
+        "tests/unit/fast/queue/test_verbs.py::test_a_fleet_change_on_a_stale_base_changes_nothing",
+    ),
+    Mutant(
         "a job is checked by its own tenant",
         "service/verbs.py",
         "if not self.access.may(caller, Permission.JOBS_VIEW, found.tenant):",

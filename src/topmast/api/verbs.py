@@ -1,4 +1,4 @@
-"""Routes of what people do to many jobs at once, by id or by selector."""
+"""Routes of what people do to many jobs at once, and to the whole fleet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from topmast.api.access import caller_of, guarded_router, needs
 from topmast.api.bodies import BULK_BYTES, read_object
 from topmast.api.wire import answer, returns, takes, text, texts, truth
 from topmast.model.access import Permission
-from topmast.model.act_views import JobsActed
+from topmast.model.act_views import FleetDiff, FleetView, JobsActed
 from topmast.model.files.changes import changes_of
 from topmast.model.job import Band, JobChanges
 from topmast.service.service import Service
@@ -33,6 +33,9 @@ _CHANGES: dict[str, Any] = {
     "preemptible": {"type": "boolean"},
 }
 _EDIT = {**_TARGETS, "changes": {"type": "object", "properties": _CHANGES}}
+_FLEET: dict[str, Any] = {"fleet": {"type": "object"}, "tenants": {"type": "object"}}
+_APPLY = {**_FLEET, "base": _TEXT, "reason": _TEXT}
+FLEET_BYTES = 32 * 1024 * 1024
 SUMMARIES = {
     "cancel": "Cancel jobs",
     "hold": "Keep jobs from starting until they are released",
@@ -47,7 +50,7 @@ SUMMARIES = {
 
 
 def routes(service: Service) -> APIRouter:
-    """All routes below /jobs that act on many."""
+    """Routes below /jobs that act on many, and those below /fleet."""
     router = guarded_router()
     for verb, summary in SUMMARIES.items():
         router.add_api_route(
@@ -60,7 +63,43 @@ def routes(service: Service) -> APIRouter:
             **takes(_EDIT if verb == "edit" else _TARGETS),
             **returns(JobsActed),
         )
+    _fleet(router, service)
     return router
+
+
+def _fleet(router: APIRouter, service: Service) -> None:
+    @router.get(
+        "/fleet", tags=["fleet"], summary="The fleet as a fleet file, and its version",
+        **returns(FleetView),
+    )  # fmt: skip
+    @needs(Permission.FLEET_EDIT)
+    async def fleet(request: Request) -> Response:
+        return answer(await service.fleet(caller_of(request)))
+
+    @router.post(
+        "/fleet/diff",
+        tags=["fleet"],
+        summary="What another fleet file, or other tenants, would change",
+        **takes(_FLEET),
+        **returns(FleetDiff),
+    )
+    @needs(Permission.FLEET_EDIT)
+    async def diff(request: Request) -> Response:
+        body = await read_object(request, _FLEET, FLEET_BYTES)
+        return answer(await service.fleet_diff(caller_of(request), body))
+
+    @router.post(
+        "/fleet/apply",
+        tags=["fleet"],
+        summary="Change the fleet, or its tenants, while the server runs",
+        **takes(_APPLY),
+        **returns(FleetDiff),
+    )
+    @needs(Permission.FLEET_EDIT)
+    async def apply(request: Request) -> Response:
+        body = await read_object(request, _APPLY, FLEET_BYTES)
+        base, reason = text(body, "base"), text(body, "reason")
+        return answer(await service.fleet_apply(caller_of(request), body, base, reason))
 
 
 def _actor(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:

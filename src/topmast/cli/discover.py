@@ -33,12 +33,8 @@ SetOption = Annotated[
 ]
 
 
-def add(app: typer.Typer) -> None:
-    """Add the groups and their commands."""
-    fleet = group(
-        app, "fleet", help="Fleet files.", panel=FLEET,
-        example="topmast fleet discover slurm --out fleet.yaml",
-    )  # fmt: skip
+def add(fleet: typer.Typer) -> None:
+    """Add the group and its commands to the group ``fleet``."""
     discover = group(
         fleet, "discover", help="Write a fleet file of a cluster that is there already.",
         panel=FLEET, example="topmast fleet discover slurm --out fleet.yaml",

@@ -20,6 +20,7 @@ from topmast.cli import (
     discover,
     explain,
     fleet,
+    fleet_file,
     jobs,
     launch,
     login,
@@ -81,7 +82,7 @@ def build(root: Root) -> typer.Typer:
     explain.add(app)
     launch.add_watching(app)
     fleet.add(app)
-    discover.add(app)
+    discover.add(fleet_file.add(app))
     datasets.add(app)
     usage.add(app)
     login.add(app)

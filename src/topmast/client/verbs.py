@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from topmast.client.transport import Transport
-from topmast.model.act_views import JobsActed
+from topmast.model.act_views import FleetDiff, FleetView, JobsActed
 
 
 class VerbsCalls:
@@ -128,6 +128,33 @@ class VerbsCalls:
         return self.edit_jobs(
             jobs, changes=changes, selector=selector, reason=reason, dry_run=dry_run
         )
+
+    def fleet(self) -> FleetView:
+        """The fleet as a fleet file, and its version."""
+        return self._transport.get(FleetView, "/fleet")
+
+    def fleet_diff(
+        self, *, fleet: Mapping[str, Any] | None = None, tenants: Mapping[str, Any] | None = None
+    ) -> FleetDiff:
+        """What another fleet file would change, or other ``tenants`` in the fleet as it is."""
+        body = {"fleet": fleet} if tenants is None else {"tenants": tenants}
+        return self._transport.post(FleetDiff, "/fleet/diff", body)
+
+    def fleet_apply(
+        self,
+        *,
+        fleet: Mapping[str, Any] | None = None,
+        tenants: Mapping[str, Any] | None = None,
+        base: str = "",
+        reason: str = "",
+    ) -> FleetDiff:
+        """Change the fleet, or its ``tenants``, while the server runs.
+
+        It is refused if the fleet is not that of version ``base`` any more.
+        """
+        body = {"fleet": fleet} if tenants is None else {"tenants": tenants}
+        more = {"base": base, "reason": reason}
+        return self._transport.post(FleetDiff, "/fleet/apply", {**body, **more}, repeatable=False)
 
     def _act(
         self,

@@ -1,9 +1,12 @@
-"""What people are shown of what they do to jobs: the JSON of bulk acts."""
+"""What people are shown of what they do to jobs and to the fleet."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
+from topmast.model.fleet_changes import FleetChange
 from topmast.model.views import JobView
 
 
@@ -38,3 +41,20 @@ class JobsActed(Struct, frozen=True):
     """The sum over the jobs."""
     lost_gpu_h: float
     """The sum over the jobs."""
+
+
+class FleetView(Struct, frozen=True):
+    """The fleet as it is."""
+
+    version: str
+    """Another one after each change."""
+    fleet: dict[str, Any]
+    """The document of a fleet file."""
+
+
+class FleetDiff(Struct, frozen=True):
+    """What another fleet file changes."""
+
+    version: str
+    """Of the fleet that it is compared with; after an apply, of the fleet as it is now."""
+    changes: tuple[FleetChange, ...]

@@ -18,6 +18,7 @@ class Permission(StrEnum):
     JOBS_OTHERS = "jobs.others"
     FLEET_VIEW = "fleet.view"
     FLEET_OPERATE = "fleet.operate"
+    FLEET_EDIT = "fleet.edit"
     DATA_VIEW = "data.view"
     DATA_EDIT = "data.edit"
     USAGE_VIEW = "usage.view"
@@ -35,6 +36,7 @@ MEANING: Mapping[Permission, str] = {
     Permission.JOBS_OTHERS: "act for other users: submit under their names, act on their jobs",
     Permission.FLEET_VIEW: "see regions, clusters, hosts, GPUs, tenants and plans",
     Permission.FLEET_OPERATE: "cordon, uncordon and drain hosts",
+    Permission.FLEET_EDIT: "see the fleet file of a running server, and change fleet and quotas",
     Permission.DATA_VIEW: "see datasets and their replicas",
     Permission.DATA_EDIT: "add, copy, drop and remove datasets",
     Permission.USAGE_VIEW: "see the GPU-hours of the tenant",
@@ -84,6 +86,7 @@ _TENANT_ADMIN = _SUBMITTER | {
 _OPERATOR = _SUBMITTER | {
     Permission.JOBS_OTHERS,
     Permission.FLEET_OPERATE,
+    Permission.FLEET_EDIT,
     Permission.DATA_EDIT,
     Permission.AUDIT_VIEW,
     Permission.ACCOUNTS_VIEW,

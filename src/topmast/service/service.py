@@ -29,10 +29,10 @@ from topmast.ports import LogPage
 from topmast.service import listing
 from topmast.service.access import act, json_text, row
 from topmast.service.explain import explain_job, explain_spec
+from topmast.service.fleet_changes import FleetChanges
 from topmast.service.forecast import with_start
 from topmast.service.regions import LogChunk
 from topmast.service.usage import KEYS, running_rows, usage
-from topmast.service.verbs import Verbs
 
 Read = Callable[[str, int, int, int, int], LogPage | None]
 
@@ -44,7 +44,7 @@ STREAM_LOOK_S, QUIET_LOOKS = 2.0, 7
 """How often an open stream is compared with what its reader may see; how often it says nothing."""
 
 
-class Service(Verbs):
+class Service(FleetChanges):
     """Everything people can do, as coroutines that raise `TopmastError`."""
 
     # --- submitting -----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from topmast.fast.queue import JUDGES, Effect, JobRecord, Judgement, judge_edit
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.absent import given
 from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobEffect, JobsActed
 from topmast.model.errors import Forbidden, InvalidInput, NotFound
@@ -150,7 +151,11 @@ class Verbs(Operating):
         record = self.machines.queue.jobs.records.get(job)
         if record is None:
             return ""
-        return json_text(state=record.state.value, cause=record.cause)
+        spec = given(record.next_spec, record.spec)
+        more = {"hold": record.hold} if record.hold else {}
+        return json_text(
+            state=record.state.value, cause=record.cause, band=spec.band.name.lower(), **more
+        )
 
     # --- acts -----------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ def test_commands_are_offered(shell: str) -> None:
     found = "\n".join(offered("topmast re", shell))
     assert "replay" in found
     assert "regions" in found
-    assert "queue" not in found
+    assert "cancel" not in found
 
 
 def test_options_are_offered() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from tests.unit.cli.conftest import Call
 from tests.unit.client.fake import FakeServer, job
-from topmast.model.act_views import JobEffect, JobsActed
+from topmast.model.act_views import FleetDiff, JobEffect, JobsActed
+from topmast.model.fleet_changes import FleetChange
 from topmast.model.views import JobView
 
 
@@ -81,3 +83,40 @@ def test_jobs_or_a_selector_and_not_both(server: FakeServer, call: Call) -> None
             "topmast: Invalid value: name jobs, or give --selector (see: topmast cancel --help)",
         )
     assert not server.requests
+
+
+def test_a_fleet_is_applied_on_the_version_that_was_compared(
+    server: FakeServer, call: Call, tmp_path: Path
+) -> None:
+    """What is shown is what is done; or the server refuses it."""
+    host = FleetChange("host east-1-9", "removed", jobs=("j7",))
+    server.on("POST", "/fleet/diff", FleetDiff("v1", (host,)))
+    server.on("POST", "/fleet/apply", FleetDiff("v2", (host,)))
+    path = tmp_path / "quotas.yaml"
+    path.write_text("tenants: {vision: {quota: {H100: 4}}}")
+    dry = call("fleet", "apply", str(path), "--tenants", "--dry-run")
+    assert dry.out.splitlines()[1].split()[:3] == ["host", "east-1-9", "removed"]
+    assert [request.path for request in server.requests] == ["/api/v1/fleet/diff"]
+    done = call("fleet", "apply", str(path), "--tenants", "--reason", "more", "--json")
+    assert done.document["version"] == "v2"
+    body = json.loads(server.requests[-1].body)
+    assert body == {
+        "tenants": {"vision": {"quota": {"H100": 4}}}, "base": "v1", "reason": "more",
+    }  # fmt: skip
+
+
+def test_every_act_has_its_route(server: FakeServer, call: Call) -> None:
+    """With the changes that were asked for."""
+    for verb in ("hold", "release", "suspend", "resume", "preempt", "requeue"):
+        server.on("POST", f"/jobs/{verb}", acted(JobEffect("j1", "done"), state="PENDING"))
+        assert call(verb, "j1").code == 0
+    server.on("POST", "/jobs/edit", acted(JobEffect("j1", "done"), state="PENDING"))
+    call("edit", "j1", "--time-limit", "none", "--no-preemptible", "--max-restarts", "0")
+    call("edit", "j1", "--time-limit", "4h")
+    call("reprioritize", "high", "j1")
+    assert [json.loads(request.body)["changes"] for request in server.requests[-3:]] == [
+        {"time_limit_s": None, "preemptible": False, "max_restarts": 0},
+        {"time_limit_s": 14_400.0},
+        {"priority": "high"},
+    ]
+    assert call("edit", "j1").code == 2

@@ -151,6 +151,8 @@ def _cancel_wanted(queue: QueueState, fact: f.CancelWanted, event: m.Message) ->
 def _hold_set(queue: QueueState, fact: f.HoldSet, event: m.Message) -> None:
     record = queue.jobs.records[fact.job]
     waits = record.plan is None and record.state in WAITING
+    if record.cause == record.hold:
+        record.cause = ""  # it is over
     record.hold, record.moves = fact.why or UNSET, False
     if waits:
         queue.waits_no_more(record)

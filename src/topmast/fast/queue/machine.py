@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from msgspec import UNSET
+
 from topmast.fast.machine import Fact
 from topmast.fast.queue import datasets, lifecycle, verbs
 from topmast.fast.queue import facts as f
@@ -26,7 +28,9 @@ from topmast.fast.queue.rounds.hooks import RoundHooks
 from topmast.fast.queue.rounds.rounds import Rounds
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.errors import Conflict
 from topmast.model.fleet import RegionSpec
+from topmast.model.fleet_changes import fleet_version
 from topmast.model.owners import owners_of, settled
 from topmast.policies.base import PairSpeeds, Policies
 
@@ -51,7 +55,9 @@ class GlobalQueue(QueueViews):
             hooks.append(ElasticHooks(self, profile.elastic))
         self.hooks = tuple(hooks)
 
-    def _configure(self, event: m.ConfigureFleet) -> None:
+    def _configure(self, event: m.ConfigureFleet) -> Conflict | None:
+        if event.base is not UNSET and event.base != fleet_version(self.fleet):
+            return Conflict("the fleet was changed meanwhile: look at the differences again")
         names = {region.name for region in event.fleet.regions}
         gone = [region.name for region in self.fleet.regions if region.name not in names]
         if settled(event.fleet, self.fleet, self.homes) != self.fleet:
@@ -61,6 +67,7 @@ class GlobalQueue(QueueViews):
             self.send(ids.placer(name), m.ConfigureRegion(RegionSpec(name, ())))
         for region in self.fleet.regions:
             self.send(ids.placer(region.name), m.ConfigureRegion(region))
+        return None
 
     def _skip(self, event: m.SkipAttempts) -> None:
         if self.jobs.believable(event) != (self.jobs.next_number, {}):

@@ -100,8 +100,8 @@ def judge_preempt(record: JobRecord) -> Judgement:
 
 def judge_suspend(record: JobRecord) -> Judgement:
     """Whether a job can be stopped and held."""
-    both = judge_hold(record), judge_preempt(record)
-    return next((one for one in both if one.effect is not Effect.UNCHANGED), both[0])
+    stop, hold = judge_preempt(record), judge_hold(record)
+    return hold if stop.effect is Effect.UNCHANGED else stop
 
 
 def judge_requeue(record: JobRecord) -> Judgement:

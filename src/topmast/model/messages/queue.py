@@ -12,9 +12,11 @@ from topmast.model.tree import Tree
 
 
 class ConfigureFleet(Message, frozen=True):
-    """The fleet file, as read at start-up."""
+    """The fleet file, as read at start-up, or as changed while the server runs."""
 
     fleet: Fleet
+    base: str | UnsetType = UNSET
+    """The version that it changes; absent: whatever there is."""
 
 
 class SkipAttempts(Message, frozen=True):

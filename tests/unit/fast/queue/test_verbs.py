@@ -12,6 +12,8 @@ from tests.support.world import World
 from topmast.fast.queue import JUDGES, Effect, judge_edit
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.errors import Conflict
+from topmast.model.fleet_changes import fleet_version
 from topmast.model.job import Band, JobChanges
 from topmast.model.reason import PendingReason
 from topmast.model.states import JobState
@@ -197,3 +199,15 @@ def test_an_opportunistic_job_must_make_way() -> None:
     world.submit(job(preemptible=False))
     found = judge_edit(world.jobs["j1"], JobChanges(band=Band.OPPORTUNISTIC))
     assert found.effect is Effect.REFUSED
+
+
+def test_a_fleet_change_on_a_stale_base_changes_nothing() -> None:
+    """Two that looked at the same fleet do not overwrite each other."""
+    world = World(fleet(cluster("east-1")))
+    before = fleet_version(world.queue.fleet)
+    more = fleet(cluster("east-1", hosts=3))
+    assert told(world, m.ConfigureFleet(more, before)) is None
+    written = len(world.journal.written)
+    refused = told(world, m.ConfigureFleet(fleet(cluster("east-1", hosts=1)), before))
+    assert isinstance(refused, Conflict)
+    assert (world.queue.fleet, len(world.journal.written)) == (more, written)

@@ -1,0 +1,132 @@
+"""`topmast fleet`: the fleet of a running server as a file: shown, compared and changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from topmast.cli.command import FLEET, Session, command, group
+from topmast.cli.output import Column, note, say, say_table
+from topmast.cli.text import plural
+
+if TYPE_CHECKING:
+    from topmast.model.act_views import FleetDiff, FleetView
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A fleet file.")]
+TenantsOption = Annotated[
+    bool,
+    typer.Option("--tenants", help="Only the tenants of the file; the rest stays as it is."),
+]
+
+
+def add(app: typer.Typer) -> typer.Typer:
+    """Add the group of commands, and return it."""
+    made = group(
+        app, "fleet", help="The fleet of a running server, and fleet files.", panel=FLEET,
+        example="topmast fleet show > fleet.yaml\ntopmast fleet apply fleet.yaml --dry-run",
+    )  # fmt: skip
+    command(made, "show", example="topmast fleet show > fleet.yaml")(show)
+    command(made, "diff", example="topmast fleet diff fleet.yaml")(diff)
+    command(
+        made, "apply", example="topmast fleet apply fleet.yaml --reason 'ten more hosts'\n"
+        "topmast fleet apply quotas.yaml --tenants --dry-run",
+    )(apply)  # fmt: skip
+    return made
+
+
+def show(session: Session) -> None:
+    """The fleet as a fleet file. Its version is written to stderr."""
+    with session.client() as client:
+        found = client.fleet()
+    session.show(found, lambda: _say_file(found))
+
+
+def _say_file(found: FleetView) -> None:
+    import yaml
+
+    note(f"version {found.version}")
+    say(yaml.safe_dump(found.fleet, sort_keys=False).rstrip())
+
+
+def diff(session: Session, file: FileArgument, tenants: TenantsOption = False) -> None:
+    """What a fleet file would change, and which jobs would have to leave."""
+    document = _document(file, tenants)
+    with session.client() as client:
+        found = client.fleet_diff(**document)
+    session.show(found, lambda: _say(found))
+
+
+def apply(
+    session: Session,
+    file: FileArgument,
+    tenants: TenantsOption = False,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VERSION",
+            help="Refuse it unless this is still the version of the fleet; else the version that "
+            "the shown differences are about.",
+        ),
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why; the audit log keeps it.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would change, as `fleet diff`.")
+    ] = False,
+) -> None:
+    """Change the fleet while the server runs: hosts, quotas, links and sizes of stores.
+
+    Regions and clusters come and go with a start of the server (`topmast up --fleet FILE`). A host
+    that leaves while jobs are there is drained. The server keeps the change: the next start
+    without --fleet has it.
+    """
+    document = _document(file, tenants)
+    with session.client() as client:
+        found = client.fleet_diff(**document)
+        if not dry_run:
+            version, why = base or found.version, reason or ""
+            found = client.fleet_apply(**document, base=version, reason=why)
+    session.show(found, lambda: _say(found))
+
+
+def _document(file: Path, only_tenants: bool) -> dict[str, Any]:
+    """The file as it is sent; the server reads what it means."""
+    from topmast.model.errors import InvalidInput
+    from topmast.model.files.fleetdump import dump_fleet
+    from topmast.model.files.fleetfile import read_fleet
+    from topmast.model.files.source import FLEET_LIMITS, read_bytes
+
+    if not only_tenants:
+        return {"fleet": dump_fleet(read_fleet(file))}
+    import yaml
+
+    try:
+        document = yaml.safe_load(read_bytes(file, str(file), FLEET_LIMITS))
+    except yaml.YAMLError as error:
+        raise InvalidInput(f"is not YAML: {error}", where=str(file)) from None
+    tenants = document.get("tenants") if isinstance(document, dict) else None
+    if not isinstance(tenants, dict):
+        raise InvalidInput("has no tenants", where=str(file), remedy="add `tenants:`")
+    return {"tenants": tenants}
+
+
+def _say(found: FleetDiff) -> None:
+    if not found.changes:
+        note("nothing differs")
+        return
+    columns = [
+        Column("WHAT", whole=True), Column("CHANGE", folds=True), Column("TAKES"),
+        Column("JOBS THERE"),
+    ]  # fmt: skip
+    rows = [
+        [
+            change.what, change.change, "effect at once" if change.live else "a start with --fleet",
+            ", ".join(change.jobs[:8]) + (", ..." if len(change.jobs) > 8 else ""),
+        ]
+        for change in found.changes
+    ]  # fmt: skip
+    say_table(columns, rows)
+    say(f"{plural(len(found.changes), 'difference')}; the fleet's version is {found.version}")

@@ -1,0 +1,104 @@
+"""What differs between two fleets, and which of it a running server can take up."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from topmast.model.fleet import ClusterSpec, Fleet, HostSpec
+
+
+class FleetChange(Struct, frozen=True):
+    """One thing that is another."""
+
+    what: str
+    """``host east-1-0``, ``tenant vision`` and the like."""
+    change: str
+    """``added``, ``removed``, or what is changed."""
+    live: bool = True
+    """False: it takes a start with the file."""
+    jobs: tuple[str, ...] = ()
+    """Jobs that have to leave for it."""
+
+
+def fleet_version(fleet: Fleet) -> str:
+    """The same for equal fleets, and for others not. O(fleet)."""
+    return hashlib.sha256(msgspec.json.encode(fleet)).hexdigest()[:16]
+
+
+def fleet_changes(before: Fleet, after: Fleet) -> tuple[FleetChange, ...]:
+    """All that differs, the regions first. O(fleet)."""
+    return tuple(_changes(before, after))
+
+
+def _changes(before: Fleet, after: Fleet) -> Iterator[FleetChange]:
+    old, new = ({region.name: region for region in fleet.regions} for fleet in (before, after))
+    yield from _come_and_gone("region", old, new, live=False)
+    for name in (name for name in old if name in new):
+        yield from _fields(
+            "region", name, old[name], new[name], fixed=("store",), skip=("clusters",)
+        )
+    was, now = _clusters(before), _clusters(after)
+    yield from _come_and_gone("cluster", was, now, live=False)
+    for name in (name for name in was if name in now):
+        fixed = ("engine", "options", "paths", "image")
+        skip = ("hosts", "capabilities", "deadlines")
+        yield from _fields("cluster", name, was[name], now[name], fixed=fixed, skip=skip)
+    yield from _hosts(was, now)
+    links = [{f"{x.source}-{x.target}": x for x in fleet.links} for fleet in (before, after)]
+    tenants = [{x.name: x for x in fleet.tenants} for fleet in (before, after)]
+    for kind, (first, second) in (("link", links), ("tenant", tenants)):
+        yield from _come_and_gone(kind, first, second)
+        for name in (name for name in first if name in second):
+            yield from _fields(kind, name, first[name], second[name])
+
+
+def _clusters(fleet: Fleet) -> dict[str, ClusterSpec]:
+    return {cluster.name: cluster for region in fleet.regions for cluster in region.clusters}
+
+
+def _hosts(was: Mapping[str, ClusterSpec], now: Mapping[str, ClusterSpec]) -> Iterator[FleetChange]:
+    """Hosts of clusters that stay: those of others come and go with them."""
+    both = [name for name in was if name in now]
+    old: dict[str, tuple[str, HostSpec]] = {h.name: (c, h) for c in both for h in was[c].hosts}
+    new: dict[str, tuple[str, HostSpec]] = {h.name: (c, h) for c in both for h in now[c].hosts}
+    yield from _come_and_gone("host", old, new)
+    for name in (name for name in old if name in new):
+        (cluster, spec), (other, changed) = old[name], new[name]
+        if cluster != other:
+            yield FleetChange(f"host {name}", f"cluster {cluster} -> {other}", live=False)
+        yield from _fields("host", name, spec, changed, fixed=("model", "gpus"))
+
+
+def _come_and_gone(
+    kind: str, old: Mapping[str, object], new: Mapping[str, object], *, live: bool = True
+) -> Iterator[FleetChange]:
+    yield from (FleetChange(f"{kind} {n}", "removed", live) for n in old if n not in new)
+    yield from (FleetChange(f"{kind} {n}", "added", live) for n in new if n not in old)
+
+
+def _fields(
+    kind: str,
+    name: str,
+    old: Struct,
+    new: Struct,
+    *,
+    fixed: tuple[str, ...] = (),
+    skip: tuple[str, ...] = (),
+) -> Iterator[FleetChange]:
+    """Fields that differ; ``fixed`` ones take a start."""
+    for field in old.__struct_fields__:
+        was, to = getattr(old, field), getattr(new, field)
+        if field not in skip and was != to:
+            change = f"{field} {_shown(was)} -> {_shown(to)}"
+            yield FleetChange(f"{kind} {name}", change, live=field not in fixed)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {part}" for name, part in value.items()) + "}"
+    return "none" if value in (None, "") or value is msgspec.UNSET else str(value)

@@ -1,0 +1,128 @@
+"""Changes of the fleet of a running server: shown first, checked, and refused on a stale base."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.access import ROOT, Caller, Permission
+from topmast.model.act_views import FleetDiff, FleetView
+from topmast.model.errors import Conflict, InvalidInput
+from topmast.model.files.fleetdump import dump_fleet
+from topmast.model.files.fleetfile import parse_fleet
+from topmast.model.fleet import Fleet
+from topmast.model.fleet_changes import FleetChange, fleet_changes, fleet_version
+from topmast.model.states import HostState
+from topmast.service.access import act, json_text
+from topmast.service.verbs import Verbs
+
+PARTS = ("fleet", "tenants")
+
+
+class FleetChanges(Verbs):
+    """What operators do with the whole fleet."""
+
+    async def fleet(self, caller: Caller) -> FleetView:
+        """The fleet as a fleet file, and its version."""
+        self.access.require(caller, Permission.FLEET_EDIT, ROOT)
+        fleet = await self._ask(lambda: self.machines.queue.fleet)
+        return FleetView(fleet_version(fleet), dump_fleet(fleet))
+
+    async def fleet_diff(self, caller: Caller, document: dict[str, Any]) -> FleetDiff:
+        """What another fleet file would change."""
+        self.access.require(caller, Permission.FLEET_EDIT, ROOT)
+        found, _ = await self._compared(document)
+        return found
+
+    async def fleet_apply(
+        self, caller: Caller, document: dict[str, Any], base: str, reason: str
+    ) -> FleetDiff:
+        """Take up another fleet file, made from version ``base``; returns what that changed."""
+        self.access.require(caller, Permission.FLEET_EDIT, ROOT)
+        found, fleet = await self._compared(document)
+        if base and base != found.version:
+            raise Conflict(
+                f"the fleet is another since version {base}: now it is {found.version}; "
+                "look at the differences again"
+            )
+        if (fixed := [change for change in found.changes if not change.live]) != []:
+            raise Conflict(
+                f"{fixed[0].what}: {fixed[0].change}: a running server cannot do that; "
+                "stop it, and start it with this file (--fleet)"
+            )
+        self._refuse_stranded(found)
+        changes = [f"{change.what}: {change.change}" for change in found.changes]
+        after = json_text(changes=changes, reason=reason)
+        done = act(caller, "fleet-apply", found.version, after=after)
+        await self._tell(ids.QUEUE, m.ConfigureFleet(fleet, base=found.version), done)
+        await self._drain_leaving(caller, found)
+        version = await self._ask(lambda: fleet_version(self.machines.queue.fleet))
+        return replace(found, version=version)
+
+    async def _compared(self, document: dict[str, Any]) -> tuple[FleetDiff, Fleet]:
+        """A document beside the fleet as it is. Raises InvalidInput."""
+        parts = [part for part in PARTS if document.get(part) is not None]
+        if len(parts) != 1 or not isinstance(document[parts[0]], dict):
+            raise InvalidInput("give a whole fleet, or its tenants", field="fleet")
+        now = await self._ask(lambda: self.machines.queue.fleet)
+        given: dict[str, Any] = document[parts[0]]
+        if parts == ["tenants"]:
+            given = {**dump_fleet(now), "tenants": given}
+        fleet = _with_what_stays(parse_fleet(given), now)
+        changes = fleet_changes(now, fleet)
+        changes = await self._ask(lambda: tuple(self._with_jobs(change) for change in changes))
+        return FleetDiff(fleet_version(now), changes), fleet
+
+    def _with_jobs(self, change: FleetChange) -> FleetChange:
+        """Of a host or tenant that goes: the jobs that are there."""
+        kind, _, name = change.what.partition(" ")
+        records = self.machines.queue.jobs.records
+        if change.change != "removed" or kind not in ("host", "tenant"):
+            return change
+        if kind == "tenant":
+            jobs = [r.id for r in records.values() if r.spec.tenant == name and not r.finished]
+        else:
+            placed = self.machines.queue.jobs.placed
+            jobs = [r.id for r in placed.values() if name in r.hosts]
+        return replace(change, jobs=tuple(jobs))
+
+    def _refuse_stranded(self, found: FleetDiff) -> None:
+        for change in found.changes:
+            if change.what.startswith("tenant ") and change.jobs:
+                raise Conflict(
+                    f"{change.what} has jobs that have not ended ({', '.join(change.jobs[:3])}): "
+                    "cancel them, or wait for them, first"
+                )
+
+    async def _drain_leaving(self, caller: Caller, found: FleetDiff) -> None:
+        """Hosts that leave while jobs are there are drained: the jobs move as soon as they can."""
+        leaving = [c.what.partition(" ")[2] for c in found.changes if c.jobs]
+        by = self.access.by(caller, "")
+        for name, placer in sorted(self.machines.placers.items()):
+            here = [host for host in leaving if host in placer.columns.index]
+            if here:
+                order = m.SetHost(here[0], HostState.DRAINING, by, also=tuple(here[1:]) or UNSET)
+                await self._tell(ids.placer(name), order, act(caller, "drain", ",".join(here)))
+
+
+def _with_what_stays(fleet: Fleet, now: Fleet) -> Fleet:
+    """What engines can do is known of clusters that stay; datasets are added by themselves."""
+    known = {cluster.name: cluster for region in now.regions for cluster in region.clusters}
+    regions = []
+    for region in fleet.regions:
+        clusters = [
+            replace(
+                cluster,
+                capabilities=known[cluster.name].capabilities,
+                deadlines=known[cluster.name].deadlines,
+            )
+            if cluster.name in known
+            else cluster
+            for cluster in region.clusters
+        ]
+        regions.append(replace(region, clusters=tuple(clusters)))
+    return replace(fleet, regions=tuple(regions), datasets=now.datasets)

@@ -1,0 +1,73 @@
+"""A fleet written as a file and read again is the same fleet; what differs is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from topmast.model.files.fleetdump import dump_fleet
+from topmast.model.files.fleetfile import parse_fleet, read_fleet
+from topmast.model.fleet_changes import fleet_changes, fleet_version
+
+EXAMPLES = sorted(Path(__file__).parents[3].glob("examples/**/fleet*.yaml"))
+ODD = {
+    "regions": {
+        "east": {
+            "storage": "1TB", "store": "s3://b/p",
+            "clusters": {
+                "a": {
+                    "engine": "local", "options": {"x": "true"}, "image": "img:1",
+                    "paths": {"/data": "/mnt/data"},
+                    "hosts": [
+                        {"count": 3, "gpu": "H100", "gpus": 8, "gpu_memory": 80, "cpus": 1.5,
+                         "memory": "64GiB", "rack_size": 2, "pod_size": 1},
+                        {"names": ["x", "y"], "gpus": 0, "datacenter": "d"},
+                    ],
+                }
+            },
+        },
+        "west": {"clusters": {"b": {"hosts": [{"count": 1, "gpu": "A100", "gpus": 4}]}}},
+    },
+    "links": [{"from": "east", "to": "west", "gbps": 3.3, "usd_per_gb": 0.02, "one_way": True}],
+    "tenants": {
+        "v": {"quota": {"H100": 1}, "borrow_limit": {"H100": 0}, "lend_limit": {"H100": 1},
+              "weight": 0.5},
+        "w": {"parent": "v"},
+    },
+    "datasets": {"d": {"size": "7B", "replicas": ["east"], "allowed": ["east"]}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name + path.name)
+def test_an_example_comes_back(path: Path) -> None:
+    """Each fleet file that is shipped."""
+    fleet = read_fleet(path)
+    assert parse_fleet(dump_fleet(fleet)) == fleet
+
+
+def test_an_odd_fleet_comes_back() -> None:
+    """With every field."""
+    fleet = parse_fleet(ODD)
+    again = parse_fleet(dump_fleet(fleet))
+    assert again == fleet
+    assert fleet_version(again) == fleet_version(fleet)
+    assert fleet_changes(fleet, again) == ()
+
+
+def test_what_takes_a_start_is_told_apart() -> None:
+    """Hosts and quotas are live; regions, clusters and their engines are not."""
+    fleet = parse_fleet(ODD)
+    east, west = fleet.regions
+    (cluster,) = east.clusters
+    small = replace(cluster, hosts=cluster.hosts[1:], engine="ssh")
+    after = replace(fleet, regions=(replace(east, clusters=(small,), storage_bytes=None),))
+    found = {(c.what, c.change): c.live for c in fleet_changes(fleet, after)}
+    assert found == {
+        ("region west", "removed"): False,
+        ("region east", "storage_bytes 1000000000000 -> none"): True,
+        (f"cluster {west.clusters[0].name}", "removed"): False,
+        ("cluster a", "engine local -> ssh"): False,
+        (f"host {cluster.hosts[0].name}", "removed"): True,
+    }
