@@ -92,9 +92,7 @@ AccountsOption = Annotated[
 ]
 EveryoneIsTrusted = Annotated[
     bool,
-    typer.Option(
-        "--everyone-is-trusted", help="With --listen: let tasks run as the user of the server."
-    ),
+    typer.Option("--everyone-is-trusted", help="Let others' tasks run as the user of the server."),
 ]
 Throughputs = Annotated[
     Path | None,
