@@ -177,6 +177,22 @@ def test_a_change_that_makes_no_sense_is_refused(door: Entrance, changes: object
     run(story)
 
 
+def test_a_host_is_put_aside_with_others_and_a_reason(door: Entrance) -> None:
+    """The history of each says why."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.OPERATOR, "/"))
+        async with door.client(token) as client:
+            body = {"also": ["east-a-1"], "reason": "new firmware"}
+            view = (await client.post("/hosts/east-a-0/cordon", json=body)).json()
+            assert view["state"] == "cordoned"
+            for host in ("east-a-0", "east-a-1"):
+                told = (await client.get(f"/hosts/{host}/story")).json()["history"]
+                assert told[-1]["text"] == f"{host} was cordoned by sa:chief: new firmware"
+
+    run(story)
+
+
 async def fleet_of(client: httpx.AsyncClient) -> tuple[str, dict[str, Any]]:
     """Version and document of the fleet."""
     found = (await client.get("/fleet")).json()

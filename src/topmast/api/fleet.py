@@ -33,7 +33,8 @@ _HOST_STATES = {
 _TEXT: dict[str, Any] = {"type": "string"}
 _BY = {"user": _TEXT}
 _HOSTS = {"type": "array", "items": _TEXT}
-_DRAIN = {**_BY, "now": {"type": "boolean"}, "also": _HOSTS}
+_SET = {**_BY, "reason": _TEXT, "also": _HOSTS}
+_DRAIN = {**_SET, "now": {"type": "boolean"}}
 _DATASET = {
     "name": _TEXT,
     "region": _TEXT,
@@ -66,7 +67,7 @@ def routes(service: Service) -> APIRouter:
             tags=["fleet"],
             summary=summary,
             name=verb,
-            **takes(_DRAIN if state is HostState.DRAINING else _BY),
+            **takes(_DRAIN if state is HostState.DRAINING else _SET),
             **returns(v.HostView),
         )
     _datasets(router, service)
@@ -137,11 +138,12 @@ def _lister(service: Service, what: str) -> Callable[..., Awaitable[Response]]:
 def _host_setter(service: Service, state: HostState) -> Callable[..., Awaitable[Response]]:
     @needs(Permission.FLEET_OPERATE)
     async def set_host(host: str, request: Request) -> Response:
-        body = await read_object(request, _DRAIN if state is HostState.DRAINING else _BY)
+        body = await read_object(request, _DRAIN if state is HostState.DRAINING else _SET)
         at_once, also = truth(body, "now"), texts(body, "also")
         view = await service.set_host(
-            caller_of(request), host, state, text(body, "user"), at_once=at_once, also=also
-        )
+            caller_of(request), host, state, text(body, "user"), at_once=at_once, also=also,
+            reason=text(body, "reason"),
+        )  # fmt: skip
         return answer(view)
 
     return set_host

@@ -43,6 +43,11 @@ _HOST_COLUMNS = [
 ]  # fmt: skip
 
 
+ReasonOption = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Why; the history of the hosts keeps it.")
+]
+
+
 def add(app: typer.Typer) -> None:
     """Add the commands."""
     command(app, "regions", panel=FLEET, example="topmast regions")(regions)
@@ -285,14 +290,14 @@ def _beyond(tenants: Sequence[TenantView]) -> Iterator[str]:
             )
 
 
-def cordon(session: Session, hosts: HostsArgument) -> None:
+def cordon(session: Session, hosts: HostsArgument, reason: ReasonOption = None) -> None:
     """Place no more jobs on hosts; running jobs continue."""
-    _put_aside(session, hosts, lambda client, host: client.cordon(host))
+    _put_aside(session, hosts, lambda client, host: client.cordon(host, reason=reason or ""))
 
 
-def uncordon(session: Session, hosts: HostsArgument) -> None:
+def uncordon(session: Session, hosts: HostsArgument, reason: ReasonOption = None) -> None:
     """Let hosts take work again."""
-    _put_aside(session, hosts, lambda client, host: client.uncordon(host))
+    _put_aside(session, hosts, lambda client, host: client.uncordon(host, reason=reason or ""))
 
 
 def drain(
@@ -304,6 +309,7 @@ def drain(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show which jobs would move, and where.")
     ] = False,
+    reason: ReasonOption = None,
 ) -> None:
     """Cordon hosts, and move their jobs to other hosts.
 
@@ -324,7 +330,7 @@ def drain(
         # One order for all hosts of a region: none of them is a place for what leaves another.
         for region in dict.fromkeys(regions.values()):
             first = next(name for name in regions if regions[name] == region)
-            client.drain(first, now=now, also=beside[first])
+            client.drain(first, now=now, also=beside[first], reason=reason or "")
         found = [row for row in client.hosts() if row.name in regions]
         session.show({"hosts": found}, lambda: _say_hosts(found))
 

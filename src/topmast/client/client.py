@@ -21,6 +21,7 @@ from topmast.client.accounts import AccountsCalls
 from topmast.client.address import find_server
 from topmast.client.credentials import token_for
 from topmast.client.events import events
+from topmast.client.hosts import HostsCalls
 from topmast.client.logs import LogChunk, LogReader
 from topmast.client.transport import Transport, patiently
 from topmast.client.verbs import VerbsCalls
@@ -74,7 +75,7 @@ class UsageReport(Struct, frozen=True):
     by: str
 
 
-class Client(AccountsCalls, VerbsCalls):
+class Client(AccountsCalls, VerbsCalls, HostsCalls):
     """Speaks to a Topmast server.
 
     The server is ``server``, or the one that runs on the folder ``state``, or ``$TOPMAST_SERVER``,
@@ -347,27 +348,6 @@ class Client(AccountsCalls, VerbsCalls):
     def host_story(self, host: str) -> HostStory:
         """A host with its history."""
         return self._transport.get(HostStory, _path("hosts", host, "story"))
-
-    def cordon(self, host: str) -> HostView:
-        """Place nothing more on a host; what runs there goes on."""
-        return self._transport.post(HostView, _path("hosts", host, "cordon"), self._me)
-
-    def uncordon(self, host: str) -> HostView:
-        """Let a host take work again."""
-        return self._transport.post(HostView, _path("hosts", host, "uncordon"), self._me)
-
-    def drain(self, host: str, *, now: bool = False, also: Iterable[str] = ()) -> HostView:
-        """Place nothing more on a host, and move its work away as soon as it has another place.
-
-        With ``now``, work without another place is stopped too, and waits. ``also`` names more
-        hosts of the region to be drained: none of them becomes a place for another's work.
-        """
-        body: dict[str, object] = {**self._me}
-        if now:
-            body["now"] = True
-        if others := list(also):
-            body["also"] = others
-        return self._transport.post(HostView, _path("hosts", host, "drain"), body)
 
     def drain_plan(self, host: str, *, also: Iterable[str] = ()) -> DrainView:
         """What a drain of a host does now, or would do, with others drained ``also``."""

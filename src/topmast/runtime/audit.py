@@ -178,7 +178,8 @@ class AuditLog:
     def _host_set(self, fact: p.HostSet, event: SetHost, now: float) -> None:
         what, kind = _HOST_WISHES[fact.state]
         by = event.by or "an unknown user"
-        self._host_line(now, fact.host, kind, f"{what} by {by}", by=event.by)
+        text = f"{what} by {by}" + (f": {event.reason}" if event.reason else "")
+        self._host_line(now, fact.host, kind, text, by=event.by)
 
     def _host_reachable(self, fact: p.HostReachable, event: Message, now: float) -> None:
         kind, text = ("host-up", "answers again") if fact.up else ("host-down", "does not answer")

@@ -50,6 +50,7 @@ class Operating(Core):
         by: str,
         at_once: bool = False,
         also: Sequence[str] = (),
+        reason: str = "",
     ) -> v.HostView:
         """Cordon, drain or return hosts; ``at_once`` stops also jobs without another place."""
         self.access.require(caller, Permission.FLEET_OPERATE, ROOT)
@@ -58,7 +59,9 @@ class Operating(Core):
         if absence is not None:
             raise Unavailable(f"region '{region}' is out of reach: {absence.why}")
         by = self.access.by(caller, by)
-        order = m.SetHost(host, state, by, at_once, others or msgspec.UNSET)
+        order = m.SetHost(
+            host, state, by, at_once, others or msgspec.UNSET, reason or msgspec.UNSET
+        )
         placer = self.machines.placers.get(region)
         done = act(
             caller, HOST_VERBS[state], ",".join((host, *others)),

@@ -160,6 +160,8 @@ class SetHost(Message, frozen=True):
     """A drain stops also the jobs without another place."""
     also: tuple[str, ...] | UnsetType = UNSET
     """More hosts than ``host``."""
+    reason: str | UnsetType = UNSET
+    """Why, in the words of the one that asks for it."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
