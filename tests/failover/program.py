@@ -2,38 +2,47 @@
 
     python -m tests.failover.program FOLDER MUTANT up ...
 
-``FOLDER/orders`` gets a line for each order that an engine carries out: process, epoch, order. While
-there is a file ``FOLDER/stall.PID`` the process halts itself between the decision that an order may leave
-and the order. ``FOLDER/clock`` says by how much the clock of the machine is wrong for a process that starts.
+``FOLDER/orders`` gets a line for each order that an engine carries out, where it does so: process, epoch,
+order. While there is a file ``FOLDER/stall.PID`` the process halts itself between the decision that an
+order may leave and the order; with ``FOLDER/hang.PID``, in the middle of it, when it was found that its
+leader still leads. ``FOLDER/clock`` says by how much the clock of the machine is wrong for a process that starts.
 """
 
 import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from topmast.adapters import clock
 from topmast.adapters.engines.leader import LeaderFence
-from topmast.adapters.store import postgresql
+from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.adapters.store import SqlJournal, postgresql
 from topmast.app import main
 from topmast.app.process import Process
 from topmast.ports import Engine, Orders
 
 FOLDER, MUTANT = (Path(sys.argv[1]), sys.argv[2]) if __name__ == "__main__" else (Path(), "")
-NO_FENCE, SAME_EPOCH, NO_EPOCH = "no-fence", "same-epoch", "no-epoch"
-MUTANTS = (NO_FENCE, SAME_EPOCH, NO_EPOCH)
-_order, _carry_out, _wall_s = Process._order, Orders.order, clock.wall_s
+NO_FENCE, SAME_EPOCH, NO_EPOCH, NO_HOLD = "no-fence", "same-epoch", "no-epoch", "no-hold"
+MUTANTS = (NO_FENCE, SAME_EPOCH, NO_EPOCH, NO_HOLD)
+_order, _admitted, _wall_s = Process._order, Orders.order, clock.wall_s
+_do, _carry_out = LocalEngine._do, LocalEngine._carry_out
 _now = threading.local()
+
+
+def halt(where: str) -> None:
+    """Halt this process if it shall halt there."""
+    file = FOLDER / f"{where}.{os.getpid()}"
+    if file.exists():
+        file.unlink()
+        os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def order(process: Process, engine: Engine, message: Any) -> None:
     """The order of a process, which may be halted right before it."""
-    stall = FOLDER / f"stall.{os.getpid()}"
-    if stall.exists():
-        stall.unlink()
-        os.kill(os.getpid(), signal.SIGSTOP)
+    halt("stall")
     _now.epoch = process.leader
     if MUTANT == NO_EPOCH:
         process.leader = 0
@@ -41,13 +50,23 @@ def order(process: Process, engine: Engine, message: Any) -> None:
     process.leader = _now.epoch
 
 
-def carry_out(engine: Orders, message: Any) -> None:
-    """The order that an engine has admitted."""
-    if isinstance(engine, Engine):
-        line = f"{os.getpid()} {_now.epoch} {type(message).__name__}\n"
+def admitted(engine: Orders, message: Any) -> None:
+    """An order that an engine has admitted, and will carry out on a thread of its own."""
+    _now.name = type(message).__name__
+    _admitted(engine, message)
+
+
+def do(engine: LocalEngine, command: Callable[[], None]) -> None:
+    """Have the engine's thread carry it out, and note that it does."""
+    line = f"{os.getpid()} {_now.epoch} {_now.name}\n"
+
+    def noted() -> None:
+        halt("hang")
         with (FOLDER / "orders").open("a") as file:
             file.write(line)
-    _carry_out(engine, message)
+        command()
+
+    _do(engine, noted)
 
 
 def skewed_s(skew_s: float) -> float:
@@ -58,12 +77,17 @@ def skewed_s(skew_s: float) -> float:
 def set_up() -> None:
     """Put all that in its place."""
     Process._order = order  # type: ignore[assignment,method-assign]
-    Orders.order = carry_out  # type: ignore[assignment,method-assign]
+    Orders.order = admitted  # type: ignore[assignment,method-assign]
+    LocalEngine._do = do  # type: ignore[assignment,method-assign]
     file = FOLDER / "clock"
     skew_s = float(file.read_text()) if file.exists() else 0.0
     clock.wall_s = lambda: skewed_s(skew_s)
     if MUTANT == NO_FENCE:
         LeaderFence.admits = lambda fence, leader: True  # type: ignore[assignment,method-assign]
+    if MUTANT in (NO_FENCE, NO_HOLD):
+        LocalEngine._carry_out = LocalEngine._guard  # type: ignore[assignment,method-assign]
+    if MUTANT in MUTANTS:  # else the trust of the process in itself would hide most of it
+        SqlJournal.leads = lambda journal: True  # type: ignore[assignment,method-assign]
     if MUTANT == SAME_EPOCH:
         postgresql._TAKE = postgresql._TAKE.replace(
             "GREATEST(epoch, %s) + 1", "GREATEST(epoch, %s, 1)"

@@ -47,6 +47,7 @@ class Rounds:
         self.faults: dict[str, Callable[[Server], None]] = {
             "kill": self.kill,
             "stall": self.stall,
+            "hang": self.hang,
             "cut": self.cut,
             "terminate": self.terminate,
             "stop": self.stop,
@@ -67,6 +68,12 @@ class Rounds:
         """SIGSTOP right before an order leaves."""
         leader.stall()
         self.system.wait_for(leader.is_halted, "the leader gives no order")
+        leader.frozen = True
+
+    def hang(self, leader: Server) -> None:
+        """SIGSTOP in the middle of an order: it holds the next leader up until that kills it."""
+        leader.hang()
+        self.system.wait_for(leader.is_halted, "the leader carries out no order")
         leader.frozen = True
 
     def terminate(self, leader: Server) -> None:
@@ -110,11 +117,11 @@ class Rounds:
         before = (leader.pid, leader.epoch())
         begun_s = time.monotonic()
         self.faults[name](leader)
-        if name == "stall":
+        if name in ("stall", "hang"):
             begun_s = time.monotonic()
         self.system.wait_for(lambda: self._leads_after(before), f"nothing leads after {name}")
         if leader.frozen:
-            time.sleep(0.2)
+            time.sleep(1.0 if name == "hang" else 0.2)  # until the next leader has given orders
             leader.thaw()
         leader.mend()
         return begun_s

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
@@ -139,12 +140,17 @@ class Server:
 
     def thaw(self) -> None:
         """SIGCONT."""
-        os.kill(self.pid, signal.SIGCONT)
+        with suppress(ProcessLookupError):  # another leader may have killed it
+            os.kill(self.pid, signal.SIGCONT)
         self.frozen = False
 
     def stall(self) -> None:
         """Have it halt itself before its next order."""
         (self._system.folder / f"stall.{self.pid}").touch()
+
+    def hang(self) -> None:
+        """Have it halt itself in the middle of its next order."""
+        (self._system.folder / f"hang.{self.pid}").touch()
 
     # --- requests -------------------------------------------------------------------------------
 

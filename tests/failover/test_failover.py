@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.failover.load import stale_orders
-from tests.failover.program import MUTANTS
+from tests.failover.program import MUTANTS, NO_HOLD
 from tests.failover.run import failover_test
 from tests.support import postgresql
 
@@ -57,6 +57,7 @@ def test_each_fault_is_survived(folder: Path) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_server_without_a_fence_is_caught(folder: Path, mutant: str) -> None:
-    """Without the check, without a higher epoch, or with orders that carry none, old orders are carried out."""
-    _, verdict = failover_test(folder, rounds=2, seed=5, mutant=mutant, only="stall")
+    """Without the check, a higher epoch, orders that carry one, or a hold, old orders are carried out."""
+    only = "hang" if mutant == NO_HOLD else "stall"
+    _, verdict = failover_test(folder, rounds=2, seed=5, mutant=mutant, only=only)
     assert verdict.stale_orders

@@ -1,5 +1,8 @@
 """Leaders that a later one has replaced."""
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from topmast.adapters.engines.leader import LeaderFence
@@ -39,3 +42,57 @@ def test_a_spoiled_record_does_not_stop_the_leader_that_is_known(tmp_path: Path)
 def test_a_leader_that_cannot_be_remembered_is_not_obeyed(tmp_path: Path) -> None:
     (tmp_path / "engine").write_bytes(b"not a folder")
     assert not LeaderFence(tmp_path / "engine").admits(1)
+
+
+def test_what_was_admitted_is_not_carried_out_after_another_leader(tmp_path: Path) -> None:
+    """It may have waited in a queue meanwhile."""
+    old, new = LeaderFence(tmp_path), LeaderFence(tmp_path)
+    assert old.admits(1)
+    with old.held() as leads:
+        assert leads
+    assert new.admits(2)
+    with old.held() as leads:
+        assert not leads
+    with new.held() as leads:
+        assert leads
+
+
+HOLDER = """
+import os, signal, sys, time
+from pathlib import Path
+from topmast.adapters.engines.leader import LeaderFence
+fence = LeaderFence(Path(sys.argv[1]))
+assert fence.admits(1)
+with fence.held() as leads:
+    print("holds", leads, flush=True)
+    if sys.argv[2] == "halted":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(float(sys.argv[2]))
+print("done", flush=True)
+"""
+
+
+def holder(folder: Path, how: str) -> subprocess.Popen[str]:
+    """A process that is in the middle of an order."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, folder, how], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "holds True\n"
+    return process
+
+
+def test_a_new_leader_waits_for_the_end_of_an_order(tmp_path: Path) -> None:
+    """Its own come after it, and not in the middle."""
+    with holder(tmp_path, "0.3") as process:
+        assert LeaderFence(tmp_path).admits(2)
+        assert process.stdout is not None
+        assert process.stdout.read() == "done\n"
+    assert process.returncode == 0
+
+
+def test_a_process_that_was_halted_in_an_order_is_killed(tmp_path: Path) -> None:
+    """It would carry the order out whenever it goes on."""
+    with holder(tmp_path, "halted") as process:
+        assert LeaderFence(tmp_path).admits(2)
+        assert process.wait() == -signal.SIGKILL

@@ -99,6 +99,7 @@ class LocalEngine(Engine):
     def open(self, post: Post) -> None:
         for folder in (self._layout.tasks, self._layout.attempts, self._layout.hosts):
             files.make_folder(folder)
+        self._fence.open()
         self._post = post
         self._tasks = Tasks(self._layout, self._site.clock, post)
         self._stops = Stops(self._layout, self._tasks)
@@ -186,11 +187,20 @@ class LocalEngine(Engine):
             for key, _ in ready:
                 self._guard(key.data)
             while self._commands and not self._closed:
-                self._guard(self._commands.popleft())
+                self._carry_out(self._commands.popleft())
             self._guard(self._tick)
         for host in self._hosts.values():
             host.disconnect()
         self._selector.close()
+        self._fence.close()
+
+    def _carry_out(self, command: Callable[[], None]) -> None:
+        """One order, unless its leader was replaced since it was given."""
+        with self._fence.held() as leads:
+            if leads:
+                self._guard(command)
+            else:
+                log.error("an order of a leader that was replaced", cluster=self._cluster.name)
 
     def _guard(self, step: Callable[[], None]) -> None:
         """One step that fails must not end the watch over all the others."""
