@@ -102,6 +102,8 @@ class AttemptRow(Struct, frozen=True):
     end_s: float
     kept_s: float
     outcome: str
+    labels: str = ""
+    """Of the job, as JSON; empty: it has none."""
 
 
 class UsageDay(Struct, frozen=True):

@@ -7,6 +7,7 @@ leaves them, so that `restart` can kill them at any moment and `rebuilt` can com
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,6 +35,8 @@ from topmast.runtime.meter import Meter
 from topmast.runtime.recovery import rebuild
 
 REST_ROUNDS = 10_000
+_LATER = re.compile(r"image=UNSET, |, (secrets|labels|depends_on|sweep|part)=UNSET")
+"""Fields that specs got after the golden journal was recorded."""
 
 
 class Cascade(Struct):
@@ -268,7 +271,7 @@ class World:
     def submit(self, *specs: JobSpec, key: str = "") -> Any:
         """Submit jobs; returns their ids, or the error."""
         # The golden journal was recorded before jobs could name an image or secrets.
-        digest = key and repr(specs).replace("image=UNSET, ", "").replace(", secrets=UNSET", "")
+        digest = key and _LATER.sub("", repr(specs))
         return self.tell(ids.QUEUE, m.SubmitJobs(specs, key, digest))
 
     def cancel(self, *jobs: str) -> Any:

@@ -15,7 +15,7 @@ from topmast.model import views as v
 from topmast.model.access import Permission
 from topmast.model.states import HostState
 from topmast.service.service import Service
-from topmast.service.usage import KEYS
+from topmast.service.usage import ANY_KEY
 
 _LISTS = {
     "regions": v.RegionView,
@@ -100,7 +100,7 @@ def routes(service: Service) -> APIRouter:
     @needs(Permission.USAGE_VIEW)
     async def usage(
         request: Request,
-        by: Annotated[str, Query(json_schema_extra={"enum": list(KEYS)})] = "tenant",
+        by: Annotated[str, Query(json_schema_extra={"pattern": ANY_KEY})] = "tenant",
         since: float | None = None,
         until: float | None = None,
     ) -> Response:

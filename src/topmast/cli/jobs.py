@@ -50,7 +50,7 @@ _QUEUE_COLUMNS = [
     Column("TRIES", right=True, spare=4), Column("STEP", right=True, spare=1),
     Column("AGE", right=True),
 ]  # fmt: skip
-_ENDED = Column("ENDED", whole=True)
+_ENDED, _LABELS = Column("ENDED", whole=True), Column("LABELS", folds=True, spare=5)
 
 
 def add(app: typer.Typer) -> None:
@@ -58,7 +58,7 @@ def add(app: typer.Typer) -> None:
     command(
         app, "queue", panel=DAY, example="topmast queue\n"
         "topmast queue --only RUNNING,PENDING --tenant vision\n"
-        "topmast queue --selector user=ada,name=train-*\ntopmast queue --all --json",
+        "topmast queue --selector user=ada,label.team=vision\ntopmast queue --all --json",
     )(queue)  # fmt: skip
     command(app, "status", panel=DAY, example="topmast status j17")(status)
 
@@ -92,8 +92,8 @@ def queue(
             "--selector",
             "-l",
             metavar="KEY=VALUE,...",
-            help="Only jobs with these: state, tenant, user, name, cluster, host, band; * stands "
-            "for any characters.",
+            help="Only jobs with these: state, tenant, user, name, cluster, host, band, "
+            "label.KEY; * stands for any characters.",
         ),
     ] = None,
 ) -> None:
@@ -168,14 +168,17 @@ def counts_line(counts: dict[str, int]) -> str:
 def say_jobs(jobs: Sequence[JobView], at_s: float | None = None) -> None:
     """A line for each job, as it stood at a time (None: now)."""
     now_s = time.time() if at_s is None else at_s
-    rows = [_queue_row(job, now_s) for job in jobs]
-    if any(job.finish_s is not None for job in jobs):
-        ended = [moment(job.finish_s) for job in jobs]
-        say_table(
-            [*_QUEUE_COLUMNS, _ENDED], [[*row, at] for row, at in zip(rows, ended, strict=True)]
-        )
-    else:
-        say_table(_QUEUE_COLUMNS, rows)
+    rows, columns = [_queue_row(job, now_s) for job in jobs], list(_QUEUE_COLUMNS)
+    for column, cell in ((_LABELS, labels_of), (_ENDED, _ended)):
+        cells = [cell(job) for job in jobs]
+        if any(cells):
+            columns.append(column)
+            rows = [[*row, one] for row, one in zip(rows, cells, strict=True)]
+    say_table(columns, rows)
+
+
+def _ended(job: JobView) -> str:
+    return "" if job.finish_s is None else moment(job.finish_s)
 
 
 def _queue_row(job: JobView, now_s: float) -> Row:
@@ -184,6 +187,11 @@ def _queue_row(job: JobView, now_s: float) -> Row:
         job.reason or "", where(job), number(job.gpus), str(job.attempts),
         "" if job.step is None else str(job.step), age(job, now_s),
     ]  # fmt: skip
+
+
+def labels_of(job: JobView) -> str:
+    """The labels of a job: ``stage=eval,team=vision``."""
+    return ",".join(f"{key}={value}" for key, value in job.labels.items())
 
 
 def state_cell(state: str) -> Cell:
@@ -245,6 +253,7 @@ def _say_story(story: JobStory) -> None:
             ("priority", job.band),
             ("datasets", ", ".join(job.datasets)),
             ("group", job.group),
+            ("labels", labels_of(job)),
             ("submitted", moment(job.submit_s)),
             ("waited", format_duration(job.wait_s)),
             ("started", moment(job.start_s) if job.start_s is not None else ""),

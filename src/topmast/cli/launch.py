@@ -80,13 +80,21 @@ def launch(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Set an environment variable; may be repeated."),
     ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Add a label; may be repeated."),
+    ] = None,
 ) -> int:
     """Check a job file, and submit the job.
 
     Its id is printed once the job can no longer be lost.
     """
     changes = {"name": name, "tenant": tenant, "priority": priority}
-    document, folder = _read(file, changes, values.assignments(env or [], "--env"))
+    added = {
+        "envs": values.assignments(env or [], "--env"),
+        "labels": values.assignments(label or [], "--label"),
+    }
+    document, folder = _read(file, changes, added)
     changed = {field for field, value in changes.items() if value is not None}
     with session.client() as client:
         if dry_run:
@@ -110,7 +118,7 @@ def launch(
 
 
 def _read(
-    file: Path, changes: dict[str, str | None], envs: dict[str, str]
+    file: Path, changes: dict[str, str | None], added: dict[str, dict[str, str]]
 ) -> tuple[dict[str, Any], Path | None]:
     """The document of the job in ``file``, changed and checked, and the folder it works in."""
     from topmast.client import document_of
@@ -121,11 +129,12 @@ def _read(
     except InvalidInput as error:
         error.more += _fault_of_folder(file, [error, *error.more])
         raise
-    given = {field: value for field, value in changes.items() if value is not None}
-    if given or envs:
+    given: dict[str, Any] = {f: value for f, value in changes.items() if value is not None}
+    given |= {
+        field: {**document.get(field, {}), **entries} for field, entries in added.items() if entries
+    }
+    if given:
         document |= given
-        if envs:
-            document["envs"] = {**document.get("envs", {}), **envs}
         parse_job(document, where="command line")
     return document, folder
 

@@ -1,8 +1,7 @@
-"""`usage`: the GPU-hours that were held, by tenant, user or model, and how many were of use."""
+"""`usage`: the GPU-hours that were held, by tenant, user, model or label, and those of use."""
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -12,26 +11,28 @@ from topmast.cli.command import FLEET, Session, command
 from topmast.cli.output import Column, say_table
 from topmast.cli.text import moment, number
 
-
-class By(StrEnum):
-    """What GPU-hours are added up by."""
-
-    TENANT = "tenant"
-    USER = "user"
-    GPU = "gpu"
+KEYS = ("tenant", "user", "gpu", "label.")
 
 
 def add(app: typer.Typer) -> None:
     """Add the command."""
     command(
         app, "usage", panel=FLEET, example="topmast usage --by user --since 24h\n"
+        "topmast usage --by label.team\n"
         "topmast usage --since 2030-01-01 --until 2030-02-01 --json",
     )(usage)  # fmt: skip
 
 
 def usage(
     session: Session,
-    by: Annotated[By, typer.Option(help="What to group by.")] = By.TENANT,
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="[tenant|user|gpu|label.KEY]",
+            help="What to group by.",
+            autocompletion=lambda: list(KEYS),
+        ),
+    ] = KEYS[0],
     since: Annotated[
         str | None, typer.Option(metavar="T", help="Start of the period: 24h (ago), 2030-01-31.")
     ] = None,
@@ -45,7 +46,7 @@ def usage(
     """
     since_s, until_s = values.moment_s(since, "--since"), values.moment_s(until, "--until")
     with session.client() as client:
-        report = client.usage(by.value, since_s=since_s, until_s=until_s)
+        report = client.usage(by, since_s=since_s, until_s=until_s)
     columns = [
         Column(report.by.upper(), whole=True),
         Column("ATTEMPTS", right=True),

@@ -67,7 +67,7 @@ class WaitTimeout(TopmastError):
 
 
 class UsageReport(Struct, frozen=True):
-    """GPU-hours over a period, by tenant, user or GPU model."""
+    """GPU-hours over a period, by tenant, user, GPU model or label."""
 
     usage: tuple[UsageRow, ...]
     since_s: float
@@ -413,7 +413,7 @@ class Client(AccountsCalls, VerbsCalls, HostsCalls):
     def usage(
         self, by: str = "tenant", *, since_s: float | None = None, until_s: float | None = None
     ) -> UsageReport:
-        """GPU-hours held, kept and lost, by ``tenant``, ``user`` or ``gpu``.
+        """GPU-hours held, kept and lost, by ``tenant``, ``user``, ``gpu`` or ``label.KEY``.
 
         Times are since the epoch.
         """

@@ -179,6 +179,8 @@ class JobSpec(Struct, frozen=True, gc=False):
     """Where the tasks find values of variables, by variable: ``file:/PATH`` or ``env:NAME`` of
     their host, or ``kubernetes:SECRET/KEY``. The values themselves come into no message.
     """
+    labels: dict[str, str] | UnsetType = UNSET
+    """What its user sorts jobs by, by key; absent: nothing."""
 
     @property
     def tasks(self) -> int:

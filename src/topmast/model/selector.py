@@ -12,7 +12,7 @@ from fnmatch import translate
 from functools import cache
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, UnsetType
 
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fields import nearest
@@ -42,6 +42,11 @@ class Described(Protocol):
         """The user that submitted it."""
         ...
 
+    @property
+    def labels(self) -> dict[str, str] | UnsetType:
+        """Its labels, by key."""
+        ...
+
 
 class Selector(Struct, frozen=True):
     """Which jobs are meant; an empty field means any."""
@@ -55,6 +60,8 @@ class Selector(Struct, frozen=True):
     """Where the latest attempt is or was."""
     hosts: tuple[str, ...] = ()
     bands: tuple[str, ...] = ()
+    labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Patterns, by the key of a label."""
 
     @property
     def takes_all(self) -> bool:
@@ -78,10 +85,18 @@ class Selector(Struct, frozen=True):
             and _like(self.names, of.name)
             and _like(self.clusters, cluster or "")
             and (not self.hosts or any(_like(self.hosts, host) for host in hosts))
+            and (not self.labels or self._has_labels(of.labels or _NO_LABELS))
         )
+
+    def _has_labels(self, labels: Mapping[str, str]) -> bool:
+        """Whether a job has each of the keys, with a value that is meant."""
+        return all(key in labels and _like(wanted, labels[key]) for key, wanted in self.labels)
 
 
 _ALL = Selector()
+_NO_LABELS: Mapping[str, str] = {}
+LABEL = "label."
+"""What stands before the key of a label."""
 KEYS: Mapping[str, str] = {
     "state": "states", "tenant": "tenants", "user": "users", "name": "names",
     "cluster": "clusters", "host": "hosts", "band": "bands",
@@ -92,6 +107,7 @@ KEYS: Mapping[str, str] = {
 def selector_of(text: str, field: str = "selector") -> Selector:
     """A selector as people write it. Raises InvalidInput."""
     found: dict[str, list[str]] = {}
+    labels: dict[str, list[str]] = {}
     if len(text) > LONGEST:
         raise InvalidInput(f"longer than {LONGEST} characters", field=field)
     for part in text.split(","):
@@ -101,15 +117,18 @@ def selector_of(text: str, field: str = "selector") -> Selector:
         if not equals or not value:
             remedy = "write KEY=VALUE, as in tenant=vision,state=PENDING"
             raise InvalidInput(f"'{part.strip()}' is not KEY=VALUE", field=field, remedy=remedy)
+        if key.startswith(LABEL) and key != LABEL:
+            labels.setdefault(key.removeprefix(LABEL), []).append(value)
+            continue
         if key not in KEYS:
-            near = nearest(key, KEYS)
-            raise InvalidInput(
-                f"unknown key '{key}'", field=field, remedy=near or f"known: {', '.join(KEYS)}"
-            )
+            remedy = nearest(key, KEYS) or f"known: {', '.join(KEYS)}, {LABEL}KEY"
+            raise InvalidInput(f"unknown key '{key}'", field=field, remedy=remedy)
         found.setdefault(KEYS[key], []).append(value)
     states = tuple(states_of(found.pop("states", ()), field))
     bands = tuple(_band(name, field) for name in found.pop("bands", ()))
-    return Selector(states=states, bands=bands, **{k: tuple(v) for k, v in found.items()})
+    named = {field: tuple(texts) for field, texts in found.items()}
+    by_key = tuple((key, tuple(texts)) for key, texts in labels.items())
+    return Selector(states=states, bands=bands, labels=by_key, **named)
 
 
 def states_of(names: list[str] | tuple[str, ...], field: str = "state") -> list[JobState]:

@@ -10,10 +10,11 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 
 from topmast.model.decided import Decided
+from topmast.model.job_extras import JobExtras
 from topmast.model.reason import Change, ClusterVerdict
 
 
-class JobView(Struct, frozen=True):
+class JobView(JobExtras, frozen=True):
     """One job as it stands."""
 
     id: str

@@ -14,6 +14,7 @@ from topmast.fast.region import facts as p
 from topmast.model import ids
 from topmast.model.decided import Rule, why
 from topmast.model.job import MILLI, Band
+from topmast.model.job_extras import labels_text
 from topmast.model.messages import (
     AssignHosts,
     AttemptEnded,
@@ -240,6 +241,7 @@ def _attempt_row(record: JobRecord, event: AttemptEnded) -> AttemptRow:
         end_s=event.end_s,
         kept_s=event.kept_s,
         outcome=event.outcome.value,
+        labels=labels_text(record.spec),
     )
 
 

@@ -32,7 +32,7 @@ from topmast.service.explain import explain_job, explain_spec
 from topmast.service.fleet_changes import FleetChanges
 from topmast.service.forecast import with_start
 from topmast.service.regions import LogChunk
-from topmast.service.usage import KEYS, running_rows, usage
+from topmast.service.usage import check_key, running_rows, usage
 
 Read = Callable[[str, int, int, int, int], LogPage | None]
 
@@ -259,8 +259,7 @@ class Service(FleetChanges):
     ) -> dict[str, Any]:
         """GPU-hours held, kept and lost; by default of the last 30 days."""
         self.limits.take(caller, "list")
-        if by not in KEYS:
-            raise InvalidInput(f"'{by}' is not one of {', '.join(KEYS)}", field="by")
+        check_key(by)
         for name, time_s in (("since", since_s), ("until", until_s)):
             if time_s is not None and not math.isfinite(time_s):
                 raise InvalidInput("not a time", field=name)

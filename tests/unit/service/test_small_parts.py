@@ -73,12 +73,20 @@ def test_usage_counts_what_lies_in_the_period(case: Period) -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "want"), [("tenant", ["b", "a"]), ("user", ["ann"]), ("gpu", ["A100", "H100", "-"])]
+    ("by", "want"),
+    [
+        ("tenant", ["b", "a"]),
+        ("user", ["ann"]),
+        ("gpu", ["A100", "H100", "-"]),
+        ("label.team", ["x", "y", "-"]),
+        ("label.none", ["-"]),
+    ],
 )
 def test_usage_is_summed_by_what_is_asked_largest_first(by: str, want: list[str]) -> None:
     """Equal sums go by name; what has no key is told as a dash."""
     rows = [
-        _attempt(0, 10, 0), _attempt(0, 20, 0, tenant="b", model="A100"),
+        _attempt(0, 10, 0, labels='{"team":"y"}'),
+        _attempt(0, 20, 0, tenant="b", model="A100", labels='{"team":"x","stage":"eval"}'),
         _attempt(0, 10, 0, model="", gpus_milli=0),
     ]  # fmt: skip
     assert [row.key for row in usage(rows, by, 0.0, 100.0)] == want

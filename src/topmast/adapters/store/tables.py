@@ -75,6 +75,7 @@ ATTEMPTS = Table(
     Column("end_s", Float(53), nullable=False),
     Column("kept_s", Float(53), nullable=False),
     Column("outcome", Text, nullable=False),
+    Column("labels", Text, nullable=False, server_default=""),  # of the job, as JSON
     Index("attempts_end", "end_s"),
 )
 

@@ -15,7 +15,7 @@ _DISK = "disks are not requested (leave it out)"
 _PREEMPTIBLE = "there are no spot machines (write preemptible: true at the top of the file)"
 _ALTERNATIVES = "alternatives are a list in order of preference (accelerators: [H100:8, A100:8])"
 _DATA = "storage is not mounted (put the code in workdir, and list what it reads under datasets)"
-_TAGS = "labels are not supported (tag recurring runs with group)"
+_TAGS = "unknown field (write labels: {team: vision} at the top of the file)"
 _NOTIFYING = "notifications are not supported (watch the job with: topmast wait)"
 _RESTARTS = "unknown field (write max_restarts)"
 _SERVING = "serving is not supported: a job runs to its end (leave it out)"
@@ -51,7 +51,6 @@ TOP_FIELDS = {
     "outputs": _DATA,
     "image_id": _IMAGE,
     "docker": _IMAGE,
-    "labels": _TAGS,
     "tags": _TAGS,
     "use_spot": _PREEMPTIBLE,
     "accelerators": "belongs to resources (resources: {accelerators: H100:8})",

@@ -26,6 +26,7 @@ from topmast.model.files.foreign import (
     refuse_scripts,
     skypilot_hint,
 )
+from topmast.model.files.labels import read_labels
 from topmast.model.files.source import JOB_LIMITS, Kind, Node, from_document, parse_text, read_bytes
 from topmast.model.job import (
     MILLI,
@@ -58,7 +59,8 @@ LEVELS = {level.name.lower(): level for level in Level}
 _JOB_FIELDS = (
     "name", "tenant", "num_nodes", "min_nodes", "max_nodes", "resources", "priority", "envs",
     "secrets", "workdir", "datasets", "topology", "checkpoint", "time_limit", "max_restarts",
-    "preemptible", "group", "setup", "run", "expected_duration", "skew", "work", "image", "groups",
+    "preemptible", "group", "setup", "run", "expected_duration", "skew", "work", "image", "labels",
+    "groups",
 )  # fmt: skip
 _GROUP_FIELDS = ("name", "count", "min_count", "max_count", "resources", "setup", "run")
 _SIZES_AT_TOP = {"num_nodes": "count", "min_nodes": "min_count", "max_nodes": "max_count"}
@@ -145,6 +147,7 @@ def _read(node: Node, where: str, tenant_default: str, user: str, name_default: 
         work=work.text(limit_bytes=200) if work else UNSET,
         image=image.image() if image else UNSET,
         secrets=read_secrets(job.get("secrets"), envs) or UNSET,
+        labels=read_labels(job.get("labels")) or UNSET,
     )
     return JobFile(spec, folder)
 
@@ -387,6 +390,7 @@ def dump_job(spec: JobSpec) -> dict[str, Any]:
     document |= {"work": spec.work} if spec.work else {}
     document |= {"image": spec.image} if spec.image else {}
     document |= {"secrets": dict(spec.secrets)} if spec.secrets else {}
+    document |= {"labels": dict(spec.labels)} if spec.labels else {}
     checkpoint = {"interval": spec.checkpoint.interval_s, "grace": spec.checkpoint.grace_s}
     path = {"path": spec.checkpoint.path} if spec.checkpoint.path else {}
     document["checkpoint"] = path | checkpoint

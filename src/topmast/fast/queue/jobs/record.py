@@ -158,4 +158,5 @@ class JobRecord(Struct, gc=False):
             resizes=self.resizes,
             hold=given(self.hold, ""),
             next_band=self.next_spec.band.name.lower() if self.next_spec else None,
+            labels=given(spec.labels, {}),
         )
