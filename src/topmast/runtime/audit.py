@@ -241,7 +241,7 @@ def _attempt_row(record: JobRecord, event: AttemptEnded) -> AttemptRow:
         end_s=event.end_s,
         kept_s=event.kept_s,
         outcome=event.outcome.value,
-        labels=labels_text(record.spec),
+        labels=labels_text(record.spec.labels),
     )
 
 
