@@ -6,7 +6,7 @@ PY     := $(VENV)/bin/python
 PIP    := $(PY) -m pip --disable-pip-version-check -qq
 N      ?= 300
 
-PYTEST := $(PY) -m pytest -q -m "not slow and not slurm and not kubernetes and not ssh and not frameworks"
+PYTEST := $(PY) -m pytest -q -m "not slow and not slurm and not kubernetes and not ssh and not frameworks and not web"
 # Where tests note why they were skipped, for the line at the end.
 SKIPS  := $(abspath $(VENV))/.skips
 # Tests in these folders start real processes, each in a folder and on a port of its own, and mostly
@@ -21,7 +21,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo recording test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools prometheus-tools check format bench bench-engines bounds mutants crash-test failover-test docs docs-output docs-test lock hooks clean
+.PHONY: help venv demo recording test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools prometheus-tools web-tools test-web check format bench bench-engines bounds mutants crash-test failover-test docs docs-output docs-test lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -94,6 +94,13 @@ test-everywhere: slurm-tools ssh-tools kubernetes-tools ## one queue over all ki
 
 prometheus-tools: $(DEV) ## fetch Prometheus, from Debian's package, into the user's cache
 	@$(PY) -m tests.support.prometheus install
+
+web-tools: $(DEV) ## install Chromium, from Debian's packages, and axe-core and TypeScript, from npm, into the user's cache
+	@$(PY) -m tests.support.weblab.tools install
+
+test-web: web-tools ## the dashboard in a real Chromium, and the types of its modules (SMOKE=1 for the quick ones)
+	@$(PY) -m tests.support.weblab.tools types
+	@$(PY) -m pytest -q -m "web$(if $(SMOKE), and not slow)" $(or $(ARGS),tests/web)
 
 check: $(DEV) ## formatting, lint, types, import rules: seconds
 	@$(VENV)/bin/ruff format --check --quiet || { echo "run 'make format'"; exit 1; }

@@ -1,0 +1,176 @@
+// <attempt-timeline>: the attempts of a job on one axis of time. Long waits are folded.
+//
+// Its data is the story of a job (`topmast status JOB --json`), and `now_s` beside it.
+
+import { count, dataOf, draw, duration, moment, placeFor } from "./common.js";
+
+/**
+ * @typedef {{epoch: number, region: string, cluster: string, gpu_model: string, gpus: number,
+ *   start_s: number, end_s: number, kept_s: number, outcome: string, running?: boolean}} Attempt
+ * @typedef {{from_s: number, to_s: number, attempt: Attempt | null, x: number, width: number,
+ *   folded: boolean}} Part
+ */
+
+const WIDTH = 960;
+const TOP = 22;
+const BAR = 34;
+const FOLD = 56;
+/** A wait is folded if it would take more than this part of the axis. */
+const MOST_WAIT = 0.25;
+const LEAST = 3;
+
+class AttemptTimeline extends HTMLElement {
+  connectedCallback() {
+    this.refresh();
+  }
+
+  /** Draw the data that the page has now. */
+  refresh() {
+    const data = dataOf(this);
+    if (data !== null) this.update(data);
+  }
+
+  /** @param {any} story */
+  update(story) {
+    const parts = fold(partsOf(story));
+    if (parts.length === 0) return;
+    const picture = draw("svg", {
+      viewBox: `0 0 ${WIDTH} ${TOP + BAR + 34}`, role: "list", class: "timeline",
+      "aria-label": `${count(parts.filter((p) => p.attempt).length, "attempt")} over time`,
+    });
+    for (const part of parts) picture.append(part.attempt ? ran(part) : waited(part));
+    picture.append(...ends(parts));
+    placeFor(this).replaceChildren(picture);
+  }
+}
+
+/**
+ * Waits and attempts in turns, from the submission on.
+ * @param {any} story
+ * @returns {Part[]}
+ */
+function partsOf(story) {
+  const { job } = story;
+  /** @type {Attempt[]} */
+  const attempts = [...story.attempts].sort((a, b) => a.start_s - b.start_s);
+  const end_s = job.finish_s ?? story.now_s ?? Date.now() / 1000;
+  if (job.finish_s === null && job.start_s !== null) {
+    attempts.push({
+      epoch: job.attempts, region: job.region ?? "", cluster: job.cluster ?? "",
+      gpu_model: job.gpu_model ?? "", gpus: job.gpus, start_s: job.start_s,
+      end_s: Math.max(end_s, job.start_s), kept_s: Math.max(0, end_s - job.start_s),
+      outcome: job.state.toLowerCase(), running: true,
+    });
+  }
+  /** @type {Part[]} */
+  const parts = [];
+  let at_s = job.submit_s;
+  for (const attempt of attempts) {
+    if (attempt.start_s > at_s) parts.push(part(at_s, attempt.start_s, null));
+    parts.push(part(Math.max(at_s, attempt.start_s), attempt.end_s, attempt));
+    at_s = Math.max(at_s, attempt.end_s);
+  }
+  if (end_s > at_s) parts.push(part(at_s, end_s, null));
+  return parts;
+}
+
+/**
+ * @param {number} from_s
+ * @param {number} to_s
+ * @param {Attempt | null} attempt
+ * @returns {Part}
+ */
+function part(from_s, to_s, attempt) {
+  return { from_s, to_s, attempt, x: 0, width: 0, folded: false };
+}
+
+/**
+ * Give each part its place: long waits a fixed width, the others their share of the rest.
+ * @param {Part[]} parts
+ */
+function fold(parts) {
+  const long = () => {
+    const open = parts.filter((p) => !p.folded);
+    const whole = open.reduce((sum, p) => sum + p.to_s - p.from_s, 0);
+    return open.find((p) => !p.attempt && open.length > 1 && p.to_s - p.from_s > MOST_WAIT * whole);
+  };
+  for (let next = long(); next !== undefined; next = long()) next.folded = true;
+  const open = parts.filter((p) => !p.folded);
+  const whole_s = open.reduce((sum, p) => sum + p.to_s - p.from_s, 0) || 1;
+  const least = LEAST * open.length + FOLD * (parts.length - open.length);
+  const scale = Math.max(0, WIDTH - least) / whole_s;
+  let x = 0;
+  for (const each of parts) {
+    each.x = x;
+    each.width = each.folded ? FOLD : LEAST + (each.to_s - each.from_s) * scale;
+    x += each.width;
+  }
+  return parts;
+}
+
+/** @param {Part} part */
+function ran(part) {
+  const attempt = /** @type {Attempt} */ (part.attempt);
+  const whole_s = attempt.end_s - attempt.start_s;
+  const kept = whole_s > 0 ? part.width * Math.min(1, attempt.kept_s / whole_s) : part.width;
+  const lost_s = Math.max(0, whole_s - attempt.kept_s);
+  const words = [
+    `Attempt ${attempt.epoch}: ${attempt.running ? "now" : attempt.outcome.replace("_", " ")}`,
+    `${count(attempt.gpus, "GPU")} ${attempt.gpu_model} in ${attempt.cluster || attempt.region}`,
+    `${duration(whole_s)} from ${moment(attempt.start_s)}`,
+    lost_s >= 1 && !attempt.running ? `${duration(lost_s)} of work lost` : "",
+  ].filter(Boolean).join(", ");
+  const group = draw("g", { role: "listitem", tabindex: 0, "aria-label": words, class: "attempt" });
+  group.append(
+    draw("title", {}, words),
+    draw("rect", { x: part.x, y: TOP, width: part.width, height: BAR, class: "lost" }),
+    draw("rect", { x: part.x, y: TOP, width: kept, height: BAR, class: `kept ${tone(attempt)}` }),
+  );
+  for (let x = part.x + kept + 4; x < part.x + part.width; x += 6) {
+    group.append(draw("path", { d: `M${x} ${TOP}l-4 ${BAR}`, class: "hatch" }));
+  }
+  const text = `${attempt.epoch} ${attempt.running ? "now" : attempt.outcome.replace("_", " ")}`;
+  if (part.width > 8 * text.length) {
+    group.append(draw("text", { x: part.x + 6, y: TOP + BAR / 2 + 5, class: "inside" }, text));
+  }
+  return group;
+}
+
+/** @param {Attempt} attempt */
+function tone(attempt) {
+  if (attempt.running) return "running";
+  return attempt.outcome === "succeeded" ? "good" : "ended";
+}
+
+/** @param {Part} part */
+function waited(part) {
+  const words = `waited ${duration(part.to_s - part.from_s)} from ${moment(part.from_s)}`;
+  const group = draw("g", { role: "listitem", tabindex: 0, "aria-label": words, class: "wait" });
+  const middle = TOP + BAR / 2;
+  const end = part.x + part.width;
+  group.append(draw("title", {}, words));
+  group.append(draw("rect", { x: part.x, y: TOP, width: part.width, height: BAR, class: "blank" }));
+  const x = part.x + part.width / 2;
+  group.append(draw("path", {
+    d: part.folded
+      ? `M${part.x} ${middle}H${x - 8}l4 -7l8 14l4 -7H${end}`
+      : `M${part.x} ${middle}H${end}`,
+    class: "line",
+  }));
+  if (part.width >= FOLD) {
+    const short = duration(part.to_s - part.from_s);
+    group.append(draw("text", { x, y: TOP + BAR + 14, class: "middle" }, short));
+  }
+  return group;
+}
+
+/** @param {Part[]} parts */
+function ends(parts) {
+  const last = parts[parts.length - 1];
+  return [
+    draw("text", { x: 0, y: 14, class: "axis" }, `submitted ${moment(parts[0].from_s)}`),
+    draw("text", { x: WIDTH, y: 14, class: "axis end" }, moment(last.to_s)),
+  ];
+}
+
+customElements.define("attempt-timeline", AttemptTimeline);

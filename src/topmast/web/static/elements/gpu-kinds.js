@@ -1,0 +1,117 @@
+// What the cells of <gpu-map> can tell: a kind for each GPU, with its colour and texture.
+
+/**
+ * @typedef {{label: string, colour: string, texture: number, look: string, count: number}} Kind
+ * @typedef {{list: Kind[], of: (host: import("./gpu-map.js").Host) => Kind[]}} Kinds
+ * @typedef {import("./gpu-map.js").Fleet} Fleet
+ * @typedef {import("./gpu-map.js").Host} Host
+ * @typedef {import("./gpu-map.js").Job} Job
+ */
+
+/** The ways to tell cells apart, in words. */
+export const KINDS = /** @type {Record<string, string>} */ ({
+  tenant: "the tenant",
+  band: "the band",
+  use: "idle but held",
+  health: "the health of hosts",
+});
+
+const OTHERS = "other tenants";
+const MOST_TENANTS = 8;
+const HEALTHS = ["healthy", "suspect", "draining", "cordoned", "closed", "down", "stopped"];
+const BANDS = ["production", "batch", "opportunistic"];
+
+/** Textures: a hollow box, a full one, and boxes with lines. */
+export const HOLLOW = 0, FULL = 1, RISING = 2, FALLING = 3, ACROSS = 4, DOWN = 5, DOT = 6, CROSS = 7;
+const TEXTURES = [FULL, RISING, ACROSS, DOT, FALLING, DOWN, CROSS, FULL];
+
+/**
+ * The kinds for one way of telling cells apart; with how many cells each has.
+ * @param {string} by
+ * @param {Fleet} fleet
+ * @returns {Kinds}
+ */
+export function kindsOf(by, fleet) {
+  const list = /** @type {Kind[]} */ ([]);
+  const add = (/** @type {string} */ label, /** @type {string} */ colour, /** @type {number} */ texture) => {
+    const kind = { label, colour, texture, look: `${colour}${texture}`, count: 0 };
+    list.push(kind);
+    return kind;
+  };
+  const of = by === "health" ? byHealth(add) : byJob(by, fleet, add);
+  /** @type {Map<Host, Kind[]>} */
+  const cells = new Map();
+  for (const region of fleet.regions) {
+    for (const cluster of region.clusters) {
+      for (const host of cluster.hosts) {
+        const kinds = of(host);
+        cells.set(host, kinds);
+        for (const kind of kinds) kind.count += 1;
+      }
+    }
+  }
+  return { list, of: (host) => cells.get(host) ?? [] };
+}
+
+/** @typedef {(label: string, colour: string, texture: number) => Kind} Add */
+
+/** @param {Add} add */
+function byHealth(add) {
+  const kinds = new Map(HEALTHS.map((state, at) =>
+    [state, add(state, state === "healthy" ? "--good" : `--series-${at + 1}`, TEXTURES[at])]));
+  const unknown = add("unknown", "--dim", HOLLOW);
+  return (/** @type {Host} */ host) => Array(host.gpus).fill(kinds.get(host.state) ?? unknown);
+}
+
+/**
+ * @param {string} by
+ * @param {Fleet} fleet
+ * @param {Add} add
+ */
+function byJob(by, fleet, add) {
+  const choose = by === "band" ? bands(add) : by === "use" ? uses(add) : tenants(fleet, add);
+  const free = add("free", "--dim", HOLLOW);
+  const closed = add("free, but its host takes no work", "--bad", CROSS);
+  return (/** @type {Host} */ host) => {
+    const cells = Array(host.gpus).fill(host.state === "healthy" ? free : closed);
+    let at = 0;
+    for (const [id, gpus] of Object.entries(host.held)) {
+      const kind = choose(fleet.jobs[id]);
+      const end = at + gpus;
+      // A job that has less than a whole GPU is shown where it begins.
+      for (let cell = Math.floor(at + 1e-6); cell < end - 1e-6 && cell < host.gpus; cell += 1) cells[cell] = kind;
+      at = end;
+    }
+    return cells;
+  };
+}
+
+/** @param {Add} add */
+function bands(add) {
+  const kinds = new Map(BANDS.map((band, at) => [band, add(band, `--series-${at + 1}`, TEXTURES[at])]));
+  const other = add("unknown", "--series-8", FULL);
+  return (/** @type {Job | undefined} */ job) => kinds.get(job?.band ?? "") ?? other;
+}
+
+/** @param {Add} add */
+function uses(add) {
+  const running = add("in use by a job that runs", "--series-1", FULL);
+  const idle = add("held by a job that does not run", "--series-2", RISING);
+  return (/** @type {Job | undefined} */ job) => (job === undefined || job.state === "RUNNING" ? running : idle);
+}
+
+/**
+ * The tenants with the most jobs have a kind each.
+ * @param {Fleet} fleet
+ * @param {Add} add
+ */
+function tenants(fleet, add) {
+  /** @type {Map<string, number>} */
+  const jobs = new Map();
+  for (const job of Object.values(fleet.jobs)) jobs.set(job.tenant, (jobs.get(job.tenant) ?? 0) + 1);
+  const most = [...jobs].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, MOST_TENANTS - 1);
+  const names = most.map(([name]) => name).sort();
+  const kinds = new Map(names.map((name, at) => [name, add(name, `--series-${at + 1}`, TEXTURES[at])]));
+  const others = add(OTHERS, "--series-8", FULL);
+  return (/** @type {Job | undefined} */ job) => kinds.get(job?.tenant ?? "") ?? others;
+}

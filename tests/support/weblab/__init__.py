@@ -1,0 +1,1 @@
+"""A real Chromium, driven by Playwright, and what it looks at pages with."""

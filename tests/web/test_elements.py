@@ -1,0 +1,196 @@
+"""The elements of the dashboard in a real browser, with made-up data."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.weblab.fleets import fleet_map
+from tests.support.weblab.stand import page, stand
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.support.weblab.browser import Window
+
+pytestmark = pytest.mark.web
+
+HOSTILE = "<script>alert(1)</script>\u202e" + "x" * 180
+STORY = {
+    "now_s": 100_000.0,
+    "job": {
+        "submit_s": 0.0, "start_s": 90_000.0, "finish_s": None, "attempts": 3, "gpus": 8.0,
+        "gpu_model": "H100", "region": "east", "cluster": "east-1", "state": "RUNNING",
+    },
+    "attempts": [
+        {
+            "epoch": 1, "region": "east", "cluster": "east-1", "gpu_model": "H100", "gpus": 8.0,
+            "start_s": 60.0, "end_s": 4_000.0, "kept_s": 3_000.0, "outcome": "preempted",
+        },
+        {
+            "epoch": 2, "region": "west", "cluster": HOSTILE, "gpu_model": "A100", "gpus": 16.0,
+            "start_s": 80_000.0, "end_s": 85_000.0, "kept_s": 5_000.0, "outcome": "host_lost",
+        },
+    ],
+}  # fmt: skip
+TENANTS = [
+    {
+        "name": name, "gpu_model": "H100", "nominal": nominal, "used": used, "borrowed": borrowed,
+        "lent": lent, "pending": pending, "parent": parent,
+    }
+    for name, parent, nominal, used, borrowed, lent, pending in (
+        ("research", None, 64.0, 48.0, 0.0, 8.0, 0.0),
+        ("vision", "research", 32.0, 16.0, 0.0, 8.0, 0.0),
+        (HOSTILE, "research", 32.0, 32.0, 8.0, 0.0, 24.0),
+        ("guests", None, None, 3.5, 0.0, 0.0, 100.0),
+    )
+]  # fmt: skip
+SERIES = {
+    "x": [1_700_000_000 + 3600 * i for i in range(48)],
+    "unit": "GPUs", "label": "Supply and demand",
+    "series": [
+        {"label": "present", "values": [64] * 48},
+        {"label": HOSTILE[:40], "values": [i % 50 for i in range(48)]},
+    ],
+}  # fmt: skip
+
+
+def element(name: str, data: Any) -> str:
+    text = json.dumps(data).replace("<", "\\u003c")
+    script = f'<script type="application/json">{text}</script>'
+    return page(name, f"<{name}>{script}<p>{html.escape('the same as text')}</p></{name}>")
+
+
+ANSWERS = {
+    "/timeline": element("attempt-timeline", STORY),
+    "/tree": element("quota-tree", TENANTS),
+    "/series": element("time-series", SERIES),
+    "/map": element("gpu-map", fleet_map(hosts=24, gpus=8, hostile=HOSTILE)),
+    "/large": page("gpu-map", '<gpu-map src="/large.json"></gpu-map>'),
+    "/large.json": json.dumps(fleet_map(hosts=12_500, gpus=8)),
+}
+DRAWN = {
+    "/timeline": "attempt-timeline svg [role=listitem]",
+    "/tree": "quota-tree svg [role=listitem]",
+    "/series": "time-series canvas",
+    "/map": "gpu-map canvas[role=img]",
+}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with stand(ANSWERS) as found:
+        yield found
+
+
+def opened(chromium: Browser, url: str, **options: Any) -> Any:
+    from tests.support.weblab.browser import Viewer
+
+    return Viewer(chromium, url).window(**options)
+
+
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("path", sorted(DRAWN))
+def test_an_element_is_drawn_and_nothing_is_wrong_with_it(
+    chromium: Browser, url: str, path: str, theme: str
+) -> None:
+    window: Window
+    for width_px in (360, 1360):
+        with opened(chromium, url, theme=theme, width_px=width_px) as window:
+            window.open(path).wait_for_selector(DRAWN[path])
+            assert window.violations() == []
+            assert window.complaints == []
+            assert window.too_wide_px() <= 0
+
+
+def test_a_timeline_folds_long_waits_and_tells_each_part_in_words(
+    chromium: Browser, url: str
+) -> None:
+    with opened(chromium, url) as window:
+        parts = window.open("/timeline").locator("attempt-timeline [role=listitem]")
+        parts.first.wait_for()
+        words = [part.get_attribute("aria-label") for part in parts.all()]
+    assert [text.split(" from ")[0] for text in words if text.startswith("waited")] == [
+        "waited 1 min", "waited 21 h 7 min", "waited 1 h 23 min",
+    ]  # fmt: skip
+    assert words[1].startswith("Attempt 1: preempted, 8 GPUs H100 in east-1, 1 h 6 min from")
+    assert words[1].endswith("16 min of work lost")
+    assert words[-1].startswith("Attempt 3: now, 8 GPUs H100 in east-1, 2 h 47 min from")
+
+
+def test_a_tree_shows_children_below_their_parents(chromium: Browser, url: str) -> None:
+    with opened(chromium, url) as window:
+        rows = window.open("/tree").locator("quota-tree [role=listitem]")
+        rows.first.wait_for()
+        words = [row.get_attribute("aria-label") or "" for row in rows.all()]
+    assert [text.partition(":")[0] for text in words] == [
+        "research", "vision", HOSTILE.partition(":")[0], "guests",
+    ]  # fmt: skip
+    assert words[2].endswith(
+        "32 used within it, 8 borrowed, 0 lent, 24 asked for by jobs that wait"
+    )
+    assert "no quota" in words[3]
+
+
+def test_a_host_is_found_by_keys_alone_and_explained(chromium: Browser, url: str) -> None:
+    with opened(chromium, url) as window:
+        page = window.open("/map")
+        place = page.locator("gpu-map .list li button")
+        place.first.wait_for()
+        place.first.focus()
+        for key in ("Enter", "Enter", "ArrowDown", "Enter", "Enter"):
+            page.keyboard.press(key)
+        about = page.locator("gpu-map .about")
+        about.locator("h2").wait_for()
+        assert about.locator("h2").inner_text() == "h4"
+        assert "8 GPUs H100" in about.inner_text()
+        assert "host=h4" in page.url
+        assert window.complaints == []
+
+
+def test_a_click_on_a_cell_tells_of_its_host(chromium: Browser, url: str) -> None:
+    with opened(chromium, url) as window:
+        page = window.open("/map")
+        page.locator("gpu-map canvas[role=img]").first.click(position={"x": 10, "y": 10})
+        assert page.locator("gpu-map .about h2").inner_text() == "h0"
+        link = page.locator("gpu-map .about a").first
+        assert (link.get_attribute("href") or "").startswith("/jobs/j")
+
+
+def test_another_question_gives_the_cells_other_kinds(chromium: Browser, url: str) -> None:
+    with opened(chromium, url) as window:
+        page = window.open("/map")
+        page.locator("gpu-map select").select_option("health")
+        legend = page.locator("gpu-map .legend").inner_text()
+        assert "healthy (" in legend
+        assert "down (8)" in legend
+        page.locator("gpu-map select").select_option("use")
+        assert "held by a job that does not run" in page.locator("gpu-map .legend").inner_text()
+
+
+@pytest.mark.slow
+def test_100_000_gpus_are_drawn_and_changed(chromium: Browser, url: str) -> None:
+    with opened(chromium, url) as window:
+        page = window.open("/large")
+        page.locator("gpu-map canvas[role=img]").first.wait_for()
+        assert "of 50,000 GPUs free" in page.locator("gpu-map .list").inner_text()
+        took = page.evaluate("""async () => {
+            const map = document.querySelector("gpu-map");
+            const fleet = await (await fetch("/large.json")).json();
+            const times = {};
+            let begun = performance.now();
+            map.setAttribute("by", "band");
+            times.draw_ms = performance.now() - begun;
+            const hosts = fleet.regions.flatMap((r) => r.clusters.flatMap((c) => c.hosts));
+            for (const host of hosts.slice(500, 625)) host.held = {};
+            begun = performance.now();
+            map.update(fleet);
+            times.update_ms = performance.now() - begun;
+            return times;
+        }""")
+        assert window.complaints == []
+        assert took["update_ms"] < took["draw_ms"]
