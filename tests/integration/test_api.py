@@ -132,7 +132,7 @@ def test_the_openapi_document_says_what_is_enforced(running: tuple[Server, Clien
 
 ROUTES = {
     "post /jobs", "get /jobs", "post /jobs/bulk", "post /jobs/dry-run", "get /jobs/{job}",
-    "get /jobs/{job}/story", "get /jobs/{job}/explain", "post /jobs/{job}/cancel",
+    "get /jobs/{job}/story", "get /jobs/{job}/spec", "get /jobs/{job}/explain", "post /jobs/{job}/cancel",
     "get /fleet", "post /fleet/diff", "post /fleet/apply",
     "post /jobs/cancel", "post /jobs/hold", "post /jobs/release", "post /jobs/suspend",
     "post /jobs/resume", "post /jobs/preempt", "post /jobs/requeue", "post /jobs/edit",
@@ -183,6 +183,13 @@ def test_a_job_from_submission_to_its_log(http: httpx.Client, client: Client) ->
     ]  # fmt: skip
     assert [attempt["outcome"] for attempt in story["attempts"]] == ["succeeded"]
     assert "SUCCEEDED" in http.get(f"{place}/explain").json()["summary"]
+    spec = http.get(f"{place}/spec").json()
+    assert (spec["id"], spec["user"], spec["job"]["run"]) == (
+        receipt["id"],
+        "ann",
+        document["job"]["run"],
+    )
+    assert http.post("/jobs/dry-run", json={"job": spec["job"]}).status_code == 200
     log = http.get(f"{place}/logs")
     assert (log.text, log.headers["content-type"]) == (
         "hello\nagain\n", "text/plain; charset=utf-8",

@@ -20,6 +20,7 @@ from topmast.api.wire import (
 )
 from topmast.model import views as v
 from topmast.model.access import Permission
+from topmast.model.act_views import JobFileView
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.service.blobs import MAX_BYTES
 from topmast.service.service import Service
@@ -133,6 +134,16 @@ def _one_job(router: APIRouter, service: Service) -> None:
     @needs(Permission.JOBS_VIEW)
     async def explain(job: str, request: Request) -> Response:
         return answer(await service.explain(caller_of(request), job))
+
+    @router.get(
+        "/jobs/{job}/spec",
+        tags=["jobs"],
+        summary="The job file of a job, which can be submitted again",
+        **returns(JobFileView),
+    )
+    @needs(Permission.JOBS_VIEW)
+    async def spec(job: str, request: Request) -> Response:
+        return answer(await service.job_file(caller_of(request), job))
 
     @router.post(
         "/jobs/{job}/cancel",

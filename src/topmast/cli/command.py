@@ -127,7 +127,13 @@ def group(app: typer.Typer, name: str, *, help: str, panel: str, example: str) -
 
 
 def command(
-    app: typer.Typer, name: str, *, example: str, panel: str | None = None, asks: str = SERVER
+    app: typer.Typer,
+    name: str,
+    *,
+    example: str,
+    panel: str | None = None,
+    asks: str = SERVER,
+    kind: type[Command] = Command,
 ) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
     """Add a function of a `Session` and its own options to ``app``; it may return an exit code.
 
@@ -135,7 +141,7 @@ def command(
     """
 
     def add(function: Callable[..., int | None]) -> Callable[..., int | None]:
-        app.command(name, cls=Command, rich_help_panel=panel, epilog=epilog(example))(
+        app.command(name, cls=kind, rich_help_panel=panel, epilog=epilog(example))(
             with_session(function, asks)
         )
         return function

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from topmast.cli.output import Column, say, say_fields, say_table
 from topmast.cli.text import number
@@ -41,3 +42,23 @@ def _value(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(_value(part) for part in value) or "-"
     return str(value)
+
+
+def as_yaml(document: object) -> str:
+    """A document as YAML that reads back as the same; texts of several lines are blocks."""
+    import yaml
+
+    from topmast.model.files.source import Kind, kind_of_plain
+
+    class Dumper(yaml.SafeDumper):
+        """Quotes what YAML 1.2 takes for something else than text."""
+
+    def text(dumper: Any, value: str) -> Any:
+        style = "|" if "\n" in value else None
+        if style is None and kind_of_plain(value) is not Kind.TEXT:
+            style = "'"
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    written = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=2**20)
+    return str(written).rstrip("\n")

@@ -14,11 +14,11 @@ _NEAR = 0.75
 
 LAUNCH, QUEUE, STATUS = "topmast launch JOB.yaml", "topmast queue", "topmast status JOB"
 _CANCEL = "topmast cancel JOB"
-_DOWN = "Ctrl-C where `topmast up` runs (jobs run on)"
+_LIKE = "topmast launch --like JOB"
 ELSEWHERE = {
     "submit": LAUNCH, "run": LAUNCH, "sbatch": LAUNCH, "srun": LAUNCH, "create": LAUNCH,
     "apply": LAUNCH,
-    "rerun": LAUNCH, "resubmit": LAUNCH, "requeue": LAUNCH, "retry": LAUNCH,
+    "rerun": _LIKE, "resubmit": _LIKE, "retry": "topmast requeue JOB",
     "jobs": QUEUE, "job": QUEUE, "ps": QUEUE, "ls": QUEUE, "list": QUEUE, "squeue": QUEUE,
     "top": QUEUE,
     "show": STATUS, "describe": STATUS, "get": STATUS, "info": STATUS, "events": STATUS,
@@ -30,7 +30,7 @@ ELSEWHERE = {
     "quota": "topmast tenants", "quotas": "topmast tenants", "start": "topmast up",
     "serve": "topmast up",
     "server": "topmast up", "data": "topmast datasets",
-    "down": _DOWN, "shutdown": _DOWN,
+    "shutdown": "topmast down",
 }  # fmt: skip
 """What other tools call it, and how it is done here."""
 
@@ -53,6 +53,18 @@ class Command(TyperCommand):
         return [
             piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)
         ]
+
+
+class CommandBehind(Command):
+    """A command that takes another behind ``--``, as values of a hidden option ``--behind``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments."""
+        if "--" in args:
+            at = args.index("--")
+            args = [*args[:at], *(f"--behind={word}" for word in args[at + 1 :])]
+        found: list[str] = super().parse_args(ctx, args)
+        return found
 
 
 class Group(TyperGroup):

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from topmast.cli import values
 from topmast.cli.command import DAY, Session, command
-from topmast.cli.completion import complete_bands, complete_tenants
+from topmast.cli.completion import complete_jobs
+from topmast.cli.documents import as_yaml
 from topmast.cli.explain import say_explanation
+from topmast.cli.groups import CommandBehind
 from topmast.cli.jobs import FINISHED, WAITING, JobArgument, JobsArgument, say_states
+from topmast.cli.jobsource import source_like, source_of
 from topmast.cli.output import note, say
-from topmast.cli.text import BlockCleaner
+from topmast.cli.overrides import JobOptions, named_for, with_changes
+from topmast.cli.text import BlockCleaner, RankedLines
 from topmast.cli.watch import Watch
-from topmast.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from topmast.client import Client, LogChunk
@@ -30,15 +32,22 @@ def add(app: typer.Typer) -> None:
     command(
         app, "launch", panel=DAY, example="topmast launch job.yaml\n"
         "topmast launch job.yaml --dry-run\n"
-        "topmast launch job.yaml --name try-2 --env LR=0.2 --wait",
+        "topmast launch job.yaml --name try-2 --env LR=0.2 --wait\n"
+        "topmast launch --gpus H100:8 --workdir . -- python train.py\n"
+        "topmast launch --like j7 --set resources.accelerators=H100:4",
+        kind=CommandBehind,
     )(launch)  # fmt: skip
+    command(
+        app, "spec", panel=DAY, example="topmast spec j7\ntopmast spec j7 > again.yaml",
+    )(spec)  # fmt: skip
 
 
 def add_watching(app: typer.Typer) -> None:
     """Add `logs` and `wait`."""
     command(
         app, "logs", panel=DAY,
-        example="topmast logs j17 --follow\ntopmast logs j17 --task 3 --attempt 1",
+        example="topmast logs j17 --follow\ntopmast logs j17 --task 3 --attempt 1\n"
+        "topmast logs j17 --all --follow",
     )(logs)  # fmt: skip
     command(app, "wait", panel=DAY, example="topmast wait j17 j18 --timeout 2h")(wait)
 
@@ -48,7 +57,11 @@ def add_watching(app: typer.Typer) -> None:
 
 def launch(
     session: Session,
-    file: Annotated[Path, typer.Argument(metavar="JOB.yaml", help="A job file.")],
+    options: JobOptions,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[JOB.yaml|-] [-- COMMAND]", help="A job file; - reads stdin."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Submit nothing: show where it would run, and why.")
     ] = False,
@@ -56,132 +69,64 @@ def launch(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait, and show what its first task writes.")
     ] = False,
-    name: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The job's name, instead of the name in the file."),
-    ] = None,
-    tenant: Annotated[
+    like: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME",
-            help="The tenant, instead of the tenant in the file.",
-            autocompletion=complete_tenants,
+            "--like", metavar="JOB", help="Launch a job again.", autocompletion=complete_jobs
         ),
     ] = None,
-    priority: Annotated[
-        str | None,
-        typer.Option(
-            metavar="BAND",
-            help="The priority, instead of the priority in the file.",
-            autocompletion=complete_bands,
-        ),
-    ] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Set an environment variable; may be repeated."),
-    ] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Add a label; may be repeated."),
-    ] = None,
+    behind: Annotated[list[str] | None, typer.Option("--behind", hidden=True)] = None,
 ) -> int:
     """Check a job file, and submit the job.
 
-    Its id is printed once the job can no longer be lost.
+    Its id is printed once the job can no longer be lost. Options change what the file says. A
+    command after -- is what the job runs; then no file is needed.
     """
-    changes = {"name": name, "tenant": tenant, "priority": priority}
-    added = {
-        "envs": values.assignments(env or [], "--env"),
-        "labels": values.assignments(label or [], "--label"),
-    }
-    document, folder = _read(file, changes, added)
-    changed = {field for field, value in changes.items() if value is not None}
+    command_words = behind or []
+    if file is None and not like and not command_words:
+        raise typer.BadParameter(
+            "name a job file (- for standard input), --like JOB, or a command after --"
+        )
+    if file is not None and like:
+        raise typer.BadParameter("name a job file or --like JOB, not both")
+    source = source_of(file)
+    changes = options.changes(command_words)
+    if file is None and not like:
+        changes = {"name": named_for(command_words), **changes}
+    job = with_changes(*source.read(), changes) if not like else None
     with session.client() as client:
-        if dry_run:
-            with _placed(file, changed):
-                explanation = client.dry_run(document, workdir=folder)
-            session.show(explanation, lambda: say_explanation(explanation))
-            return 0
-        with _placed(file, changed):
-            receipt = client.submit(document, workdir=folder)
-        for warning in receipt.warnings:
-            note(f"warning: {warning}")
-        if not (wait or follow):
-            session.show(receipt, lambda: say(receipt.id))
-            if sys.stdout.isatty():
-                note(f"{receipt.name} is submitted; its story: topmast status {receipt.id}")
-            return 0
-        note(f"{receipt.name} is submitted as {receipt.id}")
-        job = _see_through(session, client, receipt.id, follow)
+        if job is None:
+            source = source_like(client, like or "")
+            job = with_changes(*source.read(), changes)
+        with source.placed(changes):
+            if dry_run:
+                explanation = client.dry_run(job[0], workdir=job[1])
+                session.show(explanation, lambda: say_explanation(explanation))
+                return 0
+            receipt = client.submit(job[0], workdir=job[1])
+        return _submitted(session, client, receipt, wait, follow)
+
+
+def _submitted(session: Session, client: Client, receipt: Receipt, wait: bool, follow: bool) -> int:
+    """Say what became of a submission, now or at the end of the job; the exit code."""
+    for warning in receipt.warnings:
+        note(f"warning: {warning}")
+    if not (wait or follow):
+        session.show(receipt, lambda: say(receipt.id))
+        if sys.stdout.isatty():
+            note(f"{receipt.name} is submitted; its story: topmast status {receipt.id}")
+        return 0
+    note(f"{receipt.name} is submitted as {receipt.id}")
+    job = _see_through(session, client, receipt.id, follow)
     session.show(_with_job(receipt, job), lambda: say(receipt.id))
     return _verdict([job])
 
 
-def _read(
-    file: Path, changes: dict[str, str | None], added: dict[str, dict[str, str]]
-) -> tuple[dict[str, Any], Path | None]:
-    """The document of the job in ``file``, changed and checked, and the folder it works in."""
-    from topmast.client import document_of
-    from topmast.model.files.jobfile import parse_job
-
-    try:
-        document, folder = document_of(file)
-    except InvalidInput as error:
-        error.more += _fault_of_folder(file, [error, *error.more])
-        raise
-    given: dict[str, Any] = {f: value for f, value in changes.items() if value is not None}
-    given |= {
-        field: {**document.get(field, {}), **entries} for field, entries in added.items() if entries
-    }
-    if given:
-        document |= given
-        parse_job(document, where="command line")
-    return document, folder
-
-
-def _fault_of_folder(file: Path, found: Sequence[InvalidInput]) -> tuple[InvalidInput, ...]:
-    """What is wrong with the work folder of a job file with other errors, if it is no folder."""
-    from topmast.client.workdir import check_folder
-    from topmast.model.files.source import JOB_LIMITS, Kind, read_file
-
-    with suppress(InvalidInput):
-        node = read_file(file, JOB_LIMITS).entries.get("workdir")
-        told = any(error.field == "workdir" for error in found)
-        if node is None or node.kind is not Kind.TEXT or told or node.text.startswith("sha256:"):
-            return ()
-        try:
-            check_folder(file.parent / Path(node.text).expanduser())
-        except InvalidInput as error:
-            return (_with_place(error, f"{file}:{node.line}"),)
-    return ()
-
-
-@contextmanager
-def _placed(file: Path, changed: Collection[str]) -> Iterator[None]:
-    """Name the line of the job file in errors; ``changed``: fields that an option gave."""
-    from topmast.model.files.every import line_of
-    from topmast.model.files.source import JOB_LIMITS, read_file
-
-    def placed(error: InvalidInput) -> InvalidInput:
-        line = line_of(root, error.field)
-        if error.where or not error.field:
-            return error
-        if error.field in changed:
-            return _with_place(error, "command line")
-        return _with_place(error, f"{file}:{line}") if line else error
-
-    try:
-        yield
-    except InvalidInput as error:
-        root = read_file(file, JOB_LIMITS)
-        first, *more = (placed(one) for one in (error, *error.more))
-        first.more = tuple(more)
-        raise first from None
-
-
-def _with_place(error: InvalidInput, where: str) -> InvalidInput:
-    """The same error, with the place that it is about."""
-    return InvalidInput(error.message, field=error.field, where=where, remedy=error.remedy)
+def spec(session: Session, job: JobArgument) -> None:
+    """The job file of a job, with what was changed since. It can be launched again."""
+    with session.client() as client:
+        found = client.job_file(job)
+    session.show(found, lambda: say(as_yaml(found.job)))
 
 
 def _with_job(receipt: Receipt, job: JobView) -> dict[str, object]:
@@ -271,12 +216,20 @@ def logs(
     attempt: Annotated[
         int | None, typer.Option(min=1, help="An attempt other than the latest.")
     ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Of all tasks, each line with the rank of its task.")
+    ] = False,
     raw: Annotated[
         bool, typer.Option("--raw", help="Keep colours and control characters.")
     ] = False,
 ) -> None:
     """The output of a task of a job, with that of its setup."""
+    if every and task is not None:
+        raise typer.BadParameter("--all is about all tasks, and --task about one")
     with session.client() as client:
+        if every:
+            _all_logs(session, client, job, attempt, follow, raw)
+            return
         chunks = client.logs(job, task, attempt=attempt, follow=follow, on_wait=_Waiting())
         if session.json:
             found = list(chunks)
@@ -293,6 +246,31 @@ def logs(
             raise
         if not written:
             note(_nothing_written(client.job(job), task, attempt))
+
+
+def _all_logs(
+    session: Session, client: Client, job: str, attempt: int | None, follow: bool, raw: bool
+) -> None:
+    """The output of all tasks, line by line."""
+    chunks = client.all_logs(job, attempt=attempt, follow=follow, on_wait=_Waiting())
+    if session.json:
+        found: dict[int, list[LogChunk]] = {}
+        for chunk in chunks:
+            found.setdefault(chunk.task, []).append(chunk)
+        tasks = [{"task": task, "attempts": _by_attempt(found[task])} for task in sorted(found)]
+        session.show({"job": job, "tasks": tasks}, lambda: None)
+        return
+    lines = RankedLines(raw)
+    for chunk in chunks:
+        if lines.attempt and chunk.attempt != lines.attempt:
+            sys.stdout.write(lines.finish())
+            note(f"-- attempt {chunk.attempt} --")
+        lines.attempt = chunk.attempt
+        sys.stdout.write(lines.feed(chunk.task, chunk.text))
+        sys.stdout.flush()
+    sys.stdout.write(lines.finish())
+    if not lines.attempt:
+        note(_nothing_written(client.job(job), None, attempt))
 
 
 class _Waiting:

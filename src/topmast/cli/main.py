@@ -18,6 +18,7 @@ from topmast.cli import (
     composed,
     datasets,
     discover,
+    down,
     explain,
     fleet,
     fleet_file,
@@ -88,6 +89,7 @@ def build(root: Root) -> typer.Typer:
     login.add(app)
     accounts.add(app, root)
     composed.add(app, root)
+    down.add(app)
     plan.add(app)
     simulate.add(app)
     reproduce.add(app)

@@ -52,6 +52,33 @@ class BlockCleaner:
         return clean_block(rest)
 
 
+class RankedLines:
+    """The output of many tasks in whole lines, each with the rank of its task before it."""
+
+    def __init__(self, raw: bool) -> None:
+        self._raw = raw
+        self._open: dict[int, str] = {}
+        """The line of each task that is not complete."""
+        self.attempt = 0
+        """The attempt that is being read; 0: none yet."""
+
+    def feed(self, task: int, text: str) -> str:
+        """The lines that are complete after one more piece."""
+        *lines, rest = (self._open.pop(task, "") + text).split("\n")
+        if rest:
+            self._open[task] = rest
+        return "".join(self._line(task, line) for line in lines)
+
+    def finish(self) -> str:
+        """What is left at the end."""
+        left = "".join(self._line(task, self._open[task]) for task in sorted(self._open))
+        self._open.clear()
+        return left
+
+    def _line(self, task: int, line: str) -> str:
+        return f"{task}: {line if self._raw else clean_block(line)}\n"
+
+
 def clean_json(text: str) -> str:
     """The same JSON without strings that act on a terminal."""
     return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

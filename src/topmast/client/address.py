@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from topmast.model.errors import InvalidInput, Unavailable
@@ -36,6 +37,11 @@ def find_server(server: str | None = None, state: Path | None = None) -> str:
 
 def written_url(state: Path) -> str:
     """The URL that the server of the folder ``state`` wrote into ``server.json``."""
+    return str(written_server(state)["url"])
+
+
+def written_server(state: Path) -> dict[str, Any]:
+    """What it wrote there: its URL, and the identity of its process. Raises Unavailable."""
     file = state / "server.json"
     # `state` alone reads like a word of the message.
     folder = state if state.is_absolute() else f"./{state}"
@@ -56,7 +62,7 @@ def written_url(state: Path) -> str:
     url = found.get("url") if isinstance(found, dict) else None
     if not isinstance(url, str):
         raise Unavailable(f"{file} names no server; {REMEDY}")
-    return checked_url(url, str(file))
+    return {**found, "url": checked_url(url, str(file))}
 
 
 def _has_ended(server: dict[str, object]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 import httpx
@@ -22,10 +22,11 @@ from topmast.client.address import find_server
 from topmast.client.credentials import token_for
 from topmast.client.events import events
 from topmast.client.hosts import HostsCalls
-from topmast.client.logs import LogChunk, LogReader
+from topmast.client.logs import AllLogsReader, LogChunk, LogReader
 from topmast.client.transport import Transport, patiently
 from topmast.client.verbs import VerbsCalls
 from topmast.client.workdir import snapshot
+from topmast.model.act_views import JobFileView
 from topmast.model.errors import NotFound, TopmastError
 from topmast.model.job import JobSpec
 from topmast.model.states import TERMINAL
@@ -50,6 +51,9 @@ from topmast.model.views import (
     TenantView,
     UsageRow,
 )
+
+if TYPE_CHECKING:
+    from topmast.model.files.jobfile import JobFile
 
 Job = JobSpec | Mapping[str, Any] | str | os.PathLike[str]
 """A job to submit: a spec, a document (a job file as a mapping), or the path of a job file."""
@@ -250,6 +254,10 @@ class Client(AccountsCalls, VerbsCalls, HostsCalls):
         """Why a job stands where it stands: a verdict for every region and cluster."""
         return self._transport.get(Explanation, _path("jobs", job, "explain"))
 
+    def job_file(self, job: str) -> JobFileView:
+        """The job file of a job, with what was changed since; it can be submitted again."""
+        return self._transport.get(JobFileView, _path("jobs", job, "spec"))
+
     def cancel(self, job: str) -> JobView:
         """Cancel a job; what runs gets its grace period. Repeating it changes nothing."""
         return self._transport.post(JobView, _path("jobs", job, "cancel"), self._me)
@@ -321,6 +329,19 @@ class Client(AccountsCalls, VerbsCalls, HostsCalls):
         path = _path("jobs", job, "logs")
         look = partial(self.job, job)
         reader = LogReader(self._transport, path, task, look, PATIENCE_S, on_wait)
+        return reader.read(attempt, follow)
+
+    def all_logs(
+        self,
+        job: str,
+        *,
+        attempt: int | None = None,
+        follow: bool = False,
+        on_wait: Callable[[JobView], None] = lambda job: None,
+    ) -> Iterator[LogChunk]:
+        """What all tasks of a job write; as `logs`. Each chunk says of which task it is."""
+        path, look = _path("jobs", job, "logs"), partial(self.job, job)
+        reader = AllLogsReader(self._transport, path, 0, look, PATIENCE_S, on_wait)
         return reader.read(attempt, follow)
 
     # --------------------------------------------------------------------------------------- fleet
@@ -438,13 +459,19 @@ def document_of(job: Job) -> tuple[dict[str, Any], Path | None]:
         del document["workdir"]
         return document, Path(folder).expanduser()
     path = Path(job)
-    file = read_job(path, tenant_default="")
+    return sent_document(read_job(path, tenant_default=""), path.parent)
+
+
+def sent_document(file: JobFile, folder: Path) -> tuple[dict[str, Any], Path | None]:
+    """The same of a job that was read from a file in ``folder``."""
+    from topmast.model.files.jobfile import dump_job
+
     document = dump_job(file.spec)
     if not file.spec.tenant:
         del document["tenant"]  # the server knows the tenant of the user
     if file.workdir is None:
         return document, None
-    return document, path.parent / Path(file.workdir).expanduser()
+    return document, folder / Path(file.workdir).expanduser()
 
 
 def _path(*parts: str) -> str:

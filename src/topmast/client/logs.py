@@ -6,6 +6,7 @@ import codecs
 import re
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 import httpx
 from msgspec import Struct
@@ -16,6 +17,8 @@ from topmast.model.states import TERMINAL, JobState
 from topmast.model.views import JobView
 
 CHUNK_BYTES = 2**18
+TURN_PIECES = 4
+"""So many pieces of one task's output are read before those of others get their turn."""
 
 
 class LogChunk(Struct, frozen=True):
@@ -43,6 +46,48 @@ def _next_offset(answer: httpx.Response, offset: int) -> int:
             f"the server's answer does not say how to continue a log: {told[:20]!r} after {offset}"
         )
     return int(told)
+
+
+class Tail:
+    """The output of one task in one attempt, as far as it was read."""
+
+    def __init__(
+        self, fetch: Callable[[int, int, int], httpx.Response], attempt: int, task: int, must: bool
+    ) -> None:
+        """``must``: the attempt has to exist; otherwise its launch may have failed."""
+        self._fetch, self._attempt, self._task, self._must = fetch, attempt, task, must
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._offset = 0
+        self.is_complete = False
+        """Nothing will come after what was read."""
+
+    def more(self) -> Iterator[LogChunk]:
+        """All that was written since, piece by piece."""
+        while not self.is_complete:
+            try:
+                answer = self._fetch(self._task, self._attempt, self._offset)
+            except NotFound:
+                if self._must:
+                    raise
+                return
+            if answer.content:
+                # Where there is nothing to read, the server may not know how far we are.
+                self._offset = _next_offset(answer, self._offset)
+            self.is_complete = answer.headers.get("X-Complete") == "1"
+            if text := self._decoder.decode(answer.content):
+                yield LogChunk(self._attempt, text, self._task)
+            if not answer.content:
+                return
+
+    def rest(self) -> Iterator[LogChunk]:
+        """What is left of a character that was not written to its end."""
+        if rest := self._decoder.decode(b"", final=True):
+            yield LogChunk(self._attempt, rest, self._task)
+
+
+def _rests(tails: list[Tail]) -> Iterator[LogChunk]:
+    for tail in tails:
+        yield from tail.rest()
 
 
 class LogReader:
@@ -102,43 +147,49 @@ class LogReader:
 
     def _one(self, attempt: int, follow: bool, must_exist: bool) -> Iterator[LogChunk]:
         """The output of one attempt, to its end, or to what there is now."""
-        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        offset, over, backoff = 0, False, client_backoff()
-        while True:
-            answer = self._fetch(attempt, offset, must_exist)
-            data = answer.content if answer else b""
-            if text := decoder.decode(data):
-                yield LogChunk(attempt, text, self._task)
-            if data and answer:
-                # Where there is nothing to read, the server may not know how far we are.
-                offset = _next_offset(answer, offset)
-            if answer and answer.headers.get("X-Complete") == "1":
+        tails = self._tails(attempt, must_exist)
+        over, backoff = not follow, client_backoff()
+        while tails:
+            grew = False
+            for tail in tails:
+                for chunk in islice(tail.more(), TURN_PIECES if follow else None):
+                    grew = True
+                    yield chunk
+            ended = [tail for tail in tails if tail.is_complete]
+            tails = [tail for tail in tails if not tail.is_complete]
+            yield from _rests(ended)
+            if not tails:
                 break
-            if data:
+            if grew and follow:
                 over = False
                 backoff.reset()
                 continue
-            if over or not follow:
+            if over:
                 break
             job = self._look_again()
             # What the attempt wrote last may still be unread: read once more.
             over = job.state in TERMINAL or job.attempts > attempt
             if not over:
                 time.sleep(backoff.take())
-        if rest := decoder.decode(b"", final=True):
-            yield LogChunk(attempt, rest, self._task)
+        yield from _rests(tails)
 
-    def _fetch(self, attempt: int, offset: int, must_exist: bool) -> httpx.Response | None:
-        """A piece of the output; None of an attempt that need not exist (a failed launch)."""
-        params = {"task": self._task, "attempt": attempt, "offset": offset, "limit": CHUNK_BYTES}
-        try:
-            return patiently(
-                lambda: self._transport.send("GET", self._path, params=params), self._patience_s
-            )
-        except NotFound:
-            if must_exist:
-                raise
-            return None
+    def _tails(self, attempt: int, must_exist: bool) -> list[Tail]:
+        """What to read of an attempt."""
+        return [Tail(self._fetch, attempt, self._task, must_exist)]
+
+    def _fetch(self, task: int, attempt: int, offset: int) -> httpx.Response:
+        params = {"task": task, "attempt": attempt, "offset": offset, "limit": CHUNK_BYTES}
+        return patiently(
+            lambda: self._transport.send("GET", self._path, params=params), self._patience_s
+        )
 
     def _look_again(self) -> JobView:
         return patiently(self._look, self._patience_s)
+
+
+class AllLogsReader(LogReader):
+    """Reads the output of all tasks of a job, in turns."""
+
+    def _tails(self, attempt: int, must_exist: bool) -> list[Tail]:
+        tasks = self._look_again().tasks
+        return [Tail(self._fetch, attempt, task, must_exist) for task in range(tasks)]

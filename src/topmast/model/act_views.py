@@ -43,6 +43,16 @@ class JobsActed(Struct, frozen=True):
     """The sum over the jobs."""
 
 
+class JobFileView(Struct, frozen=True):
+    """What a job was submitted with, as a job file."""
+
+    id: str
+    user: str
+    """For this user it was submitted."""
+    job: dict[str, Any]
+    """The document of a job file, with what was changed since."""
+
+
 class FleetView(Struct, frozen=True):
     """The fleet as it is."""
 

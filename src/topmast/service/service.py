@@ -20,8 +20,11 @@ from topmast.fast.region import count_of
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model import views as v
+from topmast.model.absent import given
 from topmast.model.access import Caller, Permission
+from topmast.model.act_views import JobFileView
 from topmast.model.errors import Forbidden, InvalidInput, NotFound
+from topmast.model.files.jobfile import dump_job
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.reason import HOPELESS
 from topmast.model.states import WAITING
@@ -131,6 +134,23 @@ class Service(FleetChanges):
             ),
         )  # fmt: skip
         return self._shown(caller, story)
+
+    async def job_file(self, caller: Caller, job: str) -> JobFileView:
+        """What a job was submitted with, and what was changed since, as a job file."""
+        view = await self.job(caller, job)
+
+        def look() -> JobFileView | None:
+            record = self.machines.queue.jobs.records.get(job)
+            if record is None:
+                return None
+            spec = given(record.next_spec, record.spec)
+            return JobFileView(job, spec.user, dump_job(spec))
+
+        found = await self._ask(look)
+        if found is None:
+            message = f"the job file of {view.id} is not kept any more: it ended long ago"
+            raise NotFound(message)
+        return found
 
     async def jobs(
         self,

@@ -282,6 +282,22 @@ def test_logs(server: FakeServer, call: Call) -> None:
     assert document["attempts"] == [{"attempt": 2, "text": "\x1b[32mattempt 2\x1b[0m\r\n"}]
 
 
+def test_logs_of_all_tasks(server: FakeServer, call: Call) -> None:
+    """Whole lines, each with its rank."""
+
+    def two_tasks(request: Request) -> Answer:
+        text = b"\x1b[32ma\x1b[0m\nb" if request.query["task"] == "1" else b"c\n"
+        offset = int(request.query["offset"])
+        return Answer(text[offset:], 200, {"X-Complete": "1", "X-Next-Offset": str(len(text))})
+
+    server.on("GET", "/jobs/j1", running(tasks=2)).on("GET", "/jobs/j1/logs", two_tasks)
+    assert call("logs", "j1", "--all").out == "0: c\n1: a\n1: b\n"
+    assert call("logs", "j1", "--all", "--raw").out == "0: c\n1: \x1b[32ma\x1b[0m\n1: b\n"
+    document = call("logs", "j1", "--all", "--json").document
+    assert document["tasks"][0] == {"task": 0, "attempts": [{"attempt": 1, "text": "c\n"}]}
+    assert call("logs", "j1", "--all", "--task", "1").code == 2
+
+
 def test_logs_follow_over_attempts(server: FakeServer, call: Call) -> None:
     """Until the job has ended; where an attempt begins is said on stderr."""
     server.on("GET", "/jobs/j1", running(), running(attempts=2), ended(attempts=2))

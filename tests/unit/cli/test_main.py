@@ -95,7 +95,7 @@ MISTAKES = [
         "no command 'sbatch'; here it is: topmast launch",
     ),
     Mistake("a list of jobs", ["ps"], "no command 'ps'; here it is: topmast queue"),
-    Mistake("a way to stop", ["down"], "no command 'down'; here it is: Ctrl-C where"),
+    Mistake("a way to stop", ["shutdown"], "no command 'shutdown'; here it is: topmast down"),
     Mistake("no command at all", ["eventually"], "no command 'eventually' (see: topmast --help)"),
     Mistake(
         "no such command of a group", ["datasets", "ad"], "no command 'ad'; did you mean 'add'?"

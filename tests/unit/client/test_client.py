@@ -14,6 +14,7 @@ import topmast
 from tests.unit.client.fake import DROP, Answer, FakeServer, ended, job, page, problem, running
 from topmast.client import Client, WaitTimeout
 from topmast.model import views
+from topmast.model.act_views import JobFileView
 from topmast.model.errors import InvalidInput, NotFound, Unavailable
 from topmast.model.job import JobSpec, Resources, TaskGroup
 from topmast.model.reason import ClusterVerdict
@@ -49,6 +50,7 @@ CASES = [
     Case(lambda c: c.health(), "GET /health", HEALTH),
     Case(lambda c: c.job("j1"), "GET /jobs/j1", job()),
     Case(lambda c: c.story("j1"), "GET /jobs/j1/story", STORY),
+    Case(lambda c: c.job_file("j1"), "GET /jobs/j1/spec", JobFileView("j1", "ada", {"run": "x"})),
     Case(lambda c: c.explain("j1"), "GET /jobs/j1/explain", EXPLANATION),
     Case(lambda c: c.cancel("j1"), "POST /jobs/j1/cancel", job(), want_body={"user": "ada"}),
     Case(

@@ -127,3 +127,37 @@ def test_following_outlasts_a_restart(server: FakeServer, client: Client) -> Non
     serve(server, log, running(), problem(503, "starting"), ended())
     server.on("GET", "/jobs/j1/logs", problem(503, "starting"), log)
     assert texts(list(client.logs("j1", follow=True))) == {1: "hello"}
+
+
+def test_all_tasks_are_read_in_turns(server: FakeServer, client: Client) -> None:
+    """Of each attempt, until the job has ended; a chunk says of which task it is."""
+    server.on("GET", "/jobs/j1", running(tasks=2), ended(tasks=2))
+    seen: dict[str, int] = {}
+
+    def logs(request: Request) -> Answer:
+        task, offset = request.query["task"], int(request.query["offset"])
+        seen[task] = seen.get(task, 0) + 1
+        text = b"a\n" if seen[task] < 3 else b""
+        done = {"X-Complete": "1"} if seen[task] == 3 else {}
+        return Answer(text, 200, {"X-Next-Offset": str(offset + len(text)), **done})
+
+    server.on("GET", "/jobs/j1/logs", logs)
+    chunks = list(client.all_logs("j1", follow=True))
+    assert (
+        sorted((chunk.task, chunk.text) for chunk in chunks) == [(0, "a\n")] * 2 + [(1, "a\n")] * 2
+    )
+    assert seen == {"0": 3, "1": 3}
+
+
+def test_the_output_of_all_tasks_as_it_is_now(server: FakeServer, client: Client) -> None:
+    """One task after the other, each to its end."""
+    server.on("GET", "/jobs/j1", running(tasks=2))
+
+    def logs(request: Request) -> Answer:
+        text, offset = f"task {request.query['task']}\n".encode() * 9, int(request.query["offset"])
+        piece = text[offset : offset + 5]
+        return Answer(piece, 200, {"X-Next-Offset": str(offset + len(piece))})
+
+    server.on("GET", "/jobs/j1/logs", logs)
+    text = "".join(chunk.text for chunk in client.all_logs("j1"))
+    assert text == "task 0\n" * 9 + "task 1\n" * 9

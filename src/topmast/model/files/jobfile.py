@@ -87,10 +87,24 @@ def read_job(path: Path, *, tenant_default: str = "default", user: str = "") -> 
     """The job in the file at ``path``. A job without a name takes the file's."""
     where = str(path) if str(path).isprintable() else show(str(path))
     data = read_bytes(path, where, JOB_LIMITS)
+    return job_in(data, where, name=path.stem, tenant_default=tenant_default, user=user)
+
+
+def job_in(
+    data: bytes, where: str, *, name: str = "", tenant_default: str = "default", user: str = ""
+) -> JobFile:
+    """The job in the text of a job file; ``where`` names it in errors.
+
+    A job without a name takes ``name``, as far as that can be one.
+    """
     refuse_scripts(data, where)
     node = parse_text(data, where, JOB_LIMITS)
-    name = re.sub(r"[^A-Za-z0-9._-]+|^[._-]+", "-", path.stem).strip("-._")[:100]
-    return _job(node, where, tenant_default, user, name or DEFAULT_NAME)
+    return _job(node, where, tenant_default, user, job_name(name))
+
+
+def job_name(text: str) -> str:
+    """A name for a job, made of any text."""
+    return re.sub(r"[^A-Za-z0-9._-]+|^[._-]+", "-", text).strip("-._")[:100] or DEFAULT_NAME
 
 
 def parse_job(

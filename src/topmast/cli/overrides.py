@@ -1,0 +1,273 @@
+"""Options that change a job file, or stand for one: `launch --set resources.cpus=4 -- COMMAND`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Annotated, Any
+
+import typer
+
+from topmast.cli import values
+from topmast.cli.completion import complete_bands, complete_tenants
+
+_AS_TEXT = re.compile(r"(envs|labels|secrets)\..*|(.*\.)?(run|setup)")
+"""Fields that take what is written as it is."""
+_INTERPRETERS = re.compile(r"(python[0-9.]*|bash|sh|torchrun|accelerate|srun|env|exec|uv|run)")
+_PART = re.compile(r"([^.\[\]]+)|\[([0-9]{1,6})\]")
+_FREE = re.compile(r"(envs|labels|secrets)\.(.+)")
+"""Fields below which any name may stand."""
+_FIELD = re.compile(r"[^.\[\]]+(\.[^.\[\]]+|\[[0-9]{1,6}\])*")
+_QUOTE = re.compile(r"""\A(['"])(.*)\1\Z""", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What options of `launch` say about a job: they go before its file."""
+
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The job's name, instead of the name in the file."),
+    ] = None
+    tenant: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The tenant, instead of the tenant in the file.",
+            autocompletion=complete_tenants,
+        ),
+    ] = None
+    priority: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BAND",
+            help="The priority, instead of the priority in the file.",
+            autocompletion=complete_bands,
+        ),
+    ] = None
+    gpus: Annotated[
+        str | None,
+        typer.Option("--gpus", metavar="MODEL:N", help="The GPUs of each task: H100:8, H100, 2."),
+    ] = None
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", "-N", "--num-nodes", metavar="N", help="The number of tasks."),
+    ] = None
+    cpus: Annotated[
+        str | None, typer.Option("--cpus", metavar="N", help="The CPUs of each task.")
+    ] = None
+    memory: Annotated[
+        str | None, typer.Option("--memory", metavar="SIZE", help="The memory of each task: 64GiB.")
+    ] = None
+    time_limit: Annotated[
+        str | None, typer.Option("--time-limit", metavar="TIME", help="End it after 12h, say.")
+    ] = None
+    image: Annotated[
+        str | None,
+        typer.Option("--image", metavar="IMAGE", help="The container image of its tasks."),
+    ] = None
+    workdir: Annotated[
+        str | None,
+        typer.Option("--workdir", metavar="DIR", help="The folder that is copied to its tasks."),
+    ] = None
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Set an environment variable; may be repeated."),
+    ] = None
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Add a label; may be repeated."),
+    ] = None
+    env_file: Annotated[
+        Path | None,
+        typer.Option("--env-file", metavar="FILE", help="Set the variables of lines NAME=VALUE."),
+    ] = None
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--secret", metavar="NAME=PLACE",
+            help="A variable with a value that only the hosts know: file:/PATH, env:NAME or "
+            "kubernetes:SECRET/KEY; NAME alone is env:NAME. May be repeated.",
+        ),
+    ] = None  # fmt: skip
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="FIELD=VALUE",
+            help="Set a field of the job file: resources.accelerators=H100:4; without a value it "
+            "is left out. May be repeated.",
+        ),
+    ] = None
+
+    def changes(self, command: Sequence[str]) -> dict[str, Any]:
+        """The new values by field; ``command`` is what the job shall run, if it is not empty."""
+        names = {
+            "name": self.name, "tenant": self.tenant, "priority": self.priority,
+            "image": self.image, "workdir": self.workdir, "num_nodes": self.nodes,
+        }  # fmt: skip
+        sizes = {
+            "resources.accelerators": self.gpus, "resources.cpus": self.cpus,
+            "resources.memory": self.memory, "time_limit": self.time_limit,
+        }  # fmt: skip
+        found: dict[str, Any] = {f: value for f, value in names.items() if value is not None}
+        found |= {f: _scalar(text, f) for f, text in sizes.items() if text is not None}
+        if command:
+            # One word may be a script, as `ssh HOST 'a && b'` takes it; several are one command.
+            found["run"] = command[0] if len(command) == 1 else shlex.join(command)
+        variables = read_env_file(self.env_file) if self.env_file else {}
+        variables |= values.assignments(self.env or [], "--env")
+        found |= {f"envs.{name}": value for name, value in variables.items()}
+        labels = values.assignments(self.label or [], "--label")
+        found |= {f"labels.{name}": value for name, value in labels.items()}
+        found |= {f"secrets.{name}": place for name, place in _secrets(self.secret or []).items()}
+        for field, text in values.assignments(self.settings or [], "--set").items():
+            found[field] = text if _AS_TEXT.fullmatch(field) and text else _scalar(text, field)
+        return found
+
+
+def with_changes(
+    document: dict[str, Any], folder: Path | None, changes: dict[str, Any]
+) -> tuple[dict[str, Any], Path | None]:
+    """A document with changes of fields by their dotted names, checked, and its work folder."""
+    from topmast.cli.jobsource import COMMAND_LINE
+    from topmast.model.files.jobfile import parse_job
+
+    if not changes:
+        return document, folder
+    for field, value in changes.items():
+        _put(document, field, value)
+    named = document.get("workdir")
+    if "workdir" in changes:
+        folder = None
+        if isinstance(named, str) and not named.startswith("sha256:"):
+            parse_job(document, where=COMMAND_LINE)
+            del document["workdir"]
+            return document, Path(named).expanduser()
+    parse_job(document, where=COMMAND_LINE)
+    return document, folder
+
+
+def named_for(command: Sequence[str]) -> str:
+    """A name for a job that runs a command: that of its program or script."""
+    from topmast.model.files.jobfile import job_name
+
+    words = shlex.split(command[0]) if len(command) == 1 and _is_split(command[0]) else command
+    for word in words:
+        base = PurePath(word).name
+        if word.startswith("-") or "=" in word or _INTERPRETERS.fullmatch(base):
+            continue
+        return job_name(PurePath(base).stem)
+    return job_name(PurePath(words[0]).name if words else "")
+
+
+def _is_split(text: str) -> bool:
+    """Whether a shell could split a text into words."""
+    try:
+        return bool(shlex.split(text))
+    except ValueError:
+        return False
+
+
+def _put(document: dict[str, Any], field: str, value: object) -> None:
+    """Set a field by its dotted name, or leave it out (None). Raises BadParameter."""
+    free = _FREE.fullmatch(field)
+    parts = [match[1] or int(match[2]) for match in _PART.finditer(field)]
+    if free:
+        parts = [free[1], free[2]]
+    elif not _FIELD.fullmatch(field):
+        raise typer.BadParameter(f"{field!r} is not the name of a field", param_hint="'--set'")
+    place: Any = document
+    for index, part in enumerate(parts):
+        last = index == len(parts) - 1
+        if isinstance(place, list):
+            part = _index(place, part, field)
+        elif not isinstance(place, dict) or isinstance(part, int):
+            above = ".".join(str(one) for one in parts[:index])
+            raise typer.BadParameter(f"{above} has no field {part!r}", param_hint="'--set'")
+        if not last:
+            if isinstance(place, dict) and place.get(part) is None:
+                place[part] = {}
+            place = place[part]
+        elif value is None and isinstance(place, dict):
+            place.pop(part, None)
+        else:
+            place[part] = value
+
+
+def _index(items: list[Any], part: object, field: str) -> int:
+    """Where in a list a part is, by its number or, of a group, by its name."""
+    for index, item in enumerate(items):
+        if part == index or (isinstance(item, dict) and item.get("name") == part):
+            return index
+    raise typer.BadParameter(f"{field}: there is no {part!r}", param_hint="'--set'")
+
+
+def _scalar(text: str, field: str) -> object:
+    """The value that a text stands for in a job file; None if it is empty. Raises InvalidInput."""
+    from topmast.cli.jobsource import COMMAND_LINE
+    from topmast.model.errors import InvalidInput
+    from topmast.model.files.source import JOB_LIMITS, parse_text
+
+    if not text.strip():
+        return None
+    try:
+        return _plain(parse_text(text.encode(), COMMAND_LINE, JOB_LIMITS))
+    except InvalidInput as error:
+        raise InvalidInput(
+            error.message, field=field, where=COMMAND_LINE, remedy=error.remedy
+        ) from None
+
+
+def _plain(node: Any) -> object:
+    """A part of a document as plain values."""
+    from topmast.model.files.source import Kind
+
+    if node.kind is Kind.MAPPING:
+        return {key: _plain(part) for key, part in node.entries.items()}
+    if node.kind is Kind.LIST:
+        return [_plain(part) for part in node.items]
+    if node.kind is Kind.NUMBER:
+        whole = re.fullmatch(r"[-+]?[0-9]{1,40}", node.text)
+        return int(node.text) if whole else float(node.text) if _is_float(node.text) else node.text
+    return {Kind.BOOLEAN: node.text.lower() == "true", Kind.NOTHING: None}.get(node.kind, node.text)
+
+
+def _is_float(text: str) -> bool:
+    try:
+        return abs(float(text)) < float("inf")
+    except ValueError:
+        return False
+
+
+def _secrets(texts: Sequence[str]) -> dict[str, str]:
+    """References by variable; one without a place is a variable of the hosts."""
+    return values.assignments([t if "=" in t else f"{t}=env:{t}" for t in texts], "--secret")
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """The variables of a file with lines NAME=VALUE, quoted or not. Raises InvalidInput."""
+    from topmast.model.errors import InvalidInput
+    from topmast.model.files.source import JOB_LIMITS, read_bytes
+
+    where = str(path)
+    try:
+        text = read_bytes(path, where, JOB_LIMITS).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidInput("this is not UTF-8 text", where=where) from None
+    found = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip().removeprefix("export ").strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        name, equals, value = stripped.partition("=")
+        if not equals or not name.strip():
+            raise InvalidInput(
+                "is not NAME=VALUE", where=f"{where}:{number}", remedy="or a comment, after #"
+            )
+        quoted = _QUOTE.match(value.strip())
+        found[name.strip()] = quoted[2] if quoted else value.strip().partition(" #")[0].rstrip()
+    return found
