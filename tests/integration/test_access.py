@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import html
 import io
 import json
 import re
@@ -14,13 +15,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.entrance import ROOT, Entrance, entrance, run
-from topmast.api.access import declared, guarded_router
+from tests.support.entrance import ROOT, URL, Entrance, entrance, run
 from topmast.model.access import ALLOWED, FLEET_WIDE, Permission, Role
 from topmast.model.messages import TokenKind
 from topmast.ports import Act
+from topmast.routing import declared, guarded_router
 from topmast.service.access import act
 from topmast.service.limits import Rate, Rates
+from topmast.web import STATIC
+from topmast.web.registry import all_pages
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +90,15 @@ LAST = ["DELETE /datasets/{name}/replicas/{region}", "DELETE /datasets/{name}",
 """What is tried when all else was, in this order."""
 
 
+FILES = f"{URL}{STATIC}/{{tag}}/{{name:path}}"
+"""Those of the pages."""
+
+
 def name_of(route: Any) -> str:
-    """A route as it is called."""
+    """A route as it is called: those of the interface by their path below it, pages by their URL."""
     (method,) = route.methods
+    if not route.include_in_schema:
+        return f"{method} {URL}{route.path}"
     return f"{method} {route.path.removeprefix('/api/v1')}"
 
 
@@ -104,11 +113,12 @@ def test_a_route_without_a_permission_cannot_be_made() -> None:
 
 
 def test_each_route_declares_one_permission(door: Entrance) -> None:
-    """Routes that are open to all take part in logging in, and nothing else."""
+    """Routes that are open to all take part in logging in, or give files that are for all the same."""
     names = {name_of(route): declared(route.endpoint) for route in door.routes()}
     assert len(names) > 40
     known = {path.removeprefix("/api/v1").removeprefix("/auth") for path in door.paths()}
-    assert {name.split()[1] for name in names} == known
+    shown = {f"{URL}{page.path}" for page in all_pages()} | {FILES}
+    assert {name.split()[1] for name in names} == known | shown
     assert door.others() == {
         "/openapi.json", "/{region}", "/{region}/books", "/{region}/log",
         "/{region}/datasets/{name:path}", "/{region}/workdirs/{digest}",
@@ -116,6 +126,7 @@ def test_each_route_declares_one_permission(door: Entrance) -> None:
     open_to_all = {name for name, found in names.items() if found is None}
     assert open_to_all == {
         "GET /login", "GET /callback", "POST /device", "POST /device/token", "POST /logout",
+        f"GET {FILES}",
     }  # fmt: skip
     needs_body = {n for n, p in names.items() if p and n.split()[0] in ("POST", "PUT")}
     assert needs_body == set(CALLS)
@@ -210,7 +221,8 @@ def test_what_belongs_to_another_tenant_is_not_there(tmp_path: Path) -> None:
                     method, path = name_of(route).split()
                     path = path.replace("{job}", job)
                     answer = await client.request(method, path, **CALLS.get(name_of(route), {}))
-                    assert (answer.status_code, answer.json()["detail"]) == (404, f"no job '{job}'")
+                    assert answer.status_code == 404
+                    assert f"no job '{job}'" in html.unescape(answer.text)
             page = (await client.get("/jobs")).json()
             assert [job["id"] for job in page["jobs"]] == [mine]
             assert (page["total"], sum(page["counts"].values())) == (1, 1)

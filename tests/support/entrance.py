@@ -12,16 +12,18 @@ import httpx
 from fastapi import FastAPI
 
 from topmast.api import PREFIX, create_api
-from topmast.api.access import GuardedRoute
 from topmast.api.guard import Gate, Guard, LoginGate
 from topmast.app.control_plane import ControlPlane
+from topmast.app.login import OPEN_PATHS
 from topmast.app.process import Outside
 from topmast.bench.fake_engine import FakeEngine
 from topmast.model.access import Role, local_caller
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.policies.registry import load_profile
 from topmast.ports import ActFilter, ActRow
+from topmast.routing import GuardedRoute
 from topmast.service.limits import Rate, Rates
+from topmast.web import routes as pages
 
 URL = "https://topmast.example.com"
 ROOT = local_caller("root")
@@ -42,8 +44,8 @@ class Entrance:
         self.system = system
         self.service = system.service
         self.service.set_limits(UNLIMITED)
-        self.gate = gate or LoginGate(self.service.logins, URL, (), (), ("/auth/",))
-        self.app = create_api(self.service, gate=self.gate)
+        self.gate = gate or LoginGate(self.service.logins, URL, (), (), OPEN_PATHS)
+        self.app = create_api(self.service, gate=self.gate, pages=pages(self.service))
 
     def routes(self) -> list[GuardedRoute]:
         """Every route of the interface; those of links have tokens of their own."""

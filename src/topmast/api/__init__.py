@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.responses import Response
 from starlette.types import ASGIApp
 
@@ -41,12 +41,13 @@ def create_api(
     gate: Gate | None = None,
     openid: OpenId | None = None,
     metrics: Metrics | None = None,
+    pages: APIRouter | None = None,
 ) -> ASGIApp:
     """The ASGI application of a service, and the links to regions apart.
 
     ``most_streams``: how many clients may follow the events at a time. ``gate``: lets requests in,
     by default those of the one person of this machine. ``openid``: where people log in.
-    ``metrics``: what machines may ask for besides.
+    ``metrics``: what machines may ask for besides. ``pages``: the routes of the dashboard.
     """
     gate = gate or LoopbackGate()
     app = FastAPI(
@@ -70,6 +71,8 @@ def create_api(
         logging = Logging(service, gate, openid, elapsed_s)
         app.include_router(login_routes(logging), prefix=AUTH_PREFIX)
     app.include_router(link.routes(endpoints or {}), prefix=LINK_PREFIX)
+    if pages is not None:
+        app.include_router(pages)
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -78,17 +81,23 @@ def create_api(
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
-    return _observed(app, token, gate, metrics)
+    login = f"{AUTH_PREFIX}/login" if openid is not None else ""
+    return _observed(app, token, gate, metrics, login=login)
 
 
 def _observed(
-    app: FastAPI, token: str, gate: Gate, metrics: Metrics | None, open_paths: tuple[str, ...] = ()
+    app: FastAPI,
+    token: str,
+    gate: Gate,
+    metrics: Metrics | None,
+    open_paths: tuple[str, ...] = (),
+    login: str = "",
 ) -> ASGIApp:
     """The application behind its guard, with the routes of probes and figures, and counted."""
     if metrics is None:
-        return Guard(app, token, gate, open_paths)
+        return Guard(app, token, gate, open_paths, login)
     app.include_router(observing.routes(metrics))
-    guarded = Guard(app, token, gate, (*open_paths, *observing.PROBES))
+    guarded = Guard(app, token, gate, (*open_paths, *observing.PROBES), login)
     return observing.Timed(guarded, metrics)
 
 

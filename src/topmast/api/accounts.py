@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from topmast.api.access import caller_of, guarded_router, needs
 from topmast.api.bodies import read_object
 from topmast.api.wire import answer, number, returns, takes, text, texts, whole_number
 from topmast.model import account_views as v
 from topmast.model.access import Permission
 from topmast.ports import ActFilter
+from topmast.routing import caller_of, guarded_router, needs
 from topmast.service.service import Service
 
 _TEXT: dict[str, Any] = {"type": "string"}

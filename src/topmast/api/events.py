@@ -9,11 +9,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from topmast.api.access import caller_of, guarded_router, needs
 from topmast.api.problems import problem
 from topmast.api.wire import replies, whole_number
 from topmast.model.access import Caller, Permission
 from topmast.model.errors import TooMany
+from topmast.routing import caller_of, guarded_router, needs
 from topmast.service.service import Service
 
 MOST_OF_ALL = 8

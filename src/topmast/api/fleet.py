@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from topmast.api.access import caller_of, guarded_router, needs
 from topmast.api.bodies import read_object
 from topmast.api.wire import answer, returns, takes, text, texts, truth
 from topmast.model import views as v
 from topmast.model.access import Permission
 from topmast.model.states import HostState
+from topmast.routing import caller_of, guarded_router, needs
 from topmast.service.service import Service
 from topmast.service.usage import ANY_KEY
 

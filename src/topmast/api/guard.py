@@ -9,18 +9,19 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Protocol
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 from starlette.datastructures import MutableHeaders
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
 from topmast.adapters.link import PREFIX as LINK_PREFIX
-from topmast.api.access import CALLER, REQUEST
 from topmast.api.problems import problem
 from topmast.model.access import Caller, local_caller
 from topmast.model.errors import TooMany
+from topmast.routing import CALLER, REQUEST, SECURITY_HEADERS
 
 _LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
 _ONCE = (b"host", b"origin", b"authorization", b"content-type", b"sec-fetch-site", b"cookie")
@@ -29,17 +30,6 @@ COOKIE = "__Host-topmast"
 """The session of a browser. The prefix makes browsers bind it to one host and to TLS."""
 USELESS = "the token is unknown, expired or revoked"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-SECURITY_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
-        "frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
-"""Given with every answer of a server with login."""
-
 _numbers = random.Random()
 """Of requests, seeded by the system: to ask it each time would let another thread in each time."""
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -214,12 +204,26 @@ def origin_of(url: str) -> str:
 def refuse_other_sites(head: Head, own: str, *, strictly: bool = False) -> None:
     """Raise Refusal for a request of another site; ``strictly``: unless shown to be of the own.
 
-    A browser says so itself; a page cannot change what it says.
+    A browser says so itself; a page cannot change what it says. A link on another site may open a
+    page of this one, which the other site can neither read nor frame.
     """
+    if _opens_a_page(head):
+        return
     origin, site = head.headers.get("origin", ""), head.headers.get("sec-fetch-site", "")
     foreign = origin not in ("", own) or site not in ("", "none", "same-origin")
     if foreign or (strictly and not origin and not site):
         raise Refusal(403, "requests from other sites are not accepted")
+
+
+def _opens_a_page(head: Head) -> bool:
+    """Whether a person follows a link, as the browser says."""
+    asked = (head.headers.get("sec-fetch-mode"), head.headers.get("sec-fetch-dest"))
+    return asked == ("navigate", "document") and head.method == "GET" and is_page(head.path)
+
+
+def is_page(path: str) -> bool:
+    """Whether a path is one that people open, and programs do not."""
+    return not path.startswith("/api/")
 
 
 def forwarded(address: str, chain: str, proxies: Sequence[Network]) -> str:
@@ -252,15 +256,22 @@ class Guard:
     """Admits links by their own token, and all other requests through a gate.
 
     Without a link token, links are for this machine alone. ``open_paths`` are readable for all.
+    ``login``: where a person is sent that opens a page without a login; empty: nowhere.
     """
 
     def __init__(
-        self, app: ASGIApp, token: str, gate: Gate, open_paths: tuple[str, ...] = ()
+        self,
+        app: ASGIApp,
+        token: str,
+        gate: Gate,
+        open_paths: tuple[str, ...] = (),
+        login: str = "",
     ) -> None:
         self.app = app
         self.token = token.encode()
         self.gate = gate
         self.open_paths = open_paths
+        self.login = login
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it."""
@@ -277,7 +288,10 @@ class Guard:
                 actor = caller.principal.subject if caller is not None else ""
                 bind_contextvars(request=head.request, actor=actor)
         except Refusal as refusal:
-            await _answer(refusal)(scope, receive, dressed)
+            answer = _answer(refusal)
+            if refusal.status == 401 and self.login and _shows_pages(head):
+                answer = RedirectResponse(f"{self.login}?next={_onward(scope)}", 302)
+            await answer(scope, receive, dressed)
             return
         await self.app(scope, receive, dressed)
 
@@ -332,6 +346,18 @@ def _refuse_doubled(scope: Scope, head: Head) -> None:
     doubled = next((name.decode() for name in _ONCE if names.count(name) > 1), "")
     if doubled:
         raise Refusal(400, f"the header {doubled} is given twice")
+
+
+def _shows_pages(head: Head) -> bool:
+    """Whether a browser asks for a whole page, to show it to a person."""
+    is_html = "text/html" in head.headers.get("accept", "")
+    return is_html and head.method == "GET" and is_page(head.path)
+
+
+def _onward(scope: Scope) -> str:
+    """The path and query of a request, as a part of another query."""
+    path, query = quote(scope["path"]), scope["query_string"].decode("latin-1")
+    return quote(f"{path}?{query}" if query else path, safe="")
 
 
 def _answer(refusal: Refusal) -> ASGIApp:

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from topmast.api.access import caller_of, guarded_router, needs
 from topmast.api.bodies import BULK_BYTES, read_bytes, read_object
 from topmast.api.wire import (
     accepts,
@@ -22,6 +21,7 @@ from topmast.model import views as v
 from topmast.model.access import Permission
 from topmast.model.act_views import JobFileView
 from topmast.model.errors import InvalidInput, NotFound
+from topmast.routing import caller_of, guarded_router, needs
 from topmast.service.blobs import MAX_BYTES
 from topmast.service.service import Service
 

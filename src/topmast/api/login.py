@@ -13,12 +13,12 @@ from fastapi.responses import RedirectResponse, Response
 from msgspec import Struct
 
 from topmast.adapters.oidc import Device, OpenId, Pending, Refused
-from topmast.api.access import CALLER, REQUEST, guarded_router, open_to_all
 from topmast.api.bodies import read_object
 from topmast.api.guard import COOKIE, LoginGate
 from topmast.api.wire import answer, replies, returns, takes, text
 from topmast.model import account_views as v
 from topmast.model.errors import Forbidden, NotFound
+from topmast.routing import CALLER, REQUEST, guarded_router, open_to_all
 from topmast.service.service import Service
 
 LOGIN_COOKIE = "__Host-topmast-login"

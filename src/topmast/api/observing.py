@@ -8,9 +8,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from topmast.api.access import caller_of, guarded_router, needs, open_to_all
 from topmast.model.access import ROOT, Permission
 from topmast.model.errors import Forbidden
+from topmast.routing import caller_of, guarded_router, needs, open_to_all
 from topmast.service.metrics import CONTENT_TYPE, Metrics
 
 LIVE, READY, STARTED = "/livez", "/readyz", "/startupz"

@@ -13,27 +13,9 @@ from msgspec import UNSET
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import ClientDisconnect
 
-from topmast.model.errors import (
-    Conflict,
-    Forbidden,
-    InvalidInput,
-    NotFound,
-    TooLarge,
-    TooMany,
-    TopmastError,
-    Unavailable,
-)
+from topmast.model.errors import InvalidInput, TooMany, TopmastError
 from topmast.model.views import Fault, Problem
-
-_STATUS: dict[type[TopmastError], tuple[int, str]] = {
-    TooLarge: (413, "Too large"),
-    InvalidInput: (422, "Invalid input"),
-    NotFound: (404, "Not found"),
-    Conflict: (409, "Conflict"),
-    Forbidden: (403, "Forbidden"),
-    TooMany: (429, "Too many requests"),
-    Unavailable: (503, "Unavailable"),
-}
+from topmast.routing import status_of
 
 log = structlog.get_logger(__name__)
 
@@ -54,9 +36,8 @@ def problem(
 
 
 async def _topmast_error(request: Request, error: Exception) -> Response:
-    status, title = next(
-        (known for kind, known in _STATUS.items() if isinstance(error, kind)), (400, "Failed")
-    )
+    assert isinstance(error, TopmastError)
+    status, title = status_of(error)
     if isinstance(error, InvalidInput):
         every = (error, *error.more) if error.more else ()
         faults = tuple([Fault(_detail(one), one.field, one.remedy) for one in every])

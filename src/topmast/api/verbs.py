@@ -8,13 +8,13 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from topmast.api.access import caller_of, guarded_router, needs
 from topmast.api.bodies import BULK_BYTES, read_object
 from topmast.api.wire import answer, returns, takes, text, texts, truth
 from topmast.model.access import Permission
 from topmast.model.act_views import FleetDiff, FleetView, JobsActed
 from topmast.model.files.changes import changes_of
 from topmast.model.job import Band, JobChanges
+from topmast.routing import caller_of, guarded_router, needs
 from topmast.service.service import Service
 from topmast.service.verbs import JobsAct
 

@@ -27,9 +27,10 @@ from topmast.model.files.accountsfile import AccountsFile, read_accounts
 from topmast.model.fleet import Fleet
 from topmast.service.limits import Rate, Rates
 from topmast.service.service import Service
+from topmast.web import STATIC
 
-OPEN_PATHS = ("/auth/",)
-"""What takes part in logging in."""
+OPEN_PATHS = ("/auth/", f"{STATIC}/")
+"""What takes part in logging in, and the files of pages, which are the same for all."""
 LOCAL_ENGINE = "local"
 
 

@@ -53,6 +53,7 @@ from topmast.runtime.recovery import Follower
 from topmast.service.metrics import of_standby
 from topmast.service.warnings import quotas_beyond
 from topmast.traces.throughputs import read_throughputs
+from topmast.web import routes as pages
 
 PROFILE = "profile"
 """The option of the journal with the policies and their options."""
@@ -210,7 +211,7 @@ class QueueServer:
         return create_api(
             system.service, endpoints, self._token, self._limits.streams,
             self._entry.gate(system.service, self._options), self._entry.openid(),
-            system.metrics,
+            system.metrics, pages(system.service),
         )  # fmt: skip
 
     def _take_over(self, journal: SqlJournal, keeper: Keeper, follower: Follower) -> None:

@@ -9,10 +9,11 @@ from fastapi import FastAPI
 from tests.support.entrance import routes_of
 from tests.unit.docs.pages import REPO
 from topmast.api import create_api
-from topmast.api.access import declared
 from topmast.api.guard import Guard
 from topmast.model.access import ALLOWED, MEANING, Permission, Role
+from topmast.routing import declared
 from topmast.service.service import Service
+from topmast.web.registry import all_pages
 
 PAGE = REPO / "docs" / "reference" / "permissions.md"
 
@@ -43,10 +44,21 @@ def table_of_routes() -> str:
     return "\n".join(lines)
 
 
+def table_of_pages() -> str:
+    """A row for each page of the dashboard."""
+    lines = ["| page | permission |", "|---|---|"]
+    return "\n".join(
+        [*lines, *(f"| `{p.path}` {p.title} | `{p.permission}` |" for p in all_pages())]
+    )
+
+
 def page() -> str:
     """The page as it should be: what is between its headings is made anew."""
     text = PAGE.read_text("utf-8")
-    for heading, table in (("Roles", table_of_roles()), ("Routes", table_of_routes())):
+    tables = (
+        ("Roles", table_of_roles()), ("Routes", table_of_routes()), ("Pages", table_of_pages()),
+    )  # fmt: skip
+    for heading, table in tables:
         before, _, rest = text.partition(f"\n## {heading}\n")
         _, found, after = rest.partition("\n## ")
         text = f"{before}\n## {heading}\n\n{table}\n{found}{after}"

@@ -1,4 +1,8 @@
-"""One permission for each route, declared where the route is; there is no route without."""
+"""What the routes of REST and of the pages share.
+
+Each route declares one permission where it is made; there is no route without. Each kind of error
+has one status.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,16 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
 from topmast.model.access import Caller, Permission
-from topmast.model.errors import Forbidden
+from topmast.model.errors import (
+    Conflict,
+    Forbidden,
+    InvalidInput,
+    NotFound,
+    TooLarge,
+    TooMany,
+    TopmastError,
+    Unavailable,
+)
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Response]])
 NoteRefusal = Callable[[Caller, str, str, str], Awaitable[None]]
@@ -21,6 +34,31 @@ CALLER = "topmast.caller"
 REQUEST = "topmast.request"
 """Where the guard leaves the number of a request."""
 _DECLARED = "topmast_permission"
+SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
+        "frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""Given with every page, and with every answer of a server with login."""
+_STATUS: dict[type[TopmastError], tuple[int, str]] = {
+    TooLarge: (413, "Too large"),
+    InvalidInput: (422, "Invalid input"),
+    NotFound: (404, "Not found"),
+    Conflict: (409, "Conflict"),
+    Forbidden: (403, "Forbidden"),
+    TooMany: (429, "Too many requests"),
+    Unavailable: (503, "Unavailable"),
+}
+
+
+def status_of(error: TopmastError) -> tuple[int, str]:
+    """The HTTP status of an error, and its title."""
+    return next((known for kind, known in _STATUS.items() if isinstance(error, kind)),
+                (400, "Failed"))  # fmt: skip
 
 
 def needs(permission: Permission) -> Callable[[Endpoint], Endpoint]:

@@ -1,0 +1,48 @@
+"""What a page is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from topmast.model.access import Caller, Permission
+from topmast.service.service import Service
+
+
+class Ask(Struct, frozen=True):
+    """A request for a page."""
+
+    service: Service
+    caller: Caller
+    path: Mapping[str, str]
+    """The variable parts of the path, by name."""
+    query: Mapping[str, str]
+    """What the URL says behind the question mark: the filters; of a repeated name the last."""
+
+    def filters(self, *names: str) -> dict[str, str]:
+        """What the URL says of some names; empty where it says nothing."""
+        return {name: self.query.get(name, "").strip() for name in names}
+
+
+View = Callable[[Ask], Awaitable[dict[str, Any]]]
+"""What a template shows. It raises what the service raises."""
+
+
+class Page(Struct, frozen=True):
+    """A page of the dashboard: the value ``PAGE`` of a module below ``pages/``."""
+
+    path: str
+    title: str
+    """Its name in the navigation. A view that gives a ``title`` names the window otherwise."""
+    permission: Permission
+    """What it takes to open it; the service checks each tenant besides, as for REST."""
+    template: str
+    """A file of ``templates/``, which extends the variable ``frame``."""
+    view: View
+    place: int | None = None
+    """Its place in the navigation, from left to right; None: it is not in it."""
+    follows: str = ""
+    """The events that draw it anew: ``all``, a list of kinds, or ``job`` for those of the job that
+    the path names; empty: none."""

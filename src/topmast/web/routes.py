@@ -1,0 +1,148 @@
+"""The routes of pages and their files.
+
+A page answers with the whole document, or with its content alone for a request with the header
+``Topmast-Fragment``: that is what an open page asks for to draw itself anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from topmast.model.access import Caller, Permission
+from topmast.model.errors import NotFound, TopmastError
+from topmast.routing import (
+    CALLER,
+    REQUEST,
+    SECURITY_HEADERS,
+    GuardedRoute,
+    caller_of,
+    needs,
+    open_to_all,
+    status_of,
+)
+from topmast.service.service import Service
+from topmast.web import words
+from topmast.web.assets import assets
+from topmast.web.page import Ask, Page
+from topmast.web.registry import all_pages
+
+STATIC = "/static"
+FRAGMENT = "topmast-fragment"
+"""The header of a request for the content alone."""
+TEMPLATES = Path(__file__).parent / "templates"
+HEADERS = {**SECURITY_HEADERS, "Cache-Control": "no-store", "Vary": "Topmast-Fragment"}
+FOR_EVER = "public, max-age=31536000, immutable"
+
+
+def routes(service: Service) -> APIRouter:
+    """The routes of all pages, and of their files."""
+    drawing = Drawing(service)
+
+    class PageRoute(GuardedRoute):
+        """A route that says in a page what went wrong."""
+
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            inner = super().get_route_handler()
+
+            async def handle(request: Request) -> Response:
+                try:
+                    return await inner(request)
+                except TopmastError as error:
+                    return drawing.failure(request, error)
+
+            return handle
+
+    router = APIRouter(route_class=PageRoute)
+    for page in all_pages():
+        router.add_api_route(
+            page.path, _endpoint(drawing, page), methods=["GET"], include_in_schema=False,
+            name=page.title,
+        )  # fmt: skip
+
+    @router.get(f"{STATIC}/{{tag}}/{{name:path}}", include_in_schema=False)
+    @open_to_all
+    async def static(tag: str, name: str) -> Response:
+        found = assets().files.get(name)
+        if found is None or tag != assets().tag:
+            raise NotFound("there is no such file, or it is of another version")
+        headers = {**SECURITY_HEADERS, "Cache-Control": FOR_EVER}
+        return Response(found.data, media_type=found.media_type, headers=headers)
+
+    return router
+
+
+def _endpoint(drawing: Drawing, page: Page) -> Callable[..., Awaitable[Response]]:
+    @needs(page.permission)
+    async def show(request: Request) -> Response:
+        ask = Ask(
+            drawing.service, caller_of(request), request.path_params, dict(request.query_params)
+        )
+        return drawing.page(request, page, await page.view(ask))
+
+    return show
+
+
+class Drawing:
+    """Draws pages from their templates."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._environment = Environment(
+            loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined,
+            trim_blocks=True, lstrip_blocks=True, auto_reload=False,
+        )  # fmt: skip
+        words.install(self._environment)
+
+    def page(self, request: Request, page: Page, shown: dict[str, Any]) -> Response:
+        """A page, or its content alone."""
+        follows = page.follows
+        if follows == "job":
+            follows = f"job:{request.path_params['job']}"
+        return self._draw(request, page.template, {"page": page, "follows": follows, **shown})
+
+    def failure(self, request: Request, error: TopmastError) -> Response:
+        """What went wrong, as a page."""
+        status, title = status_of(error)
+        shown = {
+            "page": None, "follows": "", "title": title, "why": str(error),
+            "request": request.scope[REQUEST],
+        }  # fmt: skip
+        return self._draw(request, "failure.html", shown, status)
+
+    def _draw(
+        self, request: Request, template: str, shown: dict[str, Any], status: int = 200
+    ) -> Response:
+        caller: Caller | None = request.scope.get(CALLER)
+        page: Page | None = shown["page"]
+        alone = FRAGMENT in request.headers
+        context = {
+            "frame": "fragment.html" if alone else "frame.html",
+            "title": page.title if page else "",
+            "pages": _open_to(caller),
+            "files": f"{STATIC}/{assets().tag}",
+            "caller": caller,
+            "may": caller.principal.may_somewhere if caller else _nothing,
+            "Permission": Permission,
+            "now_s": self.service.clock.now(),
+            **shown,
+        }
+        text = self._environment.get_template(template).render(context)
+        return HTMLResponse(text, status, headers=HEADERS)
+
+
+def _open_to(caller: Caller | None) -> list[Page]:
+    """The pages of the navigation that a caller may open."""
+    if caller is None:
+        return []
+    may = caller.principal.may_somewhere
+    return [page for page in all_pages() if page.place is not None and may(page.permission)]
+
+
+def _nothing(permission: Permission) -> bool:
+    return False

@@ -1,0 +1,30 @@
+// What every page does: the theme, keys, times, and drawing itself anew when something happens.
+import { install as installActs } from "./acts.js";
+import { install as installKeys } from "./keys.js";
+import { start as follow } from "./live.js";
+import { tick } from "./times.js";
+
+document.documentElement.classList.add("js");
+
+/** The next theme: the other one than is shown now. */
+function otherTheme() {
+  const chosen = document.documentElement.dataset.theme;
+  const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  return dark ? "light" : "dark";
+}
+
+document.getElementById("theme")?.addEventListener("click", () => {
+  const next = otherTheme();
+  document.documentElement.dataset.theme = next;
+  try {
+    localStorage.setItem("topmast-theme", next);
+  } catch {
+    // It holds for this page.
+  }
+});
+
+installKeys();
+installActs();
+tick();
+setInterval(tick, 1000);
+follow();

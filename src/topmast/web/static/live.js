@@ -1,0 +1,219 @@
+// One stream of events for all tabs of this browser, and pages that draw themselves anew.
+//
+// The tab that holds a lock reads the stream and tells the others what changed. Only visible tabs ask
+// for the lock; so a browser that shows no page costs the server nothing.
+import { morph } from "./morph.js";
+import { setClock, tick } from "./times.js";
+
+const STREAM = "/api/v1/events";
+const LEAST_MS = 1000;
+/** A page takes no more than this part of the time to be drawn anew, so that slow pages rest. */
+const DUTY = 0.1;
+/** Without any event a page is drawn anew this often: waits grow, and forecasts change. */
+const CALM_MS = 15000;
+const RETRY_MS = [500, 1000, 2000, 5000];
+/** A stream is silent for at most this long: the server says that it is still there. */
+const SILENT_MS = 40000;
+const SAID_BY_EVENT = /^event: (.*)$/;
+
+/** @typedef {{kinds: string[], jobs: string[] | null}} News `jobs` null: too many to name. */
+
+const channel = new BroadcastChannel("topmast-events");
+let due = false;
+let drawing = false;
+let drawnMs = performance.now();
+let tookMs = 0;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let timer;
+/** @type {AbortController | undefined} */
+let stream;
+let away = false;
+
+/** Say how the link to the server is; an empty text says that all is well. */
+function say(/** @type {string} */ text) {
+  const line = document.getElementById("link");
+  if (!line) return;
+  line.hidden = text === "";
+  if (line.textContent !== text) line.textContent = text;
+}
+
+function setAway(/** @type {boolean} */ isAway) {
+  if (away === isAway) return;
+  away = isAway;
+  say(away ? "The server does not answer. This page shows what was last heard, and asks again." : "");
+  if (!away) plan();
+}
+
+// ---------------------------------------------------------------------------------- drawing anew
+
+/** Whether the page on the screen is about what happened. */
+function concerns(/** @type {News} */ news) {
+  const follows = document.getElementById("main")?.dataset.follows ?? "";
+  if (!follows) return false;
+  if (follows === "all") return true;
+  if (follows.startsWith("job:")) return news.jobs === null || news.jobs.includes(follows.slice(4));
+  return follows.split(" ").some((kind) => news.kinds.includes(kind));
+}
+
+function plan() {
+  due = true;
+  if (document.hidden || timer !== undefined || drawing) return;
+  const restMs = Math.max(LEAST_MS, tookMs / DUTY);
+  timer = setTimeout(drawAnew, Math.max(0, drawnMs + restMs - performance.now()));
+}
+
+async function drawAnew() {
+  timer = undefined;
+  if (document.hidden || busy()) {
+    drawnMs = performance.now();
+    plan();
+    return;
+  }
+  due = false;
+  drawing = true;
+  const begun = performance.now();
+  try {
+    await fetchAndMorph();
+    setAway(false);
+  } catch {
+    setAway(true);
+  } finally {
+    drawing = false;
+    drawnMs = performance.now();
+    tookMs = drawnMs - begun;
+  }
+  if (due) plan();
+}
+
+/** Whether the reader has something open that must not change below the hand. */
+function busy() {
+  return document.querySelector("dialog[open]") !== null;
+}
+
+async function fetchAndMorph() {
+  const answer = await fetch(location.href, { headers: { "Topmast-Fragment": "1" }, redirect: "error" });
+  if (answer.status === 401) {
+    location.reload();
+    return;
+  }
+  if (answer.status === 429 || answer.status >= 500) throw new Error(String(answer.status));
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("main");
+  const old = document.getElementById("main");
+  if (!fresh || !old) return;
+  setClock(fresh.dataset.now);
+  const files = /** @type {HTMLLinkElement} */ (document.querySelector('link[rel="stylesheet"]')).href;
+  if (fresh.dataset.files && !files.includes(fresh.dataset.files)) {
+    location.reload(); // the server is of another version than this page
+    return;
+  }
+  if (fresh.dataset.title) document.title = fresh.dataset.title;
+  for (const name of ["title", "files"]) fresh.removeAttribute(`data-${name}`);
+  fresh.setAttribute("tabindex", "-1");
+  morph(old, document.importNode(fresh, true));
+  document.dispatchEvent(new CustomEvent("topmast:drawn"));
+  tick();
+}
+
+/** Draw the page anew now: after an act of the reader. */
+export function refresh() {
+  drawnMs = -Infinity;
+  clearTimeout(timer);
+  timer = undefined;
+  plan();
+}
+
+// -------------------------------------------------------------------------------------- the stream
+
+async function read(/** @type {AbortSignal} */ signal) {
+  let lastId = "";
+  for (let tries = 0; !signal.aborted; tries += 1) {
+    try {
+      const headers = lastId ? { "Last-Event-ID": lastId } : undefined;
+      const answer = await fetch(STREAM, { signal, headers, redirect: "error" });
+      if (answer.status === 401) location.reload();
+      if (answer.status === 403 || answer.status === 429) return; // without it, pages are drawn by the clock
+      if (!answer.ok || !answer.body) throw new Error(String(answer.status));
+      tell({ link: "up" });
+      tries = 0;
+      lastId = await pump(answer.body, signal, lastId);
+    } catch {
+      // Below.
+    }
+    if (signal.aborted) return;
+    tell({ link: "down" });
+    await new Promise((go) => setTimeout(go, RETRY_MS[Math.min(tries, RETRY_MS.length - 1)]));
+  }
+}
+
+/** Read events until the stream ends; the number of the last one. */
+async function pump(/** @type {ReadableStream<Uint8Array>} */ body, /** @type {AbortSignal} */ signal, /** @type {string} */ lastId) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  while (!signal.aborted) {
+    const silence = setTimeout(() => void reader.cancel(), SILENT_MS);
+    const { done, value } = await reader.read();
+    clearTimeout(silence);
+    if (done) return lastId;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop() ?? "";
+    /** @type {Set<string>} */
+    const kinds = new Set();
+    /** @type {Set<string>} */
+    const jobs = new Set();
+    for (const line of lines) {
+      const kind = SAID_BY_EVENT.exec(line);
+      if (kind) kinds.add(kind[1]);
+      else if (line.startsWith("id: ")) lastId = line.slice(4);
+      else if (line.startsWith("data: ") && jobs.size <= 100) jobs.add(JSON.parse(line.slice(6)).job);
+    }
+    if (kinds.size) tell({ news: { kinds: [...kinds], jobs: jobs.size > 100 ? null : [...jobs] } });
+  }
+  await reader.cancel();
+  return lastId;
+}
+
+/** Tell all tabs, this one too. */
+function tell(/** @type {{news?: News, link?: string}} */ message) {
+  channel.postMessage(message);
+  hear(message);
+}
+
+function hear(/** @type {{news?: News, link?: string}} */ message) {
+  if (message.link) setAway(message.link === "down");
+  if (message.news && concerns(message.news)) plan();
+}
+
+function lead() {
+  if (!navigator.locks || stream) return;
+  const own = new AbortController();
+  stream = own;
+  navigator.locks
+    .request("topmast-events", { signal: own.signal }, () => read(own.signal))
+    .catch(() => undefined); // it was given up before it was granted
+}
+
+function rest() {
+  stream?.abort();
+  stream = undefined;
+}
+
+/** Follow the events, if this page shows anything that they change. */
+export function start() {
+  if (!document.getElementById("main")?.dataset.follows) return;
+  channel.addEventListener("message", (event) => hear(event.data));
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) rest();
+    else {
+      lead();
+      plan();
+    }
+  });
+  addEventListener("pagehide", rest);
+  addEventListener("pageshow", (event) => {
+    if (event.persisted && !document.hidden) lead();
+  });
+  setInterval(() => {
+    if (performance.now() - drawnMs >= CALM_MS) plan();
+  }, 1000);
+  if (!document.hidden) lead();
+}

@@ -1,0 +1,49 @@
+// Times by the server's clock: what the reader's clock says does not matter.
+
+/** Seconds that the server's clock is ahead of this machine's. */
+let aheadS = 0;
+
+/** Note what the server's clock said in an answer that has just come. */
+export function setClock(/** @type {string | undefined} */ nowS) {
+  if (nowS) aheadS = Number(nowS) - Date.now() / 1000;
+}
+
+/** The server's time. */
+export function serverNowS() {
+  return Date.now() / 1000 + aheadS;
+}
+
+/** A duration in its two largest units, as the command line writes it. */
+export function duration(/** @type {number} */ seconds) {
+  let rest = Math.max(0, Math.round(seconds));
+  if (rest >= 86400) rest = 3600 * Math.round(rest / 3600);
+  else if (rest >= 3600) rest = 60 * Math.round(rest / 60);
+  const parts = [];
+  for (const [unit, size] of /** @type {[string, number][]} */ ([["d", 86400], ["h", 3600], ["m", 60], ["s", 1]])) {
+    const count = Math.floor(rest / size);
+    rest -= count * size;
+    if (count) parts.push(`${count}${unit}`);
+  }
+  return parts.join("") || "0s";
+}
+
+const zoned = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+function write(/** @type {HTMLElement} */ element, /** @type {number} */ nowS) {
+  const { ago, since, until, at } = element.dataset;
+  let text = "";
+  if (ago) text = `${duration(nowS - Number(ago))} ago`;
+  else if (since) text = duration(nowS - Number(since));
+  else if (until) text = `in ${duration(Number(until) - nowS)}`;
+  else if (at) text = zoned.format(Number(at) * 1000);
+  if (text && element.textContent !== text) element.textContent = text;
+}
+
+/** Bring every time on the page up to date. */
+export function tick() {
+  if (document.hidden) return;
+  const nowS = serverNowS();
+  for (const element of document.querySelectorAll("time")) write(element, nowS);
+}
+
+setClock(document.getElementById("main")?.dataset.now);

@@ -1,0 +1,95 @@
+"""How templates write numbers, times and states: the filters, which escape what they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from jinja2 import Environment, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup
+
+from topmast.model.units import format_bytes, format_duration
+
+_IN_SCRIPT = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+
+
+def number(value: float) -> str:
+    """A number without needless digits, thousands apart."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}".rstrip("0")
+
+
+def moment(at_s: float | None) -> Markup:
+    """A point in time, by the server's clock; a script writes it in the reader's time zone."""
+    if at_s is None:
+        return Markup("")
+    at = datetime.fromtimestamp(at_s, UTC)
+    return Markup('<time datetime="{}" data-at="{:.3f}">{} UTC</time>').format(
+        at.isoformat(), at_s, at.strftime("%Y-%m-%d %H:%M:%S")
+    )
+
+
+@pass_context
+def ago(context: Context, at_s: float | None) -> Markup:
+    """How long ago something was, by the server's clock; a script keeps it current."""
+    return _relative(context, at_s, "{} ago", "ago")
+
+
+@pass_context
+def since(context: Context, at_s: float | None) -> Markup:
+    """The time since something."""
+    return _relative(context, at_s, "{}", "since")
+
+
+@pass_context
+def until(context: Context, at_s: float | None) -> Markup:
+    """How long it is until something."""
+    return _relative(context, at_s, "in {}", "until")
+
+
+def _relative(context: Context, at_s: float | None, words: str, kind: str) -> Markup:
+    if at_s is None:
+        return Markup("")
+    away_s = float(context["now_s"]) - at_s
+    shown = words.format(
+        format_duration(float(max(0, int(-away_s if kind == "until" else away_s))))
+    )
+    at = datetime.fromtimestamp(at_s, UTC)
+    return Markup('<time datetime="{}" data-{}="{:.3f}" title="{} UTC">{}</time>').format(
+        at.isoformat(), kind, at_s, at.strftime("%Y-%m-%d %H:%M:%S"), shown
+    )
+
+
+def as_json(value: Any) -> Markup:
+    """A value for a ``<script type="application/json">``, which nothing in it can end."""
+    return Markup(msgspec.json.encode(value).decode().translate(_IN_SCRIPT))  # noqa: S704
+
+
+def plural(count: float, noun: str) -> str:
+    """``1 job``, ``2 jobs``."""
+    return f"{number(count)} {noun}" if count == 1 else f"{number(count)} {noun}s"
+
+
+def named(text: str) -> Markup:
+    """What a user wrote, kept from turning the direction of the text around it."""
+    return Markup("<bdi>{}</bdi>").format(text)
+
+
+def spaced(token: str) -> str:
+    """A token such as ``WaitingForQuota`` in words: ``Waiting for quota``."""
+    words = "".join(f" {char.lower()}" if char.isupper() else char for char in token).strip()
+    return words[:1].upper() + words[1:]
+
+
+FILTERS: Mapping[str, Any] = {
+    "number": number, "moment": moment, "ago": ago, "since": since, "until": until,
+    "as_json": as_json, "plural": plural, "named": named, "spaced": spaced,
+    "duration": format_duration, "bytes": format_bytes,
+}  # fmt: skip
+
+
+def install(environment: Environment) -> None:
+    """Give templates the filters."""
+    environment.filters.update(FILTERS)

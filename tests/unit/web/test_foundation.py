@@ -1,0 +1,212 @@
+"""What every page has: its permission, its headers, its fragment, and text that stays text."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from httpx import ASGITransport
+
+from tests.support.entrance import URL, Entrance, entrance, run
+from topmast.api import create_api
+from topmast.api.guard import Guard, LoopbackGate
+from topmast.model.access import Role
+from topmast.web import routes
+from topmast.web.assets import FOLDER, TYPES, assets
+from topmast.web.registry import all_pages
+from topmast.web.words import as_json, spaced
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "x" * 200,
+    "\u202eevil\u202c",
+    "</script><b>",
+    "'\"&{{7*7}}",
+]
+JOB = {"run": "true", "tenant": "vision", "resources": {"accelerators": "H100:1"}}
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entrance]:
+    """A control plane with login."""
+    with entrance(tmp_path_factory.mktemp("web")) as found:
+        yield found
+
+
+def local(door: Entrance) -> httpx.AsyncClient:
+    """The same application as a browser of its own machine has it, without login."""
+    app = create_api(door.service, gate=LoopbackGate(), pages=routes(door.service))
+    return httpx.AsyncClient(transport=ASGITransport(app), base_url="http://127.0.0.1:7000")
+
+
+def test_no_two_pages_have_one_path_or_one_place() -> None:
+    """The registry is a list of files: nothing but this keeps two of them apart."""
+    paths = [page.path for page in all_pages()]
+    places = [page.place for page in all_pages() if page.place is not None]
+    assert (len(set(paths)), len(set(places))) == (len(paths), len(places))
+    assert paths[0] == "/", "the queue comes first"
+
+
+def test_pages_are_strict_about_what_they_load(door: Entrance) -> None:
+    """No inline script or style, on loopback too, and nothing of another host."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            for page in (page for page in all_pages() if "{" not in page.path):
+                answer = await client.get(page.path)
+                assert answer.status_code == 200, answer.text
+                policy = answer.headers["content-security-policy"]
+                assert "default-src 'self'" in policy
+                assert "unsafe" not in policy
+                assert answer.headers["cache-control"] == "no-store"
+                assert " style=" not in answer.text
+                assert " onclick=" not in answer.text
+                assert "://" not in answer.text.replace("http://www.w3.org/", "")
+                for piece in answer.text.split("<script")[1:]:
+                    head = piece.partition(">")[0]
+                    assert "src=" in head or "application/json" in head, piece[:80]
+
+    run(story)
+
+
+def test_a_fragment_is_the_content_alone(door: Entrance) -> None:
+    """What an open page asks for; it says which version of the files it is drawn for."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            whole = (await client.get("/")).text
+            part = await client.get("/", headers={"Topmast-Fragment": "1"})
+            assert "<!doctype html>" in whole
+            assert part.text.lstrip().startswith("<main")
+            assert "<nav" not in part.text
+            assert assets().tag in part.text
+            assert part.headers["vary"] == "Topmast-Fragment"
+
+    run(story)
+
+
+def test_files_are_named_by_their_content(door: Entrance) -> None:
+    """They are kept for ever; another version is another address; nothing else is given out."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            at = f"/static/{assets().tag}"
+            for name in assets().files:
+                answer = await client.get(f"{at}/{name}")
+                assert (answer.status_code, "immutable" in answer.headers["cache-control"]) == (
+                    200,
+                    True,
+                )
+            for gone in (
+                "/static/0/app.js",
+                f"{at}/no.js",
+                f"{at}/%2e%2e/page.py",
+            ):
+                assert (await client.get(gone)).status_code == 404
+        assert all(file.suffix in TYPES for file in FOLDER.rglob("*") if file.is_file())
+
+    run(story)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_are_shown_as_they_are(door: Entrance, name: str) -> None:
+    """Text of users stays text, and turns no other text around."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            made = await client.post(
+                "/api/v1/jobs", json={"job": JOB | {"name": "job"}, "user": name}
+            )
+            assert made.status_code == 201, made.text
+            text = (await client.get("/")).text
+            assert (
+                f"<bdi>{html.escape(name).replace('&#x27;', '&#39;').replace('&quot;', '&#34;')}</bdi>"
+                in text
+            )
+            assert "<script>alert" not in text
+            assert "</script><b>" not in text
+
+    run(story)
+
+
+def test_data_for_scripts_cannot_end_its_element() -> None:
+    """Whatever a job is called."""
+    text = as_json({"name": "</script><!--<script>&"})
+    assert not {"<", ">", "&"} & set(text)
+
+
+def test_tokens_are_read_as_words() -> None:
+    """As people say them."""
+    assert spaced("WaitingForQuota") == "Waiting for quota"
+    assert spaced("") == ""
+
+
+def test_a_person_without_a_login_is_sent_to_it(door: Entrance) -> None:
+    """And comes back to the page; programs are told 401 as before, and so is who cannot log in."""
+
+    async def story() -> None:
+        assert isinstance(door.app, Guard)
+        async with door.client(Accept="text/html,*/*") as client:
+            assert (await client.get(f"{URL}/jobs/j1?tab=logs")).status_code == 401
+            door.app.login = "/auth/login"
+            try:
+                sent = await client.get(f"{URL}/jobs/j1?tab=logs")
+                assert sent.status_code == 302
+                assert sent.headers["location"] == "/auth/login?next=%2Fjobs%2Fj1%3Ftab%3Dlogs"
+                assert (await client.get("/jobs")).status_code == 401
+                assert (await client.get(f"{URL}/", headers={"Accept": "*/*"})).status_code == 401
+            finally:
+                door.app.login = ""
+
+    run(story)
+
+
+def test_a_link_on_another_site_opens_a_page_and_nothing_else(door: Entrance) -> None:
+    """People paste links to jobs into a chat; no other site reads, frames or posts."""
+
+    async def story() -> None:
+        token = await door.token("linked", (Role.VIEWER, "vision"))
+        follow = {
+            "Sec-Fetch-Site": "cross-site",
+            "Sec-Fetch-Mode": "navigate",
+            "Sec-Fetch-Dest": "document",
+        }
+        cookie = {"Cookie": f"__Host-topmast={token}"}
+        cases = [
+            ("a link to a page", "GET", "/", {}, 200),
+            ("a frame", "GET", "/", {"Sec-Fetch-Dest": "iframe"}, 403),
+            ("a script's request", "GET", "/", {"Sec-Fetch-Mode": "cors"}, 403),
+            ("a link to REST", "GET", "/api/v1/jobs", {}, 403),
+            ("a form", "POST", "/", {}, 403),
+            ("a form for REST", "POST", "/api/v1/jobs/cancel", {}, 403),
+        ]  # fmt: skip
+        for story_of, method, path, more, want in cases:
+            async with door.client(**cookie, **(follow | more)) as client:
+                answer = await client.request(method, f"{URL}{path}")
+            assert answer.status_code == want, (story_of, answer.text)
+        async with local(door) as client:
+            assert (await client.get("/", headers=follow)).status_code == 200
+            evil = follow | {"Host": "evil.example.com"}
+            assert (await client.get("/", headers=evil)).status_code == 403
+
+    run(story)
+
+
+def test_what_goes_wrong_is_a_page(tmp_path: Path, door: Entrance) -> None:
+    """With the status that REST has for it."""
+
+    async def story() -> None:
+        token = await door.token("nowhere")
+        async with door.client(token) as client:
+            answer = await client.get(f"{URL}/")
+            assert (answer.status_code, answer.headers["content-type"][:9]) == (403, "text/html")
+            assert "has no role" in answer.text
+        async with local(door) as client:
+            wrong = await client.get("/?state=SLEEPING")
+            assert wrong.status_code == 422
+            assert "unknown state" in wrong.text
+
+    run(story)
