@@ -15,7 +15,8 @@ import psutil
 from msgspec import UNSET
 
 from tests.support.processlauncher import ProcessEngine, ProcessOptions
-from topmast.adapters.engines.local.engine import LocalEngine, LocalOptions
+from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.adapters.engines.local.options import LocalOptions
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.model.job import Checkpoint, JobSpec, Resources, TaskGroup
 from topmast.model.messages import (

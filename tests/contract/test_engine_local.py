@@ -29,9 +29,10 @@ from tests.contract.engines import (
     scripts_of,
 )
 from topmast.adapters.engines.local import files, processes, stops
-from topmast.adapters.engines.local.engine import LocalEngine, LocalOptions
+from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.adapters.engines.local.files import Layout
 from topmast.adapters.engines.local.hosts import Host, launch_agents
+from topmast.adapters.engines.local.options import LocalOptions
 from topmast.model.messages import HostDown, HostUp, TaskExited, TaskList, TaskLost, TaskStarted
 from topmast.model.plan import Seat
 from topmast.ports import Engine
@@ -173,15 +174,12 @@ def test_a_killed_supervisor_is_a_lost_task(rig: Rig) -> None:
     assert rig.log("j1").count("up") == 1
 
 
-def test_an_agent_that_cannot_start_is_a_host_down(tmp_path: Path) -> None:
+def test_an_agent_that_cannot_start_is_a_host_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its tasks are lost, with the reason, instead of waiting for ever."""
-
-    def broken(rig: Rig) -> Engine:
-        engine = local(rig)
-        engine._python = "/bin/false"
-        return engine
-
-    with opened(broken, tmp_path) as rig:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with opened(local, tmp_path) as rig:
         rig.news.wait(HostDown, host="h0")
         rig.engine.start_gang(order("j1", "true"))
         assert "agent" in rig.lost("j1").error
@@ -373,8 +371,9 @@ def test_a_start_that_was_cut_short_is_completed(rig: Rig) -> None:
     gang = order("j1", FOREVER, tasks=8)
     engine = rig.engine
     assert isinstance(engine, LocalEngine)
-    ask = engine._ask
-    engine._ask = lambda host, attempt, ranks: ask(host, attempt, ranks[:2])  # type: ignore[method-assign]
+    agents = engine._agents
+    ask = agents._ask
+    agents._ask = lambda host, attempt, ranks: ask(host, attempt, ranks[:2])  # type: ignore[method-assign]
     rig.news.wait(HostUp, host="h0")
     rig.news.wait(HostUp, host="h1")
     engine.start_gang(gang)

@@ -12,7 +12,8 @@ import pytest
 from tests.integration.test_data_plans import _planners
 from tests.support.live import Server, eventually, live
 from topmast import Client
-from topmast.model.views import CapacityPlanView, HostView
+from topmast.model.plan_views import CapacityPlanView
+from topmast.model.views import HostView
 
 FLEET = """
 regions:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.live import Server, eventually, live
 from topmast import Client
-from topmast.model.views import DataPlanView
+from topmast.model.plan_views import DataPlanView
 
 FLEET = """
 regions:

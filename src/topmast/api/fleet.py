@@ -12,6 +12,7 @@ from topmast.api.bodies import read_object
 from topmast.api.wire import answer, returns, takes, text, texts, truth
 from topmast.model import views as v
 from topmast.model.access import Permission
+from topmast.model.plan_views import CapacityPlanView, DataPlanView
 from topmast.model.states import HostState
 from topmast.routing import caller_of, guarded_router, needs
 from topmast.service.service import Service
@@ -115,7 +116,7 @@ def _system(router: APIRouter, service: Service) -> None:
         "/plans/capacity",
         tags=["fleet"],
         summary="The capacity plan: which hosts belong to which clusters",
-        **returns(v.CapacityPlanView),
+        **returns(CapacityPlanView),
     )
     @needs(Permission.FLEET_VIEW)
     async def capacity_plan(request: Request) -> Response:
@@ -177,7 +178,7 @@ def _datasets(router: APIRouter, service: Service) -> None:
 
     @router.get(
         "/plans/data", tags=["datasets"], summary="The data plan: where datasets are stored",
-        **returns(v.DataPlanView),
+        **returns(DataPlanView),
     )  # fmt: skip
     @needs(Permission.DATA_VIEW)
     async def data_plan(request: Request) -> Response:

@@ -13,7 +13,7 @@ import msgspec
 from fastapi import Request
 from fastapi.responses import Response
 
-from topmast.model import account_views, act_views, decided, reason, views
+from topmast.model import account_views, act_views, decided, plan_views, reason, views
 from topmast.model.errors import InvalidInput
 
 LONGEST_NUMBER = 18
@@ -31,8 +31,8 @@ SHOWN = (
     views.ClusterView,
     views.HostView,
     views.DrainView,
-    views.CapacityPlanView,
-    views.DataPlanView,
+    plan_views.CapacityPlanView,
+    plan_views.DataPlanView,
     views.GpuView,
     views.TenantView,
     views.DatasetView,
@@ -163,7 +163,7 @@ def accepts(content: dict[str, Any], *, required: bool) -> dict[str, Any]:
 def components() -> dict[str, Any]:
     """JSON Schemas of everything shown, for OpenAPI."""
     _, found = msgspec.json.schema_components(SHOWN, ref_template=REF)
-    for module in (views, account_views, act_views, reason, decided):
+    for module in (views, plan_views, account_views, act_views, reason, decided):
         for name, texts_of in documented(module).items():
             for field, description in texts_of.items():
                 shown = found.get(name, {}).get("properties", {})

@@ -25,7 +25,8 @@ from topmast.cli.output import Column, note, say, say_table
 from topmast.cli.text import plural
 
 if TYPE_CHECKING:
-    from topmast.model.views import CopyView, DataPlanView, DatasetView
+    from topmast.model.plan_views import DataPlanView
+    from topmast.model.views import CopyView, DatasetView
 
 NameArgument = Annotated[
     str,

@@ -17,7 +17,8 @@ from topmast.cli.text import number, plural
 
 if TYPE_CHECKING:
     from topmast.client import Client
-    from topmast.model.views import CapacityPlanView, DrainView, HostView, TenantView
+    from topmast.model.plan_views import CapacityPlanView
+    from topmast.model.views import DrainView, HostView, TenantView
 
 HostsArgument = Annotated[
     list[str],

@@ -29,12 +29,11 @@ from topmast.client.workdir import snapshot
 from topmast.model.act_views import JobFileView
 from topmast.model.errors import NotFound, TopmastError
 from topmast.model.job import JobSpec
+from topmast.model.plan_views import CapacityPlanView, DataPlanView
 from topmast.model.states import TERMINAL
 from topmast.model.views import (
     BulkReceipt,
-    CapacityPlanView,
     ClusterView,
-    DataPlanView,
     DatasetView,
     DrainView,
     EventView,

@@ -3,10 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from topmast.client.transport import Transport
 from topmast.model.act_views import FleetDiff, FleetView, JobsActed
+
+
+class ActsOnJobs(Protocol):
+    """What a verb of the client is called with."""
+
+    def __call__(
+        self,
+        jobs: Iterable[str] = (),
+        *,
+        selector: str = "",
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> JobsActed:
+        """Act on ``jobs``, or on those that ``selector`` finds."""
+        ...
+
+
+class JobsVerb:
+    """A method of the client for each verb that takes nothing but which jobs, and why."""
+
+    def __init__(self, verb: str, doc: str) -> None:
+        self._verb = verb
+        self.__doc__ = doc
+
+    def __get__(self, client: VerbsCalls, owner: type[VerbsCalls]) -> ActsOnJobs:
+        def call(
+            jobs: Iterable[str] = (),
+            *,
+            selector: str = "",
+            reason: str = "",
+            dry_run: bool = False,
+        ) -> JobsActed:
+            return client.act_on_jobs(self._verb, jobs, selector, reason, dry_run)
+
+        call.__doc__ = self.__doc__
+        return call
 
 
 class VerbsCalls:
@@ -23,82 +59,13 @@ class VerbsCalls:
         """The user that acts."""
         raise NotImplementedError
 
-    def cancel_jobs(
-        self,
-        jobs: Iterable[str] = (),
-        *,
-        selector: str = "",
-        reason: str = "",
-        dry_run: bool = False,
-    ) -> JobsActed:
-        """Cancel jobs; what runs gets its grace period."""
-        return self._act("cancel", jobs, selector, reason, dry_run)
-
-    def hold(
-        self,
-        jobs: Iterable[str] = (),
-        *,
-        selector: str = "",
-        reason: str = "",
-        dry_run: bool = False,
-    ) -> JobsActed:
-        """Keep jobs from starting until they are released; what runs goes on."""
-        return self._act("hold", jobs, selector, reason, dry_run)
-
-    def release(
-        self,
-        jobs: Iterable[str] = (),
-        *,
-        selector: str = "",
-        reason: str = "",
-        dry_run: bool = False,
-    ) -> JobsActed:
-        """Let jobs start that are held."""
-        return self._act("release", jobs, selector, reason, dry_run)
-
-    def suspend(
-        self,
-        jobs: Iterable[str] = (),
-        *,
-        selector: str = "",
-        reason: str = "",
-        dry_run: bool = False,
-    ) -> JobsActed:
-        """Stop jobs at their checkpoints, and hold them."""
-        return self._act("suspend", jobs, selector, reason, dry_run)
-
-    def resume(
-        self,
-        jobs: Iterable[str] = (),
-        *,
-        selector: str = "",
-        reason: str = "",
-        dry_run: bool = False,
-    ) -> JobsActed:
-        """Let jobs go on that are suspended."""
-        return self._act("resume", jobs, selector, reason, dry_run)
-
-    def preempt(
-        self,
-        jobs: Iterable[str] = (),
-        *,
-        selector: str = "",
-        reason: str = "",
-        dry_run: bool = False,
-    ) -> JobsActed:
-        """Stop jobs at their checkpoints; they wait again."""
-        return self._act("preempt", jobs, selector, reason, dry_run)
-
-    def requeue(
-        self,
-        jobs: Iterable[str] = (),
-        *,
-        selector: str = "",
-        reason: str = "",
-        dry_run: bool = False,
-    ) -> JobsActed:
-        """Try jobs anew: those that failed, wait out a delay or run."""
-        return self._act("requeue", jobs, selector, reason, dry_run)
+    cancel_jobs = JobsVerb("cancel", "Cancel jobs; what runs gets its grace period.")
+    hold = JobsVerb("hold", "Keep jobs from starting until they are released; what runs goes on.")
+    release = JobsVerb("release", "Let jobs start that are held.")
+    suspend = JobsVerb("suspend", "Stop jobs at their checkpoints, and hold them.")
+    resume = JobsVerb("resume", "Let jobs go on that are suspended.")
+    preempt = JobsVerb("preempt", "Stop jobs at their checkpoints; they wait again.")
+    requeue = JobsVerb("requeue", "Try jobs anew: those that failed, wait out a delay or run.")
 
     def edit_jobs(
         self,
@@ -112,7 +79,7 @@ class VerbsCalls:
         """Change what jobs ask for: ``priority``, ``time_limit_s``, ``max_restarts``,
         ``preemptible``. Of a job that has GPUs it takes effect with the next attempt.
         """
-        return self._act("edit", jobs, selector, reason, dry_run, changes=dict(changes))
+        return self.act_on_jobs("edit", jobs, selector, reason, dry_run, changes=dict(changes))
 
     def reprioritize(
         self,
@@ -156,15 +123,16 @@ class VerbsCalls:
         more = {"base": base, "reason": reason}
         return self._transport.post(FleetDiff, "/fleet/apply", {**body, **more}, repeatable=False)
 
-    def _act(
+    def act_on_jobs(
         self,
         verb: str,
-        jobs: Iterable[str],
-        selector: str,
-        reason: str,
-        dry_run: bool,
+        jobs: Iterable[str] = (),
+        selector: str = "",
+        reason: str = "",
+        dry_run: bool = False,
         **more: object,
     ) -> JobsActed:
+        """Do what a verb of ``POST /jobs/VERB`` says; ``more`` is what it takes beside."""
         named = [jobs] if isinstance(jobs, str) else list(jobs)
         body = {
             "jobs": named, "selector": selector, "reason": reason, "dry_run": dry_run,

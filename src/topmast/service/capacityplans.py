@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from topmast.model import views as v
+from topmast.model.plan_views import CapacityPlanView, CapacityRow, HostMoveView
 from topmast.policies.options import SlowOptions
 from topmast.ports import Clock
 from topmast.runtime.loop import Runtime
@@ -36,7 +36,7 @@ class CapacityPlans(PlanningThread):
         super().__init__(self.cadence, runtime, clock, event_stream, solver)
         self._regions = regions
 
-    def view(self) -> v.CapacityPlanView:
+    def view(self) -> CapacityPlanView:
         """What is planned, what is still to do, what failed last. Called between two commits."""
         planning = self.cadence.planning
         plan, failure = planning.active, planning.failure
@@ -51,9 +51,9 @@ class CapacityPlans(PlanningThread):
                 if host.spec.name in planning.spare:
                     spare[key] = spare.get(key, 0.0) + host.spec.gpus
                 if host.leaves_for is not None:
-                    moves.append(v.HostMoveView(host.spec.name, host.owner, host.leaves_for))
+                    moves.append(HostMoveView(host.spec.name, host.owner, host.leaves_for))
         owners = {cluster: region.name for region in regions for cluster in region.clusters}
-        return v.CapacityPlanView(
+        return CapacityPlanView(
             every_s=self.cadence.every_s,
             next_s=self.cadence.next_s,
             solving=self.cadence.solving,
@@ -71,10 +71,10 @@ class CapacityPlans(PlanningThread):
 
 def _rows(
     plan: ActiveCapacityPlan, gpus: Gpus, spare: Gpus, regions: Mapping[str, str]
-) -> list[v.CapacityRow]:
+) -> list[CapacityRow]:
     """What each cluster asked for, and has."""
     return [
-        v.CapacityRow(
+        CapacityRow(
             region=regions[cluster],
             cluster=cluster,
             gpu_model=model,

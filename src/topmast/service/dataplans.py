@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from topmast.model import views as v
 from topmast.model.job import MILLI, Band
+from topmast.model.plan_views import DataPlanView
+from topmast.model.views import JobView
 from topmast.policies.options import SlowOptions
 from topmast.ports import Clock, Journal
 from topmast.runtime.loop import Runtime
@@ -41,11 +42,11 @@ class DataPlans(PlanningThread):
         self.cadence = DataCadence(LiveSystem(runtime), options, LOOK_S, history.read)
         super().__init__(self.cadence, runtime, clock, event_stream, solver)
 
-    def view(self) -> v.DataPlanView:
+    def view(self) -> DataPlanView:
         """What is planned, what is done of it, and what went wrong last."""
         planning, plan = self.cadence.planning, self.cadence.planning.active
         movement, failure = planning.movement, planning.failure
-        return v.DataPlanView(
+        return DataPlanView(
             every_s=self.cadence.every_s,
             next_s=self.cadence.next_s,
             solving=self.cadence.solving,
@@ -93,14 +94,14 @@ class JournalHistory:
             found = self._journal.finished_job(job)
             if found is None or found.finish_s >= now_s:
                 continue  # it goes on, or is read the next time
-            entry = entry_of(msgspec.json.decode(found.view, type=v.JobView))
+            entry = entry_of(msgspec.json.decode(found.view, type=JobView))
             if entry is not None:
                 log.note(entry)
         self._read_until_s = now_s
         log.forget(now_s - self._kept_s)
 
 
-def entry_of(job: v.JobView) -> Entry | None:
+def entry_of(job: JobView) -> Entry | None:
     """What a finished job read and took; None for one that read nothing or never ran."""
     if not job.datasets or job.finish_s is None or job.start_s is None:
         return None

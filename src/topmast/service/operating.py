@@ -15,6 +15,7 @@ from topmast.model import views as v
 from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.errors import NotFound, Unavailable
 from topmast.model.files.fields import nearest
+from topmast.model.plan_views import CapacityPlanView, DataPlanView
 from topmast.model.states import HostState
 from topmast.service import fleet
 from topmast.service.access import act
@@ -102,7 +103,7 @@ class Operating(Core):
         name = await self.arrivals.add(document, partial(act, caller, "add-dataset"))
         return await self.dataset(caller, name)
 
-    async def data_plan(self, caller: Caller) -> v.DataPlanView:
+    async def data_plan(self, caller: Caller) -> DataPlanView:
         """What is planned about data."""
         if self.data_plans is None:
             raise Unavailable("this process plans no data")
@@ -112,7 +113,7 @@ class Operating(Core):
         view = msgspec.structs.replace(view, fetched=fetched, fetched_most=fetches.most)
         return self._shown(caller, view)
 
-    async def capacity_plan(self, caller: Caller) -> v.CapacityPlanView:
+    async def capacity_plan(self, caller: Caller) -> CapacityPlanView:
         """What is planned about hosts and clusters."""
         if self.capacity_plans is None:
             raise Unavailable("this process plans no capacity")

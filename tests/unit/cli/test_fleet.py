@@ -12,6 +12,12 @@ import pytest
 from tests.unit.cli.conftest import Call
 from tests.unit.client.fake import Answer, FakeServer, problem
 from topmast.model import views as v
+from topmast.model.plan_views import (
+    CapacityPlanView,
+    CapacityRow,
+    DataPlanView,
+    HostMoveView,
+)
 
 
 def host(name: str, state: str = "healthy", **changes: Any) -> v.HostView:
@@ -328,13 +334,13 @@ def test_usage(server: FakeServer, call: Call) -> None:
     assert asked[1].query == {"by": "tenant"}
 
 
-PLAN = v.DataPlanView(
+PLAN = DataPlanView(
     86_400.0, 2e9, False, 3, 1e9,
     {"gap": 0.0231, "max_demand_supply": 1.004, "replication_overhead": 0.42},
     {}, 4, 2, 1, 17, ("copy of a in west: the store of region 'west' has no room for 'a'",),
     "the planner's process died (signal 9)", 1e9,
 )  # fmt: skip
-NO_PLAN = v.DataPlanView(None, None, False, None, None, {}, {}, 0, 0, 0, 0, (), None, None)
+NO_PLAN = DataPlanView(None, None, False, None, None, {}, {}, 0, 0, 0, 0, (), None, None)
 
 
 def test_the_data_plan(server: FakeServer, call: Call) -> None:
@@ -382,11 +388,11 @@ def test_why_a_dataset_is_where_it_is_without_a_plan(server: FakeServer, call: C
     )
 
 
-CAPACITY = v.CapacityPlanView(
+CAPACITY = CapacityPlanView(
     1_800.0, 2e9, False, 4, 1e9, {"east": {"gap": 0.0}},
-    (v.CapacityRow("east", "east-1", "H100", 32, 12.34, 0, 48, 8, 40),
-     v.CapacityRow("west", "west-1", "H100", 32, 0, 30, 16, 0, 24, 8)),
-    (v.HostMoveView("h7", "west-1", "east-1"),), "the planner's process died (signal 9)", 1e9,
+    (CapacityRow("east", "east-1", "H100", 32, 12.34, 0, 48, 8, 40),
+     CapacityRow("west", "west-1", "H100", 32, 0, 30, 16, 0, 24, 8)),
+    (HostMoveView("h7", "west-1", "east-1"),), "the planner's process died (signal 9)", 1e9,
     ("h3",), ("north",),
 )  # fmt: skip
 
@@ -406,7 +412,7 @@ def test_the_capacity_plan(server: FakeServer, call: Call) -> None:
 
 def test_no_capacity_plan(server: FakeServer, call: Call) -> None:
     """Nothing is planned: the option that would is named."""
-    nothing = v.CapacityPlanView(None, None, False, None, None, {}, (), (), None, None)
+    nothing = CapacityPlanView(None, None, False, None, None, {}, (), (), None, None)
     server.on("GET", "/plans/capacity", nothing)
     assert "--plan-capacity-every" in call("clusters", "--plan").out
 

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from tests.support.build import cluster, fleet
 from topmast.adapters.clock import SystemClock
-from topmast.adapters.engines.local.engine import LocalEngine, LocalOptions
+from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.adapters.engines.local.options import LocalOptions
 from topmast.adapters.engines.registry import ENGINES, Engines, engine_of, with_engines
 from topmast.bench.fake_engine import FakeEngine
 from topmast.model import messages as m

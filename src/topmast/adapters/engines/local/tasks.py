@@ -99,6 +99,10 @@ class Tasks:
         """Tasks of a host without a known end."""
         return [t for t in self._known.values() if t.host == host and t.end is None]
 
+    def claimed(self, task: Task) -> bool:
+        """Whether a supervisor has taken the task on: it may run."""
+        return files.read_json(self._layout.claim(task.name)) is not None
+
     def ended_attempts(self) -> list[tuple[float, str]]:
         """Attempts with no task alive, by the time of their last end."""
         last: dict[str, float] = {}
