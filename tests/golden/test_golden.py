@@ -36,7 +36,7 @@ from topmast.fast.queue.facts import (
     TreeTaken,
     Unplanned,
 )
-from topmast.fast.region.facts import HostClosure, PairedWith, PlacerFact
+from topmast.fast.region.facts import HostClosure, HostsGone, PairedWith, PlacerFact
 from topmast.model import ids
 from topmast.model.messages import Recovered
 from topmast.runtime.codec import decode_event, decode_facts, encode_event, encode_facts
@@ -109,13 +109,15 @@ def test_the_story_leaves_out_no_kind_of_fact() -> None:
         AttemptsSkipped,
         DatasetRemoved,
         HostClosure,
+        HostsGone,
+        HostsGone,
         HoldSet,
         Requeued,
         Edited,
         EditTaken,
         *TURNS,
     }
-    why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed, no host closed, no job held, requeued or changed"
+    why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed, no host closed or gone, no job held, requeued or changed"
     assert every - seen == left_out, why
 
 

@@ -93,6 +93,9 @@ def _story(first: Side, second: Side) -> None:
     for path, token in (("/jobs", ""), ("/jobs", good), ("/audit", chief), ("/events", good)):
         answer = second.get(path, token)
         assert (answer.status_code, answer.json()["leader"]) == (503, first.url), path
+    assert [second.get("/health", token).status_code for token in ("", gone[:-1], good)] == [
+        401, 401, 200,
+    ]  # fmt: skip
     job = {"job": {"run": "true", "tenant": "default"}}
     sent = first.post("/jobs", good, job)
     assert sent.status_code == 201, sent.text

@@ -77,7 +77,12 @@ def test_each_job_is_judged_by_its_own_tenant_and_user(door: Entrance) -> None:
             (own,) = await submit(ann, 1)
             (others,) = await submit(bob, 1)
             (hidden,) = await submit(bob, 1, tenant="speech")
+            before = len(door.acts())
             found = await acted(ann, "cancel", jobs=[own, others, hidden, "j999"])
+            (line,) = door.acts()[: len(door.acts()) - before]
+            assert (line.object, line.tenant, line.outcome) == (own, "vision", "done")
+            assert f'"refused":"{others}"' in line.after
+            assert hidden not in line.after
             effects = {effect["job"]: effect["effect"] for effect in found["effects"]}
             assert effects == {
                 own: "done", others: "refused", hidden: "refused", "j999": "refused",

@@ -98,11 +98,20 @@ class LoopbackGate:
 
 
 class StandbyGate:
-    """The gate of a server with login that does not lead: all it tells is where the leader is."""
+    """The gate of a server with login that does not lead.
 
-    async def caller(self, head: Head) -> None:
-        """It asks for no proof."""
-        return
+    It tells all where the leader is; for its own health and figures it asks for the proof that the
+    leader asks for.
+    """
+
+    def __init__(self, gate: Gate, guarded: Sequence[str]) -> None:
+        """``guarded``: the paths for which ``gate`` finds the caller."""
+        self._gate = gate
+        self._guarded = tuple(guarded)
+
+    async def caller(self, head: Head) -> Caller | None:
+        """The caller of a request for a guarded path. Raises Refusal."""
+        return await self._gate.caller(head) if head.path in self._guarded else None
 
     def dress(self, headers: MutableHeaders, head: Head) -> None:
         """What browsers need to keep the answer to themselves."""

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from topmast.model.access import ROOT, Permission
+from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.errors import Forbidden
 from topmast.routing import caller_of, guarded_router, needs, open_to_all
 from topmast.service.metrics import CONTENT_TYPE, Metrics
@@ -27,8 +27,7 @@ def routes(metrics: Metrics) -> APIRouter:
     @router.get(METRICS, include_in_schema=False)
     @needs(Permission.USAGE_VIEW)
     async def figures(request: Request) -> Response:
-        if not caller_of(request).principal.may(Permission.USAGE_VIEW, (ROOT,)):
-            raise Forbidden("figures are of all tenants: a role at the root is needed")
+        refuse_figures(caller_of(request))
         return Response(await metrics.text(), media_type=CONTENT_TYPE)
 
     @router.get(LIVE, include_in_schema=False)
@@ -44,6 +43,12 @@ def routes(metrics: Metrics) -> APIRouter:
     router.add_api_route(READY, ready, include_in_schema=False)
     router.add_api_route(STARTED, ready, include_in_schema=False)
     return router
+
+
+def refuse_figures(caller: Caller) -> None:
+    """Raise Forbidden for a caller that may not see the figures of all tenants."""
+    if not caller.principal.may(Permission.USAGE_VIEW, (ROOT,)):
+        raise Forbidden("figures are of all tenants: a role at the root is needed")
 
 
 class Timed:

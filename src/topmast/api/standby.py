@@ -9,11 +9,16 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from topmast.api.guard import Gate, Guard, LoopbackGate
-from topmast.api.observing import LIVE, METRICS, STARTED, WELL
+from topmast.api.observing import LIVE, METRICS, STARTED, WELL, refuse_figures
+from topmast.api.problems import problem
+from topmast.model.errors import Forbidden
 from topmast.model.views import Health, Problem
+from topmast.routing import CALLER
 from topmast.service.metrics import CONTENT_TYPE
 
 HEALTH_PATHS = ("/health", "/api/v1/health")
+GUARDED = (*HEALTH_PATHS, METRICS)
+"""What a standby tells of itself, and strangers may not know."""
 
 
 def create_standby_api(
@@ -35,12 +40,22 @@ def create_standby_api(
             elif scope["path"] in (LIVE, STARTED):
                 answer = Response(WELL, media_type="text/plain")
             elif scope["path"] == METRICS:
-                answer = Response(figures(), media_type=CONTENT_TYPE)
+                answer = _figures(scope, figures)
             else:
                 answer = not_leading(leader())
             await answer(scope, receive, send)
 
     return Guard(app, token, gate or LoopbackGate())
+
+
+def _figures(scope: Scope, figures: Callable[[], bytes]) -> Response:
+    caller = scope.get(CALLER)
+    try:
+        if caller is not None:
+            refuse_figures(caller)
+    except Forbidden as error:
+        return problem(403, "Forbidden", str(error))
+    return Response(figures(), media_type=CONTENT_TYPE)
 
 
 def not_leading(leader: str) -> Response:

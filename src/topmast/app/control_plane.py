@@ -20,12 +20,14 @@ from topmast.adapters.objects import StoreMover
 from topmast.adapters.objects.checkpoints import jobs_with_checkpoints
 from topmast.adapters.planner import capacity_planner, data_planner
 from topmast.app.claim import ENGINES, folders_in
+from topmast.app.fleet_choice import fleet_of_start
 from topmast.app.process import QUEUE_ROLE, REAL, Outside, Process, Term
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import OWN_FOLDER
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
+from topmast.model.fleet_changes import fleet_version
 from topmast.model.owners import settled
 from topmast.model.states import TERMINAL
 from topmast.policies.base import PairSpeeds
@@ -72,6 +74,7 @@ class ControlPlane(Process):
         profile: Profile,
         fleet: Fleet | None,
         *,
+        fleet_replaces: bool = False,
         apart: Mapping[str, str] | None = None,
         token: str = "",
         checkpoints: str | Path | None = None,
@@ -88,6 +91,9 @@ class ControlPlane(Process):
         (state / PROFILE).write_bytes(msgspec.json.encode(profile))
         self.event_stream = EventStream(FIRST_EVENT + self.journal.history_count())
         queue = self.machines.queue
+        file = None if fleet is None else fleet_of_start(fleet, queue, replaces=fleet_replaces)
+        self._file = msgspec.UNSET if file is None else fleet_version(file)
+        fleet = file
         if fleet is None:
             fleet = queue.fleet if self.rebuilt.seq else small_fleet()
         self.fleet = with_engines(
@@ -128,7 +134,7 @@ class ControlPlane(Process):
         self._check_clusters_in_use()
         self.fleet = self._with_datasets_found(self.fleet)
         # The first event of all: a cluster manager must know its region when its hosts report.
-        configured = self.runtime.call(ids.QUEUE, m.ConfigureFleet(self.fleet))
+        configured = self.runtime.call(ids.QUEUE, m.ConfigureFleet(self.fleet, file=self._file))
         self._skip_unknown_attempts()
         for region in self.fleet.regions:
             for cluster in region.clusters if region.name not in self.apart else ():

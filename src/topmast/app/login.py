@@ -7,6 +7,7 @@ import ipaddress
 import os
 import socket
 import ssl
+from collections.abc import Callable
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,11 +15,13 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from topmast.accounts import Accounts
 from topmast.adapters.breakglass import is_break_glass
 from topmast.adapters.clock import elapsed_s, wall_s
 from topmast.adapters.oidc import OpenId
 from topmast.adapters.tls import Certificate
 from topmast.api.guard import Gate, LoginGate, LoopbackGate, Network, StandbyGate
+from topmast.api.standby import GUARDED
 from topmast.app.server import bind
 from topmast.cli import ServeOptions
 from topmast.client.address import checked_url
@@ -26,6 +29,7 @@ from topmast.model.errors import InvalidInput
 from topmast.model.files.accountsfile import AccountsFile, read_accounts
 from topmast.model.fleet import Fleet
 from topmast.service.limits import Rate, Rates
+from topmast.service.logins import FollowedLogins
 from topmast.service.service import Service
 from topmast.web import STATIC
 
@@ -51,9 +55,12 @@ class Entry(Struct, frozen=True):
             return None
         return self.certificate.context()
 
-    def standby_gate(self) -> Gate:
-        """What lets requests in while another server leads."""
-        return LoopbackGate() if self.accounts is None else StandbyGate()
+    def standby_gate(self, state: Path, accounts: Callable[[], Accounts | None]) -> Gate:
+        """What lets requests in while another server leads; ``accounts``: as far as followed."""
+        if self.accounts is None:
+            return LoopbackGate()
+        logins = FollowedLogins(accounts, _break_glass_of(state), wall_s)
+        return StandbyGate(LoginGate(logins, self.public_url, (), self.proxies), GUARDED)
 
     def openid(self) -> OpenId | None:
         """The provider that people log in with. Raises InvalidInput."""
@@ -74,7 +81,7 @@ class Entry(Struct, frozen=True):
         if self.accounts is None:
             return LoopbackGate(_own_name())
         service.set_limits(_rates(self.accounts))
-        service.logins.is_break_glass = lambda token: is_break_glass(options.state, token, wall_s())
+        service.logins.is_break_glass = _break_glass_of(options.state)
         return LoginGate(service.logins, self.public_url, (), self.proxies, OPEN_PATHS)
 
 
@@ -134,6 +141,10 @@ def refuse_local_engines(fleet: Fleet, options: ServeOptions) -> None:
             remedy="use clusters of another engine, or say that all that may submit may do that: "
             "--everyone-is-trusted",
         )
+
+
+def _break_glass_of(state: Path) -> Callable[[str], bool]:
+    return lambda token: is_break_glass(state, token, wall_s())
 
 
 def split_address(address: str, field: str) -> tuple[str, int]:

@@ -16,6 +16,7 @@ import structlog
 from starlette.types import ASGIApp
 
 import topmast
+from topmast.accounts import Accounts
 from topmast.adapters.clock import elapsed_s
 from topmast.adapters.connections import Limits
 from topmast.adapters.store import (
@@ -112,8 +113,9 @@ class QueueServer:
             if self._entry.listener is not None:
                 listeners.append(self._entry.listener)
             self._front.app = create_standby_api(
-                self._health, self._leader, self._token, self._entry.standby_gate(), self._figures
-            )
+                self._health, self._leader, self._token,
+                self._entry.standby_gate(options.state, self._accounts), self._figures,
+            )  # fmt: skip
             stack.callback(self._close)
             self._begin()
             run(
@@ -193,7 +195,8 @@ class QueueServer:
             journal.set_option(PROFILE, msgspec.json.encode(profile).decode())
         known = options.standby and journal.before is not None
         system = ControlPlane(
-            options.state, profile, None if known else self._fleet, apart=self._apart,
+            options.state, profile, None if known else self._fleet,
+            fleet_replaces=options.fleet_replaces, apart=self._apart,
             token=self._token, checkpoints=options.checkpoints, pair_speeds=self._speeds,
             outside=self._outside, term=Term(journal, follower, keeper, self._fail),
         )  # fmt: skip
@@ -234,6 +237,10 @@ class QueueServer:
     def _leader(self) -> str:
         known = self._standby.leader if self._standby is not None else None
         return "" if known is None or known.address == self._address else known.address
+
+    def _accounts(self) -> Accounts | None:
+        follower = self._standby.follower if self._standby is not None else None
+        return None if follower is None else follower.machines.accounts
 
     def _health(self) -> Health:
         standby = self._standby

@@ -18,6 +18,8 @@ class ServeOptions:
     fleet: Path | None
     """None: the fleet of the state folder, or a default one."""
     state: Path
+    fleet_replaces: bool = False
+    """The fleet file goes before what was changed while the server ran."""
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     profile: str | None = None

@@ -25,6 +25,12 @@ class Role(StrEnum):
 
 
 Fleet = Annotated[Path | None, typer.Option("--fleet", metavar="FILE", help="The fleet to run.")]
+FleetReplaces = Annotated[
+    bool,
+    typer.Option(
+        "--fleet-replaces", help="Let --fleet undo what `topmast fleet apply` changed since."
+    ),
+]
 Host = Annotated[
     str, typer.Option(help="The address to listen on; only loopback, except for a placer.")
 ]
@@ -174,6 +180,7 @@ def add(app: typer.Typer, root: Root) -> None:
         trusted_proxy: TrustedProxy = None,
         accounts: AccountsOption = None,
         everyone_is_trusted: EveryoneIsTrusted = False,
+        fleet_replaces: FleetReplaces = False,
     ) -> int:
         """Run the whole system in one process, until Ctrl-C.
 
@@ -207,6 +214,7 @@ def add(app: typer.Typer, root: Root) -> None:
             trusted_proxies=tuple(trusted_proxy or ()),
             accounts=accounts,
             everyone_is_trusted=everyone_is_trusted,
+            fleet_replaces=fleet_replaces,
         )
         _check(options, role)
         _check_policies(options)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec
 
@@ -33,6 +34,25 @@ def fleet_version(fleet: Fleet) -> str:
 def fleet_changes(before: Fleet, after: Fleet) -> tuple[FleetChange, ...]:
     """All that differs, the regions first. O(fleet)."""
     return tuple(_changes(before, after))
+
+
+def with_what_stays(fleet: Fleet, now: Fleet) -> Fleet:
+    """What engines can do is known of clusters that stay; datasets are added by themselves."""
+    known = {cluster.name: cluster for region in now.regions for cluster in region.clusters}
+    regions = []
+    for region in fleet.regions:
+        clusters = [
+            replace(
+                cluster,
+                capabilities=known[cluster.name].capabilities,
+                deadlines=known[cluster.name].deadlines,
+            )
+            if cluster.name in known
+            else cluster
+            for cluster in region.clusters
+        ]
+        regions.append(replace(region, clusters=tuple(clusters)))
+    return replace(fleet, regions=tuple(regions), datasets=now.datasets)
 
 
 def _changes(before: Fleet, after: Fleet) -> Iterator[FleetChange]:

@@ -52,21 +52,14 @@ class Directory:
         if found is None:
             return None
         self._note_use(found, now)
-        return self._caller(found, now, address, request)
+        return caller_with(self.state, found, now, address, request)
 
     def renewed(self, caller: Caller) -> Caller | None:
         """The same caller as things are now; None if its token is good no more."""
         token, now = self.state.tokens.get(caller.token), self._clock.now()
         if token is None or now >= token.expires_s:
             return None
-        return self._caller(token, now, caller.address, caller.request)
-
-    def _caller(self, token: Token, now: float, address: str, request: str) -> Caller:
-        principal = self.state.principal(token.subject, now, token.scopes)
-        via = f"{token.kind} token ...{token.last_four}"
-        if token.kind is TokenKind.SESSION:
-            via = "session"
-        return Caller(principal, via, address, request, token.id)
+        return caller_with(self.state, token, now, caller.address, caller.request)
 
     def _note_use(self, token: Token, now: float) -> None:
         if token.used_s is None or now >= token.used_s + USE_NOTED_S:
@@ -311,6 +304,15 @@ class Directory:
     ) -> None:
         done = act(caller, verb, subject, tenant)
         await asyncio.wrap_future(self._runtime.call(ids.ACCOUNTS, order, done))
+
+
+def caller_with(accounts: Accounts, token: Token, now: float, address: str, request: str) -> Caller:
+    """The caller that a token proves, with what its owner may do now."""
+    principal = accounts.principal(token.subject, now, token.scopes)
+    via = f"{token.kind} token ...{token.last_four}"
+    if token.kind is TokenKind.SESSION:
+        via = "session"
+    return Caller(principal, via, address, request, token.id)
 
 
 def shown(tenant: str) -> str:

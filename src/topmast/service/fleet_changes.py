@@ -15,7 +15,12 @@ from topmast.model.errors import Conflict, InvalidInput
 from topmast.model.files.fleetdump import dump_fleet
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import Fleet
-from topmast.model.fleet_changes import FleetChange, fleet_changes, fleet_version
+from topmast.model.fleet_changes import (
+    FleetChange,
+    fleet_changes,
+    fleet_version,
+    with_what_stays,
+)
 from topmast.model.states import HostState
 from topmast.service.access import act, json_text
 from topmast.service.verbs import Verbs
@@ -72,7 +77,7 @@ class FleetChanges(Verbs):
         given: dict[str, Any] = document[parts[0]]
         if parts == ["tenants"]:
             given = {**dump_fleet(now), "tenants": given}
-        fleet = _with_what_stays(parse_fleet(given), now)
+        fleet = with_what_stays(parse_fleet(given), now)
         changes = fleet_changes(now, fleet)
         changes = await self._ask(lambda: tuple(self._with_jobs(change) for change in changes))
         return FleetDiff(fleet_version(now), changes), fleet
@@ -107,22 +112,3 @@ class FleetChanges(Verbs):
             if here:
                 order = m.SetHost(here[0], HostState.DRAINING, by, also=tuple(here[1:]) or UNSET)
                 await self._tell(ids.placer(name), order, act(caller, "drain", ",".join(here)))
-
-
-def _with_what_stays(fleet: Fleet, now: Fleet) -> Fleet:
-    """What engines can do is known of clusters that stay; datasets are added by themselves."""
-    known = {cluster.name: cluster for region in now.regions for cluster in region.clusters}
-    regions = []
-    for region in fleet.regions:
-        clusters = [
-            replace(
-                cluster,
-                capabilities=known[cluster.name].capabilities,
-                deadlines=known[cluster.name].deadlines,
-            )
-            if cluster.name in known
-            else cluster
-            for cluster in region.clusters
-        ]
-        regions.append(replace(region, clusters=tuple(clusters)))
-    return replace(fleet, regions=tuple(regions), datasets=now.datasets)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from topmast.accounts import is_token
+from topmast.accounts import Accounts, digest_of, is_token
 from topmast.model import account_views as v
 from topmast.model import ids
 from topmast.model import messages as m
@@ -14,13 +14,42 @@ from topmast.model.messages import TokenKind
 from topmast.ports import Act, ActRow
 from topmast.runtime.loop import Runtime
 from topmast.service.access import act, row
-from topmast.service.accounts import Directory
+from topmast.service.accounts import Directory, caller_with
 from topmast.service.limits import Limits
 
 BREAK_GLASS = "break-glass"
 LONGEST_PATH = 200
 """What the audit log keeps of the path of a stranger's request."""
 ADMINISTRATOR = Principal(f"user:{BREAK_GLASS}", (Grant(Role.ADMIN),))
+
+
+class FollowedLogins:
+    """Finds callers by accounts that another process changes; nothing is noted here."""
+
+    def __init__(
+        self,
+        accounts: Callable[[], Accounts | None],
+        is_break_glass: Callable[[str], bool],
+        now: Callable[[], float],
+    ) -> None:
+        self._accounts = accounts
+        self._is_break_glass = is_break_glass
+        self._now = now
+
+    async def by_token(self, token: str, address: str, request: str) -> Caller | None:
+        """The caller that shows a token; None for one that is good for nothing."""
+        accounts, now = self._accounts(), self._now()
+        if not is_token(token):
+            return None
+        found = None if accounts is None else accounts.token_of(digest_of(token), now)
+        if accounts is not None and found is not None:
+            return caller_with(accounts, found, now, address, request)
+        if await asyncio.to_thread(self._is_break_glass, token):
+            return Caller(ADMINISTRATOR, BREAK_GLASS, address, request)
+        return None
+
+    async def refused(self, address: str, path: str, request: str, why: str) -> None:
+        """The audit log is the leader's."""
 
 
 class Logins:

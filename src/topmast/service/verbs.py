@@ -178,8 +178,7 @@ class Verbs(Operating):
         targets = await self._targets(caller, wanted)
         self._check_allowed(caller, wanted.permission, targets)
         if not wanted.dry_run:
-            await self._act(caller, wanted, [target for target in targets if target.is_done])
-            await self._note_rest(caller, wanted, targets)
+            await self._act(caller, wanted, targets)
         views = await self._ask(lambda: self._views(targets))
         counts = Counter(target.judgement.effect.value for target in targets)
         done = [target for target in targets if target.is_done]
@@ -292,27 +291,33 @@ class Verbs(Operating):
 
     async def _act(self, caller: Caller, wanted: JobsAct, targets: list[_Target]) -> None:
         """One order, and one line of the audit log, for the jobs of each tenant."""
-        by = self.access.by(caller, wanted.by)
-        of_tenant: dict[str, list[str]] = {}
-        for target in targets:
-            of_tenant.setdefault(target.tenant, []).append(target.job)
-        waiting = []
-        for tenant, jobs in of_tenant.items():
-            more = {"selector": wanted.selector} if wanted.selector else {}
-            note = json_text(jobs=len(jobs), reason=wanted.reason, **more)
-            look = partial(self._state_of, jobs[0]) if len(jobs) == 1 else None
-            done = act(caller, wanted.verb, compact(jobs), tenant, look=look, after=note)
-            waiting.append(self._tell_of(jobs, wanted.order(by), done))
-        await asyncio.gather(*waiting)
-
-    async def _note_rest(self, caller: Caller, wanted: JobsAct, targets: list[_Target]) -> None:
-        """What was refused for want of a permission, and an act that changed nothing at all."""
         known = [target for target in targets if target.tenant]
-        if not any(target.is_done for target in targets):
+        if not any(target.is_done or target.forbidden for target in known):
             await self._note(caller, wanted.verb, known, "unchanged")
-        forbidden = [target for target in known if target.forbidden]
+        of_tenant: dict[str, list[_Target]] = {}
+        for target in known:
+            if target.is_done or target.forbidden:
+                of_tenant.setdefault(target.tenant, []).append(target)
+        await asyncio.gather(*(self._act_at(caller, wanted, *at) for at in of_tenant.items()))
+
+    async def _act_at(
+        self, caller: Caller, wanted: JobsAct, tenant: str, targets: list[_Target]
+    ) -> None:
+        """Act on jobs of one tenant; the line names those, too, that the caller may not touch."""
+        jobs = [target.job for target in targets if target.is_done]
+        forbidden = [target for target in targets if target.forbidden]
+        if not jobs:
+            await self._note(caller, wanted.verb, targets, f"refused: {forbidden[0].forbidden}")
+            return
+        more = {"selector": wanted.selector} if wanted.selector else {}
         if forbidden:
-            await self._note(caller, wanted.verb, forbidden, f"refused: {forbidden[0].forbidden}")
+            more["refused"] = compact([target.job for target in forbidden])
+            more["why"] = forbidden[0].forbidden
+        note = json_text(jobs=len(jobs), reason=wanted.reason, **more)
+        look = partial(self._state_of, jobs[0]) if len(jobs) == 1 else None
+        done = act(caller, wanted.verb, compact(jobs), tenant, look=look, after=note)
+        order = wanted.order(self.access.by(caller, wanted.by))
+        await self._tell_of(jobs, order, done)
 
     async def _note(
         self, caller: Caller, verb: str, targets: Sequence[_Target], outcome: str

@@ -3,23 +3,62 @@
 import asyncio
 
 import httpx
+import pytest
 
-from topmast.api.standby import create_standby_api
+from topmast.api.guard import LoginGate, StandbyGate
+from topmast.api.standby import GUARDED, create_standby_api
+from topmast.model.access import Caller, Grant, Principal, Role
 from topmast.model.views import Health
 from topmast.service.metrics import of_standby
 
 LEADER = "http://127.0.0.1:7"
 
 
-async def ask(path: str) -> httpx.Response:
+CALLERS = {
+    "chief": Caller(Principal("user:chief", (Grant(Role.VIEWER),))),
+    "ann": Caller(Principal("user:ann", (Grant(Role.ADMIN, "vision"),))),
+}
+"""By the token that each shows."""
+
+
+class Known:
+    """Knows these callers."""
+
+    async def by_token(self, token: str, address: str, request: str) -> Caller | None:
+        """The one with this token."""
+        return CALLERS.get(token)
+
+    async def refused(self, address: str, path: str, request: str, why: str) -> None:
+        """It keeps no log."""
+
+
+async def ask(path: str, token: str = "", *, login: bool = False) -> httpx.Response:
     """The answer of a standby that lacked twelve records three seconds ago."""
+    gate = StandbyGate(LoginGate(Known(), "https://queue.example.com"), GUARDED) if login else None
     app = create_standby_api(
-        lambda: Health("0", 0.0, 0.0, {}, 0, role="standby"), lambda: LEADER, "",
+        lambda: Health("0", 0.0, 0.0, {}, 0, role="standby"), lambda: LEADER, "", gate,
         figures=lambda: of_standby(4, 12, 3.5),
     )  # fmt: skip
     transport = httpx.ASGITransport(app)
+    shown = {"Authorization": f"Bearer {token}"} if token else {}
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        return await client.get(path)
+        return await client.get(path, headers=shown)
+
+
+@pytest.mark.parametrize(
+    ("path", "token", "status"),
+    [
+        ("/health", "", 401), ("/health", "stolen", 401), ("/health", "ann", 200),
+        ("/api/v1/health", "", 401), ("/api/v1/health", "ann", 200),
+        ("/metrics", "", 401), ("/metrics", "ann", 403), ("/metrics", "chief", 200),
+        ("/livez", "", 200), ("/startupz", "", 200), ("/readyz", "", 503), ("/api/v1/jobs", "", 503),
+    ],
+)  # fmt: skip
+def test_a_standby_with_a_login_asks_for_what_its_leader_asks_for(
+    path: str, token: str, status: int
+) -> None:
+    """Strangers learn whether it lives, and where the leader is."""
+    assert asyncio.run(ask(path, token, login=True)).status_code == status
 
 
 def test_a_standby_lives_and_has_started_and_is_not_ready() -> None:

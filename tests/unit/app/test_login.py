@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.certificates import write_certificate
+from topmast.accounts import Accounts
 from topmast.api.guard import LoopbackGate, StandbyGate
 from topmast.app.login import Entry, entry_of, refuse_local_engines
 from topmast.cli import ServeOptions
@@ -43,7 +44,7 @@ def test_without_options_nothing_is_asked_for(folder: Path) -> None:
     """One person on one machine."""
     found = entry(folder)
     assert (found.accounts, found.listener) == (None, None)
-    assert isinstance(found.standby_gate(), LoopbackGate)
+    assert isinstance(found.standby_gate(folder, Accounts), LoopbackGate)
 
 
 def test_a_login_on_loopback(folder: Path) -> None:
@@ -51,7 +52,7 @@ def test_a_login_on_loopback(folder: Path) -> None:
     found = entry(folder, accounts="accounts.yaml")
     assert found.accounts is not None
     assert (found.public_url, found.listener) == (URL, None)
-    assert isinstance(found.standby_gate(), StandbyGate)
+    assert isinstance(found.standby_gate(folder, Accounts), StandbyGate)
 
 
 def test_an_address_for_others_asks_for_a_login_without_being_told(folder: Path) -> None:

@@ -22,6 +22,10 @@ from topmast.model.states import WAITING, JobState, Outcome, may_move
 def _fleet(queue: QueueState, fact: f.FleetSet, event: m.ConfigureFleet) -> None:
     fleet = settled(event.fleet, queue.fleet, queue.homes)
     queue.homes = homes_after(fleet, queue.fleet, queue.homes)
+    if event.base is not UNSET:
+        queue.fleet_edited = True
+    elif event.file is not UNSET:
+        queue.fleet_file, queue.fleet_edited = event.file, False
     queue.take_fleet(fleet)
     queue.backlog.unblock(Anything())
 

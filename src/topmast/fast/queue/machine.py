@@ -60,7 +60,8 @@ class GlobalQueue(QueueViews):
             return Conflict("the fleet was changed meanwhile: look at the differences again")
         names = {region.name for region in event.fleet.regions}
         gone = [region.name for region in self.fleet.regions if region.name not in names]
-        if settled(event.fleet, self.fleet, self.homes) != self.fleet:
+        is_other_file = event.file is not UNSET and event.file != self.fleet_file
+        if is_other_file or settled(event.fleet, self.fleet, self.homes) != self.fleet:
             self.decide(f.FleetSet())
             cycle.bind_astray(self)
         for name in gone:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -13,6 +14,7 @@ from topmast.fast.region.facts import (
     HostReachable,
     HostsAssigned,
     HostSet,
+    HostsGone,
     HostsHandedOver,
     HostSuspected,
     Kept,
@@ -154,6 +156,25 @@ def _handed_over(placer: RegionState, fact: HostsHandedOver, event: m.Message) -
     placer.more()
 
 
+def _gone(placer: RegionState, fact: HostsGone, event: m.Message) -> None:
+    state, region = placer.state, placer.state.region
+    books: tuple[dict[str, Any], ...] = (
+        state.leaving, state.wanted, state.assigned, state.down, state.closed, state.suspect
+    )  # fmt: skip
+    for host in fact.hosts:
+        for known in books:
+            known.pop(host, None)
+    clusters = []
+    for cluster in region.clusters:
+        left = tuple(host for host in cluster.hosts if host.name not in fact.hosts)
+        # A cluster that left the fleet file was here for its hosts alone.
+        if left or cluster != ClusterSpec(cluster.name, cluster.hosts):
+            clusters.append(msgspec.structs.replace(cluster, hosts=left))
+    placer.configure_columns(msgspec.structs.replace(region, clusters=tuple(clusters)))
+    placer.health_changed = True
+    placer.more()
+
+
 def _reachable(placer: RegionState, fact: HostReachable, event: m.Message) -> None:
     if fact.up:
         placer.state.down.pop(fact.host, None)
@@ -224,6 +245,7 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     HostSet: _host,
     HostsAssigned: _assigned,
     HostsHandedOver: _handed_over,
+    HostsGone: _gone,
     HostReachable: _reachable,
     HostClosure: _closure,
     HostSuspected: _suspected,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 import msgspec
 
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.facts import (
+    HostsGone,
     HostsHandedOver,
     HostSuspected,
     Kept,
@@ -133,6 +134,8 @@ def _launch_or_refuse(placer: RegionAnswers, allocation: Allocation) -> None:
 
 def announce(placer: RegionAnswers) -> None:
     """Tell the queue, once an event, that something came free; hosts that are drained go first."""
+    if placer.freed and placer.state.leaving:
+        _let_leave(placer)
     if placer.health_changed:
         _give_up_places(placer)
         tell_out_of_service(placer)
@@ -185,12 +188,31 @@ def hand_over(placer: RegionAnswers) -> bool:
     owners = owners_of(placer.state.region)
     concerned = {owners[host] for host in ready} | set(ready.values())
     placer.decide(HostsHandedOver(ready))
-    for cluster in placer.state.region.clusters:
-        if cluster.name in concerned:
-            order = m.ConfigureCluster(placer.region, cluster)
-            placer.send(ids.cluster(cluster.name), order)
+    _configure_clusters(placer, concerned)
     placer.send(ids.QUEUE, m.HostsMoved(placer.region, ready))
     return True
+
+
+def _configure_clusters(placer: RegionAnswers, names: Container[str]) -> None:
+    """Tell clusters which hosts they have."""
+    for cluster in placer.state.region.clusters:
+        if cluster.name in names:
+            order = m.ConfigureCluster(placer.region, cluster)
+            placer.send(ids.cluster(cluster.name), order)
+
+
+def _let_leave(placer: RegionAnswers) -> None:
+    """Forget hosts that left the fleet once nothing is there any more. O(attempts)."""
+    state = placer.state
+    plans = [a.plan for a in state.allocations.values()] + [p.plan for p in state.places.values()]
+    used = {host for plan in plans for host in plan.hosts}
+    empty = tuple(host for host in state.leaving if host not in used)
+    if not empty:
+        return
+    owners = owners_of(state.region)
+    concerned = {owners[host] for host in empty if host in owners}
+    placer.decide(HostsGone(empty))
+    _configure_clusters(placer, concerned)
 
 
 def _is_empty(placer: RegionAnswers, host: str) -> bool:

@@ -90,6 +90,12 @@ class HostsHandedOver(Fact, frozen=True):
     owners: dict[str, str]
 
 
+class HostsGone(Fact, frozen=True):
+    """Hosts that left the configuration are empty, and forgotten."""
+
+    hosts: tuple[str, ...]
+
+
 class HostReachable(Fact, frozen=True):
     """Whether the host's engine reaches it."""
 
@@ -121,5 +127,5 @@ class SuspicionOver(Fact, frozen=True):
 PlacerFact = (
     RegionSet | SlotsTaken | Launched | Up | Kept | Stopping | SlotsFreed | PlaceBooked
     | PlaceGivenUp | HostSet | HostsAssigned | HostsHandedOver | HostReachable | HostSuspected
-    | HostClosure     | SuspicionOver | PairedWith
+    | HostClosure | HostsGone | SuspicionOver | PairedWith
 )  # fmt: skip

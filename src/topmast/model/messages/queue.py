@@ -17,6 +17,8 @@ class ConfigureFleet(Message, frozen=True):
     fleet: Fleet
     base: str | UnsetType = UNSET
     """The version that it changes; absent: whatever there is."""
+    file: str | UnsetType = UNSET
+    """The version of the file that it was read from; absent: it comes from no file."""
 
 
 class SkipAttempts(Message, frozen=True):

@@ -346,9 +346,9 @@ def test_a_region_is_configured_anew_while_hosts_are_in_use(case: Change) -> Non
     world.finish("j1")
     assert world.state("j1") is JobState.SUCCEEDED
     assert (placer.columns.free_milli == 1000).all()
-    world.configure(case.fleet)
     listed = {h.name for c in case.fleet.regions[0].clusters for h in c.hosts}
     assert set(placer.columns.index) == listed
+    assert not placer.state.leaving
 
 
 @pytest.mark.parametrize("busy", [True, False])

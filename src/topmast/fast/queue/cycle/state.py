@@ -50,6 +50,8 @@ class Saved(Struct):
     fetches: list[tuple[float, str]] = []
     skipped: dict[str, int] | UnsetType = UNSET
     deletions: list[Deletion] | UnsetType = UNSET
+    fleet_file: str | UnsetType = UNSET
+    fleet_edited: bool | UnsetType = UNSET
 
 
 class QueueState(EventMachine):
@@ -71,6 +73,10 @@ class QueueState(EventMachine):
         """By name."""
         self.homes: dict[str, str] = {}
         """Where the fleet file has those hosts that belong to another cluster now."""
+        self.fleet_file = ""
+        """The version of the last fleet file that a start took up; empty: none so far."""
+        self.fleet_edited = False
+        """Whether the fleet was changed while the server ran, after its last fleet file."""
         self.cycle = Cycle(profile, policies.bind)
         self._begin()
 
@@ -182,6 +188,8 @@ class QueueState(EventMachine):
                 self.data.fetches.noted,
                 jobs.skipped or UNSET,
                 catalogue.deletions.all() or UNSET,
+                self.fleet_file or UNSET,
+                self.fleet_edited or UNSET,
             )
         )
 
@@ -200,6 +208,8 @@ class QueueState(EventMachine):
         deletions = given(state.deletions, [])
         data.catalogue.restore(state.datasets, state.copies, state.failed_copies, deletions)
         self.homes = state.homes
+        self.fleet_file = given(state.fleet_file, "")
+        self.fleet_edited = given(state.fleet_edited, False)
         self.take_fleet(state.fleet)
         self.tenancy.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
         self.backlog.restore(state.histories, state.learned, state.sizes, state.services_gpu_s)
