@@ -314,7 +314,7 @@ class Verbs(Operating):
             more["refused"] = compact([target.job for target in forbidden])
             more["why"] = forbidden[0].forbidden
         note = json_text(jobs=len(jobs), reason=wanted.reason, **more)
-        look = partial(self._state_of, jobs[0]) if len(jobs) == 1 else None
+        look = partial(self._state_of, jobs[0]) if len(targets) == 1 else None
         done = act(caller, wanted.verb, compact(jobs), tenant, look=look, after=note)
         order = wanted.order(self.access.by(caller, wanted.by))
         await self._tell_of(jobs, order, done)
