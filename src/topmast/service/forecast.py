@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import structlog
@@ -28,6 +28,10 @@ SAME_S = 10.0
 """How long a forecast serves while nothing was decided."""
 FRESH_S = 1.0
 """How long it serves in any case."""
+LISTED_S = 15.0
+"""How long it serves for lists."""
+MOST_LISTED = 20_000
+"""With more jobs than these, no forecast is made for a list."""
 log = structlog.get_logger(__name__)
 
 
@@ -41,6 +45,7 @@ class Forecasts:
         self._lock = threading.Lock()
         self._last: Forecast | None = None
         self._made_s = 0.0
+        self._making: asyncio.Task[ExpectedStart | None] | None = None
 
     async def of_job(self, job: str) -> ExpectedStart | None:
         """When a waiting job will start."""
@@ -48,6 +53,22 @@ class Forecasts:
         if not self._serves(job):
             state = await self._snapshot()
         return await asyncio.to_thread(self._look_up, job, state)
+
+    def of_list(self, jobs: Sequence[str]) -> dict[str, float]:
+        """When waiting jobs will start, as far as the last forecast knows.
+
+        A new one is made behind the answer, so that no list waits for it. To be called on an event
+        loop.
+        """
+        is_old = time.monotonic() - self._made_s > LISTED_S
+        idle = self._making is None or self._making.done()
+        few = len(self._runtime.machines.queue.jobs.records) <= MOST_LISTED
+        if jobs and is_old and idle and few:
+            self._making = asyncio.create_task(self.of_job(jobs[-1]))
+        last = self._last
+        if last is None:
+            return {}
+        return {job: last.starts[job][0] for job in jobs if job in last.starts}
 
     async def of_spec(self, spec: JobSpec) -> ExpectedStart | None:
         """When a job would start if it were submitted now."""

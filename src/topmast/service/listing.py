@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 from msgspec import Struct
@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from topmast.fast.queue import GlobalQueue, JobRecord
 from topmast.model import ids
 from topmast.model.errors import InvalidInput
+from topmast.model.group_views import JobGroup
+from topmast.model.job import MILLI
 from topmast.model.selector import Selector, selector_of, states_of
 from topmast.model.states import TERMINAL, WAITING
 from topmast.model.views import JobView
@@ -135,6 +137,53 @@ def in_queue_order(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
         return (0.0, -float(record.band), record.submit_s, float(record.number))
 
     return heapq.nsmallest(skipped + wanted.limit, chosen, key=key)[skipped:]
+
+
+GROUP_KEYS: dict[str, Callable[[JobRecord], str]] = {
+    "tenant": lambda record: record.spec.tenant,
+    "user": lambda record: record.spec.user,
+    "band": lambda record: record.band.name.lower(),
+}
+"""What jobs can be grouped by."""
+
+
+def grouped(queue: GlobalQueue, wanted: Selection, by: str, now: float) -> tuple[JobGroup, ...]:
+    """Wanted jobs in memory, a row for each group, the one that holds most first. O(jobs)."""
+    if by not in GROUP_KEYS:
+        raise InvalidInput(f"'{by}' is not one of {', '.join(GROUP_KEYS)}", field="group")
+    key, rows = GROUP_KEYS[by], dict[str, _Tally]()
+    for record in queue.jobs.records.values():
+        if wanted.takes(record):
+            rows.setdefault(key(record), _Tally()).count(record)
+    found = [row.shown(name, now) for name, row in rows.items()]
+    return tuple(sorted(found, key=lambda row: (-row.held_gpus, -row.waiting_gpus, row.key)))
+
+
+class _Tally(Struct):
+    jobs: int = 0
+    waiting: int = 0
+    held_milli: int = 0
+    waiting_milli: int = 0
+    first: JobRecord | None = None
+    """The job that has waited longest."""
+
+    def count(self, record: JobRecord) -> None:
+        self.jobs += 1
+        if record.plan is not None:
+            self.held_milli += record.plan.gpus_milli
+        elif record.state in WAITING:
+            self.waiting += 1
+            self.waiting_milli += record.spec.gpus_milli()
+            if self.first is None or record.submit_s < self.first.submit_s:
+                self.first = record
+
+    def shown(self, key: str, now: float) -> JobGroup:
+        first = self.first
+        return JobGroup(
+            key, self.jobs, self.waiting, self.held_milli / MILLI, self.waiting_milli / MILLI,
+            0.0 if first is None else max(0.0, now - first.submit_s),
+            "" if first is None else first.id,
+        )  # fmt: skip
 
 
 def archived(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from topmast.fast.queue import JobRecord
+from topmast.fast.queue import GlobalQueue, JobRecord
 from topmast.model.decided import joined, why
 from topmast.model.job import JobSpec
 from topmast.model.plan import Binding, Plan, Reservation
@@ -97,6 +97,18 @@ def _no_room(scene: Scene, detail: str) -> str:
 
 def _place(place: Binding) -> str:
     return place.region if place.cluster is None else f"{place.region}/{place.cluster}"
+
+
+def standing(queue: GlobalQueue, record: JobRecord) -> str:
+    """Why a job stands where it stands, as far as the queue knows without a search."""
+    if record.state not in WAITING or record.plan is not None:
+        return placed(record)
+    verdict = queue.verdict_on(record)
+    if verdict is None:
+        return "the queue has not looked at the job yet"
+    may_borrow = bool(queue.tenancy.choices(record.spec, True))
+    scene = Scene(record.spec, may_borrow=may_borrow, bound=record.bound)
+    return waiting(scene, verdict.reason, verdict.detail)
 
 
 def placed(record: JobRecord) -> str:

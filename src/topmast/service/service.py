@@ -25,6 +25,7 @@ from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobFileView
 from topmast.model.errors import Forbidden, InvalidInput, NotFound
 from topmast.model.files.jobfile import dump_job
+from topmast.model.group_views import JobGroup
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.reason import HOPELESS
 from topmast.model.states import WAITING
@@ -35,6 +36,7 @@ from topmast.service.explain import explain_job, explain_spec
 from topmast.service.fleet_changes import FleetChanges
 from topmast.service.forecast import with_start
 from topmast.service.regions import LogChunk
+from topmast.service.sentences import standing
 from topmast.service.usage import check_key, running_rows, usage
 
 Read = Callable[[str, int, int, int, int], LogPage | None]
@@ -196,6 +198,30 @@ class Service(FleetChanges):
         return v.JobPage(
             views, cursor, listing.counts(queue, wanted.seen), listing.total(queue, wanted)
         )
+
+    async def sentences(self, caller: Caller, jobs: Sequence[str]) -> dict[str, str]:
+        """Why each of some jobs stands where it stands, without a search. O(jobs)."""
+        seen, queue = self.access.tenants(caller, Permission.JOBS_VIEW), self.machines.queue
+
+        def question() -> dict[str, str]:
+            records = (queue.jobs.records.get(job) for job in jobs)
+            return {
+                record.id: standing(queue, record)
+                for record in records
+                if record is not None and (seen is None or record.spec.tenant in seen)
+            }
+
+        found, hides = await self._ask(question), self.redaction(caller)
+        return found if hides is None else {job: hides.text(why) for job, why in found.items()}
+
+    async def groups(
+        self, caller: Caller, by: str, states: Sequence[str], selector: str
+    ) -> tuple[JobGroup, ...]:
+        """Jobs in memory by tenant, user or band. O(jobs)."""
+        self.limits.take(caller, "list")
+        seen, queue = self.access.tenants(caller, Permission.JOBS_VIEW), self.machines.queue
+        wanted = listing.select(tuple(states), "", 1, "", True, seen, selector)
+        return await self._ask(lambda: listing.grouped(queue, wanted, by, self.clock.now()))
 
     async def explain(self, caller: Caller, job: str) -> v.Explanation:
         """Why a job stands where it stands."""

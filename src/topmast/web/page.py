@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
+from fastapi.responses import Response
 from msgspec import Struct
 
 from topmast.model.access import Caller, Permission
@@ -25,9 +27,14 @@ class Ask(Struct, frozen=True):
         """What the URL says of some names; empty where it says nothing."""
         return {name: self.query.get(name, "").strip() for name in names}
 
+    def link(self, given: Mapping[str, str], **changes: str) -> str:
+        """The address of the same page with other filters; empty ones are left out."""
+        kept = {name: value for name, value in {**given, **changes}.items() if value}
+        return f"?{urlencode(kept)}" if kept else "?"
 
-View = Callable[[Ask], Awaitable[dict[str, Any]]]
-"""What a template shows. It raises what the service raises."""
+
+View = Callable[[Ask], Awaitable[dict[str, Any] | Response]]
+"""What a template shows, or another answer. It raises what the service raises."""
 
 
 class Page(Struct, frozen=True):

@@ -83,7 +83,8 @@ def _endpoint(drawing: Drawing, page: Page) -> Callable[..., Awaitable[Response]
         ask = Ask(
             drawing.service, caller_of(request), request.path_params, dict(request.query_params)
         )
-        return drawing.page(request, page, await page.view(ask))
+        shown = await page.view(ask)
+        return shown if isinstance(shown, Response) else drawing.page(request, page, shown)
 
     return show
 

@@ -2,23 +2,120 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
+from fastapi.responses import RedirectResponse, Response
+from msgspec import Struct
+
 from topmast.model.access import Permission
+from topmast.model.job import Band
+from topmast.model.reason import PendingReason
+from topmast.model.states import TERMINAL, WAITING, JobState
+from topmast.model.views import JobPage, JobView
+from topmast.service.listing import GROUP_KEYS
 from topmast.web.page import Ask, Page
 
 ROWS = 200
 """Jobs of one page."""
+FILTERS = ("state", "tenant", "user", "name", "band", "selector", "group")
+WORDS = ("tenant", "user", "name", "band")
+"""Filters that are keys of a selector."""
+ALL = "all"
+ACTIVE = "active"
+_JOB = re.compile(r"j[0-9]{1,15}")
 
 
-async def view(ask: Ask) -> dict[str, Any]:
+class Line(Struct, frozen=True):
+    """A row of the queue."""
+
+    job: JobView
+    why: str
+    """One sentence."""
+    position: int | None = None
+    """Among the jobs that wait, of those that the filters leave."""
+    start_s: float | None = None
+    """When it is expected to start."""
+
+
+async def view(ask: Ask) -> dict[str, Any] | Response:
     """A page of jobs, with what the URL asks for."""
-    given = ask.filters("state", "tenant", "selector", "cursor")
-    states = [state for state in given["state"].split(",") if state] or ["active"]
-    page = await ask.service.jobs(
-        ask.caller, states, given["tenant"], ROWS, given["cursor"], True, given["selector"]
-    )
-    return {"jobs": page, "given": given}
+    found = ask.query.get("q", "").strip()
+    if found:
+        named = ask.link({}, name=f"*{found}*", state=ALL)
+        to = f"/jobs/{found}" if _JOB.fullmatch(found) else f"/{named}"
+        return RedirectResponse(to, 303)
+    given = ask.filters(*FILTERS)
+    states, selector = states_of(given["state"]), selector_of(given)
+    shown = {
+        "given": given, "selector": selector, "link": partial(ask.link, given),
+        "states": list(JobState), "bands": [band.name.lower() for band in Band],
+        "group_keys": list(GROUP_KEYS), "act_selector": _to_act_on(states, selector),
+    }  # fmt: skip
+    if given["group"]:
+        groups = await ask.service.groups(ask.caller, given["group"], states, selector)
+        page = await ask.service.jobs(ask.caller, states, "", 1, "", True, selector)
+        return {**shown, "groups": groups, "page_of": page, "lines": (), "onward": ""}
+    in_order = not any(state in TERMINAL for state in states) and bool(states)
+    cursor = ask.query.get("cursor", "")
+    page = await ask.service.jobs(ask.caller, states, "", ROWS, cursor, in_order, selector)
+    lines, held = await _lines(ask, page, in_order)
+    onward = ask.link(given, cursor=page.next_cursor or "", held=str(held))
+    return {**shown, "groups": None, "page_of": page, "lines": lines,
+            "onward": onward if page.next_cursor else ""}  # fmt: skip
+
+
+def states_of(text: str) -> list[str]:
+    """The states that a filter names; none: all of them."""
+    if text == ALL:
+        return []
+    return [state.strip() for state in text.split(",") if state.strip()] or [ACTIVE]
+
+
+def selector_of(given: Mapping[str, str]) -> str:
+    """The filters as one selector; a comma in a word stands for any characters."""
+    parts = [f"{key}={given[key].replace(',', '*')}" for key in WORDS if given[key]]
+    return ",".join([*parts, *([given["selector"]] if given["selector"] else [])])
+
+
+def _to_act_on(states: list[str], selector: str) -> str:
+    """The selector of all jobs that the filters leave, for an act on all of them."""
+    named = [f"state={state}" for state in states or [ACTIVE]]
+    return ",".join([*named, *([selector] if selector else [])])
+
+
+async def _lines(ask: Ask, page: JobPage, in_order: bool) -> tuple[tuple[Line, ...], int]:
+    """The rows, and how many jobs on this page and before it have a place."""
+    jobs = [job.id for job in page.jobs]
+    why = await ask.service.sentences(ask.caller, jobs)
+    waits = [_waits(job) for job in page.jobs]
+    waiting = [job.id for job, waits_ in zip(page.jobs, waits, strict=True) if waits_]
+    starts = ask.service.forecasts.of_list(waiting)
+    held, before = _number(ask, "held"), _number(ask, "cursor")
+    lines, now_s = [], ask.service.clock.now()
+    for at, (job, is_waiting) in enumerate(zip(page.jobs, waits, strict=True)):
+        held += not is_waiting
+        start_s = starts.get(job.id)
+        lines.append(
+            Line(
+                job, why.get(job.id, job.cause),
+                before + at + 1 - held if is_waiting and in_order else None,
+                start_s if start_s is not None and start_s > now_s else None,
+            )
+        )  # fmt: skip
+    return tuple(lines), held
+
+
+def _waits(job: JobView) -> bool:
+    """Whether a job has no place; one that waits for others to stop has one."""
+    return job.state in WAITING and job.reason != PendingReason.PREEMPTION_IN_PROGRESS
+
+
+def _number(ask: Ask, name: str) -> int:
+    digits = ask.query.get(name, "")
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 16 else 0
 
 
 PAGE = Page("/", "Queue", Permission.JOBS_VIEW, "queue.html", view, place=10, follows="all")

@@ -1,0 +1,163 @@
+"""The page of the queue: order, filters, words, groups, pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.support.entrance import URL, Entrance, entrance, run
+from tests.unit.web.support import local, submit
+from topmast.model.access import Role
+from topmast.web.pages import queue
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entrance]:
+    """Four GPUs of two tenants, three jobs that hold them and seven that wait."""
+    with entrance(tmp_path_factory.mktemp("queue")) as found:
+
+        async def fill() -> None:
+            async with local(found) as client:
+                big = {"accelerators": "H100:2"}
+                await submit(client, "ann", name="first", resources=big)
+                await submit(client, "bob", name="second", tenant="speech", resources=big)
+                for n in range(6):
+                    await submit(client, "ann", name=f"later-{n}", resources=big)
+                await submit(client, "cy", name="odd", resources={"accelerators": "H100:8"})
+                await client.post("/api/v1/jobs/hold", json={"jobs": ["j8"], "reason": "a test"})
+
+        run(fill)
+        yield found
+
+
+def rows(text: str) -> list[str]:
+    """The jobs of a page, from top to bottom."""
+    return re.findall(r'<tr data-row data-key="([^"]*)"', text)
+
+
+def row(text: str, key: str) -> str:
+    """One row as text without tags."""
+    found = text.partition(f'data-key="{key}"')[2].partition("</tr>")[0]
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", found))
+
+
+async def shown(client: httpx.AsyncClient, url: str) -> str:
+    """A page that answers."""
+    answer = await client.get(url)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def test_what_holds_gpus_comes_first_and_what_waits_has_a_place_in_line(door: Entrance) -> None:
+    """With its reason in words, and its number among those that wait."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            text = await shown(client, "/")
+            found = rows(text)
+            assert found[:2] == ["j1", "j2"]
+            assert "Running" in row(text, "j1")
+            assert "lowest score" in row(text, "j1")
+            assert "#" not in row(text, "j1")
+            places = [re.search(r"#(\d+)", row(text, job)) for job in found[2:]]
+            assert [int(p.group(1)) for p in places if p] == [1, 2, 3, 4, 5, 6, 7]
+            assert "Held : the job waits until it is released" in row(text, "j8")
+            assert "no host could run one task" in row(text, "j9")
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("url", "want"),
+    [
+        ("/?tenant=speech", ["j2"]),
+        ("/?user=bob", ["j2"]),
+        ("/?name=later-*&state=PENDING", [f"j{n}" for n in range(3, 9)]),
+        ("/?selector=user%3Dcy", ["j9"]),
+        ("/?user=cy&selector=tenant%3Dvision", ["j9"]),
+        ("/?user=c,y", ["j9"]),
+        ("/?band=high", []),
+        ("/?state=SUCCEEDED", []),
+    ],
+)
+def test_filters_are_those_of_the_command_line(door: Entrance, url: str, want: list[str]) -> None:
+    """In the address; what is typed stands in the form again."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            assert sorted(rows(await shown(client, url))) == want
+
+    run(story)
+
+
+def test_pages_go_on_with_the_numbers_of_those_before(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No job is on two pages, and places go on."""
+    monkeypatch.setattr(queue, "ROWS", 4)
+
+    async def story() -> None:
+        async with local(door) as client:
+            url, found, places = "/", [], []
+            while url:
+                text = await shown(client, url)
+                found += rows(text)
+                places += [
+                    int(n) for job in rows(text) for n in re.findall(r"#(\d+)", row(text, job))
+                ]
+                onward = re.search(r'rel="next" href="([^"]*)"', text)
+                url = f"/{onward.group(1)}".replace("&amp;", "&") if onward else ""
+            assert sorted(found) == sorted(f"j{n}" for n in range(1, 10))
+            assert places == [1, 2, 3, 4, 5, 6, 7]
+
+    run(story)
+
+
+def test_groups_add_up(door: Entrance) -> None:
+    """What each tenant holds and asks for, and the job that has waited longest."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            text = await shown(client, "/?group=tenant")
+            assert rows(text) == ["vision", "speech"]
+            numbers = re.findall(r"\d+", row(text, "vision").partition("j3")[0])
+            assert numbers == ["8", "2", "7", "20"]
+            assert "j3" in row(text, "vision")
+            assert rows(await shown(client, "/?group=user&tenant=vision")) == ["ann", "cy"]
+            assert (await client.get("/?group=shoe")).status_code == 422
+
+    run(story)
+
+
+def test_the_search_finds_a_job_by_its_id_or_by_a_part_of_its_name(door: Entrance) -> None:
+    """The id leads to the job, all else to a filter."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            to = [
+                (await client.get("/", params={"q": q})).headers["location"] for q in ("j7", "ater")
+            ]
+            assert to == ["/jobs/j7", "/?name=%2Aater%2A&state=all"]
+            assert len(rows(await shown(client, to[1]))) == 6
+
+    run(story)
+
+
+def test_a_tenant_sees_its_own_and_no_more_acts_than_it_may(door: Entrance) -> None:
+    """Neither other jobs, nor their names in sentences; a viewer has no buttons."""
+
+    async def story() -> None:
+        token = await door.token("reader", (Role.VIEWER, "speech"))
+        async with door.client(token) as client:
+            text = await shown(client, f"{URL}/")
+            assert rows(text) == ["j2"]
+            assert "data-verb" not in text
+            assert "first" not in text
+            assert rows(await shown(client, f"{URL}/?group=user")) == ["bob"]
+        async with local(door) as client:
+            assert 'data-verb="cancel"' in await shown(client, "/")
+
+    run(story)
