@@ -21,7 +21,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo recording test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools prometheus-tools web-tools test-web check format bench bench-engines bounds mutants crash-test failover-test docs docs-output docs-test lock hooks clean
+.PHONY: help venv demo recording test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools prometheus-tools web-tools test-web check format bench bench-engines bounds mutants crash-test failover-test docs docs-output docs-test manifests lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -145,6 +145,9 @@ docs-output: $(DEV) ## write what commands print today into README and docs (PAG
 
 docs-test: $(DEV) ## run every block of README and docs, also the slow ones: minutes
 	@$(PY) -m pytest -q -m "" tests/integration/test_pages.py
+
+manifests: $(DEV) ## write deploy/kubernetes/queue.yaml from the chart in deploy/helm
+	@$(PY) -m tests.support.helm
 
 lock: $(DEV) ## compile requirements/*.txt anew from pyproject.toml
 	@rm -f requirements/*.txt

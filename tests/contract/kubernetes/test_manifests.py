@@ -9,6 +9,7 @@ import yaml
 
 from tests.conftest import REPO
 from tests.contract.kubernetes.launched import Launched
+from tests.support.helm import CHART, PLAIN, render
 from tests.support.kubelab.lab import Lab
 from tests.support.kubelab.programs import until
 from topmast.adapters.engines.far.launcher import State
@@ -27,7 +28,23 @@ def applied(lab: Lab) -> Iterator[Lab]:
 
 
 def test_all_manifests_are_tested() -> None:
-    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in FOLDER.iterdir()) == sorted((*FILES, PLAIN.name))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"store": "postgresql://topmast@db1/topmast", "replicas": 2}],
+    ids=["alone", "pair"],
+)
+def test_the_api_server_takes_the_queue(
+    applied: Lab, tmp_path: Path, values: dict[str, Any]
+) -> None:
+    """A field that it does not know, or a value of another type, is refused."""
+    (tmp_path / "queue.yaml").write_text(render(CHART, values, "queue", "topmast"))
+    said = applied.kubectl("apply", "--dry-run=server", "-f", str(tmp_path / "queue.yaml"))
+    assert {line.split("/")[0] for line in said.splitlines()} == {
+        "configmap", "service", "statefulset.apps",
+    }  # fmt: skip
 
 
 @pytest.fixture

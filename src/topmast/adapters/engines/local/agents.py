@@ -97,7 +97,7 @@ class Agents:
     # --- agents: found, launched, heard -----------------------------------------------------
 
     def tick(self) -> None:
-        """Take the next step with each host whose time has come, and launch what is wanted."""
+        """Take the next step with each host that is due, and launch what is wanted."""
         now_s = time.monotonic()
         for host in self.hosts.values():
             if host.wake_s is not None and host.wake_s <= now_s:
