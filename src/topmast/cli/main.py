@@ -22,6 +22,7 @@ from topmast.cli import (
     explain,
     fleet,
     fleet_file,
+    importing,
     jobs,
     launch,
     login,
@@ -80,6 +81,7 @@ def build(root: Root) -> typer.Typer:
     launch.add(app)
     jobs.add(app)
     verbs.add(app)
+    importing.add(app)
     explain.add(app)
     launch.add_watching(app)
     fleet.add(app)

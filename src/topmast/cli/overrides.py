@@ -210,37 +210,16 @@ def _scalar(text: str, field: str) -> object:
     """The value that a text stands for in a job file; None if it is empty. Raises InvalidInput."""
     from topmast.cli.jobsource import COMMAND_LINE
     from topmast.model.errors import InvalidInput
-    from topmast.model.files.source import JOB_LIMITS, parse_text
+    from topmast.model.files.source import JOB_LIMITS, parse_text, plain_of
 
     if not text.strip():
         return None
     try:
-        return _plain(parse_text(text.encode(), COMMAND_LINE, JOB_LIMITS))
+        return plain_of(parse_text(text.encode(), COMMAND_LINE, JOB_LIMITS))
     except InvalidInput as error:
         raise InvalidInput(
             error.message, field=field, where=COMMAND_LINE, remedy=error.remedy
         ) from None
-
-
-def _plain(node: Any) -> object:
-    """A part of a document as plain values."""
-    from topmast.model.files.source import Kind
-
-    if node.kind is Kind.MAPPING:
-        return {key: _plain(part) for key, part in node.entries.items()}
-    if node.kind is Kind.LIST:
-        return [_plain(part) for part in node.items]
-    if node.kind is Kind.NUMBER:
-        whole = re.fullmatch(r"[-+]?[0-9]{1,40}", node.text)
-        return int(node.text) if whole else float(node.text) if _is_float(node.text) else node.text
-    return {Kind.BOOLEAN: node.text.lower() == "true", Kind.NOTHING: None}.get(node.kind, node.text)
-
-
-def _is_float(text: str) -> bool:
-    try:
-        return abs(float(text)) < float("inf")
-    except ValueError:
-        return False
 
 
 def _secrets(texts: Sequence[str]) -> dict[str, str]:

@@ -118,11 +118,16 @@ def refuse_scripts(data: bytes, where: str) -> None:
     if found:
         line = data.count(b"\n", 0, found.start()) + 1
         directive = found[1].decode()
+        remedy = (
+            "write a job file, or let topmast import sbatch make one of it"
+            if directive == "#SBATCH"
+            else "write a job file: its commands under run, "
+            f"what its {directive} lines ask for under num_nodes and resources"
+        )
         raise InvalidInput(
             f"this looks like {_SCRIPTS[found[1]]}",
             where=f"{where}:{line}",
-            remedy="write a job file: its commands under run, "
-            f"what its {directive} lines ask for under num_nodes and resources",
+            remedy=remedy,
         )
     if data.startswith(b"#!"):
         remedy = "write a job file, such as run: bash SCRIPT"
@@ -137,7 +142,7 @@ def refuse_objects(node: Node, where: str) -> None:
     raise InvalidInput(
         "this looks like a Kubernetes object",
         where=f"{where}:{line}" if line else where,
-        remedy="write a job file: the command of its container under run, its GPUs under resources",
+        remedy="write a job file, or let topmast import kubernetes make one of it",
     )
 
 
@@ -147,4 +152,5 @@ def skypilot_hint(errors: Sequence[InvalidInput], where: str) -> tuple[InvalidIn
     if len(known) < 2:
         return ()
     message = "this looks like a SkyPilot task, and most of it runs here"
-    return (InvalidInput(message, where=where, remedy="change the fields named above"),)
+    remedy = "change the fields named above, or let topmast import skypilot do it"
+    return (InvalidInput(message, where=where, remedy=remedy),)

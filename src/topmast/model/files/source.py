@@ -401,3 +401,23 @@ class _Walker:
 
     def _refusal(self, message: str) -> InvalidInput:
         return InvalidInput(message, where=self._where)
+
+
+def plain_of(node: Node) -> Any:
+    """A part of a document as plain values. Numbers of any length stay what they are."""
+    if node.kind is Kind.MAPPING:
+        return {key: plain_of(part) for key, part in node.entries.items()}
+    if node.kind is Kind.LIST:
+        return [plain_of(part) for part in node.items]
+    if node.kind is Kind.NUMBER:
+        return _plain_number(node.text)
+    return {Kind.BOOLEAN: node.text.lower() == "true", Kind.NOTHING: None}.get(node.kind, node.text)
+
+
+def _plain_number(text: str) -> int | float | str:
+    if re.fullmatch(r"[-+]?[0-9]{1,40}", text):
+        return int(text)
+    try:
+        return float(text) if math.isfinite(float(text)) else text
+    except ValueError:
+        return text

@@ -1,0 +1,287 @@
+"""Batch scripts of Slurm: `#SBATCH` lines become fields, the rest is what each task runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from topmast.importers.notes import Imported, Notes
+from topmast.importers.sbatch_options import IGNORED, LEFT, LONG, TAKES_NO_VALUE, USED
+from topmast.importers.srun import without_srun
+from topmast.model.errors import InvalidInput
+from topmast.model.files.jobfile import SCRIPT_LIMIT_BYTES
+
+_MEMORY = re.compile(r"([0-9]+)([KMGT]?)B?", re.IGNORECASE)
+_GRES = re.compile(r"(?:gres/)?gpu(?::([A-Za-z][\w.-]*))?(?:[:=]([0-9]+))?(?:\(.*\))?")
+_GPUS = re.compile(r"(?:([A-Za-z][\w.-]*):)?([0-9]+)")
+_SIGNAL = re.compile(r"(?:[BR]*:)?(?:SIG)?(\w+)(?:@([0-9]+))?")
+_COMMENT = re.compile(r"\s#.*")
+_ALIASES = """\
+# As sbatch runs it: what a line returns does not end the script, and Slurm's variables are there.
+set +eu +o pipefail
+export SLURM_PROCID="$RANK" SLURM_NTASKS="$WORLD_SIZE" SLURM_LOCALID="$LOCAL_RANK"
+export SLURM_JOB_ID="${TOPMAST_JOB_ID#j}" SLURM_JOB_NAME=%s
+export SLURM_JOB_NODELIST="$TOPMAST_HOSTS" SLURM_NODELIST="$TOPMAST_HOSTS" SLURM_NNODES=%d
+export SLURM_NODEID=$((RANK / %d)) SLURM_GPUS_ON_NODE=%d SLURM_CPUS_PER_TASK=%s
+export SLURM_SUBMIT_DIR="$PWD" SLURM_RESTART_COUNT=$((TOPMAST_EPOCH - 1))
+"""
+
+
+class _Option(Struct, frozen=True):
+    """An option of a ``#SBATCH`` line."""
+
+    line: int
+    name: str
+    value: str
+
+
+class _Size(Struct, frozen=True):
+    """How many tasks a job has, and how they lie on nodes."""
+
+    nodes: int
+    most_nodes: int
+    tasks: int
+    per_node: int
+
+
+def import_sbatch(data: bytes, where: str) -> Imported:
+    """The job of a batch script. Raises InvalidInput for what is no text."""
+    if len(data) > SCRIPT_LIMIT_BYTES:
+        raise InvalidInput(f"is larger than {SCRIPT_LIMIT_BYTES:,} bytes", where=where)
+    try:
+        lines = data.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise InvalidInput("this is not UTF-8 text", where=where) from None
+    notes = Notes()
+    options = {option.name: option for option in _options(lines, notes)}
+    size = _size(options, notes)
+    name = options.get("job-name")
+    job: dict[str, Any] = {"name": notes.name(name.line, "name", name.value) if name else None}
+    job |= _sizes(size)
+    gpus = _gpus(options, size, notes)
+    job["resources"] = {"accelerators": gpus[1], **_cpus_and_memory(options, size, gpus[0], notes)}
+    job |= _rest(options, notes)
+    for option in options.values():
+        if option.name in LEFT:
+            notes.add(option.line, f"--{option.name}", "is left out", LEFT[option.name])
+    job["run"] = _script(lines, options, size, gpus[0], notes)
+    job["resources"] = {field: value for field, value in job["resources"].items() if value}
+    return notes.imported(job)
+
+
+def _options(lines: list[str], notes: Notes) -> Iterator[_Option]:
+    """The options, as sbatch finds them: up to the first line that is a command."""
+    for number, line in enumerate(lines, 1):
+        if not line.startswith("#"):
+            if line.strip():
+                return
+            continue
+        if not line.startswith("#SBATCH"):
+            continue
+        try:
+            words = shlex.split(_COMMENT.sub("", line.removeprefix("#SBATCH")))
+        except ValueError:
+            notes.add(number, "#SBATCH", "its quotes do not match", "the line is left out")
+            continue
+        yield from _options_in(words, number, notes)
+
+
+def _options_in(words: list[str], number: int, notes: Notes) -> Iterator[_Option]:
+    """The options of one line: ``--name=value``, ``--name value``, ``-n value`` or ``-nvalue``."""
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        name, equals, value = word.removeprefix("--").partition("=")
+        if word.startswith("-") and not word.startswith("--"):
+            name, value = LONG.get(word[1:2], word[:2]), word[2:].removeprefix("=")
+            equals = value
+        known = name in USED or name in LEFT or name in IGNORED
+        if not word.startswith("-") or not known:
+            notes.add(number, word.split("=")[0], "is not known here")
+            continue
+        if not equals and name not in TAKES_NO_VALUE and left:
+            value = left.pop(0)
+        yield _Option(number, name, value)
+
+
+def _whole(options: dict[str, _Option], name: str, notes: Notes) -> int | None:
+    """A number, if it is given as one."""
+    option = options.get(name)
+    if option is None:
+        return None
+    if not option.value.isdecimal():
+        notes.add(option.line, f"--{name}", f"{option.value!r} is not a number", "it is left out")
+        return None
+    return int(option.value) or None
+
+
+def _size(options: dict[str, _Option], notes: Notes) -> _Size:
+    """The tasks of a script: with srun one for each of Slurm's tasks."""
+    least, most = 1, 1
+    nodes = options.get("nodes")
+    if nodes is not None:
+        ends = nodes.value.split("-")
+        if len(ends) <= 2 and all(end.isdecimal() and int(end) for end in ends):
+            least, most = int(ends[0]), int(ends[-1])
+        else:
+            notes.add(nodes.line, "--nodes", f"{nodes.value!r} is not understood", "1 is taken")
+    tasks, per_node = (_whole(options, name, notes) for name in ("ntasks", "ntasks-per-node"))
+    if tasks and nodes is None and per_node:
+        least = most = -(-tasks // per_node)
+    per_node = per_node or (-(-tasks // least) if tasks else 1)
+    return _Size(least, max(least, most), tasks or least * per_node, per_node)
+
+
+def _sizes(size: _Size) -> dict[str, Any]:
+    """The number of tasks, which may be a range of nodes."""
+    if size.most_nodes > size.nodes:
+        return {"min_nodes": size.tasks, "max_nodes": size.most_nodes * size.per_node}
+    return {"num_nodes": size.tasks if size.tasks > 1 else None}
+
+
+def _gpus(options: dict[str, _Option], size: _Size, notes: Notes) -> tuple[float, Any]:
+    """The GPUs of a task: how many, and as a job file says it."""
+    of_node = 1.0 / size.per_node
+    ways = (
+        ("gpus-per-task", 1.0), ("gres", of_node), ("gpus-per-node", of_node),
+        ("gpus", 1.0 / size.tasks), ("ntasks-per-gpu", 0.0),
+    )  # fmt: skip
+    for name, part in ways:
+        option = options.get(name)
+        if option is None:
+            continue
+        model, count = "", 0
+        for text in option.value.split(","):
+            found = (_GRES if name == "gres" else _GPUS).fullmatch(text.strip())
+            if found and not part:
+                count, part = 1, 1.0 / int(found[2])
+            elif found:
+                model, count = model or found[1] or "", count + int(found[2] or 1)
+            else:
+                notes.add(option.line, f"--{name}", f"{text!r} is left out", "only GPUs are known")
+        if not count:
+            continue
+        gpus = count * part
+        if gpus > 1 and gpus % 1:
+            notes.add(
+                option.line, f"--{name}", f"{gpus:g} GPUs a task", f"{int(gpus) + 1} are taken"
+            )
+            gpus = int(gpus) + 1
+        if model:
+            remedy = "the fleet may call it otherwise: see topmast gpus"
+            notes.add(option.line, f"--{name}", f"the GPU model is {model}", remedy)
+        shown = f"{gpus:.3f}".rstrip("0").rstrip(".")
+        plain = int(gpus) if gpus % 1 == 0 else float(shown)
+        return gpus, f"{model}:{shown}" if model else plain
+    return 0.0, None
+
+
+def _cpus_and_memory(
+    options: dict[str, _Option], size: _Size, gpus: float, notes: Notes
+) -> dict[str, Any]:
+    """The CPUs and the memory of a task."""
+    cpus = _whole(options, "cpus-per-task", notes)
+    per_gpu = _whole(options, "cpus-per-gpu", notes)
+    if cpus is None and per_gpu and gpus:
+        cpus = max(1, round(per_gpu * gpus))
+    for name, factor in (
+        ("mem", 1.0 / size.per_node), ("mem-per-cpu", float(cpus or 1)), ("mem-per-gpu", gpus),
+    ):  # fmt: skip
+        option = options.get(name)
+        if option is None:
+            continue
+        found = _MEMORY.fullmatch(option.value)
+        if found is None:
+            notes.add(option.line, f"--{name}", f"{option.value!r} is not an amount of memory")
+        elif int(found[1]):  # 0 is all that a node has
+            unit_mib = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}[found[2].upper()]
+            return {
+                "cpus": cpus,
+                "memory": f"{max(1, round(int(found[1]) * unit_mib * factor))}MiB",
+            }
+        else:
+            notes.add(option.line, f"--{name}", "all memory of a node", "say how much a task needs")
+    return {"cpus": cpus, "memory": None}
+
+
+def _rest(options: dict[str, _Option], notes: Notes) -> dict[str, Any]:
+    """Tenant, time limit, folder, image, restarts and grace."""
+    job: dict[str, Any] = {}
+    account, limit = options.get("account"), options.get("time")
+    if account:
+        name = notes.name(account.line, "--account", account.value)
+        notes.add(
+            account.line, "--account", f"{name} is taken for the tenant", "--tenant changes it"
+        )
+        job["tenant"] = name
+    if limit:
+        limit_s = _seconds(limit.value)
+        job["time_limit"] = limit_s
+        if limit_s is None:
+            notes.add(limit.line, "--time", f"{limit.value!r} is not understood", "no limit is set")
+    for name, field in (("chdir", "workdir"), ("container-image", "image")):
+        option = options.get(name)
+        if option:
+            job[field] = option.value.replace("docker://", "").replace("#", "/")
+    if "chdir" in options:
+        remedy = "its files are copied, and what the job writes there stays with the task"
+        notes.add(options["chdir"].line, "--chdir", "a folder is not shared here", remedy)
+    if "no-requeue" in options:
+        job["max_restarts"] = 0
+    signal = options.get("signal")
+    found = _SIGNAL.fullmatch(signal.value) if signal else None
+    if signal:
+        grace_s = int(found[2]) if found and found[2] else 60
+        job["checkpoint"] = {"grace": grace_s}
+        notes.add(
+            signal.line, "--signal", f"SIGTERM comes {grace_s} s before the end of an attempt",
+            "trap TERM",
+        )  # fmt: skip
+    return job
+
+
+def _seconds(text: str) -> int | None:
+    """Seconds of Slurm's times: minutes, m:s, h:m:s, d-h, d-h:m, d-h:m:s."""
+    days, dash, rest = text.partition("-")
+    parts = (rest if dash else text).split(":")
+    if not all(part.isdecimal() for part in parts) or len(parts) > 3:
+        return None
+    numbers = [int(part) for part in parts]
+    if dash:
+        hours, minutes, seconds = [*numbers, 0, 0][:3]
+        return (
+            int(days) * 86_400 + hours * 3600 + minutes * 60 + seconds if days.isdecimal() else None
+        )
+    if len(numbers) == 1:
+        return numbers[0] * 60 or None
+    hours, minutes, seconds = [0, *numbers][-3:]
+    return hours * 3600 + minutes * 60 + seconds
+
+
+def _script(
+    lines: list[str], options: dict[str, _Option], size: _Size, gpus: float, notes: Notes
+) -> str:
+    """What each task runs: the script, with the variables that Slurm would give it."""
+    wrap = options.get("wrap")
+    name = options["job-name"].value if "job-name" in options else "job"
+    cpus = options["cpus-per-task"].value if "cpus-per-task" in options else "1"
+    body = [line for line in lines if not line.startswith(("#SBATCH", "#!"))]
+    text, has_srun = without_srun(
+        body if wrap is None else [wrap.value], len(lines) - len(body), notes
+    )
+    if size.tasks > 1 and not has_srun:
+        notes.add(
+            0, "script", f"Slurm runs it once; here each of {size.tasks} tasks does",
+            'begin what only one may do with: [ "$RANK" = 0 ] &&',
+        )  # fmt: skip
+    elif size.tasks > 1:
+        notes.add(
+            0, "script", f"each of {size.tasks} tasks runs all of it, not only what srun starts",
+            'begin what only one may do with: [ "$RANK" = 0 ] &&',
+        )  # fmt: skip
+    values = (shlex.quote(name), size.nodes, size.per_node, round(gpus * size.per_node), cpus)
+    return _ALIASES % values + text.strip("\n") + "\n"

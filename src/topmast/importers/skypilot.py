@@ -1,0 +1,142 @@
+"""SkyPilot's task files: most fields are those of a job file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from topmast.importers.notes import Imported, Notes, Part
+from topmast.model.files.source import JOB_LIMITS, parse_text
+
+_CHOSEN = "Topmast chooses where it runs"
+_DISK = "disks are not requested"
+_TOP = {
+    "file_mounts": "put code into workdir, and list what is read under datasets",
+    "storage_mounts": "list what is read under datasets",
+    "volumes": "list what is read under datasets",
+    "service": "jobs run to their end; serving is not supported",
+    "pool": "jobs run to their end; serving is not supported",
+    "config": "it is about the system, not the job",
+    "experimental": "it is about the system, not the job",
+    "event_callback": "topmast notify add sends webhooks",
+    "inputs": "list what is read under datasets",
+    "outputs": "write to TOPMAST_CHECKPOINT_DIR, or to a store of your own",
+}
+_RESOURCES = {
+    "cloud": _CHOSEN, "region": _CHOSEN, "zone": _CHOSEN, "infra": _CHOSEN,
+    "instance_type": "say what a task needs: accelerators, cpus, memory",
+    "accelerator_args": "say what a task needs: accelerators, cpus, memory",
+    "disk_size": _DISK, "disk_tier": _DISK, "local_disk": _DISK,
+    "network_tier": "say how near the tasks must be: topology: {preferred: rack}",
+    "ports": "ports are not opened; tasks reach one another at TOPMAST_HOSTS",
+    "autostop": "a job holds its hosts until it ends",
+    "priority": "write priority: high, normal or low at the top",
+}  # fmt: skip
+_ALIASES = """\
+# As SkyPilot runs it: what a line returns does not end the script.
+set +eu +o pipefail
+export SKYPILOT_NODE_RANK="$RANK" SKYPILOT_NUM_NODES="$WORLD_SIZE"
+export SKYPILOT_NODE_IPS="${TOPMAST_HOSTS//,/$'\\n'}" SKYPILOT_TASK_ID="$TOPMAST_JOB_ID"
+export SKYPILOT_NUM_GPUS_PER_NODE="$TOPMAST_GPUS_PER_TASK"
+"""
+
+
+def import_skypilot(data: bytes, where: str) -> Imported:
+    """The job of a task file. Raises InvalidInput for what is no YAML."""
+    notes = Notes()
+    root = Part(parse_text(data, where, JOB_LIMITS), "", notes)
+    name, workdir, nodes = root.get("name"), root.get("workdir"), root.get("num_nodes")
+    job: dict[str, Any] = {"name": notes.name(name.line, "name", name.text) if name else None}
+    job["num_nodes"] = nodes.plain if nodes else None
+    resources = root.get("resources")
+    if resources:
+        job |= _resources(resources)
+    job["envs"] = _envs(root.get("envs"))
+    job["secrets"] = _secrets(root.get("secrets"))
+    if workdir and workdir.is_mapping:
+        workdir.note("a repository is not fetched", "check it out in setup, or name a folder")
+    elif workdir:
+        job["workdir"] = workdir.text
+    for field in ("setup", "run"):
+        script = root.get(field)
+        if script:
+            job[field] = _ALIASES + script.text
+    root.leave(_TOP)
+    return notes.imported(job)
+
+
+def _resources(part: Part) -> dict[str, Any]:
+    """What a task needs, and what is said there about the job."""
+    job: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    accelerators = _accelerators(part)
+    if accelerators:
+        own["accelerators"] = accelerators if len(accelerators) > 1 else accelerators[0]
+    for field in ("cpus", "memory"):
+        amount = part.get(field)
+        if amount and amount.text.endswith("x"):
+            amount.note("a multiple of the CPUs is not known here", "write GB, such as 64")
+        elif amount:
+            own[field] = amount.plain
+    spot, image, labels = part.get("use_spot"), part.get("image_id"), part.get("labels")
+    if spot and spot.plain is True:
+        spot.note("there are no spot machines", "jobs may be preempted unless preemptible: false")
+    if image and image.text.startswith("docker:"):
+        job["image"] = image.text.removeprefix("docker:")
+    elif image:
+        image.note("images of machines are not known here", "image names a container image")
+    if labels and labels.is_mapping:
+        job["labels"] = {key: str(value) for key, value in labels.plain.items()}
+    for field in ("job_recovery", "spot_recovery"):
+        recovery = part.get(field)
+        restarts = recovery.get("max_restarts_on_errors") if recovery else None
+        if recovery and restarts:
+            job["max_restarts"] = restarts.plain
+        elif recovery:
+            recovery.note("jobs are always recovered", "max_restarts limits failures of their own")
+    part.leave(_RESOURCES)
+    return {**job, "resources": own}
+
+
+def _accelerators(part: Part) -> list[Any]:
+    """The choices of GPUs, best first."""
+    found: list[Any] = []
+    given = part.get("accelerators")
+    if given and given.is_mapping:
+        found += [f"{model}:{count or 1}" for model, count in given.plain.items()]
+    elif given and given.is_list:
+        found += given.plain
+    elif given:
+        found.append(given.plain)
+    for field in ("any_of", "ordered"):
+        choices = part.get(field)
+        for choice in choices.items() if choices else ():
+            found += _accelerators(choice)
+            choice.leave(_RESOURCES, ignored=("use_spot",))
+    return list(dict.fromkeys(found))
+
+
+def _envs(part: Part | None) -> dict[str, Any]:
+    """The variables that have values."""
+    found = {}
+    for name in part.keys() if part else ():
+        value = part.get(name) if part else None
+        if value is None and part:
+            Part(part.node.entries[name], f"envs.{name}", part.notes).note(
+                "has no value", f"launch the job with --env {name}=..."
+            )
+        elif value:
+            found[name] = value.text
+    return found
+
+
+def _secrets(part: Part | None) -> dict[str, Any]:
+    """References in place of secrets; values are not taken over."""
+    found = {}
+    for name in part.keys() if part else ():
+        line = Part(part.node.entries[name], f"secrets.{name}", part.notes) if part else None
+        if line is not None:
+            line.note(
+                "its value is not kept here", f"it is read from {name} on the hosts, env:{name}"
+            )
+        found[name] = f"env:{name}"
+    return found

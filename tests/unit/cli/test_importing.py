@@ -1,0 +1,42 @@
+"""`import`."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.unit.cli.conftest import Call
+from topmast.importers import IMPORTERS
+
+
+def test_a_file_is_imported(call: Call, tmp_path: Path) -> None:
+    """The job file on stdout, and what is lost on stderr."""
+    script = tmp_path / "a.sbatch"
+    script.write_text("#!/bin/sh\n#SBATCH -p gpu --gpus=2\nsrun echo a\n")
+    called = call("import", "sbatch", script)
+    assert called.code == 0
+    assert yaml.safe_load(called.out)["resources"] == {"accelerators": 2}
+    assert called.error.startswith(f"{script}:2: --partition: is left out")
+    assert call("import", "sbatch", script, "--strict").code == 1
+    document = call("import", "sbatch", script, "--json").document
+    assert [note["field"] for note in document["notes"]] == ["--partition"]
+
+
+def test_what_cannot_be_a_job_is_an_error(call: Call, tmp_path: Path) -> None:
+    """After what was found of it."""
+    file = tmp_path / "task.yaml"
+    file.write_text("num_nodes: 0\nservice: {}\n")
+    called = call("import", "skypilot", file)
+    assert (called.code, called.out) == (2, "")
+    assert called.err.splitlines()[0].startswith(f"{file}:2: service: is left out")
+    assert f"the job file of {file}: num_nodes: 0 is out of range" in called.err.replace(
+        "the number ", ""
+    )
+    assert "run: missing" in called.err
+
+
+@pytest.mark.parametrize("name", list(IMPORTERS))
+def test_each_kind_has_a_command(name: str, call: Call, tmp_path: Path) -> None:
+    """With a help that says what it is."""
+    assert IMPORTERS[name].what in call("import", name, "--help").out
+    assert call("import", name, tmp_path / "none").code == 2

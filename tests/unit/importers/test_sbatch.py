@@ -1,0 +1,136 @@
+"""Batch scripts of Slurm as job files."""
+
+import subprocess
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topmast.importers.sbatch import import_sbatch
+from topmast.model.errors import InvalidInput
+from topmast.model.files.jobfile import parse_job
+
+SCRIPT = """\
+#!/bin/bash
+#SBATCH --job-name=llama
+#SBATCH -N 4 --ntasks-per-node=8
+#SBATCH --gres=gpu:H100:8
+#SBATCH --cpus-per-task 12
+#SBATCH --mem=512G
+#SBATCH -t 2-00:00:00
+#SBATCH -p gpu
+#SBATCH --frobnicate
+##SBATCH -N 9
+
+module load cuda
+#SBATCH --nodes=7
+srun --kill-on-bad-exit=1 -u \\
+   python train.py --rank $SLURM_PROCID
+"""
+
+
+def test_a_script_becomes_a_job() -> None:
+    """A task for each of Slurm's; what is lost is said with its line and what to do."""
+    found = import_sbatch(SCRIPT.encode(), "a.sbatch")
+    job = dict(found.job)
+    run = job.pop("run")
+    assert job == {
+        "name": "llama", "num_nodes": 32, "time_limit": 172_800,
+        "resources": {"accelerators": "H100:1", "cpus": 12, "memory": "65536MiB"},
+    }  # fmt: skip
+    parse_job(found.job)
+    assert run.endswith("module load cuda\n\\\n   python train.py --rank $SLURM_PROCID\n")
+    assert [(note.line, note.field) for note in found.notes] == [
+        (0, "script"), (4, "--gres"), (8, "--partition"), (9, "--frobnicate"),
+    ]  # fmt: skip
+    assert found.notes[2].of("a.sbatch").startswith("a.sbatch:8: --partition: is left out (Topmast")
+
+
+@pytest.mark.parametrize(
+    ("options", "want"),
+    [
+        ("-N2 --gpus-per-node=4", {"num_nodes": 2, "resources": {"accelerators": 4}}),
+        ("-n 16 -N 2 -G 16", {"num_nodes": 16, "resources": {"accelerators": 1}}),
+        ("-n16 --ntasks-per-node=8 --gpus-per-task=a100:1",
+         {"num_nodes": 16, "resources": {"accelerators": "a100:1"}}),
+        ("--ntasks-per-node=4 --gres=gpu:1", {"num_nodes": 4, "resources": {"accelerators": 0.25}}),
+        ("-N 2-4 --gres=gpu:8", {"min_nodes": 2, "max_nodes": 4, "resources": {"accelerators": 8}}),
+        ("--mem-per-cpu=4000 -c 8", {"resources": {"cpus": 8, "memory": "32000MiB"}}),
+        ("--mem-per-gpu=80G --gpus=2", {"resources": {"accelerators": 2, "memory": "163840MiB"}}),
+        ("-t 90", {"time_limit": 5400}),
+        ("--time=1:30", {"time_limit": 90}),
+        ("--time=1:00:30", {"time_limit": 3630}),
+        ("--time=1-2", {"time_limit": 93_600}),
+        ("--no-requeue", {"max_restarts": 0}),
+        ("--signal=B:USR1@120", {"checkpoint": {"grace": 120}}),
+        ("-A vision", {"tenant": "vision"}),
+        ("--container-image=nvcr.io#nvidia/pytorch:24", {"image": "nvcr.io/nvidia/pytorch:24"}),
+        ("--chdir=src", {"workdir": "src"}),
+    ],
+)  # fmt: skip
+def test_options_become_fields(options: str, want: dict[str, Any]) -> None:
+    """In all their spellings."""
+    found = import_sbatch(f"#!/bin/sh\n#SBATCH {options}\nsrun true\n".encode(), "x").job
+    parse_job(found)
+    del found["run"]
+    assert found == want
+
+
+@pytest.mark.parametrize(
+    ("command", "want"),
+    [
+        ("srun python a.py -n 3", "python a.py -n 3"),
+        ("srun -n 4 --gres gpu:1 -l python a.py", "python a.py"),
+        ("echo a && srun --mpi=pmix 'my prog'", "echo a && 'my prog'"),
+        ("if srun true; then exec srun -N1 b; fi", "if true; then exec b; fi"),
+        ("# srun is not used\necho srun", "# srun is not used\necho srun"),
+        ("srunner --x", "srunner --x"),
+    ],
+)
+def test_srun_is_left_out(command: str, want: str) -> None:
+    """With its options: here each task runs the script."""
+    run = import_sbatch(f"#!/bin/sh\n{command}\n".encode(), "x").job["run"]
+    assert run.endswith(f"\n{want}\n")
+
+
+def test_a_script_that_slurm_would_run_once_is_noted() -> None:
+    """Only where there are several tasks."""
+    found = import_sbatch(b"#SBATCH -N 2\npython a.py\n", "x")
+    assert found.notes[0].message == "Slurm runs it once; here each of 2 tasks does"
+    assert import_sbatch(b"#SBATCH -N 1\npython a.py\n", "x").notes == ()
+
+
+def test_the_variables_of_slurm_are_there() -> None:
+    """In a real shell that is as strict as the one of tasks."""
+    script = "#SBATCH -J 'a b' -N 2 --ntasks-per-node=2 --gres=gpu:4\nfalse\necho $UNSET\n"
+    script += "echo $SLURM_PROCID $SLURM_NTASKS $SLURM_NODEID $SLURM_JOB_ID $SLURM_JOB_NODELIST "
+    script += '$SLURM_NNODES $SLURM_GPUS_ON_NODE $SLURM_RESTART_COUNT "$SLURM_JOB_NAME"\n'
+    run = import_sbatch(script.encode(), "x").job["run"]
+    envs = {
+        "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "TOPMAST_JOB_ID": "j7",
+        "TOPMAST_HOSTS": "a,b", "TOPMAST_EPOCH": "2", "PATH": "/usr/bin:/bin",
+    }  # fmt: skip
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", run],
+        env=envs,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["3", "4", "1", "7", "a,b", "2", "4", "1", "a", "b"]
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe", b"#" * 200_000])
+def test_what_is_no_script_is_refused(data: bytes) -> None:
+    """By one error."""
+    with pytest.raises(InvalidInput):
+        import_sbatch(data, "x")
+
+
+@given(st.lists(st.text("-=:#SBATCHgpunrs0123 '\"\\\n@,", max_size=30), max_size=8))
+def test_any_text_is_read_or_refused(lines: list[str]) -> None:
+    """Nothing but InvalidInput is raised."""
+    with suppress(InvalidInput):
+        import_sbatch("\n".join(f"#SBATCH {line}" for line in lines).encode(), "x")
