@@ -227,7 +227,8 @@ def _container(part: Part, prefix: str) -> dict[str, Any]:
     run = prefix + (f"cd {shlex.quote(folder.text)}\n" if folder else "")
     if words:
         run += " ".join(_quoted(word) for word in words) + "\n"
-    job = {"image": image.text if image else None, "run": run if words else None}
+    job: dict[str, Any] = {"image": image.text if image else None}
+    job["run"] = run if words else None
     job |= _variables(part.get("env"))
     resources = part.get("resources")
     if resources:
