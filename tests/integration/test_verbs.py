@@ -67,6 +67,44 @@ def test_a_selector_cancels_what_it_finds_and_nothing_else(door: Entrance) -> No
     run(story)
 
 
+def test_dependencies_are_on_jobs_that_there_are_and_that_the_caller_may_see(
+    door: Entrance,
+) -> None:
+    """One that has left the memory counts as it ended; another tenant's is not there."""
+
+    async def story() -> None:
+        mine = await door.token("ann", (Role.SUBMITTER, "vision"))
+        theirs = await door.token("bob", (Role.SUBMITTER, "speech"))
+        async with door.client(mine) as ann, door.client(theirs) as bob:
+            (first,) = await submit(ann, 1, num_nodes=9)  # it waits
+            (second,) = await submit(ann, 1)
+            (hidden,) = await submit(bob, 1, tenant="speech")
+            await acted(ann, "cancel", jobs=[first])
+            jobs = door.system.service.machines.queue.jobs
+            jobs.records.pop(first)
+            jobs.finished.remove(first)
+            for named, message in (
+                (hidden, "no job"),
+                ("j99", "no job"),
+                (first, "only after its"),
+            ):
+                one = ONE | {"tenant": "vision", "depends_on": [named]}
+                answer = await ann.post("/jobs", json={"job": one})
+                assert (answer.status_code, answer.json()["field"]) == (422, "depends_on")
+                assert message in answer.json()["detail"]
+            after = [{"job": first, "after": "any"}, second]
+            (later,) = await submit(ann, 1, depends_on=after)
+            view = (await ann.get(f"/jobs/{later}")).json()
+            assert (view["reason"], view["waits_for"]) == ("WaitingForJobs", {second: "ok"})
+            told = (await ann.get(f"/jobs/{later}/explain")).json()
+            assert told["summary"] == f"the job waits until {second} has succeeded"
+            one = ONE | {"tenant": "vision", "depends_on": [second]}
+            dry = (await ann.post("/jobs/dry-run", json={"job": one})).json()
+            assert f"it starts only when {second} has succeeded" in dry["warnings"]
+
+    run(story)
+
+
 def test_each_job_is_judged_by_its_own_tenant_and_user(door: Entrance) -> None:
     """Own jobs are cancelled, those of others refused, and those of other tenants are not there."""
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tests.support import invariants
 from tests.support.build import cluster, dataset, elastic, fleet, gang, job, needs, profile, tenant
@@ -27,7 +28,8 @@ from tests.support.engine import Life, TaskKey, ToyEngine
 from tests.support.world import World
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.errors import TopmastError
+from topmast.model.dependency import After
+from topmast.model.errors import InvalidInput, TopmastError
 from topmast.model.fleet import Fleet
 from topmast.model.job import Band, Checkpoint, JobSpec, Level, Topology
 from topmast.model.owners import owners_of
@@ -386,8 +388,16 @@ class Storm:
         self.rng.choice(deeds)()
 
     def _submit_some(self) -> None:
-        specs = tuple(self._some_job() for _ in range(self.rng.randint(1, 3)))
+        specs = tuple(self._depending(self._some_job()) for _ in range(self.rng.randint(1, 3)))
         self._submit(specs, f"k{self.count}" if self._chance(0.5) else "")
+
+    def _depending(self, spec: JobSpec) -> JobSpec:
+        """The job, now and then one that waits for others."""
+        if not self.world.jobs or not self._chance(0.15):
+            return spec
+        names = self.rng.sample(list(self.world.jobs), min(len(self.world.jobs), 2))
+        self.note("depends")
+        return replace(spec, depends_on={name: self.rng.choice(list(After)) for name in names})
 
     def _submit(self, specs: tuple[JobSpec, ...], key: str) -> None:
         message = m.SubmitJobs(specs, key, key and repr(specs))
@@ -397,6 +407,10 @@ class Storm:
             if key:
                 self.unanswered.append((specs, key))
             raise
+        if isinstance(answer, InvalidInput):  # one that it depends on has failed
+            assert any(spec.depends_on for spec in specs)
+            self.note("refused")
+            return
         assert len(answer) == len(specs)
         if key in self.keys:
             assert self.keys[key] == (specs, answer), f"{key} admitted twice"

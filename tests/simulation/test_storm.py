@@ -57,6 +57,7 @@ def test_a_storm_is_a_storm() -> None:
         "cannot start",
         "host lost",
         "host closed",
+        "depends",
         "evicted",
         "copied",
         "assign",

@@ -19,6 +19,7 @@ from topmast.fast.queue.backlog.backlog import effective_band
 from topmast.fast.queue.cycle.deciding import FETCH_AGAIN_S
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.facts import Requeued
+from topmast.fast.queue.jobs.dependencies import looked_up
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.tenancy.ledger import Ledger
@@ -259,6 +260,16 @@ def check_rest(world: World) -> None:
     assert not world.due()
     check_all(world)
     check_no_inversion(world)
+    check_dependencies(world)
+
+
+def check_dependencies(world: World) -> None:
+    """What a job still waits for has not come yet, and could; only waiting jobs wait for others."""
+    for record in world.jobs.values():
+        for job, after in (record.awaits or {}).items():
+            if record.state not in TERMINAL:
+                assert record.state is JobState.PENDING, f"{record.id} runs before {job}"
+                assert looked_up(job, after, world.jobs, {}) is None, f"{record.id} waits for {job}"
 
 
 def check_no_inversion(world: World) -> None:
@@ -272,7 +283,7 @@ def check_no_inversion(world: World) -> None:
     for record in world.jobs.values():
         if record.state not in WAITING or record.plan is not None:
             continue
-        if not world.queue.backlog.grants.may_start(record.id) or record.hold:
+        if not world.queue.backlog.grants.may_start(record.id) or record.is_aside:
             continue
         if record.not_before_s <= world.now and not _awaits_copy(world, record):
             plan = could_start(world, record)
@@ -383,6 +394,9 @@ def check_rebuilds(world: World) -> None:
 
 def expected_to_wait(world: World, record: JobRecord) -> bool:
     """Whether a job may still wait when all else is done: no fleet, quota or data could serve it."""
+    if world.reason(record.id) == "WaitingForJobs":
+        before = [world.jobs[job] for job in record.awaits or ()]
+        return any(r.state in WAITING and expected_to_wait(world, r) for r in before)
     return world.reason(record.id) in {
         "UnknownDataset", "ExceedsMaxQuota", "NoMatchingHardware", "TopologyDoesNotFit",
         "WaitingForData",

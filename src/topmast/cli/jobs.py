@@ -254,6 +254,7 @@ def _say_story(story: JobStory) -> None:
             ("datasets", ", ".join(job.datasets)),
             ("group", job.group),
             ("labels", labels_of(job)),
+            ("depends on", ", ".join(f"{of} ({after})" for of, after in job.depends_on.items())),
             ("submitted", moment(job.submit_s)),
             ("waited", format_duration(job.wait_s)),
             ("started", moment(job.start_s) if job.start_s is not None else ""),

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli import values
+from topmast.cli.afteroptions import AfterOptions
 from topmast.cli.completion import complete_bands, complete_tenants
 
 _AS_TEXT = re.compile(r"(envs|labels|secrets)\..*|(.*\.)?(run|setup)")
@@ -25,7 +26,7 @@ _QUOTE = re.compile(r"""\A(['"])(.*)\1\Z""", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class JobOptions:
+class JobOptions(AfterOptions):
     """What options of `launch` say about a job: they go before its file."""
 
     name: Annotated[
@@ -115,6 +116,8 @@ class JobOptions:
         }  # fmt: skip
         found: dict[str, Any] = {f: value for f, value in names.items() if value is not None}
         found |= {f: _scalar(text, f) for f, text in sizes.items() if text is not None}
+        if dependencies := self.dependencies():
+            found["depends_on"] = dependencies
         if command:
             # One word may be a script, as `ssh HOST 'a && b'` takes it; several are one command.
             found["run"] = command[0] if len(command) == 1 else shlex.join(command)

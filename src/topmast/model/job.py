@@ -8,6 +8,8 @@ from enum import IntEnum
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from topmast.model.dependency import After
+
 MILLI = 1000
 """GPUs are counted in thousandths, so that shares of a GPU add up exactly."""
 
@@ -181,6 +183,8 @@ class JobSpec(Struct, frozen=True, gc=False):
     """
     labels: dict[str, str] | UnsetType = UNSET
     """What its user sorts jobs by, by key; absent: nothing."""
+    depends_on: dict[str, After] | UnsetType = UNSET
+    """What other jobs must have come to before it may start, by job; absent: nothing."""
 
     @property
     def tasks(self) -> int:

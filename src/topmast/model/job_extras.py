@@ -11,6 +11,10 @@ class JobExtras(Struct, frozen=True, kw_only=True):
 
     labels: dict[str, str] = {}
     """By key, as its user gave them."""
+    depends_on: dict[str, str] = {}
+    """What other jobs must have come to before it may start: ``started``, ``ok`` or ``any``."""
+    waits_for: dict[str, str] = {}
+    """The part of ``depends_on`` that is still missing."""
 
 
 def labels_text(labels: dict[str, str] | UnsetType) -> str:

@@ -11,6 +11,7 @@ class PendingReason(StrEnum):
     """The dominant reason of a waiting job; the first that applies, in this order, is shown."""
 
     HELD = "Held"
+    WAITING_FOR_JOBS = "WaitingForJobs"
     MISCONFIGURED = "Misconfigured"
     UNKNOWN_DATASET = "UnknownDataset"
     EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"

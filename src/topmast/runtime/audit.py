@@ -13,6 +13,7 @@ from topmast.fast.queue import facts as f
 from topmast.fast.region import facts as p
 from topmast.model import ids
 from topmast.model.decided import Rule, why
+from topmast.model.dependency import awaited
 from topmast.model.job import MILLI, Band
 from topmast.model.job_extras import labels_text
 from topmast.model.messages import (
@@ -54,6 +55,8 @@ class AuditLog:
             job = ids.job_id(fact.first_number + offset)
             by = spec.user or "an unknown user"
             text = f"submitted by {by} for tenant {spec.tenant}, band {spec.band.name.lower()}"
+            if spec.depends_on:
+                text += f"; to start when {awaited(spec.depends_on)}"
             self.history.append(HistoryRow(now, job, "submitted", text))
 
     def _planned(self, fact: f.Planned, event: Message, now: float) -> None:
@@ -98,6 +101,13 @@ class AuditLog:
             reason = f": {event.reason}" if event.reason else ""
             text = f"released by {event.by or 'an unknown user'}{reason}"
         self._line(now, fact.job, "held" if fact.why else "released", text)
+
+    def _dependency_met(self, fact: f.DependencyMet, event: Message, now: float) -> None:
+        record = self.queue.jobs.records.get(fact.job)
+        left = f"; waits until {awaited(record.awaits)}" if record and record.awaits else ""
+        self._line(
+            now, fact.job, "dependency-met", f"waits no more for {fact.on}{left}", on=fact.on
+        )
 
     def _requeued(self, fact: f.Requeued, event: Message, now: float) -> None:
         self._line(now, fact.job, "requeued", fact.cause)
@@ -252,6 +262,7 @@ _TELLERS: dict[type[Struct], Callable[..., None]] = {
     f.Moved: AuditLog._moved,
     f.HoldSet: AuditLog._hold_set,
     f.Requeued: AuditLog._requeued,
+    f.DependencyMet: AuditLog._dependency_met,
     f.Edited: AuditLog._edited,
     f.Ended: AuditLog._ended,
     f.Checkpointed: AuditLog._checkpointed,

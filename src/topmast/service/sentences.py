@@ -44,6 +44,8 @@ def waiting(scene: Scene, reason: PendingReason | None, detail: str) -> str:
     match reason:
         case PendingReason.HELD:
             return f"the job waits until it is released: {detail}"
+        case PendingReason.WAITING_FOR_JOBS:
+            return f"the job waits until {detail}"
         case PendingReason.UNKNOWN_DATASET:
             what = "datasets" if ", " in detail else "a dataset"
             return f"the job reads {what} that the catalogue does not have: {detail}"

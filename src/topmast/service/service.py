@@ -9,10 +9,12 @@ import asyncio
 import hashlib
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 import topmast
 from topmast.fast.queue import JobRecord
@@ -23,12 +25,13 @@ from topmast.model import views as v
 from topmast.model.absent import given
 from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobFileView
+from topmast.model.dependency import awaited
 from topmast.model.errors import Forbidden, InvalidInput, NotFound
 from topmast.model.files.jobfile import dump_job
 from topmast.model.group_views import JobGroup
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.reason import HOPELESS
-from topmast.model.states import WAITING
+from topmast.model.states import WAITING, JobState
 from topmast.ports import LogPage
 from topmast.service import listing
 from topmast.service.access import act, json_text, row
@@ -94,21 +97,48 @@ class Service(FleetChanges):
         tenants = dict.fromkeys(spec.tenant for spec in specs)
         tenant = next(iter(tenants)) if len(tenants) == 1 else ""
         users = tuple(dict.fromkeys(spec.user for spec in specs))[:MAX_WARNINGS]
+        ended = await self._ended_before(caller, specs)
         submitted = act(
             caller, "submit", tenant=tenant, named=lambda jobs: (_named(jobs), tenant),
             after=json_text(jobs=len(specs), users=users),
         )  # fmt: skip
         admitted: tuple[str, ...] = await self._tell(
-            ids.QUEUE, m.SubmitJobs(specs, key, digest), submitted
+            ids.QUEUE, m.SubmitJobs(specs, key, digest, ended or UNSET), submitted
         )
         return admitted
+
+    async def _ended_before(self, caller: Caller, specs: Sequence[JobSpec]) -> dict[str, JobState]:
+        """How jobs ended that others depend on, of those that have left the memory.
+
+        Raises InvalidInput for one that there is not, or that the caller may not see.
+        """
+        wanted = dict.fromkeys(job for spec in specs for job in spec.depends_on or ())
+        if not wanted:
+            return {}
+        records, ended = self.machines.queue.jobs.records, dict[str, JobState]()
+        seen = self.access.tenants(caller, Permission.JOBS_VIEW)
+        tenants = await self._ask(
+            lambda: {job: records[job].spec.tenant for job in wanted if job in records}
+        )
+        for job in wanted:
+            if job not in tenants:
+                with suppress(NotFound):
+                    view = await asyncio.to_thread(self._archived, job)
+                    tenants[job], ended[job] = view.tenant, JobState(view.state)
+            if job not in tenants or (seen is not None and tenants[job] not in seen):
+                remedy = "name a job that was submitted before"
+                raise InvalidInput(f"no job '{job}'", field="depends_on", remedy=remedy)
+        return ended
 
     async def dry_run(self, caller: Caller, document: Any, user: str) -> v.Explanation:
         """What would become of a job, without submitting it."""
         self.limits.take(caller, "explain")
         spec = self.admission.read(caller, document, user, "job")
         await self.regions.look()
+        await self._ended_before(caller, (spec,))
         warnings = self.admission.warnings(spec)
+        if spec.depends_on:
+            warnings += (f"it starts only when {awaited(spec.depends_on)}",)
         found = await self._ask(
             lambda: explain_spec(
                 self.machines.queue, self.regions.placers, spec, self.clock.now(), warnings

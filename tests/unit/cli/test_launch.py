@@ -57,6 +57,24 @@ def test_launch_with_changes(server: FakeServer, call: Call, file: Path) -> None
     assert sent["envs"] == {"LR": "0.2", "SEED": "1", "MODE": "a=b"}
 
 
+def test_launch_with_labels_and_jobs_to_wait_for(
+    server: FakeServer, call: Call, file: Path
+) -> None:
+    """Each option adds to what the file says; a mistake is told before a server is asked."""
+    server.on("POST", "/jobs", RECEIPT)
+    after = ["--after", "j1", "--after-ok", "j2,j3", "--after-ok", "j4", "--after-any", "j5"]
+    call("launch", file, "--label", "team=vision", *after)
+    sent = server.requests[0].document["job"]
+    assert sent["labels"] == {"team": "vision"}
+    assert [(one["job"], one["after"]) for one in sent["depends_on"]] == [
+        ("j1", "started"), ("j2", "ok"), ("j3", "ok"), ("j4", "ok"), ("j5", "any"),
+    ]  # fmt: skip
+    called = call("launch", file, "--after-ok", "train")
+    assert called.code == 2
+    assert "depends_on[0].job: 'train' is not the id of a job" in called.error
+    assert len(server.requests) == 1
+
+
 @pytest.mark.parametrize(
     ("change", "want"),
     [

@@ -10,6 +10,7 @@ from topmast.fast.machine import Fact
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.backlog.blocked import Anything, CopyDone
 from topmast.fast.queue.cycle.state import QueueState
+from topmast.fast.queue.jobs.dependencies import outstanding
 from topmast.fast.queue.jobs.record import REFUSAL_DELAY_S, JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
@@ -45,6 +46,9 @@ def _admitted(queue: QueueState, fact: f.Admitted, event: m.SubmitJobs) -> None:
     for offset, spec in enumerate(event.jobs):
         number = fact.first_number + offset
         record = JobRecord(ids.job_id(number), number, spec, queue.now)
+        if spec.depends_on:
+            ended = given(event.ended, {})
+            record.awaits = outstanding(spec, queue.jobs.records, ended) or UNSET
         queue.jobs.records[record.id] = record
         if fact.places:
             record.bound, record.bindings = fact.places[offset], 1
@@ -134,6 +138,8 @@ def _move(queue: QueueState, record: JobRecord, to: JobState) -> None:
         if not may_move(record.state, to):
             raise AssertionError(f"{record.id}: {record.state} may not become {to}")
         record.state = to
+        for hook in queue.hooks:
+            hook.on_moved(record)
 
 
 def _retire(queue: QueueState, record: JobRecord, finish_s: float) -> None:
@@ -162,6 +168,15 @@ def _hold_set(queue: QueueState, fact: f.HoldSet, event: m.Message) -> None:
         queue.waits_no_more(record)
         queue.enqueue(record)
         queue.backlog.unblock(Anything())  # what it kept for itself is there for others
+
+
+def _dependency_met(queue: QueueState, fact: f.DependencyMet, event: m.Message) -> None:
+    record = queue.jobs.records[fact.job]
+    left = {job: after for job, after in given(record.awaits, {}).items() if job != fact.on}
+    record.awaits = left or UNSET
+    if not left:
+        queue.waits_no_more(record)
+        queue.enqueue(record)
 
 
 def _requeued(queue: QueueState, fact: f.Requeued, event: m.Message) -> None:
@@ -333,6 +348,7 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.CancelWanted: _cancel_wanted,
     f.HoldSet: _hold_set,
     f.Requeued: _requeued,
+    f.DependencyMet: _dependency_met,
     f.Edited: _edited,
     f.EditTaken: _edit_taken,
     f.Ended: _ended,

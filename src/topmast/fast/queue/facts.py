@@ -107,6 +107,13 @@ class Requeued(Fact, frozen=True):
     cause: str
 
 
+class DependencyMet(Fact, frozen=True):
+    """A job waits no more for another one."""
+
+    job: str
+    on: str
+
+
 class Edited(Fact, frozen=True):
     """A job asks for what the event says; with a plan, from its next attempt on."""
 
@@ -208,5 +215,5 @@ QueueFact = (
     | CancelWanted | Ended | Bound | Promoted | Checkpointed | ResumedFrom | TreeTaken
     | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped | DatasetRemoved
     | DeletionBegun | DeletionDone | PackedWith | AttemptsSkipped | HoldSet | Requeued | Edited
-    | EditTaken
+    | EditTaken | DependencyMet
 )  # fmt: skip

@@ -58,8 +58,11 @@ class QueueHooks:
     def on_restored(self) -> None:
         """The state was read from a snapshot: plans are booked next."""
 
-    def on_enqueued(self) -> None:
+    def on_enqueued(self, record: JobRecord) -> None:
         """A job waits."""
+
+    def on_moved(self, record: JobRecord) -> None:
+        """A job is in another state."""
 
     def on_booked(self, record: JobRecord) -> None:
         """A job has a plan."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.cycle.requests import release_place
 from topmast.fast.queue.cycle.views import QueueViews
+from topmast.fast.queue.jobs.dependencies import fault_of
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.absent import given
 from topmast.model.errors import Conflict, TopmastError
 from topmast.model.states import NOT_FOUND, JobState, Outcome, may_move
 
@@ -24,6 +26,11 @@ def submit(queue: QueueViews, event: m.SubmitJobs) -> tuple[str, ...] | TopmastE
         if known.digest != event.digest:
             return Conflict("this Idempotency-Key was used for another submission")
         return _ids(known.first_number, known.count)
+    ended = given(event.ended, {})
+    faults = (fault_of(spec, queue.jobs.records, ended) for spec in event.jobs if spec.depends_on)
+    fault = next((fault for fault in faults if fault is not None), None)
+    if fault is not None:
+        return fault
     first = queue.jobs.next_number
     places = queue.cycle.binding.places(event.jobs, first, queue.data.catalogue, queue.now)
     queue.decide(f.Admitted(first, places))

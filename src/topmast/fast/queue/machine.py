@@ -22,6 +22,7 @@ from topmast.fast.queue.cycle import cycle
 from topmast.fast.queue.cycle.auction import earliest
 from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.data.orders import order_copy, order_deletion
+from topmast.fast.queue.dependencies.hooks import DependencyHooks
 from topmast.fast.queue.elastic.hooks import ElasticHooks, SlicesHooks
 from topmast.fast.queue.hooks import QueueHooks
 from topmast.fast.queue.rounds.hooks import RoundHooks
@@ -38,7 +39,8 @@ from topmast.policies.base import PairSpeeds, Policies
 class GlobalQueue(QueueViews):
     """The machine of the world. There is one. Each event has a function, each fact another.
 
-    It alone knows the hooks: rounds where time is shared, and sizes where jobs may change theirs.
+    It alone knows the hooks: jobs that wait for others, rounds where time is shared, and sizes
+    where jobs may change theirs.
     """
 
     def __init__(self, policies: Policies, pair_speeds: PairSpeeds | None = None) -> None:
@@ -46,7 +48,7 @@ class GlobalQueue(QueueViews):
         self.rounds = None if share is None else Rounds(profile.shares, share)
         super().__init__(policies, self.rounds)
         self.pair_speeds = pair_speeds
-        hooks = list[QueueHooks]()
+        hooks: list[QueueHooks] = [DependencyHooks(self)]
         if self.rounds is not None:
             hooks.append(RoundHooks(self, self.rounds, self.tenancy.entitlements, pair_speeds))
         if profile.slices.layers > 1:

@@ -16,6 +16,7 @@ from msgspec import UNSET, Struct
 from topmast.model.dataset import dataset_variable
 from topmast.model.errors import InvalidInput
 from topmast.model.files.accelerators import dump_accelerators, read_accelerators
+from topmast.model.files.dependencies import read_dependencies
 from topmast.model.files.environment import read_envs, read_secrets
 from topmast.model.files.every import every_error
 from topmast.model.files.fields import PATH_LIMIT_BYTES, Record, Value, one_of
@@ -60,7 +61,7 @@ _JOB_FIELDS = (
     "name", "tenant", "num_nodes", "min_nodes", "max_nodes", "resources", "priority", "envs",
     "secrets", "workdir", "datasets", "topology", "checkpoint", "time_limit", "max_restarts",
     "preemptible", "group", "setup", "run", "expected_duration", "skew", "work", "image", "labels",
-    "groups",
+    "depends_on", "groups",
 )  # fmt: skip
 _GROUP_FIELDS = ("name", "count", "min_count", "max_count", "resources", "setup", "run")
 _SIZES_AT_TOP = {"num_nodes": "count", "min_nodes": "min_count", "max_nodes": "max_count"}
@@ -162,6 +163,7 @@ def _read(node: Node, where: str, tenant_default: str, user: str, name_default: 
         image=image.image() if image else UNSET,
         secrets=read_secrets(job.get("secrets"), envs) or UNSET,
         labels=read_labels(job.get("labels")) or UNSET,
+        depends_on=read_dependencies(job.get("depends_on")) or UNSET,
     )
     return JobFile(spec, folder)
 
@@ -405,6 +407,9 @@ def dump_job(spec: JobSpec) -> dict[str, Any]:
     document |= {"image": spec.image} if spec.image else {}
     document |= {"secrets": dict(spec.secrets)} if spec.secrets else {}
     document |= {"labels": dict(spec.labels)} if spec.labels else {}
+    if spec.depends_on:
+        after = ({"job": job, "after": after.value} for job, after in spec.depends_on.items())
+        document["depends_on"] = list(after)
     checkpoint = {"interval": spec.checkpoint.interval_s, "grace": spec.checkpoint.grace_s}
     path = {"path": spec.checkpoint.path} if spec.checkpoint.path else {}
     document["checkpoint"] = path | checkpoint

@@ -8,6 +8,7 @@ from topmast.model.dataset import Copy
 from topmast.model.fleet import DatasetSpec, Fleet
 from topmast.model.job import JobChanges, JobSpec
 from topmast.model.messages.base import Message
+from topmast.model.states import JobState
 from topmast.model.tree import Tree
 
 
@@ -38,6 +39,8 @@ class SubmitJobs(Message, frozen=True):
     """Makes a repetition harmless."""
     digest: str = ""
     """Names the content."""
+    ended: dict[str, JobState] | UnsetType = UNSET
+    """How jobs ended that others depend on, and that the queue has forgotten."""
 
 
 class CancelJobs(Message, frozen=True):

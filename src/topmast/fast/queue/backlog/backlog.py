@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
+from topmast.fast.queue.backlog.aside import Aside
 from topmast.fast.queue.backlog.attained_service import AttainedService
 from topmast.fast.queue.backlog.blocked import Anything, Blocked, Candidate, JobMayMore
 from topmast.fast.queue.backlog.durations import LONGEST_S, Durations, History, left_of
-from topmast.fast.queue.backlog.held import Held
 from topmast.fast.queue.backlog.learning import Learned
 from topmast.fast.queue.backlog.ordered_index import PLACEMENT, Key
 from topmast.fast.queue.backlog.placement_class import (
@@ -72,7 +71,7 @@ class Backlog:
         self._delays: Timers[str] = Timers()
         """When the back-off of a job ends."""
         self._delayed: dict[str, JobRecord] = {}
-        self.held = Held()
+        self.aside = Aside()
 
     def restore(
         self,
@@ -89,12 +88,12 @@ class Backlog:
     # --- jobs come and go -------------------------------------------------------------------------
 
     def add(self, record: JobRecord, now: float) -> None:
-        """Let a job be tried in its turn, or wait out its back-off, or until it is released.
+        """Let a job be tried in its turn, or wait out its back-off, or stand aside.
 
         O(1), or O(log jobs).
         """
-        if record.hold is not UNSET:
-            self.held.add(record)
+        if record.is_aside:
+            self.aside.add(record)
             return
         if record.not_before_s > now:
             self._delays.set(record.id, record.not_before_s, record.number)
@@ -165,7 +164,7 @@ class Backlog:
 
     def remove(self, job: str) -> None:
         """Take a job out, wherever it stands. O(1)."""
-        self.held.remove(job)
+        self.aside.remove(job)
         self._delays.drop(job)
         self._delayed.pop(job, None)
         found = self._class_of.pop(job, None)

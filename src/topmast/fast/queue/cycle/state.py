@@ -121,14 +121,14 @@ class QueueState(EventMachine):
     def enqueue(self, record: JobRecord) -> None:
         """Let a job wait. It may do more than others of its class if it may stop other jobs."""
         for hook in self.hooks:
-            hook.on_enqueued()
+            hook.on_enqueued(record)
         self._wait(record)
         if self.preemption.by_rank or record.moves:
             self.backlog.let_try(record.id)
 
     def _wait(self, record: JobRecord) -> None:
         self.backlog.add(record, self.now)
-        if record.hold is not UNSET:
+        if record.is_aside:
             return  # nothing happens to it as time goes by
         self.backlog.note_priority(record, self.now)
         self.cycle.binding.waits(record, self.now)

@@ -13,6 +13,7 @@ from topmast.fast.queue.backlog.placement_class import JobClass, Verdict
 from topmast.fast.queue.cycle.state import QueueState
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.jobs.record import JobRecord
+from topmast.model.dependency import awaited
 from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec, has_image
 from topmast.model.plan import FREE, Mode, More, PlacementRequest, RegionTerms, Reservation
@@ -178,6 +179,8 @@ class QueueViews(QueueState):
             return Verdict(PendingReason.PREEMPTION_IN_PROGRESS, f"{len(plan.victims)} victims")
         if record.hold is not UNSET:
             return Verdict(PendingReason.HELD, record.hold)
+        if record.awaits is not UNSET:
+            return Verdict(PendingReason.WAITING_FOR_JOBS, awaited(record.awaits))
         job_class = self.backlog.class_of(record.id)
         if job_class is None:
             return Verdict(evaluation, f"waits out a delay: {record.cause or 'a failure'}")
@@ -189,14 +192,13 @@ class QueueViews(QueueState):
     def waiting(self) -> Iterator[tuple[JobSpec, PendingReason, int]]:
         """Jobs without a plan: one of them, why it waits, and how many there are like it.
 
-        O(job classes + jobs in back-off + kinds of held jobs), however many jobs wait.
+        O(job classes + jobs in back-off + kinds of jobs aside), however many jobs wait.
         """
         for one in self.backlog.job_classes.values():
             yield one.spec, self.as_reached(self.verdict_of(one)).reason, one.size
         for record in self.backlog.delayed():
             yield record.spec, PendingReason.PENDING_EVALUATION, 1
-        for spec, count in self.backlog.held.by_kind():
-            yield spec, PendingReason.HELD, count
+        yield from self.backlog.aside.by_kind()
 
     def verdict_of(self, one: JobClass) -> Verdict:
         """Why the jobs of a class wait.

@@ -6,6 +6,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from topmast.model.absent import given
 from topmast.model.decided import Decided
+from topmast.model.dependency import After
 from topmast.model.job import MILLI, Band, JobSpec, speed_of_size
 from topmast.model.plan import Binding, Plan
 from topmast.model.states import TERMINAL, JobState
@@ -88,11 +89,18 @@ class JobRecord(Struct, gc=False):
     """Why it may not start, while people hold it."""
     next_spec: JobSpec | UnsetType = UNSET
     """What it asks for from its next attempt on, if that was changed."""
+    awaits: dict[str, After] | UnsetType = UNSET
+    """What other jobs have not come to yet, of all that it depends on."""
 
     @property
     def finished(self) -> bool:
         """Whether the state is terminal."""
         return self.state in TERMINAL
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether it is in no order, because people hold it or other jobs come first."""
+        return self.hold is not UNSET or self.awaits is not UNSET
 
     @property
     def band(self) -> Band:
@@ -159,4 +167,6 @@ class JobRecord(Struct, gc=False):
             hold=given(self.hold, ""),
             next_band=self.next_spec.band.name.lower() if self.next_spec else None,
             labels=given(spec.labels, {}),
+            depends_on={job: after.value for job, after in given(spec.depends_on, {}).items()},
+            waits_for={job: after.value for job, after in given(self.awaits, {}).items()},
         )

@@ -39,7 +39,7 @@ class RoundHooks(QueueHooks):
         """Other clusters may hold other gangs; what a round granted holds on."""
         self._own.kinds = Kinds(fleet, entitlements)
 
-    def on_enqueued(self) -> None:
+    def on_enqueued(self, record: JobRecord) -> None:
         """Fractions are to be computed anew."""
         self._rounds.changed = True
 

@@ -1,0 +1,30 @@
+"""The field ``depends_on`` of a job file: the jobs that must have come to something first."""
+
+from __future__ import annotations
+
+from topmast.model.dependency import After
+from topmast.model.files.fields import Value
+from topmast.model.ids import job_number
+from topmast.model.units import show
+
+DEPENDENCIES_LIMIT = 1_000
+
+AFTER = {after.value: after for after in After}
+
+
+def read_dependencies(value: Value | None) -> dict[str, After]:
+    """The jobs that are waited for, and what each must have come to. Raises InvalidInput."""
+    found: dict[str, After] = {}
+    for item in value.items(limit=DEPENDENCIES_LIMIT) if value else []:
+        name, after = item, After.OK
+        if item.node.entries:
+            fields = item.record(("job", "after"))
+            name, given = fields.need("job", "j7"), fields.get("after")
+            after = given.choice(AFTER, "what a job must have come to") if given else after
+        job = name.text()
+        if job_number(job) < 0:
+            raise name.error(f"{show(job)} is not the id of a job", "such as j7")
+        if job in found:
+            raise name.error(f"{job} is listed twice", "list it once")
+        found[job] = after
+    return found
