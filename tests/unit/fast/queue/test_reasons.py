@@ -18,7 +18,7 @@ R = PendingReason
 def test_the_order_of_reasons_is_fixed() -> None:
     """What a person must mend comes before what only time mends."""
     assert PRECEDENCE == (
-        R.HELD, R.MISCONFIGURED, R.UNKNOWN_DATASET, R.EXCEEDS_MAX_QUOTA, R.WAITING_FOR_QUOTA,
+        R.HELD, R.WAITING_FOR_JOBS, R.MISCONFIGURED, R.UNKNOWN_DATASET, R.EXCEEDS_MAX_QUOTA, R.WAITING_FOR_QUOTA,
         R.WAITING_FOR_DATA, R.NO_MATCHING_HARDWARE, R.TOPOLOGY_DOES_NOT_FIT,
         R.INSUFFICIENT_CAPACITY, R.PREEMPTION_IN_PROGRESS, R.PENDING_EVALUATION,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The part that dependencies take in the queue: who waits for a job, and what its news mean.
+"""The part that dependencies take in the queue: which jobs wait for a job, and what its news mean.
 
 The appliers only note which jobs have news. What follows from it is decided at the next wake, as
 facts of its own, so that a process that dies in between decides it when it comes back.
