@@ -12,8 +12,10 @@ from topmast.api.bodies import read_object
 from topmast.api.wire import answer, returns, takes, text, texts, truth
 from topmast.model import views as v
 from topmast.model.access import Permission
+from topmast.model.map_views import FleetMap
 from topmast.model.plan_views import CapacityPlanView, DataPlanView
 from topmast.model.states import HostState
+from topmast.model.system_views import SystemView
 from topmast.routing import caller_of, guarded_router, needs
 from topmast.service.service import Service
 from topmast.service.usage import ANY_KEY
@@ -121,6 +123,21 @@ def _system(router: APIRouter, service: Service) -> None:
     @needs(Permission.FLEET_VIEW)
     async def capacity_plan(request: Request) -> Response:
         return answer(await service.capacity_plan(caller_of(request)))
+
+    @router.get(
+        "/fleet/map",
+        tags=["fleet"],
+        summary="Every host with the jobs that hold its GPUs, by region and cluster",
+        **returns(FleetMap),
+    )
+    @needs(Permission.FLEET_VIEW)
+    async def fleet_map(request: Request) -> Response:
+        return answer(await service.fleet_map(caller_of(request)))
+
+    @router.get("/system", tags=["fleet"], summary="How the server fares", **returns(SystemView))
+    @needs(Permission.FLEET_VIEW)
+    async def system(request: Request) -> Response:
+        return answer(await service.system(caller_of(request)))
 
     @router.get("/health", tags=["fleet"], summary="Alive?", **returns(v.Health))
     @needs(Permission.SELF)

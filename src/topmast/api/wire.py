@@ -13,7 +13,17 @@ import msgspec
 from fastapi import Request
 from fastapi.responses import Response
 
-from topmast.model import account_views, act_views, decided, plan_views, reason, views
+from topmast.model import (
+    account_views,
+    act_views,
+    decided,
+    map_views,
+    plan_views,
+    reason,
+    system_views,
+    views,
+    whatif_views,
+)
 from topmast.model.errors import InvalidInput
 
 LONGEST_NUMBER = 18
@@ -51,7 +61,16 @@ SHOWN = (
     act_views.JobFileView,
     act_views.FleetView,
     act_views.FleetDiff,
+    map_views.FleetMap,
+    system_views.SystemView,
+    whatif_views.WhatIfView,
 )
+
+DOCUMENTED = (
+    views, plan_views, account_views, act_views, map_views, system_views, whatif_views, reason,
+    decided,
+)  # fmt: skip
+"""Where the fields of these types are documented."""
 
 
 def answer(value: Any, status: int = 200) -> Response:
@@ -163,7 +182,17 @@ def accepts(content: dict[str, Any], *, required: bool) -> dict[str, Any]:
 def components() -> dict[str, Any]:
     """JSON Schemas of everything shown, for OpenAPI."""
     _, found = msgspec.json.schema_components(SHOWN, ref_template=REF)
-    for module in (views, plan_views, account_views, act_views, reason, decided):
+    more = (
+        account_views,
+        act_views,
+        map_views,
+        plan_views,
+        system_views,
+        whatif_views,
+        reason,
+        decided,
+    )
+    for module in (views, *more):
         for name, texts_of in documented(module).items():
             for field, description in texts_of.items():
                 shown = found.get(name, {}).get("properties", {})

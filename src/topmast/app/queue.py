@@ -48,11 +48,12 @@ from topmast.model.errors import Conflict, InvalidInput
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.views import Health
 from topmast.policies.options import Profile
-from topmast.policies.registry import DEFAULT_PROFILE, load_profile
+from topmast.policies.registry import DEFAULT_PROFILE, load_profile, profile_names
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Follower
 from topmast.service.metrics import of_standby
 from topmast.service.warnings import quotas_beyond
+from topmast.service.whatif import WhatIfs
 from topmast.traces.throughputs import read_throughputs
 from topmast.web import routes as pages
 
@@ -211,6 +212,10 @@ class QueueServer:
         self._front.app = self._api(system, endpoints)
 
     def _api(self, system: ControlPlane, endpoints: dict[str, LinkEndpoint]) -> ASGIApp:
+        command = [sys.executable, "-m", "topmast.app", "whatif", f"--state={self._options.state}"]
+        if self._options.throughputs:
+            command.append(f"--throughputs={self._options.throughputs}")
+        system.service.whatifs = WhatIfs(command, profile_names(), system.clock)
         return create_api(
             system.service, endpoints, self._token, self._limits.streams,
             self._entry.gate(system.service, self._options), self._entry.openid(),
@@ -225,6 +230,8 @@ class QueueServer:
     def _leave(self) -> None:
         if self._system is not None:
             self._system.event_stream.close()
+            if self._system.service.whatifs is not None:
+                self._system.service.whatifs.close()
 
     def _close(self) -> None:
         if self._sweeper is not None:

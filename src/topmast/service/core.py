@@ -23,12 +23,14 @@ from topmast.service.blobs import Blobs
 from topmast.service.capacityplans import CapacityPlans
 from topmast.service.dataplans import DataPlans
 from topmast.service.event_stream import EventStream
+from topmast.service.fleet_map import FleetMaps
 from topmast.service.forecast import Forecasts
 from topmast.service.limits import Limits, Rates
 from topmast.service.live_progress import LiveProgress
 from topmast.service.logins import Logins
 from topmast.service.redaction import Redaction
 from topmast.service.regions import Regions
+from topmast.service.whatif import WhatIfs
 
 T = TypeVar("T")
 ReadLog = Callable[[str, str, int, int, int, int], LogPage | None]
@@ -67,6 +69,9 @@ class Core:
         self.data_plans = data_plans
         self.capacity_plans = capacity_plans
         self.forecasts = Forecasts(runtime, self.regions, clock)
+        self.whatifs: WhatIfs | None = None
+        """None where no process can be run for them."""
+        self.fleet_maps = FleetMaps(runtime, clock, process_of, elapsed_s)
         self.started_s = clock.now()
         self.access = Access(runtime.machines.queue)
         self.limits = Limits(Rates(), elapsed_s)

@@ -15,11 +15,15 @@ from topmast.model import views as v
 from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.errors import NotFound, Unavailable
 from topmast.model.files.fields import nearest
+from topmast.model.map_views import FleetMap
 from topmast.model.plan_views import CapacityPlanView, DataPlanView
 from topmast.model.states import HostState
+from topmast.model.whatif_views import WhatIfAsk, WhatIfView
 from topmast.service import fleet
-from topmast.service.access import act
+from topmast.service.access import act, row
 from topmast.service.core import Core
+from topmast.service.fleet_map import seen_by
+from topmast.service.whatif import WhatIfs
 
 HOST_LOOKS, HOST_LOOK_S = 10, 0.25
 HOST_VERBS = {
@@ -42,6 +46,15 @@ class Operating(Core):
         if what == "tenants" and seen is not None:
             return tuple(tenant for tenant in found if tenant.name in seen)
         return tuple(self._shown(caller, one) for one in found) if seen is not None else found
+
+    async def fleet_map(self, caller: Caller) -> FleetMap:
+        """Every host with what holds its GPUs, as it is or was a moment ago."""
+        self.limits.take(caller, "list")
+        await self.regions.look()
+        absent = self.machines.queue.cycle.reach.absent
+        found = await self.fleet_maps.now(lambda: self.regions.placers, absent)
+        seen = self.access.tenants(caller, Permission.JOBS_VIEW)
+        return found if seen is None else await asyncio.to_thread(seen_by, found, seen)
 
     async def set_host(
         self,
@@ -94,6 +107,31 @@ class Operating(Core):
         placer = self.regions.placers[region]
         found = await self._ask(lambda: fleet.drain_plan(placer, host, now, others))
         return self._shown(caller, found)
+
+    # --- what-ifs -------------------------------------------------------------------------------
+
+    async def start_whatif(self, caller: Caller, asked: WhatIfAsk) -> WhatIfView:
+        """Begin to run the system ahead twice, as it is and with something changed."""
+        whatifs = self._whatifs(caller)
+        self.limits.take(caller, "explain")
+        view = whatifs.start(asked)
+        await asyncio.wrap_future(self.runtime.note(row(caller, "whatif", view.id)))
+        return view
+
+    def whatif(self, caller: Caller, number: str) -> WhatIfView:
+        """A what-if on its way, or its result."""
+        return self._whatifs(caller).view(number)
+
+    def latest_whatifs(self, caller: Caller) -> tuple[WhatIfView, ...]:
+        """The latest what-ifs since the server's start, the newest first."""
+        self.access.require(caller, Permission.FLEET_EDIT, ROOT)
+        return () if self.whatifs is None else self.whatifs.latest()
+
+    def _whatifs(self, caller: Caller) -> WhatIfs:
+        self.access.require(caller, Permission.FLEET_EDIT, ROOT)
+        if self.whatifs is None:
+            raise Unavailable("this server runs no what-ifs; `topmast whatif` does, on its folder")
+        return self.whatifs
 
     # --- datasets -------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from topmast.model.group_views import JobGroup
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.reason import HOPELESS
 from topmast.model.states import WAITING, JobState
+from topmast.model.system_views import SystemView
 from topmast.ports import LogPage
 from topmast.service import listing
 from topmast.service.access import act, json_text, row
@@ -40,6 +41,7 @@ from topmast.service.fleet_changes import FleetChanges
 from topmast.service.forecast import with_start
 from topmast.service.regions import LogChunk
 from topmast.service.sentences import standing
+from topmast.service.system import timings
 from topmast.service.usage import check_key, running_rows, usage
 
 Read = Callable[[str, int, int, int, int], LogPage | None]
@@ -365,6 +367,38 @@ class Service(FleetChanges):
             topmast.__version__, self.clock.now(), self.started_s, page.counts, self.runtime.seq,
             epoch=self.journal.epoch,
         )  # fmt: skip
+
+    async def system(self, caller: Caller) -> SystemView:
+        """How the server fares."""
+        health = await self.health(caller)
+        meter = self.runtime.meter
+        steps, records = await self._ask(lambda: (timings(meter), meter.records))
+        return SystemView(
+            health, steps, self.runtime.inbox_depth, records, self.event_stream.readers,
+            self.regions.out_of_reach(),
+        )  # fmt: skip
+
+    def recent_events(
+        self, caller: Caller, limit: int, kind: str = "", job: str = ""
+    ) -> tuple[v.EventView, ...]:
+        """The newest events that the caller may see, the newest first; of a kind or job, if named.
+
+        O(events kept).
+        """
+        self.limits.take(caller, "list")
+        hides = self.redaction(caller)
+        found: list[v.EventView] = []
+        for told in reversed(self.event_stream.since(0)):
+            event = told.event
+            if kind not in ("", event.kind) or job not in ("", event.job):
+                continue
+            if hides is None:
+                found.append(event)
+            elif told.tenant is None or hides.has(told.tenant):
+                found.append(hides.of(event))
+            if len(found) == limit:
+                break
+        return tuple(found)
 
     async def events(self, caller: Caller, after: int) -> AsyncIterator[list[v.EventView]]:
         """Batches of events that the caller may see; an empty one now and then without any.

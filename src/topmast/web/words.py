@@ -18,7 +18,7 @@ _IN_SCRIPT = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 def number(value: float) -> str:
     """A number without needless digits, thousands apart."""
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}".rstrip("0")
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}".rstrip("0").rstrip(".")
 
 
 def moment(at_s: float | None) -> Markup:

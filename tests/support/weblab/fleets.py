@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 TENANTS = "vision", "speech", "robots", "search", "guests"
-BANDS = "production", "batch", "opportunistic"
+BANDS = "critical", "high", "normal", "low", "opportunistic"
 
 
 def fleet_map(hosts: int, gpus: int, hostile: str = "job") -> dict[str, Any]:

@@ -147,7 +147,7 @@ async function read(/** @type {AbortSignal} */ signal) {
 
 /** Read events until the stream ends; the number of the last one. */
 async function pump(/** @type {ReadableStream<Uint8Array>} */ body, /** @type {AbortSignal} */ signal, /** @type {string} */ lastId) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = body.pipeThrough(/** @type {any} */ (new TextDecoderStream())).getReader();
   let rest = "";
   while (!signal.aborted) {
     const silence = setTimeout(() => void reader.cancel(), SILENT_MS);

@@ -19,7 +19,7 @@ export const KINDS = /** @type {Record<string, string>} */ ({
 const OTHERS = "other tenants";
 const MOST_TENANTS = 8;
 const HEALTHS = ["healthy", "suspect", "draining", "cordoned", "closed", "down", "stopped"];
-const BANDS = ["production", "batch", "opportunistic"];
+const BANDS = ["critical", "high", "normal", "low", "opportunistic"];
 
 /** Textures: a hollow box, a full one, and boxes with lines. */
 export const HOLLOW = 0, FULL = 1, RISING = 2, FALLING = 3, ACROSS = 4, DOWN = 5, DOT = 6, CROSS = 7;

@@ -147,7 +147,9 @@ class GpuMap extends HTMLElement {
     for (const region of fleet.regions) {
       const away = region.reachable ? "" : " (out of reach: as last known)";
       drawn.append(make("h2", {}, `${region.name}${away}`));
-      for (const cluster of region.clusters) drawn.append(this.#figure(region, cluster, kinds, cell));
+      const clusters = make("div", { class: "clusters" });
+      for (const cluster of region.clusters) clusters.append(this.#figure(region, cluster, kinds, cell));
+      drawn.append(clusters);
     }
     this.#tell(kinds);
   }

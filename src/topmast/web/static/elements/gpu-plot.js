@@ -50,10 +50,10 @@ export class Plot {
   /**
    * @param {Cluster} cluster
    * @param {Kinds} kinds
-   * @param {number} width
+   * @param {number} most how wide it may be
    */
-  draw(cluster, kinds, width) {
-    const height = this.#place(cluster.hosts, width);
+  draw(cluster, kinds, most) {
+    const { width, height } = this.#place(cluster.hosts, most);
     const ratio = height * this.ratio > MOST_PIXELS ? 1 : this.ratio;
     this.ratio = ratio;
     this.canvas.width = Math.ceil(width * ratio);
@@ -122,14 +122,14 @@ export class Plot {
   }
 
   /**
-   * Hosts from left to right, with a gap between racks; the height.
+   * Hosts from left to right, with a gap between racks; the size.
    * @param {Host[]} hosts
-   * @param {number} width
+   * @param {number} most
    */
-  #place(hosts, width) {
+  #place(hosts, most) {
     const gap = this.cell >= 8 ? 6 : 2;
     const name = this.cell >= NAMED ? 16 : 0;
-    let x = 2, y = 2, tall = 0, rack = "";
+    let x = 2, y = 2, tall = 0, wide = 0, rack = "";
     this.#boxes = [];
     for (const host of hosts) {
       if (host.gpus <= 0) continue;
@@ -140,7 +140,7 @@ export class Plot {
       };
       if (rack && host.rack !== rack && x > 2) x += 2 * gap;
       rack = host.rack;
-      if (x + box.width > width - 2 && x > 2) {
+      if (x + box.width > most - 2 && x > 2) {
         x = 2;
         y += tall + gap + name;
         tall = 0;
@@ -149,9 +149,10 @@ export class Plot {
       box.y = y;
       x += Math.max(box.width, name ? 56 : 0) + gap;
       tall = Math.max(tall, box.height);
+      wide = Math.max(wide, x);
       this.#boxes.push(box);
     }
-    return y + tall + name + 4;
+    return { width: Math.min(most, wide + 2), height: y + tall + name + 4 };
   }
 
   /**

@@ -49,6 +49,7 @@ g:focus-visible rect { stroke: var(--ink); stroke-width: 3; }
 
 .panes { display: grid; grid-template-columns: minmax(0, 1fr) 20rem; gap: 1.5rem; }
 .drawn { min-width: 0; }
+.clusters { display: flex; flex-wrap: wrap; gap: 0 2rem; }
 figure { margin: 0 0 1rem; }
 figcaption { color: var(--dim); }
 canvas { display: block; }

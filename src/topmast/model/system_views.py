@@ -1,0 +1,34 @@
+"""How a server fares: what it leads, how long it takes, and what waits."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from topmast.model.views import Health
+
+
+class TimingView(Struct, frozen=True):
+    """How long one step takes, since the server's start."""
+
+    step: str
+    count: int
+    mean_s: float
+    median_s: float
+    """An upper bound, as are the others: times are counted in classes."""
+    p99_s: float
+
+
+class SystemView(Struct, frozen=True):
+    """A server at a glance."""
+
+    health: Health
+    timings: tuple[TimingView, ...]
+    """First that of commits, then one for each kind of machine that decides."""
+    inbox_depth: int
+    """Events that wait to be handled."""
+    records: int
+    """Records that were committed since the start."""
+    event_readers: int
+    """Readers of the event stream."""
+    out_of_reach: tuple[str, ...]
+    """Regions of other processes that do not answer."""

@@ -1,0 +1,132 @@
+"""The map of the fleet: drawn region by region between commits, and kept for many readers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+
+from topmast.fast.queue import GlobalQueue
+from topmast.fast.region import RegionalPlacer
+from topmast.model.job import MILLI
+from topmast.model.map_views import ClusterCells, FleetMap, HolderView, HostCells, RegionCells
+from topmast.ports import Clock
+from topmast.runtime.loop import Runtime
+from topmast.service.fleet import STOPPED, Processes
+from topmast.service.redaction import HIDDEN_TENANT
+
+LEAST_KEPT_S = 1.0
+REST = 50.0
+"""A map is kept for so many times what it took, so that readers cost the decisions 2% at most."""
+
+
+class FleetMaps:
+    """Draws the map for all readers together."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        clock: Clock,
+        process_of: Processes,
+        elapsed_s: Callable[[], float],
+    ) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        self._process_of = process_of
+        self._elapsed_s = elapsed_s
+        self._drawing = asyncio.Lock()
+        self._kept: FleetMap | None = None
+        self._fresh_until_s = 0.0
+
+    async def now(
+        self, placers: Callable[[], Mapping[str, RegionalPlacer]], absent: Collection[str]
+    ) -> FleetMap:
+        """The map as it is, or was a moment ago."""
+        async with self._drawing:
+            begun_s = self._elapsed_s()
+            if self._kept is not None and begun_s < self._fresh_until_s:
+                return self._kept
+            self._kept = await self._drawn(placers(), absent)
+            ended_s = self._elapsed_s()
+            self._fresh_until_s = ended_s + max(LEAST_KEPT_S, REST * (ended_s - begun_s))
+            return self._kept
+
+    async def _drawn(
+        self, placers: Mapping[str, RegionalPlacer], absent: Collection[str]
+    ) -> FleetMap:
+        queue = self._runtime.machines.queue
+        jobs: dict[str, HolderView] = {}
+        regions = []
+        for name in sorted(placers):
+            # A region at a time: decisions go on between them.
+            question = partial(self._clusters, placers[name], queue, jobs)
+            clusters = await asyncio.wrap_future(self._runtime.ask(question))
+            regions.append(RegionCells(name, name not in absent, clusters))
+        return FleetMap(self._clock.now(), jobs, tuple(regions))
+
+    def _clusters(
+        self, placer: RegionalPlacer, queue: GlobalQueue, jobs: dict[str, HolderView]
+    ) -> tuple[ClusterCells, ...]:
+        """The hosts of a region by cluster. O(hosts + running tasks)."""
+        columns = placer.columns
+        held = _held(placer, queue, jobs)
+        hosts: dict[str, list[HostCells]] = {name: [] for name in columns.clusters}
+        for row, spec in enumerate(columns.hosts[: columns.places]):
+            cluster = columns.cluster_of[row]
+            _, stopped = self._process_of(cluster, spec.name) or (None, False)
+            hosts[cluster].append(
+                HostCells(
+                    spec.name, spec.rack, spec.model if spec.gpus else "", spec.gpus,
+                    STOPPED if stopped else columns.states[row].value,
+                    held.get(spec.name, {}), placer.state.closed.get(spec.name, ""),
+                )
+            )  # fmt: skip
+        return tuple(ClusterCells(name, tuple(found)) for name, found in hosts.items())
+
+
+def _held(
+    placer: RegionalPlacer, queue: GlobalQueue, jobs: dict[str, HolderView]
+) -> dict[str, dict[str, float]]:
+    """GPUs by host and job, in the order of slots; notes each job in ``jobs``."""
+    seats: dict[str, list[tuple[tuple[int, ...], str, float]]] = {}
+    for allocation in placer.state.allocations.values():
+        job, record = allocation.job, queue.jobs.records.get(allocation.job)
+        state = record.state.value if record is not None else allocation.hold.name
+        spec = allocation.spec
+        jobs[job] = HolderView(spec.name, spec.tenant, allocation.band.name.lower(), state)
+        for seat in allocation.plan.seats:
+            gpus = len(seat.slots) * seat.slot_milli / MILLI
+            if gpus:
+                seats.setdefault(seat.host, []).append((seat.slots, job, gpus))
+    held: dict[str, dict[str, float]] = {}
+    for host, entries in seats.items():
+        by_job = held.setdefault(host, {})
+        for _, job, gpus in sorted(entries):
+            by_job[job] = by_job.get(job, 0.0) + gpus
+    return held
+
+
+def seen_by(whole: FleetMap, seen: frozenset[str]) -> FleetMap:
+    """The same map, where jobs of other tenants are GPUs and bands only. O(hosts + jobs)."""
+    names: dict[str, str] = {}
+    jobs: dict[str, HolderView] = {}
+    for at, (job, holder) in enumerate(whole.jobs.items()):
+        if holder.tenant in seen:
+            names[job], jobs[job] = job, holder
+        else:
+            names[job] = f"other-{at}"
+            jobs[names[job]] = HolderView("", HIDDEN_TENANT, holder.band, holder.state)
+
+    def shown(host: HostCells) -> HostCells:
+        held = {names[job]: gpus for job, gpus in host.held.items()}
+        return HostCells(host.name, host.rack, host.model, host.gpus, host.state, held, host.closed)
+
+    regions = tuple(
+        RegionCells(
+            region.name,
+            region.reachable,
+            tuple(ClusterCells(c.name, tuple(map(shown, c.hosts))) for c in region.clusters),
+        )
+        for region in whole.regions
+    )
+    return FleetMap(whole.at_s, jobs, regions)

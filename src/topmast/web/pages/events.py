@@ -1,0 +1,37 @@
+"""Events and audit: what happened a moment ago, and which acts were done by which account."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from topmast.model.access import Permission
+from topmast.model.errors import InvalidInput
+from topmast.ports import ActFilter
+from topmast.web.page import Ask, Page
+
+ROWS = 200
+
+
+async def view(ask: Ask) -> dict[str, Any]:
+    """The newest events, or lines of the audit log, with what the URL asks for."""
+    given = ask.filters("show", "kind", "job", "actor", "verb", "object", "outcome", "before")
+    may_audit = ask.caller.principal.may_somewhere(Permission.AUDIT_VIEW)
+    shown: dict[str, Any] = {"given": given, "may_audit": may_audit, "events": (), "acts": None}
+    if given["show"] == "audit" and may_audit:
+        shown["acts"] = await ask.service.directory.audit(ask.caller, _wanted(given))
+    else:
+        shown["events"] = ask.service.recent_events(ask.caller, ROWS, given["kind"], given["job"])
+    return shown
+
+
+def _wanted(given: dict[str, str]) -> ActFilter:
+    before = given["before"]
+    if before and not (before.isascii() and before.isdigit() and len(before) < 19):
+        raise InvalidInput("not a number of this server", field="before")
+    return ActFilter(
+        actor=given["actor"], verb=given["verb"], object=given["object"],
+        outcome=given["outcome"], before_id=int(before) if before else None, limit=ROWS,
+    )  # fmt: skip
+
+
+PAGE = Page("/events", "Events", Permission.JOBS_VIEW, "events.html", view, place=70, follows="all")

@@ -1,0 +1,66 @@
+"""What-if: two futures of the system side by side, as it is and with something changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from topmast.model.access import Permission
+from topmast.model.whatif_views import WhatIfView
+from topmast.web.page import Ask, Page
+
+FIGURES = (
+    ("jobs", "jobs", ""), ("waiting", "waiting at first", ""), ("started", "of these started", ""),
+    ("still_waiting", "still waiting", ""), ("finished", "finished", ""),
+    ("wait_s.mean", "wait, mean", "s"), ("wait_s.p50", "wait, median", "s"),
+    ("wait_s.p90", "wait, 90%", "s"), ("jct_s.mean", "from submission to end, mean", "s"),
+    ("gpus", "GPUs in service", ""), ("allocation_rate", "GPUs in use", "%"),
+    ("preemptions", "preemptions", ""),
+)  # fmt: skip
+"""What is compared: the key in the document, its words, its unit."""
+AHEAD = {"1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800}
+
+
+async def view(ask: Ask) -> dict[str, Any]:
+    """A form, and the what-if that the URL names."""
+    given = ask.filters("id", "add", "count", "quota", "gpus", "profile", "lose", "for")
+    service, caller = ask.service, ask.caller
+    latest = service.latest_whatifs(caller)
+    whatif = service.whatif(caller, given["id"]) if given["id"] else None
+    tenants = await service.list(caller, "tenants")
+    return {
+        "given": given,
+        "ahead": AHEAD,
+        "whatif": whatif,
+        "rows": _rows(whatif),
+        "tenants": _tenants(whatif),
+        "latest": latest,
+        "clusters": [one.name for one in await service.list(caller, "clusters")],
+        "regions": [one.name for one in await service.list(caller, "regions")],
+        "quotas": [f"{one.name}:{one.gpu_model}" for one in tenants if one.gpu_model],
+        "possible": service.whatifs is not None,
+        "profiles": service.whatifs.profiles if service.whatifs is not None else (),
+    }
+
+
+def _rows(whatif: WhatIfView | None) -> list[tuple[str, str, float | None, float | None]]:
+    """Words, unit, the figure as it is, and the figure with the change."""
+    if whatif is None or not whatif.result:
+        return []
+    base, changed = whatif.result["base"], whatif.result["changed"]
+    return [(words, unit, _at(base, key), _at(changed, key)) for key, words, unit in FIGURES]
+
+
+def _tenants(whatif: WhatIfView | None) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    if whatif is None or not whatif.result:
+        return []
+    base, changed = whatif.result["base"]["tenants"], whatif.result["changed"]["tenants"]
+    return [(name, part, changed[name]) for name, part in base.items() if name in changed]
+
+
+def _at(document: Any, key: str) -> float | None:
+    for part in key.split("."):
+        document = document[part]
+    return None if document is None else float(document)
+
+
+PAGE = Page("/whatif", "What-if", Permission.FLEET_EDIT, "whatif.html", view, place=60)

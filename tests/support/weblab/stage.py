@@ -1,0 +1,111 @@
+"""A real server with a little of everything on it: what the pages are looked at with."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.live import Server, eventually, until_state
+from topmast.client import Client
+from topmast.demo import cast
+from topmast.demo.digits import export
+
+FLEET = "topmast/demo/fleet.yaml"
+HOSTILE = "<script>alert(1)</script>\u202e" + "x" * 150
+TRAINS = """
+for step in $(seq 1 600); do
+  echo "{\\"step\\": $step, \\"metrics\\": {\\"loss\\": $((1000 / step))}}" >> "$TOPMAST_PROGRESS_FILE"
+  echo "step $step"; sleep 1
+done
+"""
+JOBS: dict[str, dict[str, Any]] = {
+    "trains": {"tenant": "vision", "resources": {"accelerators": "H100:8"}, "run": TRAINS},
+    "pair": {
+        "tenant": "robotics", "num_nodes": 2, "resources": {"accelerators": "H200:4"}, "run": "sleep 900",
+    },
+    "borrower": {"tenant": "vision", "resources": {"accelerators": "H100:8"}, "run": "sleep 900"},
+    "waits": {
+        "tenant": "speech", "num_nodes": 4, "resources": {"accelerators": "A100:8"}, "run": "sleep 900",
+        "datasets": [cast.DATASET],
+    },
+    "impossible": {
+        "tenant": "robotics", "num_nodes": 4, "resources": {"accelerators": "A100:8"}, "run": "true",
+        "topology": {"required": "rack"},
+    },
+    "over-quota": {"tenant": "speech", "resources": {"accelerators": "A100:16"}, "run": "true"},
+    "good": {"tenant": "vision", "resources": {"accelerators": "L4:1"}, "run": "echo done"},
+    "bad": {"tenant": "vision", "resources": {"accelerators": "L4:1"}, "run": "echo no >&2; exit 3"},
+    "dropped": {"tenant": "robotics", "resources": {"accelerators": "L4:1"}, "run": "sleep 900"},
+    "kept-back": {"tenant": "robotics", "resources": {"accelerators": "L4:2"}, "run": "sleep 900"},
+}  # fmt: skip
+"""By name. One job more has a hostile user."""
+
+
+class Stage:
+    """The server and its jobs."""
+
+    def __init__(self, server: Server, client: Client, jobs: dict[str, str]) -> None:
+        self.server = server
+        self.client = client
+        self.jobs = jobs
+        """Ids by name."""
+
+    @property
+    def url(self) -> str:
+        """Where the dashboard is."""
+        return self.server.url
+
+
+def install_wheel(folder: Path) -> Path:
+    """Build the wheel and unpack it into a folder of its own; where Python finds it."""
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "dist")]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = (folder / "dist").glob("*.whl")
+    uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--no-deps"]
+    place = folder / "installed"
+    subprocess.run([*uv, "--target", str(place), str(wheel)], check=True, capture_output=True)
+    return place
+
+
+@contextmanager
+def stage(folder: Path, *, wheel: bool = True) -> Iterator[Stage]:
+    """A server, by default of the installed wheel, with the fleet of the demo."""
+    place = install_wheel(folder) if wheel else Path("src").absolute()
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(place)  # before what is installed in an editable way
+    server = Server(folder / "state", place / FLEET, {"min_runtime_s": "1"})
+    try:
+        with server.up() as client:
+            yield Stage(server, client, _play(folder, client))
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+        server.end()
+
+
+def _play(folder: Path, client: Client) -> dict[str, str]:
+    export(folder / "state" / "staging" / cast.DATASET)
+    client.add_dataset(cast.DATASET, cast.HOME, source=folder / "state" / "staging" / cast.DATASET)
+    jobs = {}
+    for name, document in JOBS.items():
+        jobs[name] = client.submit({"name": name, **document}).id
+    client.hold([jobs["kept-back"]], reason="the reviewer is away")
+    until_state(client, jobs["dropped"], "RUNNING")
+    client.cancel(jobs["dropped"])
+    hostile = {"name": "hostile", "tenant": "speech", "run": "sleep 900"}
+    with Client(client.url, user=HOSTILE) as other:
+        jobs["hostile"] = other.submit({**hostile, "resources": {"accelerators": "L4:1"}}).id
+    for name, state in (("trains", "RUNNING"), ("pair", "RUNNING"), ("hostile", "RUNNING")):
+        until_state(client, jobs[name], state)
+    for name, state in (("good", "SUCCEEDED"), ("bad", "FAILED"), ("dropped", "CANCELLED")):
+        eventually(lambda name=name, state=state: client.job(jobs[name]).state == state, name)  # type: ignore[misc]
+    hosts = {host.name: host for host in client.hosts()}
+    client.cordon(next(name for name, host in sorted(hosts.items()) if host.cluster == "west-1"))
+    return jobs

@@ -1,0 +1,199 @@
+"""Pages over a service in process: filters in the URL, permissions, and text that stays text."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import sys
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from httpx import ASGITransport
+
+from tests.support.entrance import ROOT, URL, Entrance, entrance, run
+from topmast.api import create_api
+from topmast.api.guard import LoopbackGate
+from topmast.model.access import Caller, Grant, Principal, Role
+from topmast.model.errors import Conflict, InvalidInput
+from topmast.model.whatif_views import WhatIfAsk
+from topmast.runtime.meter import QUICK_S, Meter
+from topmast.service.system import quantile, timings
+from topmast.service.whatif import WhatIfs
+from topmast.web import routes
+
+HOSTILE = "<script>alert(1)</script>\u202e"
+JOB = {"name": "job", "run": "true", "tenant": "vision", "resources": {"accelerators": "H100:1"}}
+VIEWER = Caller(Principal("user:ann", (Grant(Role.VIEWER, "speech"),)))
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entrance]:
+    """A control plane with a job of vision that runs, submitted by a hostile name."""
+    with entrance(tmp_path_factory.mktemp("views")) as found:
+
+        async def submit() -> None:
+            await found.service.submit(ROOT, JOB, HOSTILE, "", "")
+
+        run(submit)
+        yield found
+
+
+def get(door: Entrance, path: str) -> httpx.Response:
+    """A page, as the one person of a machine without login sees it."""
+    app = create_api(door.service, gate=LoopbackGate(), pages=routes(door.service))
+    answers: list[httpx.Response] = []
+
+    async def ask() -> None:
+        transport = ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7") as client:
+            answers.append(await client.get(path))
+
+    run(ask)
+    return answers[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "shown", "hidden"),
+    [
+        ("/fleet", "east-a-0", "The next hosts"),
+        ("/fleet?cluster=east-a&state=healthy", "2 hosts", "0 hosts"),
+        ("/fleet?model=A100", "0 hosts", 'data-key="host east-a-0"'),
+        ("/fleet?host=east-a-0", "takes work", "is in a state that this page does not know"),
+        ("/tenants?model=H100", '"gpu_model":"H100"', "A100"),
+        ("/data", "Nothing is copied now", "The next datasets"),
+        ("/usage?by=user&period=24h", "GPU-hours by user", "GPU-hours by tenant"),
+        ("/usage?period=never", "Of the last", "Something failed"),
+        ("/events?kind=submitted", "What happened", "Nothing of this happened, ever"),
+        ("/events?show=audit&verb=submit", "submit", "No act is like this"),
+        ("/events?show=audit&verb=fly", "No act is like this", "Earlier acts"),
+        ("/system", "This server leads", "out of reach"),
+        ("/whatif?add=east-a&count=3", 'value="east-a" selected', "It failed"),
+    ],
+)
+def test_a_page_shows_what_its_address_asks_for(
+    door: Entrance, path: str, shown: str, hidden: str
+) -> None:
+    answer = get(door, path)
+    assert answer.status_code == 200, answer.text
+    assert shown in answer.text
+    assert hidden not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "why"),
+    [
+        ("/fleet?host=nowhere", 404, "no host"),
+        ("/usage?by=moon", 422, "moon"),
+        ("/events?show=audit&before=x", 422, "not a number"),
+        ("/fleet?from=-1&region=%3Cscript%3E", 200, "0 hosts"),
+    ],
+)
+def test_a_wrong_address_is_answered_by_a_page(
+    door: Entrance, path: str, status: int, why: str
+) -> None:
+    answer = get(door, path)
+    assert (answer.status_code, why in html.unescape(answer.text)) == (status, True), answer.text
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "<script>" not in answer.text
+
+
+def test_names_of_users_stay_text_on_each_page(door: Entrance) -> None:
+    for path in ("/usage?by=user", "/events", "/events?show=audit", "/fleet", "/tenants"):
+        assert HOSTILE not in get(door, path).text
+    assert html.escape(HOSTILE) in get(door, "/usage?by=user").text
+
+
+def test_a_map_hides_the_jobs_of_other_tenants(door: Entrance) -> None:
+    """They are GPUs and a band; neither name nor id is told."""
+
+    async def story() -> None:
+        whole = await door.service.fleet_map(ROOT)
+        part = await door.service.fleet_map(VIEWER)
+        assert {job.tenant for job in whole.jobs.values()} == {"vision"}
+        assert [(j.name, j.tenant) for j in part.jobs.values()] == [("", "(another tenant)")]
+        (held,) = [h.held for r in part.regions for c in r.clusters for h in c.hosts if h.held]
+        assert list(held.values()) == [1.0]
+        assert set(held) == set(part.jobs)
+        assert not set(held) & set(whole.jobs)
+
+    run(story)
+
+
+def test_readers_share_a_map_for_a_while(door: Entrance) -> None:
+    async def story() -> None:
+        assert await door.service.fleet_map(ROOT) is await door.service.fleet_map(ROOT)
+
+    run(story)
+
+
+def test_the_audit_log_is_for_those_that_may_read_it(door: Entrance) -> None:
+    """A viewer sees events instead, and no way to the log."""
+
+    async def story() -> None:
+        token = await door.token("watcher", (Role.VIEWER, "/"))
+        async with door.client(token) as client:
+            answer = await client.get(f"{URL}/events?show=audit")
+        assert answer.status_code == 200
+        assert "which account did what" not in answer.text
+        assert "The newest" in answer.text
+
+    run(story)
+
+
+FUTURE = '{"base": {}, "changed": {}}'
+
+
+@pytest.mark.parametrize(
+    ("program", "state", "why"),
+    [
+        (f"import sys; print('1 of 2', file=sys.stderr); print('{FUTURE}')", "done", ""),
+        ("import sys; sys.exit('error: no such cluster')", "failed", "error: no such cluster"),
+    ],
+)
+def test_a_whatif_runs_in_a_process_of_its_own(
+    door: Entrance, program: str, state: str, why: str
+) -> None:
+    """One at a time; its result, or the last line of its trouble, is kept."""
+
+    async def story() -> None:
+        whatifs = WhatIfs((sys.executable, "-c", program), ("mast",), door.service.clock)
+        begun = whatifs.start(WhatIfAsk(add_hosts={"east-a": 2}))
+        with pytest.raises(Conflict):
+            whatifs.start(WhatIfAsk())
+        while whatifs.view(begun.id).state == "running":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        ended = whatifs.view(begun.id)
+        assert (ended.state, ended.why, bool(ended.result)) == (state, why, state == "done")
+        assert whatifs.latest() == (ended,)
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [WhatIfAsk(for_s=1.0), WhatIfAsk(profile="/etc/passwd"),
+     WhatIfAsk(add_hosts={f"c{i}": 1 for i in range(21)})],
+)  # fmt: skip
+def test_a_whatif_that_cannot_be_is_refused(door: Entrance, asked: WhatIfAsk) -> None:
+    with pytest.raises(InvalidInput):
+        WhatIfs(("false",), ("mast",), door.service.clock).start(asked)
+
+
+@pytest.mark.parametrize(
+    ("counts", "part", "want"),
+    [((0, 0, 0), 0.5, 0.0), ((3, 0, 0), 0.99, 1.0), ((1, 99, 0), 0.5, 2.0), ((0, 0, 5), 0.5, 2.0)],
+)
+def test_a_quantile_is_an_upper_bound(counts: tuple[int, ...], part: float, want: float) -> None:
+    assert quantile((1.0, 2.0), counts, part) == want
+
+
+def test_times_are_told_by_step(door: Entrance) -> None:
+    meter = Meter(door.system.machines.queue, lambda: 0.0)
+    meter.handle_s.observe(0.002, "queue")
+    meter.commit_s.observe(0.004)
+    told = timings(meter)
+    assert [(one.step, one.count, one.mean_s) for one in told] == [
+        ("commit", 1, 0.004), ("queue", 1, 0.002),
+    ]  # fmt: skip
+    assert all(one.median_s in QUICK_S for one in told)

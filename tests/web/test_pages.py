@@ -1,0 +1,109 @@
+"""Every page on a real server from the wheel: both themes, three widths, and the keyboard."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.weblab.tools import missing
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.support.weblab.browser import Viewer
+    from tests.support.weblab.stage import Stage
+
+pytestmark = [pytest.mark.web, pytest.mark.timeout(600)]
+
+PICTURES = Path(os.environ.get("TOPMAST_SCREENSHOTS") or ".venv/.screenshots")
+PATHS = {
+    "queue": "/",
+    "job": "/jobs/{trains}",
+    "job-waits": "/jobs/{waits}",
+    "fleet": "/fleet",
+    "host": "/fleet?host={host}",
+    "tenants": "/tenants",
+    "data": "/data",
+    "usage": "/usage?period=24h",
+    "usage-by-user": "/usage?by=user",
+    "events": "/events",
+    "audit": "/events?show=audit",
+    "system": "/system",
+    "whatif": "/whatif",
+    "not-there": "/jobs/j999",
+}
+QUICK = ("queue", "fleet", "tenants")
+"""Those of the smoke test."""
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    if why := missing():
+        pytest.skip(why)
+    from tests.support.weblab.stage import stage as set_up
+
+    with set_up(tmp_path_factory.mktemp("web")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def viewer(chromium: Browser, stage: Stage) -> Viewer:
+    from tests.support.weblab.browser import Viewer
+
+    return Viewer(chromium, stage.url)
+
+
+def address(stage: Stage, name: str) -> str:
+    """The path of a page, with the jobs of the stage."""
+    host = next(iter(stage.client.job(stage.jobs["trains"]).hosts))
+    return PATHS[name].format(host=host, **stage.jobs)
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in PATHS]
+)
+def test_a_page_has_no_fault_in_any_theme_and_width(
+    stage: Stage, viewer: Viewer, name: str
+) -> None:
+    """No axe violation, nothing on the console, no report of the policy, no request elsewhere."""
+    from tests.support.weblab.browser import THEMES, WIDTHS_PX
+
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    path = address(stage, name)
+    for theme in THEMES:
+        for width_px in WIDTHS_PX:
+            with viewer.window(theme=theme, width_px=width_px) as window:
+                page = window.open(path)
+                page.wait_for_timeout(300)
+                shot = PICTURES / f"{name}-{theme}-{width_px}.png"
+                page.screenshot(path=shot, full_page=True)
+                where = f"{path} {theme} {width_px}"
+                faults = [text for text in window.complaints if "404" not in text]
+                assert faults == [], where
+                assert window.too_wide_px() <= 0, where
+                assert window.violations() == [], where
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in PATHS if n != "not-there"])
+def test_a_page_can_be_read_without_scripts(stage: Stage, viewer: Viewer, name: str) -> None:
+    with viewer.window(scripts=False) as window:
+        page = window.open(address(stage, name))
+        assert page.locator("h1").inner_text()
+        assert page.locator("main table, main form, main dl").count() >= 1
+
+
+@pytest.mark.slow
+def test_the_text_of_users_stays_text(stage: Stage, viewer: Viewer) -> None:
+    with viewer.window() as window:
+        opened: list[str] = []
+        window.page.on("dialog", lambda dialog: opened.append(dialog.message))
+        for name in ("queue", "events", "audit", "usage-by-user"):
+            window.open(address(stage, name))
+        window.open(f"/jobs/{stage.jobs['hostile']}")
+        assert opened == []
+        assert window.complaints == []
