@@ -23,6 +23,9 @@ class Ask(Struct, frozen=True):
     query: Mapping[str, str]
     """What the URL says behind the question mark: the filters; of a repeated name the last."""
 
+    alone: bool = False
+    """Whether only the content is asked for, by a page that is open already."""
+
     def filters(self, *names: str) -> dict[str, str]:
         """What the URL says of some names; empty where it says nothing."""
         return {name: self.query.get(name, "").strip() for name in names}

@@ -81,8 +81,9 @@ def _endpoint(drawing: Drawing, page: Page) -> Callable[..., Awaitable[Response]
     @needs(page.permission)
     async def show(request: Request) -> Response:
         ask = Ask(
-            drawing.service, caller_of(request), request.path_params, dict(request.query_params)
-        )
+            drawing.service, caller_of(request), request.path_params,
+            dict(request.query_params), FRAGMENT in request.headers,
+        )  # fmt: skip
         shown = await page.view(ask)
         return shown if isinstance(shown, Response) else drawing.page(request, page, shown)
 

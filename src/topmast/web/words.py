@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -83,10 +84,26 @@ def spaced(token: str) -> str:
     return words[:1].upper() + words[1:]
 
 
+_SEQUENCE = re.compile(
+    "\x1b(?:\\[[0-?]*[ -/]*[@-~]|[]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?|[ -/]*[0-~])"
+)
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def plain(text: str) -> str:
+    """Output of a task without what moves or colours a terminal."""
+    return _CONTROL.sub("", _SEQUENCE.sub("", text))
+
+
+def points(score: float) -> str:
+    """Points of a score, or of one of its terms."""
+    return "0" if abs(score) < 0.0005 else f"{score:.4g}"
+
+
 FILTERS: Mapping[str, Any] = {
     "number": number, "moment": moment, "ago": ago, "since": since, "until": until,
     "as_json": as_json, "plural": plural, "named": named, "spaced": spaced,
-    "duration": format_duration, "bytes": format_bytes,
+    "duration": format_duration, "bytes": format_bytes, "plain": plain, "points": points,
 }  # fmt: skip
 
 

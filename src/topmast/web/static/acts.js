@@ -9,7 +9,7 @@ const TITLES = /** @type {Record<string, string>} */ ({
   resume: "Resume: what is suspended goes on",
   preempt: "Preempt: they stop at a checkpoint, and wait again",
   requeue: "Requeue: they are tried anew",
-  edit: "Change the priority",
+  edit: "Change what it asks for",
   cancel: "Cancel: they end for good",
 });
 
@@ -96,6 +96,7 @@ function list(/** @type {HTMLElement} */ dialog, /** @type {Acted} */ acted) {
 }
 
 function changesOf(/** @type {HTMLElement} */ dialog, /** @type {string} */ verb) {
+  if (dialog.dataset.uiChanges) return { changes: JSON.parse(dialog.dataset.uiChanges) };
   const choice = /** @type {HTMLSelectElement} */ (dialog.querySelector("[name=priority]"));
   return verb === "edit" ? { changes: { priority: choice.value } } : {};
 }
@@ -116,10 +117,13 @@ async function rehearse(/** @type {HTMLDialogElement} */ dialog, /** @type {stri
   }
 }
 
-function confirm(/** @type {HTMLElement} */ acts, /** @type {string} */ verb, /** @type {Targets} */ targets) {
-  const dialog = /** @type {HTMLDialogElement} */ (acts.querySelector("[data-confirm]"));
+/** Ask for a confirmation; `changes`: what `edit` is told, where the reader has chosen it already. */
+function confirm(/** @type {HTMLElement} */ button, /** @type {Targets} */ targets) {
+  const { verb = "", changes = "" } = button.dataset;
+  const dialog = /** @type {HTMLDialogElement} */ (document.querySelector("[data-confirm]"));
+  dialog.dataset.uiChanges = changes;
   part(dialog, "title").textContent = TITLES[verb] ?? verb;
-  part(dialog, "band").hidden = verb !== "edit";
+  part(dialog, "band").hidden = verb !== "edit" || changes !== "";
   const choice = /** @type {HTMLSelectElement} */ (dialog.querySelector("[name=priority]"));
   const reason = /** @type {HTMLInputElement} */ (dialog.querySelector("[name=reason]"));
   choice.onchange = () => void rehearse(dialog, verb, targets);
@@ -168,7 +172,7 @@ export function install() {
     const acts = button?.closest("[data-acts]");
     if (!(button instanceof HTMLElement) || !(acts instanceof HTMLElement)) return;
     const targets = targetsOf(acts);
-    if (targets) confirm(acts, button.dataset.verb ?? "", targets);
+    if (targets) confirm(button, targets);
   });
   document.addEventListener("change", (event) => {
     const box = /** @type {HTMLInputElement} */ (event.target);

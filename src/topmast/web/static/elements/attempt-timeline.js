@@ -54,7 +54,9 @@ function partsOf(story) {
   /** @type {Attempt[]} */
   const attempts = [...story.attempts].sort((a, b) => a.start_s - b.start_s);
   const end_s = job.finish_s ?? story.now_s ?? Date.now() / 1000;
-  if (job.finish_s === null && job.start_s !== null) {
+  // A job that waits again has a start, and its last attempt is among those that ended.
+  const goes_on = job.finish_s === null && !attempts.some((one) => one.epoch === job.attempts);
+  if (goes_on && job.start_s !== null) {
     attempts.push({
       epoch: job.attempts, region: job.region ?? "", cluster: job.cluster ?? "",
       gpu_model: job.gpu_model ?? "", gpus: job.gpus, start_s: job.start_s,

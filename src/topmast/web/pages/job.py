@@ -1,0 +1,157 @@
+"""One job: why it stands where it stands, what it did, what it writes, and what can be done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import yaml
+from msgspec import Struct
+
+from topmast.model.access import Permission
+from topmast.model.errors import NotFound, TooMany, Unavailable
+from topmast.model.job import Band
+from topmast.model.reason import Change, ChangeKind
+from topmast.model.states import TERMINAL
+from topmast.model.views import Explanation, JobView
+from topmast.service.service import Service
+from topmast.web.candidates import axis_of, candidates, plan_bars, terms_of
+from topmast.web.page import Ask, Page
+
+FRESH_S = 5.0
+"""An explanation is a search: for so long it serves, and for longer if it took long."""
+REST = 20.0
+"""An explanation that took a second serves for so many."""
+MOST_KEPT = 500
+LOG_BYTES = 65_536
+"""Of the output that a page without scripts shows."""
+BEYOND = 1 << 50
+"""No output is so long: what is read from there on is nothing, and says where the end is."""
+ROWS = 500
+"""Lines of history that are shown; the newest."""
+
+
+class Told(Struct):
+    """An explanation, and how long it serves."""
+
+    what: tuple[Any, ...]
+    """The job as it stood then, and the reader."""
+    explanation: Explanation
+    until_s: float
+
+
+_kept: WeakKeyDictionary[Service, dict[tuple[str, str], Told]] = WeakKeyDictionary()
+
+
+class Help(Struct, frozen=True):
+    """A change that would give the job a place, and what to press for it."""
+
+    text: str
+    edit: dict[str, Any] | None = None
+    """What `edit` is told; None: it is not a matter of this job alone."""
+
+
+async def view(ask: Ask) -> dict[str, Any]:
+    """All of one job."""
+    story = await ask.service.story(ask.caller, ask.path["job"])
+    job, now_s = story.job, ask.service.clock.now()
+    is_over = job.state in TERMINAL
+    explanation, trouble = (None, "") if is_over else await _explanation(ask, job)
+    return {
+        "title": f"{job.id} {job.name}",
+        "job": job,
+        "story": story,
+        "history": story.history[-ROWS:][::-1],
+        "data": {"job": job, "attempts": story.attempts, "now_s": now_s},
+        "explanation": explanation,
+        "trouble": trouble,
+        "terms": terms_of(explanation) if explanation else (),
+        "candidates": candidates(explanation) if explanation else (),
+        "bars": [plan_bars(plan, terms_of(explanation)) for plan in explanation.plans]
+        if explanation else [],
+        "axis": axis_of(explanation, now_s) if explanation else None,
+        "helps": _helps(explanation) if explanation else (),
+        "file": await _file(ask, job),
+        "log": await _log(ask, job),
+        "bands": [band.name.lower() for band in Band],
+        "is_over": is_over,
+    }  # fmt: skip
+
+
+async def _explanation(ask: Ask, job: JobView) -> tuple[Explanation | None, str]:
+    """Why the job stands there; or why that is not told now."""
+    kept = _kept.setdefault(ask.service, {})
+    key = (job.id, ask.caller.principal.subject)
+    what = (job.state, job.reason, job.attempts, job.band, job.hold)
+    known, begun_s = kept.get(key), time.monotonic()
+    if known is not None and known.what == what and begun_s < known.until_s:
+        return known.explanation, ""
+    try:
+        found = await ask.service.explain(ask.caller, job.id)
+    except TooMany as error:
+        return known.explanation if known else None, str(error)
+    except Unavailable as error:
+        return None, str(error)
+    took_s = time.monotonic() - begun_s
+    while len(kept) >= MOST_KEPT:
+        del kept[next(iter(kept))]
+    kept[key] = Told(what, found, begun_s + max(FRESH_S, REST * took_s))
+    return found, ""
+
+
+def _helps(explanation: Explanation) -> tuple[Help, ...]:
+    """What would help, each with what to press where one thing of this job is all that changes."""
+    edits = {change.text: _edit(change) for change in explanation.changes}
+    return tuple(Help(text, edits.get(text)) for text in explanation.would_help)
+
+
+def _edit(change: Change) -> dict[str, Any] | None:
+    if change.also or change.to is None:
+        return None
+    if change.kind is ChangeKind.PRIORITY:
+        return {"priority": str(change.to).lower()}
+    if change.kind is ChangeKind.PREEMPTIBLE:
+        return {"preemptible": change.to == "true"}
+    return None
+
+
+async def _file(ask: Ask, job: JobView) -> str:
+    """The job file, as far as it is still known."""
+    try:
+        found = await ask.service.job_file(ask.caller, job.id)
+    except NotFound:
+        return ""
+    return yaml.safe_dump(found.job, sort_keys=False, allow_unicode=True, width=100)
+
+
+async def _log(ask: Ask, job: JobView) -> Mapping[str, Any]:
+    """The end of the output, or the part that the URL names: what is read without scripts."""
+    task = _number(ask, "task") or 0
+    attempt = _number(ask, "attempt")
+    shown = {
+        "task": min(task, max(0, job.tasks - 1)), "attempt": attempt or job.attempts, "text": "",
+        "from": 0, "to": 0, "size": 0, "trouble": "",
+    }  # fmt: skip
+    if ask.alone or not job.attempts:
+        return shown
+    try:
+        end = await ask.service.log(ask.caller, job.id, shown["task"], attempt, BEYOND, 1)
+        size = 0 if end.next_offset >= BEYOND else end.next_offset
+        at = _number(ask, "offset")
+        at = max(0, size - LOG_BYTES) if at is None else min(at, size)
+        part = await ask.service.log(ask.caller, job.id, shown["task"], attempt, at, LOG_BYTES)
+    except (NotFound, Unavailable) as error:
+        return {**shown, "trouble": str(error)}
+    text = part.data.decode("utf-8", "replace")
+    return {**shown, "text": text, "from": at, "to": part.next_offset, "size": size}
+
+
+def _number(ask: Ask, name: str) -> int | None:
+    digits = ask.query.get(name, "")
+    known = digits.isascii() and digits.isdigit() and len(digits) < 16
+    return int(digits) if known else None
+
+
+PAGE = Page("/jobs/{job}", "Job", Permission.JOBS_VIEW, "job.html", view, follows="job")

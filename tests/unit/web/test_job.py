@@ -1,0 +1,216 @@
+"""The page of a job: why it waits or runs, as words, table and axis; its output, history and file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.support.entrance import URL, Entrance, entrance, run
+from tests.unit.docs.test_reference import rows as rows_of_page
+from tests.unit.web.support import local, submit
+from topmast.model.access import Role
+from topmast.model.reason import ClusterVerdict, Rejection
+from topmast.model.views import ExpectedStart, Explanation, RegionVerdict
+from topmast.ports import LogPage
+from topmast.web import candidates as c
+from topmast.web.words import plain
+
+BIG = {"accelerators": "H100:2"}
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entrance]:
+    """j1 and j2 hold all GPUs, j3 waits, j4 can never run, j5 has ended."""
+    with entrance(tmp_path_factory.mktemp("job")) as found:
+
+        async def fill() -> None:
+            async with local(found) as client:
+                await submit(client, "ann", name="first", resources=BIG, envs={"A": "<b>1</b>"})
+                await submit(client, "bob", name="second", tenant="speech", resources=BIG)
+                await submit(client, "ann", name="third", resources=BIG)
+                await submit(client, "ann", name="wide", resources={"accelerators": "H100:8"})
+                await submit(client, "ann", name="over", resources=BIG)
+                await client.post("/api/v1/jobs/j5/cancel", json={})
+
+        run(fill)
+        yield found
+
+
+async def shown(client: httpx.AsyncClient, url: str) -> str:
+    """A page that answers."""
+    answer = await client.get(url)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def words(text: str) -> str:
+    """A page as text without tags."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text))
+
+
+@pytest.mark.parametrize(
+    ("job", "want"),
+    [
+        ("j1", ["j1 is RUNNING in east/east-a", "Why here", "submitted by ann"]),
+        ("j3", ["Where it could run", "east/east-a", "hosts", "Expected start", "What would help"]),
+        ("j4", ["No matching hardware", "Never, unless the job", "can never fit"]),
+        ("j5", ["j5 is cancelled", "It has had none"]),
+    ],
+)
+def test_it_says_why_the_job_stands_where_it_stands(
+    door: Entrance, job: str, want: list[str]
+) -> None:
+    """In words, for each state."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            text = words(await shown(client, f"/jobs/{job}"))
+            for part in want:
+                assert part in text, part
+
+    run(story)
+
+
+def test_the_job_file_is_text(door: Entrance) -> None:
+    """What users write stays text there too."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            text = await shown(client, "/jobs/j1")
+            assert "&lt;b&gt;1&lt;/b&gt;" in text
+            assert "<b>1</b>" not in text
+
+    run(story)
+
+
+def test_a_job_that_is_not_there_is_404(door: Entrance) -> None:
+    """The same as of a tenant that the caller may not see."""
+
+    async def story() -> None:
+        token = await door.token("only-speech", (Role.SUBMITTER, "speech"))
+        async with door.client(token) as client:
+            answers = [await client.get(f"{URL}/jobs/{job}") for job in ("j1", "j999", "x")]
+            assert [answer.status_code for answer in answers] == [404, 404, 404]
+            text = await shown(client, f"{URL}/jobs/j2")
+            assert "data-verb" in text
+            assert "first" not in text
+
+    run(story)
+
+
+def test_an_explanation_serves_for_a_while_and_not_after_an_act(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a search on the thread that decides: many open pages cost one."""
+    asked: list[str] = []
+    explain = type(door.service).explain
+
+    async def counted(self: object, caller: object, job: str) -> Explanation:
+        asked.append(job)
+        return await explain(door.service, caller, job)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(door.service), "explain", counted)
+
+    async def story() -> None:
+        async with local(door) as client:
+            new = await submit(client, "ann", name="looked-at", resources=BIG)
+            for _ in range(3):
+                await shown(client, f"/jobs/{new}")
+            assert asked == [new]
+            await client.post("/api/v1/jobs/hold", json={"jobs": [new]})
+            assert "the job waits until it is released" in words(
+                await shown(client, f"/jobs/{new}")
+            )
+            assert asked == [new, new]
+
+    run(story)
+
+
+def test_a_long_output_is_read_from_its_end(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its length, a page has 64 KiB of it, and links to what is before and after."""
+    size, reads = 1_000_000_000, []
+
+    def read(cluster: str, job: str, epoch: int, task: int, offset: int, limit: int) -> LogPage:
+        at = min(offset, size)
+        data = (b"line \x1b[31mred\x1b[0m <i>\n" * (limit // 10))[: min(limit, size - at)]
+        reads.append(len(data))
+        return LogPage(data, at + len(data), complete=at + len(data) >= size)
+
+    monkeypatch.setattr(door.service, "read_log", read)
+
+    async def story() -> None:
+        async with local(door) as client:
+            text = await shown(client, "/jobs/j1")
+            assert "bytes 999,934,464 to 1,000,000,000 of 1,000,000,000" in text
+            assert "line red &lt;i&gt;" in text
+            assert "offset=999868928" in text
+            first = await shown(client, "/jobs/j1?offset=0")
+            assert "bytes 0 to 65,536" in first
+            assert "offset=65536" in first
+            part = await client.get("/jobs/j1", headers={"Topmast-Fragment": "1"})
+            assert "line red" not in part.text
+        assert sum(reads) <= 2 * 65_536
+
+    run(story)
+
+
+def test_output_moves_and_colours_nothing() -> None:
+    """Sequences of terminals go, text stays."""
+    assert plain("\x1b[1;31mred\x1b[0m\x1b]0;title\x07\x00\ttab\n") == "red\ttab\n"
+
+
+def verdict(cluster: str, **terms: float) -> ClusterVerdict:
+    """What the search found in a cluster with room."""
+    return ClusterVerdict(cluster, (), True, 8.0, 8.0, score=sum(terms.values()), terms=terms)
+
+
+def explanation(*verdicts: ClusterVerdict, start: ExpectedStart | None = None) -> Explanation:
+    """Of a job that waits in a fleet with one region."""
+    region = RegionVerdict("east", True, None, 0, 0.0, verdicts)
+    return Explanation("j1", "n", "PENDING", "X", "s", (), (region,), (), expected_start=start)
+
+
+def test_bars_have_one_scale() -> None:
+    """What costs goes to the right of zero, what gains to the left, and none leaves the picture."""
+    found = c.candidates(
+        explanation(verdict("a", data=6.0, balance=-2.0), verdict("b", data=1.0, speed=1.0))
+    )
+    assert [(one.cluster, one.score) for one in found] == [("b", 2.0), ("a", 4.0)]
+    by_term = {bar.term: bar for bar in found[1].bars}
+    assert (by_term["balance"].x, by_term["balance"].width) == (0.0, c.WIDTH / 4)
+    assert by_term["data"].x == c.WIDTH / 4
+    assert by_term["data"].x + by_term["data"].width == pytest.approx(c.WIDTH)
+    assert found[0].bars[0].width == pytest.approx(c.WIDTH / 8)
+
+
+@pytest.mark.parametrize(
+    ("start", "want"),
+    [
+        (None, None),
+        (ExpectedStart(None, None, None, "beyond"), None),
+        (ExpectedStart(1000.0, 1000.0, 1000.0, "now"), 0.0),
+        (ExpectedStart(2000.0, 1500.0, 3000.0, "x"), c.AXIS / 2 / 1.08),
+        (ExpectedStart(900.0, 900.0, 900.0, "past"), 0.0),
+    ],
+)
+def test_the_axis_begins_now_and_ends_after_the_latest_start(
+    start: ExpectedStart | None, want: float | None
+) -> None:
+    """Without a forecast there is none."""
+    found = c.axis_of(explanation(start=start), 1000.0)
+    assert (None if found is None else found.at.x) == (
+        None if want is None else pytest.approx(want)
+    )
+
+
+def test_each_rejection_has_the_sentence_of_the_reference() -> None:
+    """One meaning, in one set of words."""
+    told = {
+        row[0].strip("`"): row[2] for row in rows_of_page("states.md", "Why a place was not chosen")
+    }
+    assert {reason.value: c.MEANING[reason] for reason in Rejection} == told
