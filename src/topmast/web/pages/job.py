@@ -130,7 +130,7 @@ async def _log(ask: Ask, job: JobView) -> Mapping[str, Any]:
     """The end of the output, or the part that the URL names: what is read without scripts."""
     task = _number(ask, "task") or 0
     attempt = _number(ask, "attempt")
-    shown = {
+    shown: dict[str, Any] = {
         "task": min(task, max(0, job.tasks - 1)), "attempt": attempt or job.attempts, "text": "",
         "from": 0, "to": 0, "size": 0, "trouble": "",
     }  # fmt: skip

@@ -147,14 +147,15 @@ async function read(/** @type {AbortSignal} */ signal) {
 
 /** Read events until the stream ends; the number of the last one. */
 async function pump(/** @type {ReadableStream<Uint8Array>} */ body, /** @type {AbortSignal} */ signal, /** @type {string} */ lastId) {
-  const reader = body.pipeThrough(/** @type {any} */ (new TextDecoderStream())).getReader();
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
   let rest = "";
   while (!signal.aborted) {
     const silence = setTimeout(() => void reader.cancel(), SILENT_MS);
     const { done, value } = await reader.read();
     clearTimeout(silence);
     if (done) return lastId;
-    const lines = (rest + value).split("\n");
+    const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
     rest = lines.pop() ?? "";
     /** @type {Set<string>} */
     const kinds = new Set();
