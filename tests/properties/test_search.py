@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from tests.support import invariants
 from tests.support.brute import best_on_free, level_of
 from tests.support.build import ask, gang, job, needs, profile
 from tests.support.strategies import bounded, clusters, jobs, topologies
+from topmast.fast.region.invariants import check_index
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.preemption.search import PreemptiveSearch
@@ -123,7 +123,7 @@ def test_the_index_follows_every_change(columns: Columns, seed: int) -> None:
             columns.give_back([held.pop()], {"g": needs()})
         else:
             columns.set_state(host.name, rng.choice(list(HostState)))
-    invariants.check_index(columns)
+    check_index(columns)
 
 
 # --- single cases ---------------------------------------------------------------------------------------

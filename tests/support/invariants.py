@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
-import numpy as np
 
 from tests.support.engine import Life
 from tests.support.world import World
@@ -19,23 +18,21 @@ from topmast.fast.queue.backlog.backlog import effective_band
 from topmast.fast.queue.cycle.deciding import FETCH_AGAIN_S
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.facts import Requeued
+from topmast.fast.queue.invariants import check_jobs, check_quotas
 from topmast.fast.queue.jobs.dependencies import looked_up
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.machine import GlobalQueue
-from topmast.fast.queue.tenancy.ledger import Ledger
-from topmast.fast.region.inventory.allocation import AllocationPhase
-from topmast.fast.region.inventory.columns import Columns
-from topmast.fast.region.inventory.index import index_of
+from topmast.fast.region.invariants import check_hosts, check_index
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import ids
 from topmast.model.dataset import ReplicaState
-from topmast.model.fleet import TenantSpec
 from topmast.model.job import MILLI, Band
 from topmast.model.plan import FREE, Plan, Preempt
 from topmast.model.states import TERMINAL, WAITING, JobState
 from topmast.model.views import JobView
 from topmast.policies.options import Preemption, WhenBlocked
 from topmast.runtime.codec import decode_facts
+from topmast.runtime.invariants import check_attempts
 from topmast.service.gauges import gauges
 
 # --- what really runs: checked by the world whenever a task begins -----------------------------------
@@ -132,31 +129,9 @@ def check_all(world: World) -> None:
 
 
 def check_counters(world: World) -> None:
-    """The ledger equals a recount of the attempts held; no quota is exceeded."""
-    queue = world.queue
-    fresh = Ledger(queue.tenancy.ledger.tenants.values())
-    fresh.set_tenants(queue.tenancy.ledger.tenants.values(), queue.fleet.gpus())
-    for record in world.jobs.values():
-        plan = record.plan
-        if plan is not None:
-            tenant, over_quota = record.spec.tenant, record.over_quota
-            for model, milli in plan.held().items():
-                fresh.take(tenant, plan.region, model, milli, over_quota)
-    assert queue.tenancy.ledger.held == fresh.held, (
-        "what tenants held is not what their attempts hold"
-    )
-    assert queue.tenancy.ledger.totals == fresh.totals, (
-        "what branches held is not what their attempts hold"
-    )
-    by_region, again = queue.tenancy.ledger.by_region, fresh.by_region
-    for name in {**by_region, **again}:
-        assert by_region.get(name, 0) == again.get(name, 0), name
-    for (tenant, model), holding in fresh.held.items():
-        spec = queue.tenancy.ledger.tenants.get(tenant, TenantSpec(tenant))
-        if spec.quota is not None and model:
-            assert holding.guaranteed <= spec.quota.get(model, 0) * MILLI, (tenant, model)
-        if spec.borrow_limit is not None and model:
-            assert holding.borrowed <= spec.borrow_limit.get(model, 0) * MILLI, (tenant, model)
+    """The ledger equals a recount of the attempts held; no quota is exceeded; who is over holds nothing."""
+    check_quotas(world.queue)
+    check_jobs(world.queue, world.jobs.values())
 
 
 def check_figures(world: World) -> None:
@@ -180,65 +155,14 @@ def check_figures(world: World) -> None:
 
 
 def check_placer(placer: RegionalPlacer) -> None:
-    """Columns equal a recount; whoever may run has slots of its own; claims wait for somebody."""
-    state = placer.state
-    fresh = Columns(state.region, placer.columns.slices)
-    runs = Columns(state.region, placer.columns.slices)
-    for allocation in state.allocations.values():
-        plan = allocation.plan
-        fresh.take(plan.seats, allocation.needs(), plan.in_slice)
-        if allocation.hold is AllocationPhase.CLAIMED:
-            here = [job for job in allocation.waiting_for if job in state.allocations]
-            assert here == allocation.waiting_for, f"{allocation.job} waits for the gone"
-            assert here, f"{allocation.job} waits for nobody"
-        else:
-            runs.take(plan.seats, allocation.needs(), plan.in_slice)
-            assert not allocation.waiting_for, f"{allocation.job} runs and waits for victims"
-    for job, place in state.places.items():
-        fresh.take(place.plan.seats, place.needs, place.plan.in_slice)
-        held = state.allocations.get(job)
-        assert held is None or held.hold is AllocationPhase.STOPPING, (
-            f"{job} runs and has a place kept"
-        )
-    for name in ("free_milli", "free_cpus", "free_memory"):
-        assert np.array_equal(getattr(placer.columns, name), getattr(fresh, name)), name
-        assert (getattr(runs, name) >= 0).all(), f"{name}: more is allocated than is there"
+    """Columns and index equal a recount; whoever may run has slots of its own; claims wait for somebody."""
+    check_hosts(placer)
     check_index(placer.columns)
-    for host in placer.columns.index:
-        for row in placer.columns.rows_of((host,)):
-            assert placer.columns.states[row] is placer.host_state(host)
-
-
-def check_index(columns: Columns) -> None:
-    """The counts by which the search looks hosts up equal those counted from the slots."""
-    arrays = index_of(columns).arrays
-    rows = slice(columns.first_row, columns.first_row + len(columns.hosts))
-    assert np.array_equal(arrays.whole[rows], columns.whole_free())
-    hist = np.zeros_like(arrays.hist)
-    for level in range(arrays.section.shape[0]):
-        for row in np.flatnonzero(arrays.available):
-            hist[arrays.hist_start[arrays.section[level, row]] + arrays.whole[row]] += 1
-    assert np.array_equal(arrays.hist, hist)
 
 
 def check_books_agree(world: World) -> None:
     """The queue's plans, the placers' allocations and the clusters' attempts are the same attempts."""
-    planned = {(r.id, r.epoch) for r in world.jobs.values() if r.plan is not None}
-    allocated: dict[tuple[str, int], AllocationPhase] = {}
-    for placer in world.machines.placers.values():
-        for allocation in placer.state.allocations.values():
-            allocated[allocation.job, allocation.epoch] = allocation.hold
-    assert planned == set(allocated)
-    launched = {name for name, hold in allocated.items() if hold is not AllocationPhase.CLAIMED}
-    managed = set()
-    for manager in world.machines.clusters.values():
-        managed |= {(a.job, a.epoch) for a in manager.state.attempts.values()}
-    assert launched == managed
-    for record in world.jobs.values():
-        if record.plan is None:
-            assert record.state in (*WAITING, *TERMINAL), f"{record.id} holds nothing"
-        elif record.state in WAITING:
-            assert allocated[record.id, record.epoch] is AllocationPhase.CLAIMED
+    check_attempts(world.machines)
 
 
 def check_audit(world: World) -> None:

@@ -35,6 +35,7 @@ from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Follower, Rebuilt
 from topmast.service.blobs import Blobs
 from topmast.service.metrics import Metrics, Sources
+from topmast.service.validating import Validator
 
 log = structlog.get_logger(__name__)
 
@@ -118,6 +119,7 @@ class Process(ABC):
         self.outlets: dict[ids.Address, Callable[[Any], None]] = {}
         """What takes the messages to an address outside of the machines."""
         self.metrics = Metrics(self.runtime, self._figures, self._look)
+        self._validator: Validator | None = None
         self._token = token
         self._specs: dict[str, ClusterSpec] = {}
         self._equipping = threading.Lock()
@@ -127,7 +129,13 @@ class Process(ABC):
         return Sources(
             self.runtime.meter, metrics.http, self.runtime.inbox_depth,
             {(name,): float(end.up) for name, end in self.ends.items()}, self.leader,
+            validated=None if self._validator is None else self._validator.found,
         )  # fmt: skip
+
+    def validate(self) -> None:
+        """Check invariants from now on, until the process ends."""
+        self._validator = Validator(self.runtime)
+        self._validator.open()
 
     def _look(self) -> None:  # noqa: B027  may stay empty
         """Bring up to date what this process knows of others, before figures are read."""
@@ -145,6 +153,8 @@ class Process(ABC):
 
     def close(self) -> None:
         """Save a snapshot and let go; jobs run on."""
+        if self._validator is not None:
+            self._validator.close()
         for end in self.ends.values():
             end.close()
         self.runtime.stop()

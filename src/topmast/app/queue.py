@@ -204,6 +204,8 @@ class QueueServer:
         self._system = system
         refuse_local_engines(system.fleet, options)
         system.open()
+        if options.validate:
+            system.validate()
         months = self._keep_months(journal)
         if months:
             self._sweeper = Sweeper(journal, months, system.clock.now, self._fail)

@@ -54,6 +54,8 @@ def _run_placer(options: ServeOptions, outside: Outside, limits: Limits) -> int:
         )  # fmt: skip
         stack.callback(system.close)
         system.open()
+        if options.validate:
+            system.validate()
         endpoint = LinkEndpoint(
             system.receive, for_queue=False, books=system.snapshot, log=partial(_log, system)
         )

@@ -20,6 +20,8 @@ class ServeOptions:
     state: Path
     fleet_replaces: bool = False
     """The fleet file goes before what was changed while the server ran."""
+    validate: bool = False
+    """Check invariants while the server runs."""
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     profile: str | None = None

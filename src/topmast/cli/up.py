@@ -31,6 +31,10 @@ FleetReplaces = Annotated[
         "--fleet-replaces", help="Let --fleet undo what `topmast fleet apply` changed since."
     ),
 ]
+Validate = Annotated[
+    bool,
+    typer.Option("--validate", help="Check invariants all the time, at a hundredth of the time."),
+]
 Host = Annotated[
     str, typer.Option(help="The address to listen on; only loopback, except for a placer.")
 ]
@@ -181,6 +185,7 @@ def add(app: typer.Typer, root: Root) -> None:
         accounts: AccountsOption = None,
         everyone_is_trusted: EveryoneIsTrusted = False,
         fleet_replaces: FleetReplaces = False,
+        validate: Validate = False,
     ) -> int:
         """Run the whole system in one process, until Ctrl-C.
 
@@ -215,6 +220,7 @@ def add(app: typer.Typer, root: Root) -> None:
             accounts=accounts,
             everyone_is_trusted=everyone_is_trusted,
             fleet_replaces=fleet_replaces,
+            validate=validate,
         )
         _check(options, role)
         _check_policies(options)

@@ -30,6 +30,7 @@ from topmast.runtime.loop import Runtime
 from topmast.runtime.meter import Family as Histograms
 from topmast.runtime.meter import Histogram, Meter
 from topmast.service.gauges import Gauges, Rows
+from topmast.service.validating import Validated
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 HTTP_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -64,6 +65,8 @@ class Sources(Struct, frozen=True):
     """None in the process of one region."""
     streams: int = 0
     """Readers of the event stream."""
+    validated: Validated | None = None
+    """None in a process that checks nothing."""
 
 
 class Family(Struct, frozen=True):
@@ -183,6 +186,15 @@ FAMILIES: tuple[Family, ...] = (
     Family("topmast_dropped_events_total", _C, (),
            "Events that no journal can hold, and that were therefore not handled.",
            lambda s: _one(s.meter.dropped)),
+    Family("topmast_invariant_checks_total", _C, ("invariant",),
+           "Checks of what must hold, by a server with --validate.",
+           lambda s: s.validated.checks.sums if s.validated else {}),
+    Family("topmast_invariant_broken_total", _C, ("invariant",),
+           "Checks that found something broken.",
+           lambda s: s.validated.broken.sums if s.validated else {}),
+    Family("topmast_invariant_check_seconds", _H, (),
+           "Time that one check took, in which no event was handled.",
+           lambda s: {_BARE: s.validated.took_s} if s.validated else {}),
     Family("topmast_inbox_depth", _G, (),
            "Events that wait to be handled.", lambda s: _one(s.inbox_depth)),
     Family("topmast_event_streams", _G, (),

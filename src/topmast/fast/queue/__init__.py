@@ -37,6 +37,7 @@ from topmast.fast.queue.cycle.pipeline import (
 from topmast.fast.queue.data.catalogue import Catalogue, DataCost, DatasetRecord
 from topmast.fast.queue.data.copies_on_demand import Wait
 from topmast.fast.queue.datasets import cannot_add
+from topmast.fast.queue.invariants import check_jobs, check_quotas
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.tenancy.ledger import Ledger
@@ -65,6 +66,8 @@ __all__ = [
     "Wait",
     "Waiting",
     "cannot_add",
+    "check_jobs",
+    "check_quotas",
     "colocated_of",
     "could_hold",
     "decided_by",

@@ -7,6 +7,7 @@ the compiled kernels; both are modules of their own, for they are used without t
 from topmast.fast.region.explain.changes.trials import Spot, count_of, listed
 from topmast.fast.region.explain.rejections import pending_reason, roomy_hosts
 from topmast.fast.region.explain.space import Space, emptied
+from topmast.fast.region.invariants import check_hosts, check_index
 from topmast.fast.region.inventory.allocation import AllocationPhase
 from topmast.fast.region.inventory.columns import Columns, cpus_of
 from topmast.fast.region.inventory.index import Pool
@@ -21,6 +22,8 @@ __all__ = [
     "RegionalPlacer",
     "Space",
     "Spot",
+    "check_hosts",
+    "check_index",
     "choices_of",
     "count_of",
     "cpus_of",
