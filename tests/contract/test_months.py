@@ -162,6 +162,9 @@ def test_a_sweeper_that_cannot_tells_of_it(journal: SqlJournal) -> None:
         (datetime(2026, 1, 31, tzinfo=UTC), 1, datetime(2025, 12, 1, tzinfo=UTC)),
         (datetime(2026, 12, 1, tzinfo=UTC), 12, datetime(2025, 12, 1, tzinfo=UTC)),
         (datetime(2024, 3, 1, tzinfo=UTC), 13, datetime(2023, 2, 1, tzinfo=UTC)),
+        (datetime(2026, 11, 1, tzinfo=UTC), 1_200, datetime(1970, 1, 1, tzinfo=UTC)),
+        (datetime(2026, 11, 1, tzinfo=UTC), 30_000, datetime(1970, 1, 1, tzinfo=UTC)),
+        (datetime(2026, 11, 1, tzinfo=UTC), 10**12, datetime(1970, 1, 1, tzinfo=UTC)),
     ],
 )
 def test_months_begin_where_the_calendar_says(now: datetime, months: int, want: datetime) -> None:

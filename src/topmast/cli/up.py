@@ -119,10 +119,11 @@ StandBy = Annotated[
     bool,
     typer.Option("--standby", help="Follow the leader on the same --store, and take over from it."),
 ]
+MOST_MONTHS = 1_200
 KeepMonths = Annotated[
     int | None,
     typer.Option(
-        "--keep-months", min=0, metavar="N",
+        "--keep-months", min=0, max=MOST_MONTHS, metavar="N",
         help="Forget jobs that ended N whole months ago, but for usage by the day. Default: as "
         "before, at first 0: keep all.",
     ),

@@ -6,10 +6,7 @@ must all hold; of parts with the same key one must. ``*`` stands for any charact
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from fnmatch import translate
-from functools import cache
 from typing import Protocol
 
 from msgspec import Struct, UnsetType
@@ -22,6 +19,8 @@ from topmast.model.states import TERMINAL, JobState
 ACTIVE = "active"
 LONGEST = 2_000
 """Characters of a selector."""
+MOST_PARTS = 100
+"""Each job is compared with each of them."""
 
 
 class Described(Protocol):
@@ -105,14 +104,18 @@ KEYS: Mapping[str, str] = {
 
 
 def selector_of(text: str, field: str = "selector") -> Selector:
-    """A selector as people write it. Raises InvalidInput."""
+    """A selector as people write it; an empty text means any job. Raises InvalidInput."""
     found: dict[str, list[str]] = {}
     labels: dict[str, list[str]] = {}
     if len(text) > LONGEST:
         raise InvalidInput(f"longer than {LONGEST} characters", field=field)
-    for part in text.split(","):
-        if not part.strip():
-            continue
+    parts = text.split(",") if text.strip() else []
+    if len(parts) > MOST_PARTS:
+        raise InvalidInput(f"more than {MOST_PARTS} parts", field=field)
+    for part in parts:
+        if not part.strip():  # a variable of the shell that is not set leaves such a part
+            remedy = "write KEY=VALUE,KEY=VALUE, with one comma between two of them"
+            raise InvalidInput("a part of it is empty", field=field, remedy=remedy)
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not value:
             remedy = "write KEY=VALUE, as in tenant=vision,state=PENDING"
@@ -158,13 +161,22 @@ def _band(name: str, field: str) -> str:
 
 def _like(patterns: tuple[str, ...], text: str) -> bool:
     return not patterns or any(
-        pattern == text or ("*" in pattern and _compiled(pattern).match(text) is not None)
-        for pattern in patterns
+        pattern == text or ("*" in pattern and _matches(pattern, text)) for pattern in patterns
     )
 
 
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """Only ``*`` is special: names of jobs may have brackets."""
-    plain = pattern.replace("[", "[[]").replace("?", "[?]")
-    return re.compile(translate(plain))
+def _matches(pattern: str, text: str) -> bool:
+    """Whether a text has the pieces between the stars, in their order.
+
+    Each piece is taken where it comes first, so that nothing is tried twice.
+    """
+    head, *pieces, tail = pattern.split("*")
+    at, end = len(head), len(text) - len(tail)
+    if at > end or not text.startswith(head) or not text.endswith(tail):
+        return False
+    for piece in pieces:
+        found = text.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True

@@ -19,7 +19,7 @@ from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobEffect, JobsActed
 from topmast.model.errors import Forbidden, InvalidInput, NotFound
 from topmast.model.job import MILLI, JobChanges
-from topmast.model.selector import selector_of
+from topmast.model.selector import Selector, selector_of
 from topmast.model.states import TERMINAL, WAITING, JobState
 from topmast.model.views import JobView
 from topmast.ports import Act
@@ -189,7 +189,8 @@ class Verbs(Operating):
         )  # fmt: skip
 
     async def _targets(self, caller: Caller, wanted: JobsAct) -> list[_Target]:
-        if bool(wanted.jobs) == bool(wanted.selector.strip()):
+        jobs = selector_of(wanted.selector)
+        if bool(wanted.jobs) != jobs.takes_all:  # a selector that means any job is none
             remedy = "state=active selects all that have not ended"
             raise InvalidInput("name jobs, or give a selector", field="jobs", remedy=remedy)
         if len(wanted.jobs) > MAX_JOBS:
@@ -197,7 +198,7 @@ class Verbs(Operating):
             raise InvalidInput(f"more than {MAX_JOBS} jobs", field="jobs", remedy=remedy)
         seen = self.access.tenants(caller, Permission.JOBS_VIEW)
         if not wanted.jobs:
-            return await self._selected(wanted, seen)
+            return await self._selected(wanted, jobs, seen)
         names = tuple(dict.fromkeys(wanted.jobs))
         found = await self._ask(lambda: self._named_jobs(wanted, names, seen))
         for i, target in enumerate(found):
@@ -207,9 +208,10 @@ class Verbs(Operating):
                 )
         return found
 
-    async def _selected(self, wanted: JobsAct, seen: frozenset[str] | None) -> list[_Target]:
-        """Jobs in memory; unless it names states, only those that have not ended."""
-        jobs = selector_of(wanted.selector)
+    async def _selected(
+        self, wanted: JobsAct, jobs: Selector, seen: frozenset[str] | None
+    ) -> list[_Target]:
+        """Jobs in memory; unless states are named, only those that have not ended."""
         if not jobs.states:
             jobs = replace(jobs, states=GOING)
 

@@ -132,6 +132,7 @@ MISTAKES = [
         "open to the world", ["up", "--host", "0.0.0.0"], "only loopback addresses are allowed"
     ),
     Mistake("no port", ["up", "--port", "99999"], "must be at most 65535 (see"),
+    Mistake("no such month", ["up", "--keep-months", "30000"], "must be at most 1200 (see"),
     Mistake("no address", ["queue", "--server", "a b"], "'a b' is not the address of a server"),
     Mistake("no folder", ["datasets", "add", "d", "--region", "r", "--source", "no"], "no is not"),
     Mistake(

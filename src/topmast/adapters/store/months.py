@@ -15,11 +15,19 @@ from topmast.adapters.store.tables import ATTEMPTS, FINISHED_JOBS, HISTORY, USAG
 from topmast.model.job import MILLI
 from topmast.ports import AttemptRow, UsageDay
 
+EPOCH_YEAR = 1970
+"""Times are seconds since its begin."""
+
 
 def month_start_s(now_s: float, months: int) -> float:
-    """The begin of the month, in UTC, that lies so many whole months before the present one."""
+    """The begin of the month, in UTC, that lies so many whole months before the present one.
+
+    0 for a month before all jobs: calendars do not reach as far as a number of months may.
+    """
     now = datetime.fromtimestamp(now_s, UTC)
     years, month = divmod(now.year * 12 + now.month - 1 - months, 12)
+    if years < EPOCH_YEAR:
+        return 0.0
     return datetime(years, month + 1, 1, tzinfo=UTC).timestamp()
 
 
