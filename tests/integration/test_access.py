@@ -45,8 +45,8 @@ WORKDIR = packed()
 DIGEST = f"sha256:{hashlib.sha256(WORKDIR).hexdigest()}"
 ONE = {"run": "true", "resources": {"accelerators": "H100:1"}}
 DATASET = {"name": "images", "region": "east", "source": "FOLDER"}
-ONLY_REFUSED = {"DELETE /datasets/{name}/replicas/{region}"}
-"""There is one replica, and it may not go."""
+ONLY_REFUSED = {"DELETE /datasets/{name}/replicas/{region}", "POST /webhooks/{name}/test"}
+"""There is one replica, and it may not go; nothing receives the message."""
 READS_BY_POST = {"POST /jobs/dry-run", "POST /fleet/diff"}
 
 CALLS: dict[str, dict[str, Any]] = {
@@ -82,10 +82,11 @@ CALLS: dict[str, dict[str, Any]] = {
     "POST /tokens": {"json": {"account": "ci"}},
     "POST /accounts": {"json": {"name": "other", "tenant": "vision"}},
     "POST /roles/grant": {"json": {"subject": "user:z", "role": "viewer", "tenant": "vision"}},
+    "PUT /webhooks/{name}": {"json": {"url": "https://127.0.0.1:1/hook"}},
     "POST /roles/revoke": {"json": {"subject": "user:z", "role": "viewer", "tenant": "vision"}},
 }
 """A request that works, for each route that takes more than a path."""
-LAST = ["DELETE /datasets/{name}/replicas/{region}", "DELETE /datasets/{name}",
+LAST = ["DELETE /webhooks/{name}", "DELETE /datasets/{name}/replicas/{region}", "DELETE /datasets/{name}",
         "DELETE /accounts/{name}", "GET /events"]  # fmt: skip
 """What is tried when all else was, in this order."""
 

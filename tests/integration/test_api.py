@@ -142,6 +142,7 @@ ROUTES = {
     "get /hosts/{host}/story", "get /hosts/{host}/drain",
     "post /datasets", "post /datasets/{name}/replicas", "delete /datasets/{name}/replicas/{region}",
     "delete /datasets/{name}",
+    "get /webhooks", "put /webhooks/{name}", "delete /webhooks/{name}", "post /webhooks/{name}/test",
     "get /plans/data", "get /plans/capacity", "get /usage", "get /health", "get /events",
     "get /whoami", "get /tokens", "post /tokens", "delete /tokens/{token}", "get /accounts",
     "post /accounts", "delete /accounts/{name}", "get /roles", "post /roles/grant",

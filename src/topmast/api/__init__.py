@@ -15,7 +15,18 @@ import topmast
 from topmast.adapters.clock import elapsed_s
 from topmast.adapters.link import PREFIX as LINK_PREFIX
 from topmast.adapters.oidc import OpenId
-from topmast.api import accounts, events, fleet, jobs, link, observing, problems, verbs, whatif
+from topmast.api import (
+    accounts,
+    events,
+    fleet,
+    jobs,
+    link,
+    observing,
+    problems,
+    verbs,
+    webhooks,
+    whatif,
+)
 from topmast.api.bodies import LargeBodies
 from topmast.api.guard import Gate, Guard, LoginGate, LoopbackGate
 from topmast.api.login import Logging
@@ -64,7 +75,7 @@ def create_api(
     for router in (
         jobs.routes(service), verbs.routes(service), fleet.routes(service),
         events.routes(service, most_streams),
-        accounts.routes(service, login=asks), whatif.routes(service),
+        accounts.routes(service, login=asks), webhooks.routes(service), whatif.routes(service),
     ):  # fmt: skip
         app.include_router(router, prefix=PREFIX)
     if isinstance(gate, LoginGate):

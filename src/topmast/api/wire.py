@@ -22,6 +22,7 @@ from topmast.model import (
     reason,
     system_views,
     views,
+    webhooks,
     whatif_views,
 )
 from topmast.model.errors import InvalidInput
@@ -61,6 +62,7 @@ SHOWN = (
     act_views.JobFileView,
     act_views.FleetView,
     act_views.FleetDiff,
+    webhooks.WebhookView,
     map_views.FleetMap,
     system_views.SystemView,
     whatif_views.WhatIfView,
@@ -188,6 +190,7 @@ def components() -> dict[str, Any]:
         map_views,
         plan_views,
         system_views,
+        webhooks,
         whatif_views,
         reason,
         decided,

@@ -19,6 +19,7 @@ from topmast.adapters.link import Batch
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.objects.checkpoints import jobs_with_checkpoints
 from topmast.adapters.planner import capacity_planner, data_planner
+from topmast.adapters.webhooks import Network, deliver
 from topmast.app.claim import ENGINES, folders_in
 from topmast.app.fleet_choice import fleet_of_start
 from topmast.app.process import QUEUE_ROLE, REAL, Outside, Process, Term
@@ -30,6 +31,7 @@ from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, Tenant
 from topmast.model.fleet_changes import fleet_version
 from topmast.model.owners import settled
 from topmast.model.states import TERMINAL
+from topmast.model.views import JobView
 from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile
 from topmast.ports import HistoryRow, Replica
@@ -39,8 +41,10 @@ from topmast.service.event_stream import FIRST_EVENT, EventStream
 from topmast.service.gauges import gauges
 from topmast.service.live_progress import LiveProgress
 from topmast.service.metrics import Metrics, Sources
+from topmast.service.notifier import Notifier, Told
 from topmast.service.regions import Regions
 from topmast.service.service import Service
+from topmast.service.webhooks import Webhooks
 from topmast.slow.data.planner import Options
 
 log = structlog.get_logger(__name__)
@@ -81,6 +85,7 @@ class ControlPlane(Process):
         pair_speeds: PairSpeeds | None = None,
         outside: Outside = REAL,
         term: Term | None = None,
+        notify_networks: Sequence[Network] = (),
     ) -> None:
         self.apart = dict(apart or {})
         self.live_progress = LiveProgress()
@@ -126,6 +131,14 @@ class ControlPlane(Process):
             self.data_plans, self.capacity_plans,
         )  # fmt: skip
 
+        self.notifier = Notifier(
+            self.journal, self.clock, self._told_of, self.service.access.path,
+            partial(self._deliver, notify_networks),
+        )  # fmt: skip
+        self.service.webhooks = Webhooks(
+            self.runtime, self.service.access, self.clock, self.notifier
+        )
+
     def open(self) -> None:
         """Adopt what runs already, and begin to decide."""
         load_kernels(log.info)
@@ -147,10 +160,12 @@ class ControlPlane(Process):
         configured.result()
         self.data_plans.open()
         self.capacity_plans.open()
+        self.notifier.open()
 
     def close(self) -> None:
         """Save a snapshot and let go; jobs run on."""
         self.event_stream.close()
+        self.notifier.close()
         self.data_plans.close()
         self.capacity_plans.close()
         super().close()
@@ -176,6 +191,24 @@ class ControlPlane(Process):
         for row in rows:
             if row.kind in TERMINAL:
                 self.live_progress.forget(row.job)
+
+    def _told_of(self, job: str) -> Told | None:
+        """What a webhook is told of a job; any thread may ask."""
+        record = self.machines.queue.jobs.records.get(job)
+        if record is not None:
+            spec = record.spec
+            return Told(job, spec.name, spec.tenant, spec.user, dict(spec.labels or {}))
+        kept = self.journal.finished_job(job)
+        if kept is None:
+            return None
+        view = msgspec.json.decode(kept.view, type=JobView)
+        return Told(job, view.name, view.tenant, view.user, dict(view.labels or {}))
+
+    @staticmethod
+    def _deliver(
+        networks: Sequence[Network], url: str, body: bytes, headers: dict[str, str]
+    ) -> None:
+        deliver(url, body, headers, networks)
 
     def _tenant_of(self, job: str) -> str:
         record = self.machines.queue.jobs.records.get(job)

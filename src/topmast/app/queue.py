@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from ipaddress import ip_network
 from pathlib import Path
 from typing import NoReturn
 
@@ -200,6 +201,7 @@ class QueueServer:
             fleet_replaces=options.fleet_replaces, apart=self._apart,
             token=self._token, checkpoints=options.checkpoints, pair_speeds=self._speeds,
             outside=self._outside, term=Term(journal, follower, keeper, self._fail),
+            notify_networks=[ip_network(text) for text in options.notify_networks],
         )  # fmt: skip
         self._system = system
         refuse_local_engines(system.fleet, options)

@@ -26,6 +26,7 @@ from topmast.cli import (
     jobs,
     launch,
     login,
+    notify,
     plan,
     policies,
     reproduce,
@@ -88,6 +89,7 @@ def build(root: Root) -> typer.Typer:
     discover.add(fleet_file.add(app))
     datasets.add(app)
     usage.add(app)
+    notify.add(app)
     login.add(app)
     accounts.add(app, root)
     composed.add(app, root)

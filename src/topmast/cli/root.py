@@ -57,6 +57,8 @@ class ServeOptions:
     """Networks of proxies that say truly from which address a request comes."""
     accounts: Path | None = None
     """A file about logins; one is asked for on loopback, too."""
+    notify_networks: tuple[str, ...] = ()
+    """Networks of the site itself where webhooks may be received."""
     everyone_is_trusted: bool = False
     """Tasks may run as the server's user although other people submit them."""
 

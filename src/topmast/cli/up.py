@@ -104,6 +104,14 @@ EveryoneIsTrusted = Annotated[
     bool,
     typer.Option("--everyone-is-trusted", help="Let others' tasks run as the user of the server."),
 ]
+NotifyNetworks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--notify-network", metavar="NETWORK",
+        help="Let webhooks be received here, such as 10.0.0.0/8; may be repeated. Default: only in "
+        "the Internet.",
+    ),
+]  # fmt: skip
 Throughputs = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Measured speeds of jobs, alone and on the same GPUs."),
@@ -185,6 +193,7 @@ def add(app: typer.Typer, root: Root) -> None:
         trusted_proxy: TrustedProxy = None,
         accounts: AccountsOption = None,
         everyone_is_trusted: EveryoneIsTrusted = False,
+        notify_network: NotifyNetworks = None,
         fleet_replaces: FleetReplaces = False,
         validate: Validate = False,
     ) -> int:
@@ -220,6 +229,7 @@ def add(app: typer.Typer, root: Root) -> None:
             trusted_proxies=tuple(trusted_proxy or ()),
             accounts=accounts,
             everyone_is_trusted=everyone_is_trusted,
+            notify_networks=tuple(values.network(text) for text in notify_network or ()),
             fleet_replaces=fleet_replaces,
             validate=validate,
         )

@@ -25,6 +25,7 @@ from topmast.client.hosts import HostsCalls
 from topmast.client.logs import AllLogsReader, LogChunk, LogReader
 from topmast.client.transport import Transport, patiently
 from topmast.client.verbs import VerbsCalls
+from topmast.client.webhooks import WebhooksCalls
 from topmast.client.workdir import snapshot
 from topmast.model.act_views import JobFileView
 from topmast.model.errors import NotFound, TopmastError
@@ -78,7 +79,7 @@ class UsageReport(Struct, frozen=True):
     by: str
 
 
-class Client(AccountsCalls, VerbsCalls, HostsCalls):
+class Client(AccountsCalls, VerbsCalls, HostsCalls, WebhooksCalls):
     """Speaks to a Topmast server.
 
     The server is ``server``, or the one that runs on the folder ``state``, or ``$TOPMAST_SERVER``,

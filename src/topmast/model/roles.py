@@ -23,6 +23,7 @@ class Permission(StrEnum):
     DATA_EDIT = "data.edit"
     USAGE_VIEW = "usage.view"
     AUDIT_VIEW = "audit.view"
+    NOTIFY_EDIT = "notify.edit"
     ACCOUNTS_VIEW = "accounts.view"
     ACCOUNTS_EDIT = "accounts.edit"
     SELF = "self"
@@ -41,6 +42,7 @@ MEANING: Mapping[Permission, str] = {
     Permission.DATA_EDIT: "add, copy, drop and remove datasets",
     Permission.USAGE_VIEW: "see the GPU-hours of the tenant",
     Permission.AUDIT_VIEW: "read the audit log of the tenant",
+    Permission.NOTIFY_EDIT: "see webhooks, and change them",
     Permission.ACCOUNTS_VIEW: "see service accounts, their tokens, and roles at the tenant",
     Permission.ACCOUNTS_EDIT: "make service accounts of the tenant and their tokens; grant roles",
     Permission.SELF: "ask for the own name and roles; make and revoke own tokens",
@@ -88,6 +90,7 @@ _OPERATOR = _SUBMITTER | {
     Permission.FLEET_OPERATE,
     Permission.FLEET_EDIT,
     Permission.DATA_EDIT,
+    Permission.NOTIFY_EDIT,
     Permission.AUDIT_VIEW,
     Permission.ACCOUNTS_VIEW,
 }

@@ -30,6 +30,7 @@ from topmast.service.live_progress import LiveProgress
 from topmast.service.logins import Logins
 from topmast.service.redaction import Redaction
 from topmast.service.regions import Regions
+from topmast.service.webhooks import Webhooks
 from topmast.service.whatif import WhatIfs
 
 T = TypeVar("T")
@@ -77,6 +78,8 @@ class Core:
         self.limits = Limits(Rates(), elapsed_s)
         self.directory = Directory(runtime, journal, clock, self.access)
         self.logins = Logins(runtime, self.directory, self.limits)
+        self.webhooks: Webhooks | None = None
+        """Set by what composes the server."""
         self.admission = Admission(runtime.machines, self.regions, self.access, blobs)
 
     def set_limits(self, rates: Rates) -> None:

@@ -297,6 +297,15 @@ class SqlJournal:
         query = query.where(table.job == job).order_by(table.id.desc()).limit(limit)
         return self._all(query, HistoryRow)[::-1]
 
+    def history_after(self, after: int, limit: int) -> list[tuple[int, HistoryRow]]:
+        """Lines of all histories behind one, oldest first, with their numbers."""
+        table = HISTORY.c
+        query = select(table.id, table.at_s, table.job, table.kind, table.text, table.detail)
+        query = query.where(table.id > after).order_by(table.id).limit(limit)
+        with self._reading() as connection:
+            found = connection.execute(query).all()
+        return [(row[0], HistoryRow(*row[1:])) for row in found]
+
     def history_count(self) -> int:
         """A number that grows with every line of the audit trail, by one at least."""
         with self._reading() as connection:

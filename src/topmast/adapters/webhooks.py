@@ -1,0 +1,103 @@
+"""Sends messages to webhooks: signed as Standard Webhooks are, and never to where they must not go.
+
+A URL is given by a person, and the server can reach what that person cannot. So the address is
+looked up once, judged, and connected to; no proxy is asked, and no redirect is followed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import http.client
+import ipaddress
+import os
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from topmast.model.errors import TopmastError
+
+TIMEOUT_S = 10.0
+SECRET_BYTES = 64_000
+READ_BYTES = 1000
+_STANDARD = "whsec_"
+"""What a key in base64 begins with."""
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class Undelivered(TopmastError):
+    """A receiver did not take a message."""
+
+
+def signature(key: str, message: str, at_s: int, body: bytes) -> str:
+    """The signature of a message by HMAC-SHA256, as Standard Webhooks writes it."""
+    raw = key.encode()
+    if key.startswith(_STANDARD):
+        raw = base64.b64decode(key.removeprefix(_STANDARD))
+    signed = hmac.new(raw, f"{message}.{at_s}.".encode() + body, hashlib.sha256).digest()
+    return f"v1,{base64.b64encode(signed).decode()}"
+
+
+def resolved(reference: str) -> str:
+    """The value that a reference names, or a text that is none. Raises Undelivered."""
+    kind, _, place = reference.partition(":")
+    if kind == "env":
+        if place not in os.environ:
+            raise Undelivered(f"the server has no variable {place}")
+        return os.environ[place]
+    if kind != "file":
+        return reference
+    try:
+        with Path(place).open("rb") as file:
+            return file.read(SECRET_BYTES).decode().rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "is not text"
+        raise Undelivered(f"{reference}: {reason}") from None
+
+
+def deliver(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence[Network]) -> None:
+    """Post a message. Raises Undelivered unless the receiver says that it has taken it.
+
+    ``allowed``: networks of the site itself where receivers may be; else they are in the Internet.
+    """
+    parts = urlsplit(url)
+    host, secure = parts.hostname or "", parts.scheme == "https"
+    try:
+        port = parts.port or (443 if secure else 80)
+        path = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
+        address = _address(host, port, secure, allowed)
+        with socket.create_connection((address, port), TIMEOUT_S) as plain:
+            plain.settimeout(TIMEOUT_S)
+            connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+            context = ssl.create_default_context()
+            connection.sock = context.wrap_socket(plain, server_hostname=host) if secure else plain
+            connection.request("POST", path, body, dict(headers))
+            answer = connection.getresponse()
+            answer.read(READ_BYTES)
+            connection.close()
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        # What it says may have the URL in it, which may be a secret.
+        why = getattr(error, "strerror", None) or type(error).__name__
+        raise Undelivered(f"{host} cannot be reached: {why}") from None
+    if not 200 <= answer.status < 300:
+        raise Undelivered(f"{host} answers {answer.status}")
+
+
+def _address(host: str, port: int, secure: bool, allowed: Sequence[Network]) -> str:
+    """The address of a host where messages may be sent. Raises Undelivered."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(row[4][0]).partition("%")[0] for row in found]
+    for text in addresses:
+        address = ipaddress.ip_address(text)
+        mapped = getattr(address, "ipv4_mapped", None) or address
+        ours = any(mapped.version == net.version and mapped in net for net in allowed)
+        if not ours and (not mapped.is_global or mapped.is_multicast):
+            remedy = "topmast up --notify-network NETWORK allows it"
+            raise Undelivered(f"{host} is {text}, which is not in the Internet ({remedy})")
+        if not ours and not secure:
+            raise Undelivered(f"{host}: only https may go to the Internet")
+    return addresses[0]

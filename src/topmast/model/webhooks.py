@@ -1,0 +1,111 @@
+"""Webhooks: where the server tells of events, and of which."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec import Struct
+
+from topmast.model.errors import InvalidInput
+from topmast.model.files.fields import Value
+from topmast.model.files.source import JOB_LIMITS, from_document
+from topmast.model.states import JobState
+
+MAX_WEBHOOKS = 50
+MAX_FILTERS = 100
+TEMPLATES = ("json", "slack")
+DEFAULT_EVENTS = ("SUCCEEDED", "FAILED", "CANCELLED")
+EVENTS = (
+    *(state.value for state in JobState), "submitted", "placed", "refused", "held", "released",
+    "requeued", "edited", "checkpointed", "resumed", "copy-begun", "copy-done", "copy-failed",
+    "replica-dropped", "dataset-removed", "host-up", "host-down", "host-closed", "host-opened",
+    "host-suspect", "host-trusted", "cordoned", "uncordoned", "drained", "budget",
+)  # fmt: skip
+"""What there is to tell: states that jobs come into, and what else the histories name."""
+
+_REFERENCE = re.compile(r"file:/[^\x00-\x1f\x7f]+|env:[A-Za-z_][A-Za-z0-9_]*")
+_URL = re.compile(r"https?://[^\s\x00-\x1f\x7f@]+", re.IGNORECASE)
+_FIELDS = ("url", "secret", "events", "tenants", "labels", "template")
+
+
+class Webhook(Struct, frozen=True):
+    """Where events are sent, and which."""
+
+    name: str
+    url: str
+    """A URL, or where the server finds it: ``file:/PATH`` or ``env:NAME``."""
+    secret: str = ""
+    """Where the server finds the key of signatures: ``file:/PATH`` or ``env:NAME``; empty: nothing
+    is signed."""
+    events: tuple[str, ...] = DEFAULT_EVENTS
+    """Only these."""
+    tenants: tuple[str, ...] = ()
+    """Only about jobs of these tenants and of those below them; empty: of all."""
+    labels: dict[str, str] = {}
+    """Only about jobs with all of these labels."""
+    template: str = "json"
+    """``json``, or ``slack``: a message as Slack takes it."""
+
+
+class WebhookView(Struct, frozen=True):
+    """A webhook, and how it goes."""
+
+    webhook: Webhook
+    delivered: int = 0
+    """Messages that the receiver has taken since this server leads."""
+    given_up: int = 0
+    """Messages that it did not take for three days."""
+    pending: int = 0
+    """Lines of history that were not looked at yet."""
+    delivered_s: float | None = None
+    """When it took the last one."""
+    error: str = ""
+    """Why it did not take the message that is tried now."""
+    tries: int = 0
+    """How often that message was sent."""
+
+
+def read_webhook(name: str, document: dict[str, Any]) -> Webhook:
+    """A webhook from the body of a request. Raises InvalidInput."""
+    root = Value(from_document(document, "request", JOB_LIMITS), "", "request")
+    root.check_name(name)
+    fields = root.record(_FIELDS)
+    url, secret = fields.need("url", "https://example.com/hook"), fields.get("secret")
+    template, labels = fields.get("template"), fields.get("labels")
+    address = url.text(limit_bytes=2000)
+    if not (_URL.fullmatch(address) or _REFERENCE.fullmatch(address)):
+        # It may have a password in it: it is not repeated.
+        remedy = "https://HOST/PATH without user and password, file:/PATH or env:NAME"
+        raise url.error("is not a URL that can be called", remedy)
+    if secret is not None and not _REFERENCE.fullmatch(secret.text()):
+        raise secret.error("is not a reference to a secret", "file:/PATH or env:NAME of the server")
+    words = {word: word for word in TEMPLATES}
+    pairs = labels.entries(limit=MAX_FILTERS).items() if labels else ()
+    return Webhook(
+        name,
+        address,
+        secret.text() if secret else "",
+        tuple(_event(item) for item in _items(fields.get("events"))) or DEFAULT_EVENTS,
+        tuple(item.name() for item in _items(fields.get("tenants"))),
+        {key: value.raw(limit_bytes=200) for key, value in pairs},
+        template.choice(words, "a template") if template else TEMPLATES[0],
+    )
+
+
+def _items(value: Value | None) -> list[Value]:
+    return value.items(limit=MAX_FILTERS) if value else []
+
+
+def _event(item: Value) -> str:
+    """The name of an event; those of states may be in small letters."""
+    text = item.text(limit_bytes=100)
+    if text.upper() in EVENTS:
+        return text.upper()
+    return item.choice({event: event for event in EVENTS}, "an event")
+
+
+def refuse_another(count: int) -> None:
+    """Raises InvalidInput if there are as many webhooks as there may be."""
+    if count >= MAX_WEBHOOKS:
+        raise InvalidInput(f"there are {MAX_WEBHOOKS} webhooks already", remedy="remove one")

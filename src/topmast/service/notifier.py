@@ -1,0 +1,265 @@
+"""Tells webhooks of what is in the journal: at least once, in order, and at nobody's expense.
+
+Each webhook has a thread and a cursor of its own. The thread reads the history as any reader does,
+so a receiver that hangs delays its own messages and nothing else. The cursor is kept in the
+journal's database: the next leader goes on from there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from topmast.adapters.backoff import Backoff
+from topmast.adapters.clock import elapsed_s
+from topmast.adapters.webhooks import Undelivered, resolved, signature
+from topmast.model.errors import TopmastError
+from topmast.model.webhooks import Webhook, WebhookView
+from topmast.ports import Clock, HistoryRow
+
+LIST = "webhooks"
+"""The option of the journal with all webhooks."""
+CURSOR = "webhook-cursor:{}"
+"""The option with the last line of history that a webhook has been told of."""
+POLL_S = 0.5
+SAVE_S = 2.0
+"""So often a cursor is kept at most: after a crash, messages since then come again."""
+PAGE_ROWS = 500
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
+GIVEN_UP_S = 3 * 86_400.0
+CLOSE_S = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class Feed(Protocol):
+    """The part of the journal that a notifier works on."""
+
+    def history_after(self, after: int, limit: int) -> list[tuple[int, HistoryRow]]:
+        """Lines of the history behind one, oldest first, with their numbers."""
+        ...
+
+    def history_count(self) -> int:
+        """The number of the newest line."""
+        ...
+
+    def option(self, name: str) -> str | None:
+        """What was kept."""
+        ...
+
+    def set_option(self, name: str, value: str) -> None:
+        """Keep something."""
+        ...
+
+    def leads(self) -> bool:
+        """Whether this process still leads."""
+        ...
+
+
+class Told(msgspec.Struct, frozen=True):
+    """The job that an event is about."""
+
+    id: str
+    name: str
+    tenant: str
+    user: str
+    labels: dict[str, str]
+
+
+class Message(msgspec.Struct, frozen=True):
+    """What a webhook is told."""
+
+    id: str
+    """The same for each trial: a receiver can tell what it has taken before."""
+    event: str
+    at_s: float
+    text: str
+    job: Told | None
+    """None: it is about no job."""
+    detail: dict[str, object]
+
+
+Send = Callable[[str, bytes, dict[str, str]], None]
+"""Posts a body to a URL; raises Undelivered."""
+Find = Callable[[str], Told | None]
+"""The job of this id; None: it is not known any more."""
+Path = Callable[[str], Sequence[str]]
+"""A tenant and those above it."""
+
+
+class Notifier:
+    """The webhooks of a server that leads."""
+
+    def __init__(self, feed: Feed, clock: Clock, find: Find, path: Path, send: Send) -> None:
+        self.feed, self.clock, self.find, self.path, self.send = feed, clock, find, path, send
+        self._lock = threading.Lock()
+        self._workers: dict[str, _Worker] = {}
+
+    def open(self) -> None:
+        """Go on where the leader before stopped."""
+        for webhook in msgspec.json.decode(self.feed.option(LIST) or "[]", type=list[Webhook]):
+            cursor = self.feed.option(CURSOR.format(webhook.name))
+            self._start(webhook, self.feed.history_count() if cursor is None else int(cursor))
+
+    def close(self) -> None:
+        """Keep the cursors, and wait for no receiver."""
+        for worker in self._workers.values():
+            worker.stop()
+        for worker in self._workers.values():
+            worker.join(CLOSE_S)
+
+    def views(self) -> tuple[WebhookView, ...]:
+        """All webhooks by name, and how they go."""
+        newest = self.feed.history_count()
+        with self._lock:
+            return tuple(self._workers[name].view(newest) for name in sorted(self._workers))
+
+    def put(self, webhook: Webhook) -> None:
+        """Add a webhook, or change it; a new one is told of what comes from now on."""
+        with self._lock:
+            before = self._workers.get(webhook.name)
+            cursor = self.feed.history_count()
+            if before is not None:
+                before.stop()
+                cursor = before.cursor
+            self._keep(cursor, webhook)
+            self._start(webhook, cursor)
+
+    def remove(self, name: str) -> None:
+        """Remove a webhook that is there."""
+        with self._lock:
+            self._workers.pop(name).stop()
+            self._keep()
+
+    def _keep(self, cursor: int = 0, webhook: Webhook | None = None) -> None:
+        kept = {name: worker.webhook for name, worker in self._workers.items()}
+        if webhook is not None:
+            self.feed.set_option(CURSOR.format(webhook.name), str(cursor))
+            kept[webhook.name] = webhook
+        written = msgspec.json.encode([kept[name] for name in sorted(kept)]).decode()
+        self.feed.set_option(LIST, written)
+
+    def _start(self, webhook: Webhook, cursor: int) -> None:
+        self._workers[webhook.name] = worker = _Worker(self, webhook, cursor)
+        worker.start()
+
+    def send_now(self, webhook: Webhook, message: Message) -> None:
+        """Send one message. Raises Undelivered."""
+        body = body_of(webhook, message)
+        at_s = int(self.clock.now())
+        headers = {
+            "Content-Type": "application/json",
+            "webhook-id": message.id,
+            "webhook-timestamp": str(at_s),
+        }
+        if webhook.secret:
+            key = resolved(webhook.secret)
+            headers["webhook-signature"] = signature(key, message.id, at_s, body)
+        self.send(resolved(webhook.url), body, headers)
+
+
+class _Worker(threading.Thread):
+    """Tells one webhook."""
+
+    def __init__(self, notifier: Notifier, webhook: Webhook, cursor: int) -> None:
+        super().__init__(name=f"webhook-{webhook.name}", daemon=True)
+        self.webhook, self.cursor = webhook, cursor
+        self._notifier = notifier
+        self._stopping = threading.Event()
+        self._kept, self._kept_s = cursor, elapsed_s()
+        self._delivered = self._given_up = self._tries = 0
+        self._delivered_s: float | None = None
+        self._error = ""
+
+    def stop(self) -> None:
+        """End it soon."""
+        self._stopping.set()
+
+    def view(self, newest: int) -> WebhookView:
+        """How it goes."""
+        return WebhookView(
+            self.webhook, self._delivered, self._given_up, max(0, newest - self.cursor),
+            self._delivered_s, self._error, self._tries,
+        )  # fmt: skip
+
+    def run(self) -> None:
+        """Tell of line after line, until it is stopped."""
+        try:
+            while not self._stopping.is_set():
+                if not self._turn():
+                    self._stopping.wait(POLL_S)
+            self._keep(at_once=True)
+        except TopmastError as error:
+            # The journal is closed, or lost: the server ends too.
+            log.info("a webhook stops", webhook=self.webhook.name, why=str(error))
+
+    def _turn(self) -> bool:
+        """Tell of the next lines; whether there were any."""
+        rows = self._notifier.feed.history_after(self.cursor, PAGE_ROWS)
+        for number, row in rows:
+            message = self._message(number, row)
+            if message is not None and not self._tell(message):
+                return False
+            self.cursor = number
+            self._keep()
+        self._keep()
+        return bool(rows)
+
+    def _keep(self, at_once: bool = False) -> None:
+        due = at_once or elapsed_s() - self._kept_s >= SAVE_S
+        if due and self.cursor != self._kept and self._notifier.feed.leads():
+            self._notifier.feed.set_option(CURSOR.format(self.webhook.name), str(self.cursor))
+            self._kept, self._kept_s = self.cursor, elapsed_s()
+
+    def _message(self, number: int, row: HistoryRow) -> Message | None:
+        """What to tell of a line, if the webhook wants it."""
+        hook = self.webhook
+        if row.kind not in hook.events:
+            return None
+        job = self._notifier.find(row.job) if row.job else None
+        if hook.tenants or hook.labels:
+            if job is None or any(job.labels.get(k) != v for k, v in hook.labels.items()):
+                return None
+            if hook.tenants and not set(hook.tenants) & set(self._notifier.path(job.tenant)):
+                return None
+        detail = msgspec.json.decode(row.detail, type=dict[str, object])
+        return Message(f"{hook.name}_{number}", row.kind, row.at_s, row.text, job, detail)
+
+    def _tell(self, message: Message) -> bool:
+        """Send a message until it is taken, or given up; False: it was stopped before."""
+        backoff, since_s = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S), elapsed_s()
+        self._tries = 0
+        while not self._stopping.is_set() and self._notifier.feed.leads():
+            self._tries += 1
+            try:
+                self._notifier.send_now(self.webhook, message)
+            except Undelivered as error:
+                self._error = str(error)
+            else:
+                self._delivered, self._error, self._tries = self._delivered + 1, "", 0
+                self._delivered_s = self._notifier.clock.now()
+                return True
+            if elapsed_s() - since_s > GIVEN_UP_S:
+                self._given_up += 1
+                log.warning("a webhook gives up", webhook=self.webhook.name, why=self._error)
+                return True
+            self._stopping.wait(backoff.take())
+        return False
+
+
+def body_of(webhook: Webhook, message: Message) -> bytes:
+    """The body of a message by the template of a webhook."""
+    if webhook.template != "slack":
+        return msgspec.json.encode(message)
+    job = message.job
+    about = f"*{_escaped(job.name)}* ({job.id}, {_escaped(job.tenant)}): " if job else ""
+    return msgspec.json.encode({"text": f"{about}{message.event}: {_escaped(message.text)}"})
+
+
+def _escaped(text: str) -> str:
+    """A text that Slack shows as it is."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,74 @@
+"""What operators do with webhooks."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import Any
+
+from msgspec.structs import replace
+
+from topmast.adapters.webhooks import Undelivered
+from topmast.model.access import ROOT, Caller, Permission
+from topmast.model.errors import NotFound, Unavailable
+from topmast.model.webhooks import Webhook, WebhookView, read_webhook, refuse_another
+from topmast.ports import Clock
+from topmast.runtime.loop import Runtime
+from topmast.service.access import Access, json_text, row
+from topmast.service.notifier import Message, Notifier
+
+
+class Webhooks:
+    """List, put, remove and try webhooks; each change is a line of the audit log."""
+
+    def __init__(self, runtime: Runtime, access: Access, clock: Clock, notifier: Notifier) -> None:
+        self._runtime, self._access, self._clock = runtime, access, clock
+        self._notifier = notifier
+
+    async def listed(self, caller: Caller) -> tuple[WebhookView, ...]:
+        """All of them, and how they go."""
+        self._access.require(caller, Permission.NOTIFY_EDIT, ROOT)
+        return await asyncio.to_thread(self._notifier.views)
+
+    async def put(self, caller: Caller, name: str, document: dict[str, Any]) -> WebhookView:
+        """Add one, or change it."""
+        self._access.require(caller, Permission.NOTIFY_EDIT, ROOT)
+        webhook = read_webhook(name, document)
+        known = {view.webhook.name for view in await self.listed(caller)}
+        if name not in known:
+            refuse_another(len(known))
+        await asyncio.to_thread(self._notifier.put, webhook)
+        await self._note(caller, "put webhook", name, events=webhook.events)
+        return await self._view(caller, name)
+
+    async def remove(self, caller: Caller, name: str) -> WebhookView:
+        """Remove one; what it was not told yet, it never is."""
+        found = await self._view(caller, name)
+        await asyncio.to_thread(self._notifier.remove, name)
+        await self._note(caller, "remove webhook", name)
+        return found
+
+    async def test(self, caller: Caller, name: str) -> WebhookView:
+        """Send a message at once. Raises Unavailable if it is not taken."""
+        webhook: Webhook = (await self._view(caller, name)).webhook
+        message = Message(
+            f"{name}_test_{uuid.uuid4().hex}", "test", self._clock.now(), "a test", None, {}
+        )
+        await self._note(caller, "test webhook", name)
+        try:
+            await asyncio.to_thread(self._notifier.send_now, webhook, message)
+        except Undelivered as error:
+            raise Unavailable(str(error)) from None
+        return await self._view(caller, name)
+
+    async def _view(self, caller: Caller, name: str) -> WebhookView:
+        for view in await self.listed(caller):
+            if view.webhook.name == name:
+                return view
+        raise NotFound(f"no webhook '{name}'")
+
+    async def _note(self, caller: Caller, verb: str, name: str, **after: Any) -> None:
+        line = row(caller, verb, name, outcome="done")
+        if after:
+            line = replace(line, after=json_text(**after))
+        await asyncio.wrap_future(self._runtime.note(line))

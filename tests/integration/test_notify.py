@@ -1,0 +1,107 @@
+"""Webhooks of a server: from a job that ends to a receiver that checks the signature."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import ipaddress
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+from tests.support.entrance import FLEET, ROOT
+from topmast.app.control_plane import ControlPlane
+from topmast.app.process import Outside
+from topmast.bench.fake_engine import FakeEngine
+from topmast.model.files.fleetfile import parse_fleet
+from topmast.policies.registry import load_profile
+
+NETWORKS = [ipaddress.ip_network("127.0.0.0/8")]
+JOB = {"run": "true", "tenant": "vision", "name": "a", "resources": {"accelerators": "H100:8"}}
+
+
+SEEN: list[tuple[dict[str, str], bytes]] = []
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """Keeps what it is told."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        SEEN.append(({name.lower(): value for name, value in self.headers.items()}, body))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def plane(folder: Path) -> ControlPlane:
+    system = ControlPlane(
+        folder, load_profile("mast"), parse_fleet(FLEET),
+        outside=Outside(engines={"local": FakeEngine}), notify_networks=NETWORKS,
+    )  # fmt: skip
+    system.open()
+    return system
+
+
+def wait_for(count: int) -> None:
+    deadline_s = time.monotonic() + 30
+    while len(SEEN) < count:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+def test_a_webhook_is_told_over_restarts(tmp_path: Path) -> None:
+    """Also of what happened while the server was away; the audit log has who added it."""
+    server = HTTPServer(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    (tmp_path / "key").write_text("a key\n")
+    hook = {
+        "url": f"http://127.0.0.1:{server.server_address[1]}/x", "tenants": ["vision"],
+        "secret": f"file:{tmp_path}/key", "events": ["submitted", "CANCELLED"],
+    }  # fmt: skip
+
+    async def begin(system: ControlPlane) -> str:
+        service = system.service
+        assert service.webhooks is not None
+        await service.webhooks.put(ROOT, "ops", hook)
+        await service.webhooks.test(ROOT, "ops")
+        receipt = await service.submit(ROOT, JOB, "ada", "", "")
+        await service.submit(ROOT, JOB | {"tenant": "speech"}, "bob", "", "")
+        return receipt.id
+
+    first = plane(tmp_path / "state")
+    job = asyncio.run(begin(first))
+    wait_for(2)
+    first.close()
+    second = plane(tmp_path / "state")
+    asyncio.run(second.service.cancel(ROOT, job, "ada"))
+    wait_for(3)
+    acts = [act.verb for act in second.journal.acts(_all()) if "webhook" in act.verb]
+    second.close()
+    server.shutdown()
+    server.server_close()
+    told = [json.loads(body) for _, body in SEEN]
+    assert [message["event"] for message in told] == ["test", "submitted", "CANCELLED"]
+    assert told[2]["job"] == {
+        "id": job,
+        "name": "a",
+        "tenant": "vision",
+        "user": "ada",
+        "labels": {},
+    }
+    headers, body = SEEN[2]
+    text = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    signed = base64.b64encode(hmac.new(b"a key", text, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{signed}"
+    assert sorted(acts) == ["put webhook", "test webhook"]
+
+
+def _all() -> Any:
+    from topmast.ports import ActFilter
+
+    return ActFilter(limit=100)

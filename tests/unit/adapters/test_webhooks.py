@@ -1,0 +1,112 @@
+"""Messages to webhooks: where they may go, and how they are signed."""
+
+import base64
+import hashlib
+import hmac
+import ipaddress
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topmast.adapters.webhooks import Undelivered, deliver, resolved, signature
+
+LOOPBACK = [ipaddress.ip_network("127.0.0.0/8")]
+
+
+def test_a_signature_is_that_of_standard_webhooks() -> None:
+    """HMAC-SHA256 of id, time and body; a key in base64 says so."""
+    key = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    signed = hmac.new(key, b'msg_1.1614265330.{"test": 1}', hashlib.sha256).digest()
+    want = f"v1,{base64.b64encode(signed).decode()}"
+    found = signature("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_1", 1614265330, b'{"test": 1}')
+    assert found == want
+    assert signature("plain", "a", 1, b"x") != signature("plain", "b", 1, b"x")
+    assert signature("plain", "a", 1, b"x") != signature("plain", "a", 2, b"x")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://127.0.0.1/", "https://localhost:1/", "https://10.1.2.3/", "https://169.254.169.254/x",
+        "https://[::1]/", "https://[::ffff:127.0.0.1]/", "https://0.0.0.0/", "https://[fe80::1]/",
+        "https://192.168.0.1/", "https://100.64.0.1/", "https://224.0.0.1/", "http://2130706433/",
+    ],
+)  # fmt: skip
+def test_what_is_not_in_the_internet_is_not_called(url: str) -> None:
+    """Unless the site allows it; the address is judged, however it is written."""
+    with pytest.raises(Undelivered, match="not in the Internet"):
+        deliver(url, b"", {}, ())
+
+
+def test_only_https_goes_to_the_internet() -> None:
+    """An address there is refused before anything is sent."""
+    with pytest.raises(Undelivered, match="only https"):
+        deliver("http://93.184.216.34/", b"", {}, ())
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:1/", "https://127.0.0.1:1/", "http://127.0.0.1:99999/"]
+)
+def test_nothing_there_is_said(url: str) -> None:
+    """Without the URL, which may be a secret."""
+    with pytest.raises(Undelivered) as caught:
+        deliver(f"{url}secret", b"", {}, LOOPBACK)
+    assert "secret" not in str(caught.value)
+
+
+SEEN: list[tuple[str, bytes]] = []
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """Answers with the status that the path names."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        SEEN.append((self.headers["X-A"], body))
+        self.send_response(int(self.path[1:4]))
+        self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}/200")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def receiver() -> Iterator[str]:
+    """The URL of a receiver."""
+    server = HTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_message_is_posted(receiver: str) -> None:
+    """2xx is taken, nothing else; a redirect is not followed."""
+    SEEN.clear()
+    deliver(f"{receiver}/204?x=1", b"body", {"X-A": "1"}, LOOPBACK)
+    for status in (302, 400, 410, 500):
+        with pytest.raises(Undelivered, match=f"answers {status}"):
+            deliver(f"{receiver}/{status}", b"", {"X-A": "2"}, LOOPBACK)
+    assert SEEN == [("1", b"body")] + [("2", b"")] * 4
+
+
+def test_references_are_resolved_when_they_are_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files and variables of the server; what is not there is said."""
+    (tmp_path / "key").write_text("abc\n")
+    monkeypatch.setenv("HOOK_KEY", "xyz")
+    assert resolved(f"file:{tmp_path}/key") == "abc"
+    assert resolved("env:HOOK_KEY") == "xyz"
+    assert resolved("https://example.com/x") == "https://example.com/x"
+    for missing in (f"file:{tmp_path}/none", "env:NONE_SUCH"):
+        with pytest.raises(Undelivered):
+            resolved(missing)

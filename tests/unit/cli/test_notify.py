@@ -1,0 +1,40 @@
+"""`notify`."""
+
+from tests.unit.cli.conftest import Call
+from tests.unit.client.fake import FakeServer, problem
+from topmast.model.webhooks import Webhook, WebhookView
+
+HOOK = Webhook("ops", "https://example.com/", "env:KEY", ("FAILED",), ("vision",), {"a": "b"})
+
+
+def test_a_webhook_is_added(server: FakeServer, call: Call) -> None:
+    """What is not said is the default; one without signatures is warned of."""
+    server.on("PUT", "/webhooks/ops", WebhookView(HOOK))
+    called = call(
+        "notify", "add", "ops", "https://example.com/", "--secret", "env:KEY", "--event", "FAILED",
+        "--tenant", "vision", "--label", "a=b",
+    )  # fmt: skip
+    assert (called.code, called.out, called.err) == (0, "ops\n", "")
+    assert server.requests[0].document == {
+        "url": "https://example.com/", "secret": "env:KEY", "events": ["FAILED"],
+        "tenants": ["vision"], "labels": {"a": "b"}, "template": "json",
+    }  # fmt: skip
+    assert "not signed" in call("notify", "add", "ops", "https://example.com/").error
+    assert server.requests[1].document["events"] == ["SUCCEEDED", "FAILED", "CANCELLED"]
+
+
+def test_webhooks_are_listed(server: FakeServer, call: Call) -> None:
+    """With why a message is not taken."""
+    views = [WebhookView(HOOK, 3, 0, 12, None, "example.com answers 500", 4)]
+    server.on("GET", "/webhooks", {"webhooks": views})
+    shown = call("notify", "list").out
+    assert "example.com answers 500, tried 4 times" in shown
+    assert call("notify", "list", "--json").document["webhooks"][0]["pending"] == 12
+
+
+def test_a_webhook_is_tried_and_removed(server: FakeServer, call: Call) -> None:
+    """A receiver that does not take the message is an error."""
+    server.on("POST", "/webhooks/ops/test", problem(503, "example.com answers 500"))
+    assert call("notify", "test", "ops").code == 1
+    server.on("DELETE", "/webhooks/ops", WebhookView(HOOK))
+    assert call("notify", "remove", "ops").out == "ops is removed\n"

@@ -1,0 +1,244 @@
+"""Webhooks are told at least once, in order, each at its own pace."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from topmast.adapters.webhooks import Undelivered
+from topmast.model.errors import InvalidInput
+from topmast.model.webhooks import Webhook, read_webhook
+from topmast.ports import HistoryRow
+from topmast.service import notifier as module
+from topmast.service.notifier import Notifier, Told
+
+URL = "https://example.com/"
+ALL = ("submitted", "FAILED")
+
+
+class Feed:
+    """A journal in memory, which outlives its notifiers."""
+
+    def __init__(self) -> None:
+        self.rows: list[HistoryRow] = []
+        self.options: dict[str, str] = {}
+        self.is_leader = True
+
+    def history_after(self, after: int, limit: int) -> list[tuple[int, HistoryRow]]:
+        return list(enumerate(self.rows, 1))[after : after + limit]
+
+    def history_count(self) -> int:
+        return len(self.rows)
+
+    def option(self, name: str) -> str | None:
+        return self.options.get(name)
+
+    def set_option(self, name: str, value: str) -> None:
+        self.options[name] = value
+
+    def leads(self) -> bool:
+        return self.is_leader
+
+    def add(self, job: str, kind: str = "FAILED", text: str = "why") -> None:
+        self.rows.append(HistoryRow(1.0, job, kind, text, "{}"))
+
+
+class Clock:
+    """Always noon."""
+
+    def now(self) -> float:
+        return 43_200.0
+
+
+class Receiver:
+    """Takes messages, unless it is told to refuse or to hang."""
+
+    def __init__(self) -> None:
+        self.taken: list[str] = []
+        self.tried: list[str] = []
+        self.refusals = 0
+        self.hang = threading.Event()
+        self.hang.set()
+
+    def __call__(self, url: str, body: bytes, headers: dict[str, str]) -> None:
+        self.tried.append(headers["webhook-id"])
+        if url.endswith("hangs"):
+            self.hang.wait(20)
+            raise Undelivered("it hung")
+        if self.refusals:
+            self.refusals -= 1
+            raise Undelivered("not now")
+        self.taken.append(headers["webhook-id"])
+
+
+JOBS = {
+    "j1": Told("j1", "a", "vision", "ada", {"team": "x"}),
+    "j2": Told("j2", "b", "nlp", "bob", {}),
+}
+PATHS = {"vision": ("vision", "research", ""), "nlp": ("nlp", "")}
+
+
+def notifying(feed: Feed, receiver: Receiver) -> Notifier:
+    return Notifier(feed, Clock(), JOBS.get, PATHS.__getitem__, receiver)
+
+
+def until(found: Callable[[], Any]) -> None:
+    """Wait until something is so."""
+    deadline_s = time.monotonic() + 20
+    while not found():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses as short as they can be."""
+    monkeypatch.setattr(module, "POLL_S", 0.01)
+    monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.01)
+
+
+def test_a_new_webhook_is_told_what_comes() -> None:
+    """In order, of the events that it wants; a message that is refused comes again by the same id."""
+    feed, receiver = Feed(), Receiver()
+    feed.add("j1")
+    notifier = notifying(feed, receiver)
+    notifier.open()
+    receiver.refusals = 2
+    notifier.put(Webhook("ops", URL, events=ALL))
+    for kind in ("submitted", "placed", "FAILED"):
+        feed.add("j1", kind)
+    until(lambda: len(receiver.taken) == 2)
+    notifier.close()
+    assert receiver.tried == ["ops_2", "ops_2", "ops_2", "ops_4"]
+    assert receiver.taken == ["ops_2", "ops_4"]
+
+
+def test_the_next_leader_goes_on() -> None:
+    """After a close where it was; after a crash, something may come again, and nothing is lost."""
+    feed, receiver = Feed(), Receiver()
+    first = notifying(feed, receiver)
+    first.open()
+    first.put(Webhook("ops", URL, events=ALL))
+    for _ in range(3):
+        feed.add("j1")
+    until(lambda: len(receiver.taken) == 3)
+    first.close()
+    feed.add("j1")
+    second = notifying(feed, receiver)
+    second.open()
+    until(lambda: len(receiver.taken) == 4)
+    assert receiver.taken == [f"ops_{n}" for n in (1, 2, 3, 4)]
+    feed.is_leader = False
+    second.close()
+    feed.is_leader = True
+    feed.add("j1")
+    third = notifying(feed, receiver)
+    third.open()
+    until(lambda: receiver.taken[-1] == "ops_5")
+    third.close()
+    assert set(receiver.taken) == {f"ops_{n}" for n in range(1, 6)}
+
+
+def test_a_server_that_leads_no_more_is_silent() -> None:
+    """Its successor tells."""
+    feed, receiver = Feed(), Receiver()
+    notifier = notifying(feed, receiver)
+    notifier.put(Webhook("ops", URL, events=ALL))
+    feed.is_leader = False
+    feed.add("j1")
+    time.sleep(0.1)
+    notifier.close()
+    assert receiver.tried == []
+    assert feed.options["webhook-cursor:ops"] == "0"
+
+
+def test_a_receiver_that_hangs_delays_no_other() -> None:
+    """Nor the end of the server."""
+    feed, receiver = Feed(), Receiver()
+    receiver.hang.clear()
+    notifier = notifying(feed, receiver)
+    notifier.put(Webhook("bad", f"{URL}hangs", events=ALL))
+    notifier.put(Webhook("good", URL, events=ALL))
+    for _ in range(5):
+        feed.add("j1")
+    until(lambda: len(receiver.taken) == 5)
+    bad, good = notifier.views()
+    assert (bad.pending, good.pending, good.delivered) == (5, 0, 5)
+    begun_s = time.monotonic()
+    notifier.close()
+    assert time.monotonic() - begun_s < 5
+    receiver.hang.set()
+
+
+@pytest.mark.parametrize(
+    ("hook", "want"),
+    [
+        (Webhook("h", URL), {"h_1", "h_2", "h_3"}),
+        (Webhook("h", URL, tenants=("vision",)), {"h_1"}),
+        (Webhook("h", URL, tenants=("research", "nlp")), {"h_1", "h_2"}),
+        (Webhook("h", URL, labels={"team": "x"}), {"h_1"}),
+        (Webhook("h", URL, labels={"team": "y"}), set()),
+        (Webhook("h", URL, events=("host-down",)), set()),
+    ],
+)
+def test_filters(hook: Webhook, want: set[str]) -> None:
+    """By event, tenant with those below it, and label."""
+    feed, receiver = Feed(), Receiver()
+    notifier = notifying(feed, receiver)
+    notifier.put(hook)
+    for job in ("j1", "j2", "gone"):
+        feed.add(job)
+    until(lambda: notifier.views()[0].pending == 0)
+    notifier.close()
+    assert set(receiver.taken) == want
+
+
+def test_a_webhook_that_is_removed_or_changed() -> None:
+    """It is told no more; one that is changed goes on where it was."""
+    feed, receiver = Feed(), Receiver()
+    notifier = notifying(feed, receiver)
+    notifier.put(Webhook("ops", f"{URL}hangs", events=ALL))
+    feed.add("j1")
+    until(lambda: receiver.tried)
+    notifier.put(Webhook("ops", URL, events=ALL))
+    until(lambda: receiver.taken == ["ops_1"])
+    notifier.remove("ops")
+    feed.add("j1")
+    time.sleep(0.1)
+    notifier.close()
+    assert receiver.taken == ["ops_1"]
+    assert msgspec.json.decode(feed.options["webhooks"]) == []
+
+
+def test_messages_for_slack() -> None:
+    """What could be markup is text."""
+    message = module.Message("m", "FAILED", 1.0, "<boom> & more", JOBS["j1"], {})
+    body = msgspec.json.decode(module.body_of(Webhook("s", URL, template="slack"), message))
+    assert body == {"text": "*a* (j1, vision): FAILED: &lt;boom&gt; &amp; more"}
+
+
+@pytest.mark.parametrize(
+    ("document", "want"),
+    [
+        ({}, "url: missing"),
+        ({"url": "ftp://x"}, "url: is not a URL that can be called"),
+        ({"url": "https://u:p@x/"}, "url: is not a URL that can be called"),
+        ({"url": URL, "secret": "hunter2"}, "secret: is not a reference to a secret"),
+        ({"url": URL, "events": ["FAILD"]}, "did you mean 'FAILED'?"),
+        ({"url": URL, "template": "teams"}, "one of: json, slack"),
+        ({"url": URL, "extra": 1}, "extra: unknown field"),
+    ],
+)
+def test_what_is_wrong_is_named(document: dict[str, Any], want: str) -> None:
+    """And never repeats what may be a secret."""
+    with pytest.raises(InvalidInput) as caught:
+        read_webhook("ops", document)
+    assert want in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert "u:p" not in str(caught.value)
+    with pytest.raises(InvalidInput):
+        read_webhook("a/b", {"url": URL})
+    assert read_webhook("ops", {"url": URL, "events": ["failed"]}).events == ("FAILED",)
