@@ -201,8 +201,6 @@ def add(app: typer.Typer, root: Root) -> None:
 
         With --role it is a part of it: the queue, or the placer of one region.
         """
-        if role is not Role.PLACER or not _has_token(token_file):
-            values.loopback(host)
         options = ServeOptions(
             fleet=fleet,
             state=session.state_folder(),
@@ -273,6 +271,8 @@ def _has_token(file: Path | None) -> bool:
 
 def _check(options: ServeOptions, role: Role) -> None:
     """Each role has options of its own; raises BadParameter for those of another."""
+    if role is not Role.PLACER or not _has_token(options.token_file):
+        values.loopback(options.host)
     own = {
         "--placer": (bool(options.placers), Role.QUEUE),
         "--link": (options.link is not None, Role.QUEUE),

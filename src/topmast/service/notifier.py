@@ -1,4 +1,4 @@
-"""Tells webhooks of what is in the journal: at least once, in order, and at nobody's expense.
+"""Tells webhooks of what is in the journal: at least once, in order, and beside all decisions.
 
 Each webhook has a thread and a cursor of its own. The thread reads the history as any reader does,
 so a receiver that hangs delays its own messages and nothing else. The cursor is kept in the

@@ -54,11 +54,12 @@ class Webhooks:
         message = Message(
             f"{name}_test_{uuid.uuid4().hex}", "test", self._clock.now(), "a test", None, {}
         )
-        await self._note(caller, "test webhook", name)
         try:
             await asyncio.to_thread(self._notifier.send_now, webhook, message)
         except Undelivered as error:
+            await self._note(caller, "test webhook", name, f"refused: {error}")
             raise Unavailable(str(error)) from None
+        await self._note(caller, "test webhook", name)
         return await self._view(caller, name)
 
     async def _view(self, caller: Caller, name: str) -> WebhookView:
@@ -67,8 +68,10 @@ class Webhooks:
                 return view
         raise NotFound(f"no webhook '{name}'")
 
-    async def _note(self, caller: Caller, verb: str, name: str, **after: Any) -> None:
-        line = row(caller, verb, name, outcome="done")
+    async def _note(
+        self, caller: Caller, verb: str, name: str, outcome: str = "done", **after: Any
+    ) -> None:
+        line = row(caller, verb, name, outcome=outcome)
         if after:
             line = replace(line, after=json_text(**after))
         await asyncio.wrap_future(self._runtime.note(line))

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -68,7 +68,9 @@ class Receiver(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         SEEN.append((self.headers["X-A"], body))
         self.send_response(int(self.path[1:4]))
-        self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}/200")
+        self.send_header(
+            "Location", f"http://127.0.0.1:{cast(HTTPServer, self.server).server_port}/200"
+        )
         self.send_header("Content-Length", "0")
         self.end_headers()
 
