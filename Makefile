@@ -21,7 +21,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo recording test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools prometheus-tools web-tools test-web check format bench bench-engines bounds mutants crash-test failover-test docs docs-output docs-test manifests lock hooks clean
+.PHONY: help venv demo recording test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools prometheus-tools web-tools test-web screenshots bench-web check format bench bench-engines bounds mutants crash-test failover-test docs docs-output docs-test manifests lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -100,7 +100,13 @@ web-tools: $(DEV) ## install Chromium, from Debian's packages, and axe-core and 
 
 test-web: web-tools ## the dashboard in a real Chromium, and the types of its modules (SMOKE=1 for the quick ones)
 	@$(PY) -m tests.support.weblab.tools types
-	@$(PY) -m pytest -q -m "web$(if $(SMOKE), and not slow)" $(or $(ARGS),tests/web)
+	@$(if $(SMOKE),TOPMAST_WEB_SOURCE=1) $(PY) -m pytest -q -m "web$(if $(SMOKE), and not slow)" $(or $(ARGS),tests/web)
+
+screenshots: web-tools ## the gallery of the dashboard in docs/assets/dashboard, from a server with the fleet of the demo
+	@$(PY) -m tests.support.weblab.gallery docs/assets/dashboard
+
+bench-web: web-tools ## the dashboard of a server with a million jobs and 100,000 GPUs, as JSON (ARGS="--jobs 100000" for less)
+	@$(PY) -m tests.support.weblab.bench $(ARGS)
 
 check: $(DEV) ## formatting, lint, types, import rules: seconds
 	@$(VENV)/bin/ruff format --check --quiet || { echo "run 'make format'"; exit 1; }

@@ -16,6 +16,7 @@ from topmast.demo import cast
 from topmast.demo.digits import export
 
 FLEET = "topmast/demo/fleet.yaml"
+COMPILED_S = 900.0
 HOSTILE = "<script>alert(1)</script>\u202e" + "x" * 150
 TRAINS = """
 for step in $(seq 1 600); do
@@ -29,8 +30,19 @@ JOBS: dict[str, dict[str, Any]] = {
         "tenant": "robotics", "num_nodes": 2, "resources": {"accelerators": "H200:4"}, "run": "sleep 900",
     },
     "borrower": {"tenant": "vision", "resources": {"accelerators": "H100:8"}, "run": "sleep 900"},
+    "fills": {
+        "tenant": "robotics", "num_nodes": 2, "resources": {"accelerators": "A100:8"}, "run": "sleep 900",
+        "time_limit": "25m",
+    },
+    "fills-too": {
+        "tenant": "vision", "num_nodes": 2, "resources": {"accelerators": "A100:8"}, "run": "sleep 900",
+        "time_limit": "40m",
+    },
     "waits": {
-        "tenant": "speech", "num_nodes": 4, "resources": {"accelerators": "A100:8"}, "run": "sleep 900",
+        "tenant": "speech", "num_nodes": 2, "resources": {"accelerators": "A100:4"}, "run": "sleep 900",
+    },
+    "reads": {
+        "tenant": "robotics", "resources": {"accelerators": "H200:4"}, "run": "sleep 900",
         "datasets": [cast.DATASET],
     },
     "impossible": {
@@ -38,6 +50,7 @@ JOBS: dict[str, dict[str, Any]] = {
         "topology": {"required": "rack"},
     },
     "over-quota": {"tenant": "speech", "resources": {"accelerators": "A100:16"}, "run": "true"},
+    "reclaimer": {"tenant": "speech", "resources": {"accelerators": "H100:8"}, "run": "sleep 900"},
     "good": {"tenant": "vision", "resources": {"accelerators": "L4:1"}, "run": "echo done"},
     "bad": {"tenant": "vision", "resources": {"accelerators": "L4:1"}, "run": "echo no >&2; exit 3"},
     "dropped": {"tenant": "robotics", "resources": {"accelerators": "L4:1"}, "run": "sleep 900"},
@@ -73,15 +86,17 @@ def install_wheel(folder: Path) -> Path:
 
 
 @contextmanager
-def stage(folder: Path, *, wheel: bool = True) -> Iterator[Stage]:
+def stage(folder: Path, *, wheel: bool = True, hostile: bool = True) -> Iterator[Stage]:
     """A server, by default of the installed wheel, with the fleet of the demo."""
     place = install_wheel(folder) if wheel else Path("src").absolute()
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(place)  # before what is installed in an editable way
     server = Server(folder / "state", place / FLEET, {"min_runtime_s": "1"})
     try:
-        with server.up() as client:
-            yield Stage(server, client, _play(folder, client))
+        server.start()
+        # Another place than that of the source: its kernels are compiled anew.
+        with Client(server.wait_ready(COMPILED_S), user="ann") as client:
+            yield Stage(server, client, _play(folder, client, HOSTILE if hostile else "bob"))
     finally:
         if before is None:
             del os.environ["PYTHONPATH"]
@@ -90,22 +105,28 @@ def stage(folder: Path, *, wheel: bool = True) -> Iterator[Stage]:
         server.end()
 
 
-def _play(folder: Path, client: Client) -> dict[str, str]:
+def _play(folder: Path, client: Client, other_user: str) -> dict[str, str]:
     export(folder / "state" / "staging" / cast.DATASET)
     client.add_dataset(cast.DATASET, cast.HOME, source=folder / "state" / "staging" / cast.DATASET)
-    jobs = {}
+    jobs: dict[str, str] = {}
     for name, document in JOBS.items():
+        if name == "reclaimer":  # it takes back what its tenant lent
+            until_state(client, jobs["borrower"], "RUNNING")
         jobs[name] = client.submit({"name": name, **document}).id
     client.hold([jobs["kept-back"]], reason="the reviewer is away")
     until_state(client, jobs["dropped"], "RUNNING")
     client.cancel(jobs["dropped"])
-    hostile = {"name": "hostile", "tenant": "speech", "run": "sleep 900"}
-    with Client(client.url, user=HOSTILE) as other:
+    hostile = {
+        "name": "guest" if other_user != HOSTILE else "hostile",
+        "tenant": "speech",
+        "run": "sleep 900",
+    }
+    with Client(client.url, user=other_user) as other:
         jobs["hostile"] = other.submit({**hostile, "resources": {"accelerators": "L4:1"}}).id
     for name, state in (("trains", "RUNNING"), ("pair", "RUNNING"), ("hostile", "RUNNING")):
         until_state(client, jobs[name], state)
     for name, state in (("good", "SUCCEEDED"), ("bad", "FAILED"), ("dropped", "CANCELLED")):
         eventually(lambda name=name, state=state: client.job(jobs[name]).state == state, name)  # type: ignore[misc]
     hosts = {host.name: host for host in client.hosts()}
-    client.cordon(next(name for name, host in sorted(hosts.items()) if host.cluster == "west-1"))
+    client.cordon(next(name for name, host in sorted(hosts.items()) if host.cluster == "west-2"))
     return jobs

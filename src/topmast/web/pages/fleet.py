@@ -9,9 +9,11 @@ from msgspec import Struct
 
 from topmast.model.access import Permission
 from topmast.model.map_views import FleetMap, HostCells
+from topmast.model.views import DrainView
 from topmast.web.page import Ask, Page
 
 ROWS = 200
+HOUR_S = 3_600.0
 WAYS = {
     "tenant": "the tenant", "band": "the band", "use": "idle but held",
     "health": "the health of hosts",
@@ -73,6 +75,17 @@ async def view(ask: Ask) -> dict[str, Any]:
         "sick": [row for row in every if row.host.state != "healthy"][:ROWS],
         "story": story,
         "drain": drain,
+        "hit": _hit(drain),
+    }
+
+
+def _hit(drain: DrainView | None) -> dict[str, float]:
+    """What a drain costs in all."""
+    moves = () if drain is None else drain.moves
+    return {
+        "moves": sum(move.moves for move in moves),
+        "stays": sum(not move.moves for move in moves),
+        "lost_gpu_h": sum(move.cost_gpu_s for move in moves if move.moves) / HOUR_S,
     }
 
 

@@ -1,0 +1,230 @@
+"""How fast the dashboard of a large server is: the last line is JSON.
+
+python -m tests.support.weblab.bench [--jobs 1000000] [--gpus 100000] [--readers 50]
+
+The server has engines that run nothing; all else is as in production. Times are those of a browser
+on the same machine, which must be quiet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from tests.support.weblab.browser import Viewer, browser
+from topmast.bench.http import Connection
+
+HOST_GPUS, CLUSTERS, BULK = 8, 10, 20_000
+SEEN = """
+const seen = {};
+const look = () => {
+  const now = performance.now();
+  if (!seen.row_ms && document.querySelector("[data-row]")) seen.row_ms = now;
+  const map = document.querySelector("gpu-map");
+  if (!seen.map_ms && map?.shadowRoot?.querySelector("canvas[role=img]")) seen.map_ms = now;
+  requestAnimationFrame(look);
+};
+window.seen = seen;
+requestAnimationFrame(look);
+"""
+REDRAW = """async () => {
+  const map = document.querySelector("gpu-map");
+  const text = await (await fetch("/api/v1/fleet/map")).text();
+  const times = {map_mb: text.length / 1e6};
+  let begun = performance.now();
+  map.setAttribute("by", "band");
+  times.draw_ms = performance.now() - begun;
+  const fleet = JSON.parse(text);
+  map.update(fleet);
+  const hosts = fleet.regions.flatMap((r) => r.clusters.flatMap((c) => c.hosts));
+  for (const host of hosts.slice(0, 125)) host.held = {};
+  begun = performance.now();
+  map.update(fleet);
+  times.update_1000_gpus_ms = performance.now() - begun;
+  return times;
+}"""
+
+
+def fleet(gpus: int) -> dict[str, Any]:
+    """Two regions with five clusters each."""
+    count = gpus // HOST_GPUS // CLUSTERS
+    hosts = [{"count": count, "gpu": "H100", "gpus": HOST_GPUS, "rack_size": 16}]
+    regions = {
+        region: {"clusters": {f"{region}-{i}": {"hosts": hosts} for i in range(CLUSTERS // 2)}}
+        for region in ("east", "west")
+    }
+    tenants = {f"team-{i}": {"quota": {"H100": gpus // 5}} for i in range(5)}
+    return {"regions": regions, "tenants": tenants}
+
+
+@contextmanager
+def server(folder: Path, gpus: int) -> Iterator[str]:
+    """One with engines that run nothing; its URL."""
+    file = folder / "fleet.yaml"
+    file.write_text(json.dumps(fleet(gpus)), "utf-8")
+    command = [
+        sys.executable, "-m", "topmast.bench.fake_engine", "0", "--fleet", str(file),
+        "--state", str(folder / "state"), "--port", "0", "--json",
+    ]  # fmt: skip
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert line, (folder / "server.log").read_text("utf-8")[-2_000:]
+        yield json.loads(line)["url"]
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+async def fill(url: str, jobs: int) -> None:
+    """Submit so many jobs of a host each."""
+    connection = Connection(url)
+    await connection.open()
+    for first in range(0, jobs, BULK):
+        many = [
+            {
+                "name": f"job-{i}",
+                "run": "true",
+                "tenant": f"team-{i % 5}",
+                "resources": {"accelerators": f"H100:{HOST_GPUS}"},
+            }
+            for i in range(first, min(jobs, first + BULK))
+        ]
+        await connection.post("/api/v1/jobs/bulk", {"jobs": many, "user": f"user-{first}"})
+    connection.close()
+
+
+def settled(url: str, hosts: int, jobs: int) -> None:
+    """Wait until every host has its job."""
+    until_s = time.monotonic() + 1_800
+    while time.monotonic() < until_s:
+        counts = httpx.get(f"{url}/api/v1/health", timeout=60).json()["jobs"]
+        if counts.get("RUNNING", 0) >= min(hosts, jobs):
+            return
+        time.sleep(1)
+    raise AssertionError(f"the jobs do not start: {counts}")
+
+
+def looked_at(url: str) -> dict[str, float]:
+    """What a browser measures on the queue and on the map."""
+    found: dict[str, float] = {}
+    with browser() as chromium:
+        viewer = Viewer(chromium, url)
+        for path, key in (("/", "row_ms"), ("/fleet", "map_ms")):
+            times = []
+            for _ in range(3):
+                with viewer.window() as window:
+                    window.page.add_init_script(SEEN)
+                    page = window.open(path)
+                    page.wait_for_function(f"window.seen.{key}", timeout=120_000)
+                    times.append(page.evaluate(f"window.seen.{key}"))
+                    if path == "/fleet" and len(times) == 3:
+                        found |= page.evaluate(REDRAW)
+                        found["tab_mb"] = _renderer_mb()
+            found[f"{key.removesuffix('_ms')}_median_ms"] = sorted(times)[1]
+    return {key: round(value, 1) for key, value in found.items()}
+
+
+def _renderer_mb() -> float:
+    """The memory of the largest renderer that this process has below it, shared pages left out."""
+    children = psutil.Process().children(recursive=True)
+    tabs = [p for p in children if "--type=renderer" in p.cmdline()]
+    return max((p.memory_full_info().uss for p in tabs), default=0) / 1e6
+
+
+def decisions(url: str, jobs: int) -> dict[str, Any]:
+    """How long the queue took for its messages while so many jobs were cancelled and submitted."""
+
+    def timing() -> tuple[int, float]:
+        steps = httpx.get(f"{url}/api/v1/system", timeout=60).json()["timings"]
+        queue = next(step for step in steps if step["step"] == "queue")
+        return queue["count"], queue["count"] * queue["mean_s"]
+
+    before = timing()
+    for at in range(jobs):
+        answer = httpx.post(
+            f"{url}/api/v1/jobs",
+            json={"job": {"name": f"more-{at}", "run": "true", "tenant": "team-0"}, "user": "ann"},
+            timeout=60,
+        )
+        answer.raise_for_status()
+    after = timing()
+    count, took_s = after[0] - before[0], after[1] - before[1]
+    return {"messages": count, "queue_us_per_message": round(1e6 * took_s / max(1, count), 1)}
+
+
+@contextmanager
+def dashboards(url: str, count: int) -> Iterator[None]:
+    """So many open pages: a stream of events each, and the queue drawn anew each second."""
+    over = threading.Event()
+
+    async def reader(client: httpx.AsyncClient) -> None:
+        while not over.is_set():
+            await client.get(f"{url}/", headers={"Topmast-Fragment": "1"}, timeout=120)
+            await asyncio.sleep(1)
+
+    async def stream(client: httpx.AsyncClient) -> None:
+        async with client.stream("GET", f"{url}/api/v1/events", timeout=None) as answer:
+            async for _ in answer.aiter_raw():
+                if over.is_set():
+                    return
+
+    async def all_of_them() -> None:
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(limits=limits) as client:
+            streams = [asyncio.create_task(stream(client)) for _ in range(count)]
+            await asyncio.gather(*(reader(client) for _ in range(count)))
+            for task in streams:
+                task.cancel()
+
+    thread = threading.Thread(target=asyncio.run, args=(all_of_them(),))
+    thread.start()
+    try:
+        time.sleep(3)
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser()
+    for name, usual in (("--jobs", 1_000_000), ("--gpus", 100_000), ("--readers", 50)):
+        parser.add_argument(name, type=int, default=usual)
+    given = parser.parse_args()
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    with tempfile.TemporaryDirectory() as name, server(Path(name), given.gpus) as url:
+        say(f"submitting {given.jobs:,} jobs to {url}")
+        asyncio.run(fill(url, given.jobs))
+        settled(url, given.gpus // HOST_GPUS, given.jobs)
+        say("looking at pages")
+        found: dict[str, Any] = {"jobs": given.jobs, "gpus": given.gpus, **looked_at(url)}
+        if given.readers:
+            say(f"deciding alone, and with {given.readers} dashboards")
+            found["alone"] = decisions(url, 200)
+            with dashboards(url, given.readers):
+                found["with_dashboards"] = decisions(url, 200) | {"dashboards": given.readers}
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
