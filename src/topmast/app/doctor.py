@@ -33,8 +33,9 @@ SERVER_NEEDS = ("alembic", "fastapi", "highspy", "numba", "numpy", "obstore", "s
 def examine(options: DoctorOptions) -> dict[str, Any]:
     """All findings, by where they were made, and how many of them are faults."""
     rows = [("this machine", finding) for finding in _machine(options.state)]
-    if options.store is not None:
-        rows += [("database", finding) for finding in _database(options.store)]
+    store = options.store or _remembered(options.state)
+    if store is not None:
+        rows += [("database", finding) for finding in _database(store)]
     if options.fleet is not None:
         rows += list(_fleet(options.fleet))
     findings = [
@@ -50,8 +51,9 @@ def _machine(state: Path) -> Iterator[Finding]:
     missing = [name for name in SERVER_NEEDS if find_spec(name) is None]
     if missing:
         yield Finding(
-            Level.FAULT, "packages", f"not installed: {', '.join(missing)}",
-            "pip install 'topmast[server]'",
+            Level.WARNING if missing == list(SERVER_NEEDS) else Level.FAULT, "packages",
+            f"not installed: {', '.join(missing)}",
+            "enough for a client; a server needs pip install 'topmast[server]'",
         )  # fmt: skip
     else:
         yield Finding(Level.OK, "packages", "a server has all that it needs")
@@ -80,6 +82,16 @@ def _folder(state: Path) -> Iterator[Finding]:
         )  # fmt: skip
     else:
         yield Finding(Level.OK, "state folder", f"{state}: {free >> 30} GiB are free")
+
+
+def _remembered(state: Path) -> str | None:
+    """The database of a state folder, where it has one."""
+    try:
+        from topmast.adapters.store import store_of
+    except ImportError:
+        return None
+    target = store_of(state)
+    return target if isinstance(target, str) else None
 
 
 def _database(url: str) -> Iterator[Finding]:

@@ -29,6 +29,7 @@ from topmast.adapters.store import (
     Sweeper,
     is_database,
     open_journal,
+    remember_store,
     require_free,
     store_of,
 )
@@ -43,7 +44,7 @@ from topmast.app.server import announce, bind, run, url_of
 from topmast.app.standby import Standby, require_engines_here, step_down
 from topmast.app.token import read_token
 from topmast.cli import ServeOptions
-from topmast.cli.output import note, say
+from topmast.cli.output import say
 from topmast.client.address import checked_url
 from topmast.model.errors import Conflict, InvalidInput
 from topmast.model.files.fleetfile import read_fleet
@@ -141,10 +142,12 @@ class QueueServer:
             log.info("this process stands by", why=str(error))
             self._stand_by(str(store), claim)
             return
+        remember_store(self._options.state, store)
         self._lead(journal, Keeper(journal, self._fail), None)
 
     def _stand_by(self, store: str, claim: Claim) -> None:
         def check(follower: Follower, leader: Leader) -> None:
+            remember_store(self._options.state, store)
             require_engines_here(
                 follower.machines.queue.fleet, self._apart, leader, claim.folder,
                 self._outside.engines,
@@ -282,12 +285,11 @@ class QueueServer:
             say_document(url, state, regions)
             return
         for replica in system.missing:
-            note(
-                f"warning: dataset {replica} is not in its store; "
-                "`topmast datasets add` puts it there"
+            log.warning(
+                f"dataset {replica} is not in its store; `topmast datasets add` puts it there"
             )
         for line in quotas_beyond(system.fleet):
-            note(f"warning: {line}")
+            log.warning(line)
         recovered = f", recovered to record {system.rebuilt.seq}" if system.rebuilt.seq else ""
         say(f"Topmast is up at {url} (regions {', '.join(regions)}{recovered})")
         say("Submit with `topmast launch JOB.yaml`; stop with Ctrl-C: jobs run on.")

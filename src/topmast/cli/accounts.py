@@ -133,8 +133,9 @@ def list_tokens(session: Session) -> None:
     with session.client() as client:
         found = client.tokens()
     columns = [
-        Column("ID", whole=True), Column("KIND"), Column("OF", whole=True), Column("ENDS IN"),
-        Column("LABEL"), Column("UNTIL"), Column("LAST USED"), Column("SCOPES"),
+        Column("ID", whole=True), Column("KIND", spare=3), Column("OF", whole=True),
+        Column("ENDS IN", spare=4), Column("LABEL", folds=True), Column("UNTIL", whole=True),
+        Column("LAST USED", whole=True, spare=1), Column("SCOPES", folds=True, spare=2),
     ]  # fmt: skip
     rows = [
         [
@@ -227,9 +228,9 @@ def audit(
             limit=limit,
         )  # fmt: skip
     columns = [
-        Column("WHEN"), Column("ACTOR", whole=True), Column("VERB"), Column("OBJECT"),
-        Column("TENANT"), Column("CHANGE", folds=True), Column("VIA", spare=1),
-        Column("FROM", spare=2), Column("OUTCOME"),
+        Column("WHEN", whole=True), Column("ACTOR", whole=True), Column("VERB"),
+        Column("OBJECT", folds=True), Column("TENANT", spare=3), Column("CHANGE", folds=True),
+        Column("VIA", spare=1), Column("FROM", spare=2), Column("OUTCOME", folds=True),
     ]  # fmt: skip
     rows = [
         [

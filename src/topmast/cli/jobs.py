@@ -110,8 +110,7 @@ def queue(
             values.known(tenant, (row.name for row in client.tenants()), "tenant")
     session.show(page, lambda: _say_queue(page))
     if not page.jobs and not session.json:
-        hint = "no jobs: submit one with `topmast launch JOB.yaml`"
-        note("no such jobs" if any(page.counts.values()) else hint)
+        note(_none(page, asked=bool(only or tenant or selector)))
     if page.next_cursor is not None and page.total != len(page.jobs):
         of = "the newest" if page.total is None else f"{page.total:,}"
         note(f"showing {len(page.jobs):,} of {of} jobs: --limit 0 shows all")
@@ -140,6 +139,13 @@ def _pages(
             job.id: job for job in client.jobs(states=states, tenant=tenant, selector=selector)
         }
     return replace(page, jobs=tuple(found.values()), next_cursor=cursor)
+
+
+def _none(page: JobPage, asked: bool) -> str:
+    """Why no job is shown."""
+    if not any(page.counts.values()):
+        return "no jobs: submit one with `topmast launch JOB.yaml`"
+    return "no such jobs" if asked else "no job waits or runs; --all shows those that have ended"
 
 
 def _say_queue(page: JobPage) -> None:
@@ -184,9 +190,14 @@ def _ended(job: JobView) -> str:
 def _queue_row(job: JobView, now_s: float) -> Row:
     return [
         job.id, job.name, job.tenant, job.band, state_of(job),
-        job.reason or "", where(job), number(job.gpus), str(job.attempts),
+        _reason(job), where(job), number(job.gpus), str(job.attempts),
         "" if job.step is None else str(job.step), age(job, now_s),
     ]  # fmt: skip
+
+
+def _reason(job: JobView) -> str:
+    """Why a job waits; of one that runs, that it will be held."""
+    return job.reason or ("Held next" if job.hold and job.state not in FINISHED else "")
 
 
 def labels_of(job: JobView) -> str:
@@ -243,6 +254,7 @@ def _say_story(story: JobStory) -> None:
             ("state", job.state + (f"  {job.reason}" if job.reason else "")),
             ("unreachable", _silence_line(job)),
             ("waits for", job.preparing),
+            ("hold", job.hold if job.reason != "Held" else ""),
             ("cause", job.cause),
             ("was last in" if waits else "where", last_place(job)),
             ("on hosts" if waits else "hosts", ", ".join(job.hosts)),

@@ -170,7 +170,8 @@ def run(session: Session, jobs: list[str] | None, options: ActOptions, act: Act)
 
     named = list(dict.fromkeys(jobs or ()))
     if bool(named) == bool(options.selector):
-        raise typer.BadParameter("name jobs, or give --selector")
+        both = "not both" if named else "state=active for all"
+        raise typer.BadParameter(f"name jobs, or give --selector; {both}")
     with session.client() as client:
         acted = act(client)(
             named,
@@ -204,6 +205,11 @@ def _say(acted: JobsActed) -> None:
         say(_summary(acted))
 
 
+def _effect(effect: str, dry_run: bool) -> str:
+    """What became of a job, or would."""
+    return "would change" if dry_run and effect == "done" else effect
+
+
 def _summary(acted: JobsActed) -> str:
     counts = acted.counts
     done = "would change" if acted.dry_run else "changed"
@@ -228,7 +234,8 @@ def _say_effects(acted: JobsActed) -> None:
         columns,
         [
             [
-                job.id, job.name, job.tenant, job.user, state_cell(job.state), of[job.id].effect,
+                job.id, job.name, job.tenant, job.user, state_cell(job.state),
+                _effect(of[job.id].effect, acted.dry_run),
                 number(of[job.id].gpus), f"{of[job.id].lost_gpu_h:.1f}", of[job.id].why,
             ]
             for job in acted.jobs

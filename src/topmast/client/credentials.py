@@ -21,10 +21,15 @@ def token_for(url: str, known: Sequence[str] = ()) -> str:
     It is shown over TLS only, or to this machine: others on the way could read it. Servers that
     take over from each other take the same tokens; ``known`` are their other URLs.
     """
-    token = os.environ.get(VARIABLE, "").strip()
+    given = token = os.environ.get(VARIABLE, "").strip()
     if not token.startswith(PREFIX):
         kept = _kept()
         token = next((kept[one] for one in (url, *known) if one in kept), "")
+    if given and token and token != given:
+        raise InvalidInput(
+            f"is no token of an account, which begins with {PREFIX}, and the kept one may be of "
+            "another account", field=VARIABLE, remedy=f"unset {VARIABLE} to use the kept one",
+        )  # fmt: skip
     if token and not (token.isascii() and token.isprintable()):
         raise InvalidInput("has characters that no token has", field=VARIABLE)
     parts = urlsplit(url)

@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec import Struct, UnsetType
 
 from topmast.model.errors import InvalidInput
-from topmast.model.files.fields import nearest
+from topmast.model.files.fields import nearest, one_of
 from topmast.model.job import Band
 from topmast.model.states import TERMINAL, JobState
 
@@ -146,7 +146,7 @@ def states_of(names: list[str] | tuple[str, ...], field: str = "state") -> list[
         elif name.upper() in JobState.__members__:
             found.append(JobState[name.upper()])
         else:
-            near = nearest(name.upper(), list(JobState))
+            near = nearest(name.upper(), [state.name for state in JobState])
             remedy = near or f"one of {', '.join(JobState)}, active"
             raise InvalidInput(f"unknown state '{name}'", field=field, remedy=remedy)
     return found
@@ -154,8 +154,8 @@ def states_of(names: list[str] | tuple[str, ...], field: str = "state") -> list[
 
 def _band(name: str, field: str) -> str:
     if name.upper() not in Band.__members__:
-        known = ", ".join(band.name.lower() for band in Band)
-        raise InvalidInput(f"unknown band '{name}'", field=field, remedy=f"one of {known}")
+        remedy = one_of(name, [band.name.lower() for band in Band])
+        raise InvalidInput(f"unknown band '{name}'", field=field, remedy=remedy)
     return name.lower()
 
 

@@ -220,11 +220,23 @@ def test_a_job_of_a_region_that_does_not_answer_is_marked(server: FakeServer, ca
 def test_an_empty_queue_says_so(server: FakeServer, call: Call) -> None:
     """Beside the table, so that a script reads no more than its header."""
     nothing = page()
-    server.on("GET", "/jobs", nothing, msgspec.structs.replace(nothing, counts={"FAILED": 2}))
+    ended = msgspec.structs.replace(nothing, counts={"FAILED": 2})
+    server.on("GET", "/jobs", nothing, ended, ended)
     called = call("queue")
     assert called.out.count("\n") == 1
     assert called.error == "no jobs: submit one with `topmast launch JOB.yaml`"
-    assert call("queue").error == "no such jobs"
+    assert call("queue").error == "no job waits or runs; --all shows those that have ended"
+    assert call("queue", "-l", "user=ada").error == "no such jobs"
+
+
+def test_a_job_that_runs_and_will_be_held_says_so(server: FakeServer, call: Call) -> None:
+    """Else it would fail to start again for a reason that no listing had shown."""
+    job = running("j2", hold="ada: an audit")
+    server.on("GET", "/jobs", page(job, running("j3")))
+    server.on("GET", "/jobs/j2/story", JobStory(job, (), ()))
+    rows = call("queue").out.splitlines()[1:]
+    assert ["Held next" in row for row in rows] == [True, False]
+    assert "hold       ada: an audit" in call("status", "j2").out
 
 
 def test_the_queue_as_json(server: FakeServer, call: Call) -> None:

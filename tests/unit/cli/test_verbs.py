@@ -62,7 +62,7 @@ def test_a_dry_run_shows_what_it_would_cost(server: FakeServer, call: Call) -> N
     called = call("cancel", "--selector", "user=ada,name=train-*", "--dry-run")
     sent = only_body(server)
     assert (sent["selector"], sent["dry_run"]) == ("user=ada,name=train-*", True)
-    assert called.out.splitlines()[1].split()[-4:] == ["done", "8", "2.5", "-"]
+    assert called.out.splitlines()[1].split()[-5:] == ["would", "change", "8", "2.5", "-"]
     assert called.out.splitlines()[-1] == (
         "cancel: 2 jobs would change, would let go of 9 GPUs, 2.5 GPU-hours of work are lost"
     )
@@ -76,12 +76,14 @@ def test_of_many_jobs_only_the_counts_are_shown(server: FakeServer, call: Call) 
 
 def test_jobs_or_a_selector_and_not_both(server: FakeServer, call: Call) -> None:
     """Neither would be all jobs: that has to be said."""
-    for words in ((), ("j1", "--selector", "user=ada")):
+    for words, why in (
+        ((), "state=active for all"),
+        (("j1", "--selector", "user=ada"), "not both"),
+    ):
         called = call("cancel", *words)
-        assert (called.code, called.error) == (
-            2,
-            "topmast: Invalid value: name jobs, or give --selector (see: topmast cancel --help)",
-        )
+        wrong = f"name jobs, or give --selector; {why}"
+        said = f"topmast: Invalid value: {wrong} (see: topmast cancel --help)"
+        assert (called.code, called.error) == (2, said)
     assert not server.requests
 
 

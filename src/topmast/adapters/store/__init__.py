@@ -31,6 +31,7 @@ from topmast.adapters.store.target import (
     existing_store,
     follow,
     is_database,
+    remember_store,
     store_of,
 )
 
@@ -59,6 +60,7 @@ __all__ = [
     "is_database",
     "is_empty",
     "open_journal",
+    "remember_store",
     "require_free",
     "restore",
     "store_of",

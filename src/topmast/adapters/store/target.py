@@ -22,7 +22,7 @@ def is_database(target: str | Path) -> bool:
 
 
 def store_of(state: Path, named: str | None = None) -> str | Path:
-    """The target of a state folder for `open_journal`; ``named`` is remembered from then on.
+    """The target of a state folder for `open_journal`, which `remember_store` keeps.
 
     Raises InvalidInput for a URL with a password, which every user of the machine could read, and
     for another store than the folder had before.
@@ -37,9 +37,13 @@ def store_of(state: Path, named: str | None = None) -> str | Path:
             f"the journal of {state} is in {known or state / JOURNAL}", field="--store",
             remedy="leave out --store, or name another state folder",
         )  # fmt: skip
-    if not known:
-        file.write_text(f"{place}\n", encoding="utf-8")
     return place
+
+
+def remember_store(state: Path, target: str | Path) -> None:
+    """Keep the database of a folder whose journal has been opened, for starts without its URL."""
+    if isinstance(target, str) and not (state / STORE).is_file():
+        (state / STORE).write_text(f"{target}\n", encoding="utf-8")
 
 
 def existing_store(state: Path) -> str | Path:

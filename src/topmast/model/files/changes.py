@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET
 
 from topmast.model.errors import InvalidInput
-from topmast.model.files.fields import nearest
+from topmast.model.files.fields import nearest, one_of
 from topmast.model.files.jobfile import MAX_RESTARTS
 from topmast.model.job import Band, JobChanges
 from topmast.model.units import MAX_DURATION_S
@@ -36,9 +36,10 @@ def changes_of(document: Any) -> JobChanges:
 
 
 def _band(name: Any) -> Band:
-    if not isinstance(name, str) or name.upper() not in Band.__members__:
-        known = ", ".join(band.name.lower() for band in Band)
-        raise InvalidInput("unknown band", field="changes.priority", remedy=f"one of {known}")
+    known = [band.name.lower() for band in Band]
+    if not isinstance(name, str) or name.lower() not in known:
+        shown, remedy = str(name)[:100], one_of(str(name), known)
+        raise InvalidInput(f"unknown band '{shown}'", field="changes.priority", remedy=remedy)
     return Band[name.upper()]
 
 

@@ -2,6 +2,10 @@
 
 The cycle walks `CHECKS` for each candidate, prefetch for those behind it, and `explain` for a job
 that was not tried. A new reason to wait is one more row.
+
+A verdict counts for all jobs of the same class: a check looks only at what is in `placement_key`
+and `gate_key`, and something must end the verdict: an event that unblocks the class, or
+``retry_at_s``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,24 @@
+"""Mistyped words: the message repeats the word and names the nearest, as people write it."""
+
+import pytest
+
+from topmast.model.errors import InvalidInput
+from topmast.model.files.changes import changes_of
+from topmast.model.selector import selector_of, states_of
+
+
+def test_the_nearest_state_is_named_as_people_write_it() -> None:
+    """Not as Python shows a member of an enumeration."""
+    with pytest.raises(InvalidInput, match="unknown state 'RUNING'") as wrong:
+        states_of(["RUNING"])
+    assert wrong.value.remedy == "did you mean 'RUNNING'?"
+
+
+def test_the_nearest_band_is_named() -> None:
+    """In a selector and in a change."""
+    with pytest.raises(InvalidInput, match="unknown band 'hihg'") as wrong:
+        selector_of("band=hihg")
+    assert wrong.value.remedy == "did you mean 'high'?"
+    with pytest.raises(InvalidInput, match="unknown band 'hihg'") as wrong:
+        changes_of({"priority": "hihg"})
+    assert wrong.value.remedy == "did you mean 'high'?"
