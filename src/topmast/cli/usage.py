@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from topmast.cli import values
 from topmast.cli.command import FLEET, Session, command
-from topmast.cli.output import Column, say_table
+from topmast.cli.output import Column, note, say_table
 from topmast.cli.text import moment, number
+
+if TYPE_CHECKING:
+    from topmast.client.client import UsageReport
+
+_FORMULA = tuple("=+-@\t\r")
+"""What formulas of spreadsheets begin with."""
 
 KEYS = ("tenant", "user", "gpu", "label.")
 
@@ -18,7 +25,7 @@ def add(app: typer.Typer) -> None:
     """Add the command."""
     command(
         app, "usage", panel=FLEET, example="topmast usage --by user --since 24h\n"
-        "topmast usage --by label.team\n"
+        "topmast usage --by label.team --csv > october.csv\n"
         "topmast usage --since 2030-01-01 --until 2030-02-01 --json",
     )(usage)  # fmt: skip
 
@@ -39,14 +46,22 @@ def usage(
     until: Annotated[
         str | None, typer.Option(metavar="T", help="End of the period. Default: now.")
     ] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
 ) -> None:
     """GPU-hours held, kept and lost over a period.
 
-    Lost hours are work that a preemption or a failure destroyed.
+    Lost hours are work that a preemption or a failure destroyed. With prices in the fleet file, the
+    held hours have a cost.
     """
+    if csv and session.json:
+        raise typer.BadParameter("--csv and --json: choose one")
     since_s, until_s = values.moment_s(since, "--since"), values.moment_s(until, "--until")
     with session.client() as client:
         report = client.usage(by, since_s=since_s, until_s=until_s)
+    if csv:
+        _say_csv(report)
+        return
+    priced = any(row.cost_usd or row.unpriced_gpu_h for row in report.usage)
     columns = [
         Column(report.by.upper(), whole=True),
         Column("ATTEMPTS", right=True),
@@ -54,14 +69,34 @@ def usage(
         Column("KEPT GPU-H", right=True),
         Column("LOST GPU-H", right=True),
         Column("LOST %", right=True),
+        *([Column("USD", right=True)] if priced else []),
     ]
     rows = [
         [
             row.key, str(row.attempts),
             number(row.held_gpu_h), number(row.kept_gpu_h), number(row.lost_gpu_h),
             f"{100 * row.lost_gpu_h / row.held_gpu_h:.1f}" if row.held_gpu_h else "-",
+            *([f"{row.cost_usd:.2f}"] if priced else []),
         ]
         for row in report.usage
     ]  # fmt: skip
     title = f"From {moment(report.since_s)} to {moment(report.until_s)}"
     session.show(report, lambda: say_table(columns, rows, title=title))
+    unpriced_gpu_h = sum(row.unpriced_gpu_h for row in report.usage)
+    if unpriced_gpu_h:
+        note(f"{number(unpriced_gpu_h)} GPU-hours have no price in the fleet file")
+
+
+def _say_csv(report: UsageReport) -> None:
+    """A line for each row; what a spreadsheet would take for a formula is text."""
+    import csv
+
+    from topmast.model.views import UsageRow
+
+    fields = [*UsageRow.__struct_fields__, "since_s", "until_s"]
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow([report.by, *fields[1:]])
+    for row in report.usage:
+        key = f"'{row.key}" if row.key[:1] in _FORMULA else row.key
+        values = [getattr(row, name) for name in UsageRow.__struct_fields__[1:]]
+        writer.writerow([key, *values, report.since_s, report.until_s])

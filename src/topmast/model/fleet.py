@@ -64,6 +64,8 @@ class RegionSpec(Struct, frozen=True):
     """None does not limit."""
     store: str = ""
     """A directory or a URL of an object store; empty: a directory of the state folder."""
+    prices: dict[str, float] | UnsetType = UNSET
+    """USD for an hour of one GPU, by model; else the price of the fleet."""
 
 
 class Link(Struct, frozen=True):
@@ -110,6 +112,8 @@ class Fleet(Struct, frozen=True):
     links: tuple[Link, ...] = ()
     tenants: tuple[TenantSpec, ...] = ()
     datasets: tuple[DatasetSpec, ...] = ()
+    prices: dict[str, float] | UnsetType = UNSET
+    """USD for an hour of one GPU, by model."""
 
     def models(self) -> tuple[str, ...]:
         """Every GPU model present, sorted."""

@@ -75,6 +75,8 @@ def _changes(before: Fleet, after: Fleet) -> Iterator[FleetChange]:
         yield from _come_and_gone(kind, first, second)
         for name in (name for name in first if name in second):
             yield from _fields(kind, name, first[name], second[name])
+    if before.prices != after.prices:
+        yield FleetChange("prices", f"{_shown(before.prices)} -> {_shown(after.prices)}")
 
 
 def _clusters(fleet: Fleet) -> dict[str, ClusterSpec]:

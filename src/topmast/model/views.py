@@ -374,6 +374,10 @@ class UsageRow(Struct, frozen=True):
     held_gpu_h: float
     kept_gpu_h: float
     lost_gpu_h: float
+    cost_usd: float = 0.0
+    """What the held hours cost, by the prices of the fleet."""
+    unpriced_gpu_h: float = 0.0
+    """Held hours of GPUs without a price, in a fleet that states prices."""
 
 
 class Health(Struct, frozen=True):

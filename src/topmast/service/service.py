@@ -30,6 +30,7 @@ from topmast.model.errors import Forbidden, InvalidInput, NotFound
 from topmast.model.files.jobfile import dump_job
 from topmast.model.group_views import JobGroup
 from topmast.model.job import MILLI, JobSpec
+from topmast.model.prices import price_of
 from topmast.model.reason import HOPELESS
 from topmast.model.states import WAITING, JobState
 from topmast.model.system_views import SystemView
@@ -357,7 +358,8 @@ class Service(FleetChanges):
         seen = self.access.tenants(caller, Permission.USAGE_VIEW)
         counted = (row for row in (*rows, *running) if seen is None or row.tenant in seen)
         counted_days = (day for day in days if seen is None or day.tenant in seen)
-        table = usage(counted, by, since, until, counted_days)
+        price = price_of(self.machines.queue.fleet)
+        table = usage(counted, by, since, until, counted_days, price)
         return {"usage": table, "since_s": since, "until_s": until, "by": by}
 
     async def health(self, caller: Caller) -> v.Health:

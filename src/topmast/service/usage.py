@@ -10,6 +10,7 @@ from topmast.fast.queue import JobRecord
 from topmast.model.errors import InvalidInput
 from topmast.model.job import MILLI
 from topmast.model.job_extras import label_in, labels_text
+from topmast.model.prices import PriceOf
 from topmast.model.selector import LABEL
 from topmast.model.views import UsageRow
 from topmast.ports import AttemptRow, UsageDay
@@ -20,6 +21,34 @@ ANY_KEY = rf"^({'|'.join(KEYS)}|{re.escape(LABEL)}.+)$"
 """What GPU-hours are added up by: one of the keys, or the key of a label."""
 NAMELESS = "-"
 """What counts for none of them."""
+
+
+class _Sum:
+    """What counts under one name."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.held_gpu_h = self.kept_gpu_h = self.cost_usd = self.unpriced_gpu_h = 0.0
+
+    def add(self, attempts: int, held_gpu_h: float, kept_gpu_h: float) -> None:
+        """Add what attempts held and kept."""
+        self.attempts += attempts
+        self.held_gpu_h += held_gpu_h
+        self.kept_gpu_h += kept_gpu_h
+
+    def charge(self, price: PriceOf | None, of: AttemptRow | UsageDay, held_gpu_h: float) -> None:
+        """Add what that costs, as far as there is a price."""
+        usd = None if price is None else price(of.region, of.model)
+        if usd is not None:
+            self.cost_usd += held_gpu_h * usd
+        elif price is not None:
+            self.unpriced_gpu_h += held_gpu_h
+
+    def row(self, key: str) -> UsageRow:
+        """The sums, as people are shown them."""
+        held, kept = self.held_gpu_h, self.kept_gpu_h
+        more = (self.cost_usd, self.unpriced_gpu_h)
+        return UsageRow(key, self.attempts, held, kept, held - kept, *more)
 
 
 def check_key(by: str) -> None:
@@ -48,38 +77,34 @@ def usage(
     since_s: float,
     until_s: float,
     days: Iterable[UsageDay] = (),
+    price: PriceOf | None = None,
 ) -> tuple[UsageRow, ...]:
     """Sum attempts over a period, by ``tenant``, ``user``, ``gpu`` or a label; largest first.
 
     If an attempt overlaps the period in part, the same part of its kept work counts. Of a day of
-    forgotten jobs that overlaps it in part, the same part; it knows no labels. O(attempts + days).
+    forgotten jobs that overlaps it in part, the same part; it knows no labels. ``price`` None:
+    nothing is known of prices. O(attempts + days).
     """
     name = _namer(by)
-    sums: dict[str, list[float]] = {}
+    sums: dict[str, _Sum] = {}
     for row in attempts:
         held_s = min(row.end_s, until_s) - max(row.start_s, since_s)
         whole_s = row.end_s - row.start_s
         if held_s <= 0 or whole_s <= 0:
             continue
-        key = name(row)
         gpu_h = held_s * row.gpus_milli / MILLI / 3600.0
-        total = sums.setdefault(key, [0.0, 0.0, 0.0])
-        total[0] += 1
-        total[1] += gpu_h
-        total[2] += gpu_h * row.kept_s / whole_s
+        total = sums.setdefault(name(row), _Sum())
+        total.add(1, gpu_h, gpu_h * row.kept_s / whole_s)
+        total.charge(price, row, gpu_h)
     for day in days:
         part = (min(day.day_s + DAY_S, until_s) - max(day.day_s, since_s)) / DAY_S
         if part <= 0:
             continue
-        key = name(day)
-        total = sums.setdefault(key, [0.0, 0.0, 0.0])
-        total[0] += day.attempts
-        total[1] += part * day.held_gpu_s / 3600.0
-        total[2] += part * day.kept_gpu_s / 3600.0
-    rows = [
-        UsageRow(key, int(count), held, kept, held - kept)
-        for key, (count, held, kept) in sums.items()
-    ]
+        held_h, kept_h = (part * x / 3600.0 for x in (day.held_gpu_s, day.kept_gpu_s))
+        total = sums.setdefault(name(day), _Sum())
+        total.add(day.attempts, held_h, kept_h)
+        total.charge(price, day, held_h)
+    rows = [sums[key].row(key) for key in sums]
     return tuple(sorted(rows, key=lambda row: (-row.held_gpu_h, row.key)))
 
 

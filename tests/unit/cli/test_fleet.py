@@ -331,6 +331,20 @@ def test_usage(server: FakeServer, call: Call) -> None:
     assert call("usage", "--json").document == report
     asked = server.requests
     assert asked[0].query == {"by": "user", "since": "1000000000.0"}
+    rows = [
+        v.UsageRow("=cmd", 3, 10.0, 7.5, 2.5, 25.0, 0.0),
+        v.UsageRow("b", 1, 1.0, 1.0, 0.0, 0.0, 1.0),
+    ]
+    server.on("GET", "/usage", {**report, "usage": msgspec.to_builtins(rows)})
+    priced = call("usage", "--by", "user")
+    assert [line.split()[-1] for line in priced.out.splitlines()[1:]] == ["USD", "25.00", "0.00"]
+    assert priced.error == "1 GPU-hours have no price in the fleet file"
+    written = call("usage", "--by", "user", "--csv").out.splitlines()
+    assert written[0] == (
+        "user,attempts,held_gpu_h,kept_gpu_h,lost_gpu_h,cost_usd,unpriced_gpu_h,since_s,until_s"
+    )
+    assert written[1] == "'=cmd,3,10.0,7.5,2.5,25.0,0.0,1000000000.0,1000000060.0"
+    assert call("usage", "--csv", "--json").code == 2
     assert asked[1].query == {"by": "tenant"}
 
 

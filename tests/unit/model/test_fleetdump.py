@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from topmast.model.files.fleetdump import dump_fleet
@@ -15,7 +16,7 @@ EXAMPLES = sorted(Path(__file__).parents[3].glob("examples/**/fleet*.yaml"))
 ODD = {
     "regions": {
         "east": {
-            "storage": "1TB", "store": "s3://b/p",
+            "storage": "1TB", "store": "s3://b/p", "prices": {"H100": 2.1, "A100": 0},
             "clusters": {
                 "a": {
                     "engine": "local", "options": {"x": "true"}, "image": "img:1",
@@ -36,6 +37,7 @@ ODD = {
               "weight": 0.5},
         "w": {"parent": "v"},
     },
+    "prices": {"H100": 2.5},
     "datasets": {"d": {"size": "7B", "replicas": ["east"], "allowed": ["east"]}},
 }  # fmt: skip
 
@@ -54,6 +56,19 @@ def test_an_odd_fleet_comes_back() -> None:
     assert again == fleet
     assert fleet_version(again) == fleet_version(fleet)
     assert fleet_changes(fleet, again) == ()
+
+
+def test_prices_are_live() -> None:
+    """Of the fleet and of its regions."""
+    fleet = parse_fleet(ODD)
+    after = replace(
+        fleet, prices=UNSET, regions=tuple(replace(r, prices=UNSET) for r in fleet.regions)
+    )
+    found = fleet_changes(fleet, after)
+    assert [(c.what, c.change, c.live) for c in found] == [
+        ("region east", "prices {H100: 2.1, A100: 0.0} -> none", True),
+        ("prices", "{H100: 2.5} -> none", True),
+    ]
 
 
 def test_what_takes_a_start_is_told_apart() -> None:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import pytest
 
 from topmast.model import ids
+from topmast.model.fleet import Fleet, RegionSpec
 from topmast.model.messages import CopyProgress, HostUp, Progress, TaskPreparing
-from topmast.ports import AttemptRow, HistoryRow
+from topmast.model.prices import price_of
+from topmast.ports import AttemptRow, HistoryRow, UsageDay
 from topmast.service.event_stream import KEPT, EventStream
 from topmast.service.live_progress import LiveProgress
 from topmast.service.usage import usage
@@ -30,8 +32,9 @@ def test_an_event_of_a_host_is_of_no_job() -> None:
 
 def _attempt(start_s: float, end_s: float, kept_s: float, **more: object) -> AttemptRow:
     fields = {"tenant": "a", "user": "ann", "model": "H100", "gpus_milli": 2_000, **more}
+    fields.setdefault("region", "east")
     return AttemptRow(
-        job="j1", epoch=1, region="east", cluster="east-1", start_s=start_s, end_s=end_s,
+        job="j1", epoch=1, cluster="east-1", start_s=start_s, end_s=end_s,
         kept_s=kept_s, outcome="succeeded", **fields,  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -90,6 +93,23 @@ def test_usage_is_summed_by_what_is_asked_largest_first(by: str, want: list[str]
         _attempt(0, 10, 0, model="", gpus_milli=0),
     ]  # fmt: skip
     assert [row.key for row in usage(rows, by, 0.0, 100.0)] == want
+
+
+def test_what_was_held_has_a_cost() -> None:
+    """By the price of the region, else of the fleet; what has none is counted by itself."""
+    fleet = Fleet(
+        (RegionSpec("east", (), prices={"H100": 3.0}), RegionSpec("west", ())),
+        prices={"H100": 2.0},
+    )
+    rows = [
+        _attempt(0, 3_600, 0, region="east"), _attempt(0, 3_600, 0, region="west"),
+        _attempt(0, 1_800, 0, model="A100"),
+    ]  # fmt: skip
+    day = UsageDay(0.0, "a", "ann", "east", "c", "H100", 1, 7_200.0, 0.0)
+    (row,) = usage(rows, "tenant", 0.0, 86_400.0, [day], price_of(fleet))
+    assert (row.held_gpu_h, row.cost_usd, row.unpriced_gpu_h) == (7.0, 16.0, 1.0)
+    (row,) = usage(rows, "tenant", 0.0, 86_400.0, [day], price_of(Fleet(())))
+    assert (row.cost_usd, row.unpriced_gpu_h) == (0.0, 0.0)
 
 
 # --- the live_progress ------------------------------------------------------------------------------------------

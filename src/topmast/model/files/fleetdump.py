@@ -16,6 +16,7 @@ def dump_fleet(fleet: Fleet) -> dict[str, Any]:
         region.name: _given(
             storage=None if region.storage_bytes is None else exact_bytes(region.storage_bytes),
             store=region.store,
+            prices=given(region.prices, {}),
             clusters={cluster.name: _cluster(cluster) for cluster in region.clusters},
         )
         for region in fleet.regions
@@ -25,6 +26,7 @@ def dump_fleet(fleet: Fleet) -> dict[str, Any]:
         links=[_link(link) for link in fleet.links],
         tenants={tenant.name: _tenant(tenant) for tenant in fleet.tenants},
         datasets={dataset.name: _dataset(dataset) for dataset in fleet.datasets},
+        prices=given(fleet.prices, {}),
     )
 
 

@@ -38,12 +38,14 @@ MAX_OPTIONS = 100
 MAX_PATHS = 100
 MAX_GBPS = 1e6
 MAX_USD_PER_GB = 1e6
+MAX_USD_PER_GPU_H = 1e6
+MAX_PRICES = 1_000
 BYTES_PER_S_PER_GBPS = 1e9 / 8
 
 OWN_FOLDER = "give each dataset a folder of its own: dropping it deletes the whole folder"
 
-_FLEET_FIELDS = ("regions", "links", "tenants", "datasets")
-_REGION_FIELDS = ("storage", "store", "clusters")
+_FLEET_FIELDS = ("regions", "links", "tenants", "datasets", "prices")
+_REGION_FIELDS = ("storage", "store", "clusters", "prices")
 _CLUSTER_FIELDS = ("engine", "options", "hosts", "image", "paths")
 _LINK_FIELDS = ("from", "to", "gbps", "usd_per_gb", "one_way")
 _DATASET_FIELDS = ("size", "path", "replicas", "allowed", "min_replicas")
@@ -83,6 +85,7 @@ def _fleet(root: Value) -> Fleet:
         links=_links(fleet.get("links"), names),
         tenants=read_tenants(fleet.get("tenants"), models),
         datasets=_datasets(fleet.get("datasets"), names),
+        prices=_prices(fleet.get("prices")) or UNSET,
     )
 
 
@@ -118,7 +121,19 @@ def _region(name: str, value: Value, totals: _Totals) -> RegionSpec:
         clusters=tuple([_cluster(key, part, name, totals) for key, part in listed.items()]),
         storage_bytes=storage.quantity(parse_bytes, "a size such as 100TB") if storage else None,
         store=_store(store) if store else "",
+        prices=_prices(fields.get("prices")) or UNSET,
     )
+
+
+def _prices(value: Value | None) -> dict[str, float]:
+    """USD for an hour of one GPU, by model. A model may have come and gone."""
+    listed = (
+        value.entries(limit=MAX_PRICES, wanted="a mapping of GPU models to USD") if value else {}
+    )
+    return {
+        part.check_model(model): part.number(high=MAX_USD_PER_GPU_H)
+        for model, part in listed.items()
+    }
 
 
 def _store(value: Value) -> str:
