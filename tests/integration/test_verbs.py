@@ -67,6 +67,45 @@ def test_a_selector_cancels_what_it_finds_and_nothing_else(door: Entrance) -> No
     run(story)
 
 
+def test_a_sweep_is_one_thing_to_its_people(door: Entrance) -> None:
+    """One line, one act for all of it, names for its jobs; other tenants do not see it."""
+
+    async def story() -> None:
+        mine = await door.token("ann", (Role.SUBMITTER, "vision"))
+        theirs = await door.token("bob", (Role.SUBMITTER, "speech"))
+        async with door.client(mine) as ann, door.client(theirs) as bob:
+            (alone,) = await submit(ann, 1)
+            range_of = {"variable": "SEED", "to": 999}
+            sweep = ONE | {"tenant": "vision", "sweep": {"range": range_of, "max_parallel": 4}}
+            receipt = (await ann.post("/jobs", json={"job": sweep})).json()
+            name = receipt["id"]
+            assert (name, receipt["jobs"]) == ("s2", 1_000)
+            refused = await ann.post("/jobs/bulk", json={"jobs": [sweep]})
+            assert (refused.status_code, refused.json()["field"]) == (422, "jobs[0].sweep")
+            page = (await ann.get("/jobs", params={"fold": "true", "order": "queue"})).json()
+            assert [job["id"] for job in page["jobs"]] == [alone]
+            (line,) = page["sweeps"]
+            assert (line["id"], line["jobs"], line["variables"]) == (name, 1_000, ["SEED"])
+            assert sum(line["states"].values()) == 1_000
+            view = (await ann.get(f"/jobs/{name}[7]")).json()
+            assert (view["id"], view["sweep"], view["sweep_index"]) == ("j9", name, 7)
+            assert (await ann.get(f"/jobs/{name}[7]/explain")).json()["reason"] == "WaitingForJobs"
+            assert (await ann.get(f"/jobs/{name}[1000]")).status_code == 404
+            assert (await bob.get(f"/sweeps/{name}")).status_code == 404
+            assert (await bob.get("/sweeps")).json() == {"sweeps": []}
+            assert (await bob.get(f"/jobs/{name}[7]")).status_code == 404
+            some = await acted(ann, "hold", selector=f"sweep={name},state=PENDING", dry_run=True)
+            assert some["counts"]["done"] >= 996
+            told = await acted(ann, "cancel", jobs=[name], reason="the data was wrong")
+            assert told["counts"]["done"] == 1_000
+            assert [job["state"] for job in told["jobs"][4:]] == ["CANCELLED"] * 996
+            again = await acted(ann, "cancel", jobs=[f"{name}[7]", "s99"])
+            assert again["counts"] == {"done": 0, "unchanged": 1, "refused": 1}
+            assert (await ann.get(f"/sweeps/{name}")).json()["states"]["CANCELLED"] >= 996
+
+    run(story)
+
+
 def test_dependencies_are_on_jobs_that_there_are_and_that_the_caller_may_see(
     door: Entrance,
 ) -> None:

@@ -30,10 +30,12 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dependency import After
 from topmast.model.errors import InvalidInput, TopmastError
+from topmast.model.expansion import size_of
 from topmast.model.fleet import Fleet
 from topmast.model.job import Band, Checkpoint, JobSpec, Level, Topology
 from topmast.model.owners import owners_of
 from topmast.model.states import TERMINAL, WAITING, HostState
+from topmast.model.sweep import Span, Sweep
 from topmast.policies.options import (
     ElasticOptions,
     Preemption,
@@ -397,6 +399,10 @@ class Storm:
             return spec
         names = self.rng.sample(list(self.world.jobs), min(len(self.world.jobs), 2))
         self.note("depends")
+        if self._chance(0.3):
+            span = Span(0, self.rng.randint(0, 5))
+            limit = self.rng.choice([None, 1, 2])
+            return replace(spec, sweep=Sweep(span=span, variable="I", max_parallel=limit))
         return replace(spec, depends_on={name: self.rng.choice(list(After)) for name in names})
 
     def _submit(self, specs: tuple[JobSpec, ...], key: str) -> None:
@@ -411,7 +417,7 @@ class Storm:
             assert any(spec.depends_on for spec in specs)
             self.note("refused")
             return
-        assert len(answer) == len(specs)
+        assert len(answer) == size_of(specs)
         if key in self.keys:
             assert self.keys[key] == (specs, answer), f"{key} admitted twice"
             return

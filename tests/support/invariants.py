@@ -26,6 +26,7 @@ from topmast.fast.region.invariants import check_hosts, check_index
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import ids
 from topmast.model.dataset import ReplicaState
+from topmast.model.dependency import After
 from topmast.model.job import MILLI, Band
 from topmast.model.plan import FREE, Plan, Preempt
 from topmast.model.states import TERMINAL, WAITING, JobState
@@ -193,7 +194,19 @@ def check_dependencies(world: World) -> None:
         for job, after in (record.awaits or {}).items():
             if record.state not in TERMINAL:
                 assert record.state is JobState.PENDING, f"{record.id} runs before {job}"
-                assert looked_up(job, after, world.jobs, {}) is None, f"{record.id} waits for {job}"
+                if after is After.TURN:
+                    room = world.queue.jobs.sweeps.records[job].room
+                    assert room is not None
+                    assert room <= 0, f"{record.id} waits, and {job} has room"
+                    continue
+                met = looked_up(job, after, world.queue.jobs, {})
+                assert met is None, f"{record.id} waits for {job}"
+    for sweep in world.queue.jobs.sweeps.records.values():
+        mine = [r for r in world.jobs.values() if r.spec.in_sweep == sweep.id]
+        over = [r for r in mine if r.state in TERMINAL]
+        assert sum(sweep.ended.values()) == len(over), sweep.id
+        going = [r for r in mine if r.state not in TERMINAL and sweep.id not in (r.awaits or {})]
+        assert len(going) == sweep.let_go - sweep.over, sweep.id
 
 
 def check_no_inversion(world: World) -> None:
@@ -319,7 +332,11 @@ def check_rebuilds(world: World) -> None:
 def expected_to_wait(world: World, record: JobRecord) -> bool:
     """Whether a job may still wait when all else is done: no fleet, quota or data could serve it."""
     if world.reason(record.id) == "WaitingForJobs":
-        before = [world.jobs[job] for job in record.awaits or ()]
+        before = [
+            r
+            for r in world.jobs.values()
+            if r is not record and not {r.id, r.spec.in_sweep}.isdisjoint(record.awaits or ())
+        ]
         return any(r.state in WAITING and expected_to_wait(world, r) for r in before)
     return world.reason(record.id) in {
         "UnknownDataset", "ExceedsMaxQuota", "NoMatchingHardware", "TopologyDoesNotFit",

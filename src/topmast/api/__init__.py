@@ -23,6 +23,7 @@ from topmast.api import (
     link,
     observing,
     problems,
+    sweeps,
     verbs,
     webhooks,
     whatif,
@@ -73,7 +74,7 @@ def create_api(
     problems.install(app)
     asks = isinstance(gate, LoginGate)
     for router in (
-        jobs.routes(service), verbs.routes(service), fleet.routes(service),
+        jobs.routes(service), sweeps.routes(service), verbs.routes(service), fleet.routes(service),
         events.routes(service, most_streams),
         accounts.routes(service, login=asks), webhooks.routes(service), whatif.routes(service),
     ):  # fmt: skip

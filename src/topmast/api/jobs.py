@@ -95,12 +95,13 @@ def routes(service: Service) -> APIRouter:
         cursor: str = "",
         order: Annotated[str, Query(json_schema_extra={"enum": ["", *ORDERS]})] = "",
         selector: str = "",
+        fold: bool = False,
     ) -> Response:
         if order not in ("", *ORDERS):
             raise InvalidInput(f"'{order}' is not newest or queue", field="order")
         states = [name for name in state.split(",") if name]
         page = await service.jobs(
-            caller_of(request), states, tenant, limit, cursor, order == "queue", selector
+            caller_of(request), states, tenant, limit, cursor, order == "queue", selector, fold
         )
         return answer(page)
 

@@ -17,10 +17,12 @@ from topmast.cli.completion import (
     complete_tenants,
 )
 from topmast.cli.output import Cell, Column, Row, note, say, say_fields, say_table
+from topmast.cli.sweeps import is_sweep, say_sweep, sweep_row
 from topmast.cli.text import clean, moment, number, plural
 
 if TYPE_CHECKING:
     from topmast.client import Client
+    from topmast.model.sweep_views import SweepView
     from topmast.model.views import AttemptView, HistoryView, JobPage, JobStory, JobView
 
 JobArgument = Annotated[
@@ -93,9 +95,12 @@ def queue(
             "-l",
             metavar="KEY=VALUE,...",
             help="Only jobs with these: state, tenant, user, name, cluster, host, band, "
-            "label.KEY; * stands for any characters.",
+            "label.KEY, sweep; * stands for any characters.",
         ),
     ] = None,
+    unfold: Annotated[
+        bool, typer.Option("--unfold", help="Show the jobs of sweeps, not a line for each sweep.")
+    ] = False,
 ) -> None:
     """The jobs that hold GPUs, then those that wait, by rank.
 
@@ -105,11 +110,12 @@ def queue(
     if not states and not every and "state=" not in (selector or ""):
         states = ["active"]
     with session.client() as client:
-        page = _pages(client, states, tenant, limit, selector)
-        if tenant is not None and not page.jobs:
+        fold = not unfold and "sweep=" not in (selector or "")
+        page = _pages(client, states, tenant, limit, selector, fold)
+        if tenant is not None and not page.jobs and not page.sweeps:
             values.known(tenant, (row.name for row in client.tenants()), "tenant")
     session.show(page, lambda: _say_queue(page))
-    if not page.jobs and not session.json:
+    if not page.jobs and not page.sweeps and not session.json:
         note(_none(page, asked=bool(only or tenant or selector)))
     if page.next_cursor is not None and page.total != len(page.jobs):
         of = "the newest" if page.total is None else f"{page.total:,}"
@@ -117,7 +123,12 @@ def queue(
 
 
 def _pages(
-    client: Client, states: Sequence[str], tenant: str | None, limit: int, selector: str | None
+    client: Client,
+    states: Sequence[str],
+    tenant: str | None,
+    limit: int,
+    selector: str | None,
+    fold: bool,
 ) -> JobPage:
     """As many jobs as asked for, as one page: by rank, unless it is about jobs that have ended."""
     from msgspec.structs import replace
@@ -126,11 +137,14 @@ def _pages(
     found: dict[str, JobView] = {}
     cursor: str | None = None
     pages = 0
+    sweeps: tuple[SweepView, ...] = ()
     while not pages or (cursor and (not limit or len(found) < limit)):
         room = min(_PAGE_JOBS, limit - len(found)) if limit else _PAGE_JOBS
         page = client.job_page(
-            states=states, tenant=tenant, order=order, limit=room, cursor=cursor, selector=selector
-        )
+            states=states, tenant=tenant, order=order, limit=room, cursor=cursor, selector=selector,
+            fold=fold,
+        )  # fmt: skip
+        sweeps = sweeps or page.sweeps
         found |= {job.id: job for job in page.jobs}
         cursor, pages = page.next_cursor, pages + 1
     if order and pages > 1 and not limit:
@@ -138,7 +152,7 @@ def _pages(
         found |= {
             job.id: job for job in client.jobs(states=states, tenant=tenant, selector=selector)
         }
-    return replace(page, jobs=tuple(found.values()), next_cursor=cursor)
+    return replace(page, jobs=tuple(found.values()), next_cursor=cursor, sweeps=sweeps)
 
 
 def _none(page: JobPage, asked: bool) -> str:
@@ -151,7 +165,7 @@ def _none(page: JobPage, asked: bool) -> str:
 def _say_queue(page: JobPage) -> None:
     import sys
 
-    say_jobs(page.jobs)
+    say_jobs(page.jobs, sweeps=page.sweeps)
     if sys.stdout.isatty() and page.jobs:
         say()
         say(clean(counts_line(page.counts)))
@@ -171,8 +185,10 @@ def counts_line(counts: dict[str, int]) -> str:
     return "; ".join(parts)
 
 
-def say_jobs(jobs: Sequence[JobView], at_s: float | None = None) -> None:
-    """A line for each job, as it stood at a time (None: now)."""
+def say_jobs(
+    jobs: Sequence[JobView], at_s: float | None = None, sweeps: Sequence[SweepView] = ()
+) -> None:
+    """A line for each sweep and job, as it stood at a time (None: now)."""
     now_s = time.time() if at_s is None else at_s
     rows, columns = [_queue_row(job, now_s) for job in jobs], list(_QUEUE_COLUMNS)
     for column, cell in ((_LABELS, labels_of), (_ENDED, _ended)):
@@ -180,7 +196,9 @@ def say_jobs(jobs: Sequence[JobView], at_s: float | None = None) -> None:
         if any(cells):
             columns.append(column)
             rows = [[*row, one] for row, one in zip(rows, cells, strict=True)]
-    say_table(columns, rows)
+    more = len(columns) - len(_QUEUE_COLUMNS)
+    folded = [[*sweep_row(sweep, now_s), *([""] * more)] for sweep in sweeps]
+    say_table(columns, [*folded, *rows])
 
 
 def _ended(job: JobView) -> str:
@@ -237,8 +255,12 @@ def age(job: JobView, now_s: float) -> str:
 
 
 def status(session: Session, job: JobArgument) -> None:
-    """The state of a job, its attempts and its history."""
+    """The state of a job, its attempts and its history; or the state of a sweep."""
     with session.client() as client:
+        if is_sweep(job):
+            sweep = client.sweep(job)
+            session.show(sweep, lambda: say_sweep(sweep))
+            return
         story = client.story(job)
     session.show(story, lambda: _say_story(story))
 
@@ -265,6 +287,7 @@ def _say_story(story: JobStory) -> None:
             ("priority", job.band),
             ("datasets", ", ".join(job.datasets)),
             ("group", job.group),
+            ("sweep", f"{job.sweep}[{job.sweep_index}]" if job.sweep else ""),
             ("labels", labels_of(job)),
             ("depends on", ", ".join(f"{of} ({after})" for of, after in job.depends_on.items())),
             ("submitted", moment(job.submit_s)),

@@ -19,6 +19,7 @@ from topmast.cli.jobs import FINISHED, WAITING, JobArgument, JobsArgument, say_s
 from topmast.cli.jobsource import source_like, source_of
 from topmast.cli.output import note, say
 from topmast.cli.overrides import JobOptions, named_for, with_changes
+from topmast.cli.sweeps import is_sweep, succeeded, wait_for
 from topmast.cli.text import BlockCleaner, RankedLines
 from topmast.cli.watch import Watch
 
@@ -117,6 +118,10 @@ def _submitted(session: Session, client: Client, receipt: Receipt, wait: bool, f
             note(f"{receipt.name} is submitted; its story: topmast status {receipt.id}")
         return 0
     note(f"{receipt.name} is submitted as {receipt.id}")
+    if is_sweep(receipt.id):
+        sweep = wait_for(client, receipt.id, None)
+        session.show({"id": receipt.id, "sweep": sweep}, lambda: say(receipt.id))
+        return int(not succeeded(sweep))
     job = _see_through(session, client, receipt.id, follow)
     session.show(_with_job(receipt, job), lambda: say(receipt.id))
     return _verdict([job])
@@ -166,15 +171,18 @@ def wait(
     timeout_s = values.duration_s(timeout, "--timeout")
     try:
         with session.client() as client, Watch() as watch:
-            ended = client.wait(jobs, timeout_s=timeout_s, on_change=watch.update)
+            sweeps = [wait_for(client, name, timeout_s) for name in jobs if is_sweep(name)]
+            jobs = [name for name in jobs if not is_sweep(name)]
+            ended = client.wait(jobs, timeout_s=timeout_s, on_change=watch.update) if jobs else []
     except KeyboardInterrupt:
         named = " ".join(dict.fromkeys(jobs))
         note(
             f"what has not ended goes on without you: topmast wait {named}, topmast cancel {named}"
         )
         raise
-    session.show({"jobs": ended}, lambda: say_states(ended))
-    return _verdict(ended)
+    whole = {"jobs": ended, "sweeps": sweeps} if sweeps else {"jobs": ended}
+    session.show(whole, lambda: say_states(ended) if ended else None)
+    return _verdict(ended) or int(not all(succeeded(sweep) for sweep in sweeps))
 
 
 def _verdict(jobs: Sequence[JobView]) -> int:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -22,7 +20,9 @@ from topmast.client.address import find_server
 from topmast.client.credentials import token_for
 from topmast.client.events import events
 from topmast.client.hosts import HostsCalls
+from topmast.client.identity import new_key, this_user
 from topmast.client.logs import AllLogsReader, LogChunk, LogReader
+from topmast.client.sweeps import SweepsCalls
 from topmast.client.transport import Transport, patiently
 from topmast.client.verbs import VerbsCalls
 from topmast.client.webhooks import WebhooksCalls
@@ -79,7 +79,7 @@ class UsageReport(Struct, frozen=True):
     by: str
 
 
-class Client(AccountsCalls, VerbsCalls, HostsCalls, WebhooksCalls):
+class Client(AccountsCalls, VerbsCalls, HostsCalls, SweepsCalls, WebhooksCalls):
     """Speaks to a Topmast server.
 
     The server is ``server``, or the one that runs on the folder ``state``, or ``$TOPMAST_SERVER``,
@@ -125,7 +125,7 @@ class Client(AccountsCalls, VerbsCalls, HostsCalls, WebhooksCalls):
         """The user that jobs are submitted for; empty: the one that the token proves."""
         if self._user is not None:
             return self._user
-        return "" if token_for(self.url) else _this_user()
+        return "" if token_for(self.url) else this_user()
 
     @property
     def _me(self) -> dict[str, str]:
@@ -152,7 +152,7 @@ class Client(AccountsCalls, VerbsCalls, HostsCalls, WebhooksCalls):
         if named is None and folder is not None:
             named = self.upload_workdir(folder)
         body = {"job": document, "user": self.user, "workdir": named or ""}
-        return self._transport.post(Receipt, "/jobs", body, key=key or _new_key())
+        return self._transport.post(Receipt, "/jobs", body, key=key or new_key())
 
     def submit_many(self, jobs: Iterable[Job], *, key: str | None = None) -> BulkReceipt:
         """Submit all of ``jobs``, or none if one of them cannot be accepted."""
@@ -166,7 +166,7 @@ class Client(AccountsCalls, VerbsCalls, HostsCalls, WebhooksCalls):
                 document["workdir"] = snapshots[folder]
             documents.append(document)
         body = {"jobs": documents, "user": self.user}
-        return self._transport.post(BulkReceipt, "/jobs/bulk", body, key=key or _new_key())
+        return self._transport.post(BulkReceipt, "/jobs/bulk", body, key=key or new_key())
 
     def dry_run(self, job: Job, *, workdir: str | os.PathLike[str] | None = None) -> Explanation:
         """Where ``job`` would run if it were submitted now, or why it would wait.
@@ -203,19 +203,20 @@ class Client(AccountsCalls, VerbsCalls, HostsCalls, WebhooksCalls):
         limit: int = PAGE_JOBS,
         cursor: str | None = None,
         selector: str | None = None,
+        fold: bool = False,
     ) -> JobPage:
         """One page of jobs, and how many there are in each state.
 
         ``states`` are names of states, or ``active`` for all that have not ended; ``selector`` is a
         text such as ``user=ada,name=train-*``. ``order``
         ``queue``: first the jobs that hold GPUs, then those that wait, by rank. Otherwise the
-        newest come first.
+        newest come first. With ``fold`` the first page has the sweeps in place of their jobs.
         """
         wanted = states if isinstance(states, str) else ",".join(states)
         return self._transport.get(
             JobPage, "/jobs",
             state=wanted or None, tenant=tenant, order=order, limit=limit, cursor=cursor,
-            selector=selector,
+            selector=selector, fold="true" if fold else None,
         )  # fmt: skip
 
     def jobs(
@@ -490,14 +491,3 @@ def _unfinished(left: list[str], views: Mapping[str, JobView], timeout_s: float)
     named = ", ".join(f"{job} is {views[job].state}" for job in left[:3])
     more = f", and {len(left) - 3} more" if len(left) > 3 else ""
     return f"time is up: not all jobs ended within {timeout_s:g} s: {named}{more}"
-
-
-def _new_key() -> str:
-    return uuid.uuid4().hex
-
-
-def _this_user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # no name, in a container without a user database
-        return f"uid{os.getuid()}"

@@ -17,9 +17,14 @@ class After(StrEnum):
     """It has succeeded."""
     ANY = "any"
     """It has ended, no matter how."""
+    TURN = "turn"
+    """It is a sweep, and has fewer jobs under way than it may have."""
 
 
-_WORDS = {After.STARTED: "has started", After.OK: "has succeeded", After.ANY: "has ended"}
+_WORDS = {
+    After.STARTED: "has started", After.OK: "has succeeded", After.ANY: "has ended",
+    After.TURN: "has a turn for it",
+}  # fmt: skip
 
 
 def is_met(after: After, state: JobState, has_started: bool) -> bool | None:

@@ -32,6 +32,7 @@ AHEAD_MAX = 10_000_000
 So tasks cannot push the numbers of jobs and attempts to where they no longer fit into a column.
 """
 
+_IN_SWEEP = re.compile(r"(s(?:0|[1-9][0-9]{0,14}))\[(0|[1-9][0-9]{0,14})\]")
 _JOB = re.compile(r"j(0|[1-9][0-9]{0,14})")
 
 
@@ -44,6 +45,22 @@ def job_number(job: JobId) -> int:
     """The number inside a job id, which breaks ties; -1 if ``job`` is no id of `job_id`."""
     found = _JOB.fullmatch(job)
     return int(found[1]) if found else -1
+
+
+def sweep_id(first_number: int) -> str:
+    """The id of the sweep with jobs numbered from ``first_number``."""
+    return f"s{first_number}"
+
+
+def sweep_number(sweep: str) -> int:
+    """The number of a sweep's first job; -1 if ``sweep`` is no id of `sweep_id`."""
+    return job_number(f"j{sweep[1:]}") if sweep.startswith("s") else -1
+
+
+def job_in_sweep(text: str) -> tuple[str, int] | None:
+    """The sweep and the place that ``s7[3]`` names; None for anything else."""
+    found = _IN_SWEEP.fullmatch(text)
+    return (found[1], int(found[2])) if found else None
 
 
 def copy_id(number: int) -> CopyId:

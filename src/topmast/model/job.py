@@ -9,6 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from topmast.model.dependency import After
+from topmast.model.sweep import Sweep, SweepPart
 
 MILLI = 1000
 """GPUs are counted in thousandths, so that shares of a GPU add up exactly."""
@@ -185,11 +186,20 @@ class JobSpec(Struct, frozen=True, gc=False):
     """What its user sorts jobs by, by key; absent: nothing."""
     depends_on: dict[str, After] | UnsetType = UNSET
     """What other jobs must have come to before it may start, by job; absent: nothing."""
+    sweep: Sweep | UnsetType = UNSET
+    """The jobs that a submission becomes; absent: one."""
+    part: SweepPart | UnsetType = UNSET
+    """Its place in the sweep that it belongs to; absent: none."""
 
     @property
     def tasks(self) -> int:
         """The size of the gang."""
         return sum([group.count for group in self.groups])
+
+    @property
+    def in_sweep(self) -> str:
+        """The sweep that it belongs to; empty: none."""
+        return self.part.sweep if self.part else ""
 
     @property
     def elastic(self) -> TaskGroup | None:

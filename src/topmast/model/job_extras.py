@@ -14,7 +14,16 @@ class JobExtras(Struct, frozen=True, kw_only=True):
     depends_on: dict[str, str] = {}
     """What other jobs must have come to before it may start: ``started``, ``ok`` or ``any``."""
     waits_for: dict[str, str] = {}
-    """The part of ``depends_on`` that is still missing."""
+    """The part of ``depends_on`` that is still missing; ``turn``: of its sweep."""
+    sweep: str = ""
+    """The sweep that it belongs to."""
+    sweep_index: int | None = None
+    """Its place there, from 0."""
+
+    @property
+    def in_sweep(self) -> str:
+        """The same as ``sweep``, as a spec has it too."""
+        return self.sweep
 
 
 def labels_text(labels: dict[str, str] | UnsetType) -> str:

@@ -46,6 +46,11 @@ class Described(Protocol):
         """Its labels, by key."""
         ...
 
+    @property
+    def in_sweep(self) -> str:
+        """The sweep that it belongs to."""
+        ...
+
 
 class Selector(Struct, frozen=True):
     """Which jobs are meant; an empty field means any."""
@@ -59,6 +64,7 @@ class Selector(Struct, frozen=True):
     """Where the latest attempt is or was."""
     hosts: tuple[str, ...] = ()
     bands: tuple[str, ...] = ()
+    sweeps: tuple[str, ...] = ()
     labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Patterns, by the key of a label."""
 
@@ -82,6 +88,7 @@ class Selector(Struct, frozen=True):
             and _like(self.tenants, of.tenant)
             and _like(self.users, of.user)
             and _like(self.names, of.name)
+            and _like(self.sweeps, of.in_sweep)
             and _like(self.clusters, cluster or "")
             and (not self.hosts or any(_like(self.hosts, host) for host in hosts))
             and (not self.labels or self._has_labels(of.labels or _NO_LABELS))
@@ -99,6 +106,7 @@ LABEL = "label."
 KEYS: Mapping[str, str] = {
     "state": "states", "tenant": "tenants", "user": "users", "name": "names",
     "cluster": "clusters", "host": "hosts", "band": "bands",
+    "sweep": "sweeps",
 }  # fmt: skip
 """Fields by the keys of the text."""
 

@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from topmast.model.decided import Decided
 from topmast.model.job_extras import JobExtras
 from topmast.model.reason import Change, ClusterVerdict
+from topmast.model.sweep_views import SweepView
 
 
 class JobView(JobExtras, frozen=True):
@@ -75,6 +76,8 @@ class JobPage(Struct, frozen=True):
     """All jobs in the server's memory by state: the unfinished, and the newest that have ended."""
     total: int | None = None
     """The jobs of all pages together; None where some of them may have left memory."""
+    sweeps: tuple[SweepView, ...] = ()
+    """Sweeps in place of their jobs, on the first page, if the listing was to be folded."""
 
 
 class Receipt(Struct, frozen=True):
@@ -83,6 +86,8 @@ class Receipt(Struct, frozen=True):
     id: str
     name: str
     warnings: tuple[str, ...] = ()
+    jobs: int = 1
+    """How many jobs it became: more than one of a sweep."""
 
 
 class BulkReceipt(Struct, frozen=True):

@@ -14,6 +14,7 @@ from topmast.fast.region import facts as p
 from topmast.model import ids
 from topmast.model.decided import Rule, why
 from topmast.model.dependency import awaited
+from topmast.model.expansion import jobs_of
 from topmast.model.job import MILLI, Band
 from topmast.model.job_extras import labels_text
 from topmast.model.messages import (
@@ -51,10 +52,14 @@ class AuditLog:
         self.history.append(HistoryRow(now, job, kind, text, encoded))
 
     def _admitted(self, fact: f.Admitted, event: SubmitJobs, now: float) -> None:
-        for offset, spec in enumerate(event.jobs):
+        for offset, spec in enumerate(jobs_of(event.jobs, fact.first_number)):
             job = ids.job_id(fact.first_number + offset)
             by = spec.user or "an unknown user"
             text = f"submitted by {by} for tenant {spec.tenant}, band {spec.band.name.lower()}"
+            if spec.part:
+                text += (
+                    f"; job {spec.part.index} of the {spec.part.size:,} of sweep {spec.part.sweep}"
+                )
             if spec.depends_on:
                 text += f"; to start when {awaited(spec.depends_on)}"
             self.history.append(HistoryRow(now, job, "submitted", text))

@@ -16,6 +16,7 @@ from msgspec import Struct
 from topmast.fast.queue import GlobalQueue, JobRecord
 from topmast.fast.queue import facts as f
 from topmast.fast.region import facts as p
+from topmast.model.expansion import jobs_of
 from topmast.model.job import MILLI
 from topmast.model.messages import AttemptEnded, Message, SubmitJobs
 from topmast.model.states import TERMINAL, JobState, Outcome
@@ -150,7 +151,7 @@ class Meter:
     # --- one method for each fact ---------------------------------------------------------------
 
     def _admitted(self, fact: f.Admitted, event: SubmitJobs) -> None:
-        for spec in event.jobs:
+        for spec in jobs_of(event.jobs, fact.first_number):
             self.submitted.add(spec.tenant, spec.band.name.lower())
 
     def _planned(self, fact: f.Planned, event: Message) -> None:

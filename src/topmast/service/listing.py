@@ -16,8 +16,10 @@ from topmast.model.group_views import JobGroup
 from topmast.model.job import MILLI
 from topmast.model.selector import Selector, selector_of, states_of
 from topmast.model.states import TERMINAL, WAITING
+from topmast.model.sweep_views import SweepView
 from topmast.model.views import JobView
 from topmast.ports import Journal
+from topmast.service.sweeps import views_of
 
 MAX_PAGE = 1_000
 CURSOR_DIGITS = 18
@@ -33,14 +35,16 @@ class Selection(Struct, frozen=True):
     queue_order: bool
     seen: frozenset[str] | None = None
     """The tenants with jobs that the caller may see; None: all."""
+    fold: bool = False
+    """Leave out the jobs of sweeps."""
 
     def takes(self, record: JobRecord) -> bool:
         """Whether a job in memory is wanted, and may be seen."""
-        return selects(self.jobs, record, self.seen)
+        return not (self.fold and record.spec.part) and selects(self.jobs, record, self.seen)
 
     def takes_view(self, view: JobView) -> bool:
         """The same of a job that left the memory."""
-        if self.seen is not None and view.tenant not in self.seen:
+        if (self.seen is not None and view.tenant not in self.seen) or (self.fold and view.sweep):
             return False
         return self.jobs.takes(view, view.state, view.band, view.cluster, view.hosts)
 
@@ -100,6 +104,21 @@ def counts(queue: GlobalQueue, seen: frozenset[str] | None = None) -> dict[str, 
             continue
         found[record.state.value] = found.get(record.state.value, 0) + 1
     return found
+
+
+def sweeps(queue: GlobalQueue, wanted: Selection) -> tuple[SweepView, ...]:
+    """The sweeps with a job in memory that is wanted, in place of these. O(jobs)."""
+    if not wanted.fold or wanted.cursor is not None:
+        return ()
+    known = queue.jobs.sweeps.records
+    if not known:
+        return ()
+    found = {
+        record.spec.in_sweep: None
+        for record in queue.jobs.records.values()
+        if record.spec.part and selects(wanted.jobs, record, wanted.seen)
+    }
+    return views_of(queue, [known[name] for name in found if name in known])
 
 
 def total(queue: GlobalQueue, wanted: Selection) -> int | None:

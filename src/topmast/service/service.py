@@ -27,6 +27,7 @@ from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobFileView
 from topmast.model.dependency import awaited
 from topmast.model.errors import Forbidden, InvalidInput, NotFound
+from topmast.model.expansion import size_of
 from topmast.model.files.jobfile import dump_job
 from topmast.model.group_views import JobGroup
 from topmast.model.job import MILLI, JobSpec
@@ -66,9 +67,14 @@ class Service(FleetChanges):
         """Admit one job; returns when that is durable."""
         self.limits.take(caller, "submit")
         spec = self.admission.read(caller, document, user, "job")
+        size = size_of((spec,))
+        if size > 1:
+            self.limits.take(caller, "submit", size / JOBS_PER_TAKE)
         spec = self.admission.with_workdir(spec, workdir)
         job = (await self._admit(caller, (spec,), key))[0]
-        return v.Receipt(job, spec.name, self.admission.warnings(spec))
+        if spec.sweep:
+            job = ids.sweep_id(ids.job_number(job))
+        return v.Receipt(job, spec.name, self.admission.warnings(spec), size)
 
     async def submit_many(
         self, caller: Caller, documents: Any, user: str, key: str
@@ -84,6 +90,9 @@ class Service(FleetChanges):
         specs, warnings = [], []
         for i, document in enumerate(documents):
             spec = self.admission.read(caller, document, user, f"jobs[{i}]")
+            if spec.sweep:
+                remedy = "submit each sweep by itself"
+                raise InvalidInput("a sweep is many jobs", field=f"jobs[{i}].sweep", remedy=remedy)
             specs.append(self.admission.with_workdir(spec, ""))
             warnings += [f"jobs[{i}]: {w}" for w in self.admission.warnings(specs[-1])]
             if i % 100 == 99:
@@ -124,6 +133,9 @@ class Service(FleetChanges):
             lambda: {job: records[job].spec.tenant for job in wanted if job in records}
         )
         for job in wanted:
+            sweep = self.machines.queue.jobs.sweeps.records.get(job)
+            if sweep is not None:
+                tenants[job] = sweep.spec.tenant
             if job not in tenants:
                 with suppress(NotFound):
                     view = await asyncio.to_thread(self._archived, job)
@@ -140,6 +152,8 @@ class Service(FleetChanges):
         await self.regions.look()
         await self._ended_before(caller, (spec,))
         warnings = self.admission.warnings(spec)
+        if spec.sweep:
+            warnings += (f"it becomes {spec.sweep.size:,} jobs: this is said of each by itself",)
         if spec.depends_on:
             warnings += (f"it starts only when {awaited(spec.depends_on)}",)
         found = await self._ask(
@@ -156,6 +170,7 @@ class Service(FleetChanges):
     async def story(self, caller: Caller, job: str) -> v.JobStory:
         """A job with its history and its finished attempts."""
         view = await self.job(caller, job)
+        job = view.id
         attempts = await asyncio.to_thread(self.journal.attempts_of, job)
         story = v.JobStory(
             view,
@@ -175,11 +190,11 @@ class Service(FleetChanges):
         view = await self.job(caller, job)
 
         def look() -> JobFileView | None:
-            record = self.machines.queue.jobs.records.get(job)
+            record = self.machines.queue.jobs.records.get(view.id)
             if record is None:
                 return None
             spec = given(record.next_spec, record.spec)
-            return JobFileView(job, spec.user, dump_job(spec))
+            return JobFileView(view.id, spec.user, dump_job(spec))
 
         found = await self._ask(look)
         if found is None:
@@ -196,11 +211,16 @@ class Service(FleetChanges):
         cursor: str = "",
         queue_order: bool = False,
         selector: str = "",
+        fold: bool = False,
     ) -> v.JobPage:
-        """A page of jobs, newest first, or in the order of the queue."""
+        """A page of jobs, newest first, or in the order of the queue.
+
+        ``fold``: the sweeps in place of their jobs, on the first page.
+        """
         self.limits.take(caller, "list")
         seen = self.access.tenants(caller, Permission.JOBS_VIEW)
         wanted = listing.select(tuple(states), tenant, limit, cursor, queue_order, seen, selector)
+        wanted = msgspec.structs.replace(wanted, fold=fold)
         return self._shown(caller, await self._jobs(wanted))
 
     async def _jobs(self, wanted: listing.Selection) -> v.JobPage:
@@ -217,7 +237,7 @@ class Service(FleetChanges):
         )
         full = len(found) == wanted.limit
         cursor_after = str(ids.job_number(found[-1].id)) if full else None
-        return v.JobPage(tuple(found), cursor_after, page.counts, page.total)
+        return v.JobPage(tuple(found), cursor_after, page.counts, page.total, page.sweeps)
 
     def _page(self, wanted: listing.Selection) -> v.JobPage:
         queue = self.machines.queue
@@ -229,8 +249,9 @@ class Service(FleetChanges):
             cursor = str(seen if wanted.queue_order else found[-1].number)
         views = tuple(self._view(record) for record in found)
         return v.JobPage(
-            views, cursor, listing.counts(queue, wanted.seen), listing.total(queue, wanted)
-        )
+            views, cursor, listing.counts(queue, wanted.seen), listing.total(queue, wanted),
+            listing.sweeps(queue, wanted),
+        )  # fmt: skip
 
     async def sentences(self, caller: Caller, jobs: Sequence[str]) -> dict[str, str]:
         """Why each of some jobs stands where it stands, without a search. O(jobs)."""
@@ -260,6 +281,7 @@ class Service(FleetChanges):
         """Why a job stands where it stands."""
         self.limits.take(caller, "explain")
         view = await self.job(caller, job)
+        job = view.id
 
         def question() -> v.Explanation | None:
             queue = self.machines.queue
@@ -309,6 +331,7 @@ class Service(FleetChanges):
     ) -> LogChunk:
         """A piece of one task's output, of the latest attempt unless another is named."""
         view = await self.job(caller, job)
+        job = view.id
         if not 0 <= task < view.tasks:
             raise InvalidInput(f"the job has tasks 0 to {view.tasks - 1}", field="task")
         epoch = view.attempts if attempt is None else attempt

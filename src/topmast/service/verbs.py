@@ -21,11 +21,13 @@ from topmast.model.errors import Forbidden, InvalidInput, NotFound
 from topmast.model.job import MILLI, JobChanges
 from topmast.model.selector import Selector, selector_of
 from topmast.model.states import TERMINAL, WAITING, JobState
+from topmast.model.sweep_views import SweepView
 from topmast.model.views import JobView
 from topmast.ports import Act
 from topmast.service.access import act, json_text, row
 from topmast.service.listing import selects
 from topmast.service.operating import Operating
+from topmast.service.sweeps import job_named, jobs_named, seen_by, views_of
 
 MAX_JOBS = 100_000
 """At most so many are named in one request."""
@@ -134,13 +136,34 @@ class Verbs(Operating):
         return msgspec.json.decode(kept.view, type=JobView)
 
     async def job(self, caller: Caller, job: str) -> JobView:
-        """One job as it stands; one that the caller may not see is not there."""
+        """One job as it stands, by its id or as ``s7[3]``.
+
+        One that the caller may not see is not there.
+        """
+        job = job_named(self.machines.queue, job) or job
         found = await self._ask(lambda: self._live(job))
         if found is None:
             found = self._archived(job)
         if not self.access.may(caller, Permission.JOBS_VIEW, found.tenant):
             raise NotFound(f"no job '{job}'")
         return self._shown(caller, found)
+
+    async def sweeps(self, caller: Caller) -> tuple[SweepView, ...]:
+        """The sweeps in memory, the newest first."""
+        self.limits.take(caller, "list")
+        queue, seen = self.machines.queue, self.access.tenants(caller, Permission.JOBS_VIEW)
+        return await self._ask(
+            lambda: views_of(queue, seen_by(queue.jobs.sweeps.records.values(), seen))
+        )
+
+    async def sweep(self, caller: Caller, sweep: str) -> SweepView:
+        """One sweep as it stands; one that the caller may not see is not there."""
+        queue = self.machines.queue
+        one = queue.jobs.sweeps.records.get(sweep)
+        if one is None or not self.access.may(caller, Permission.JOBS_VIEW, one.spec.tenant):
+            raise NotFound(f"no sweep '{sweep}'")
+        (found,) = await self._ask(lambda: views_of(queue, (one,)))
+        return found
 
     def _live(self, job: str) -> JobView | None:
         record = self.machines.queue.jobs.records.get(job)
@@ -199,7 +222,10 @@ class Verbs(Operating):
         seen = self.access.tenants(caller, Permission.JOBS_VIEW)
         if not wanted.jobs:
             return await self._selected(wanted, jobs, seen)
-        names = tuple(dict.fromkeys(wanted.jobs))
+        queue, also_ended = self.machines.queue, wanted.verb == "requeue"
+        names = await self._ask(
+            lambda: tuple(dict.fromkeys(jobs_named(queue, wanted.jobs, also_ended)))
+        )
         found = await self._ask(lambda: self._named_jobs(wanted, names, seen))
         for i, target in enumerate(found):
             if not target.tenant:

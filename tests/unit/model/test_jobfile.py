@@ -410,7 +410,6 @@ GROUPS = [
 ]  # fmt: skip
 
 FOREIGN = [
-    bad("later too", "sweep: {lr: [1]}", "sweep", "not yet"),
     bad("a group's", "min_count: 1", "min_count", "write min_nodes"),
     bad("a group's too", "max_count: 1", "max_count", "write max_nodes"),
     bad("of services", "min_replicas: 1", "min_replicas", "write min_nodes"),

@@ -39,6 +39,7 @@ from topmast.fast.queue.data.copies_on_demand import Wait
 from topmast.fast.queue.datasets import cannot_add
 from topmast.fast.queue.invariants import check_jobs, check_quotas
 from topmast.fast.queue.jobs.record import JobRecord
+from topmast.fast.queue.jobs.sweeps import SweepRecord
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.tenancy.ledger import Ledger
 from topmast.fast.queue.verbs import JUDGES, Effect, Judgement, judge_edit
@@ -62,6 +63,7 @@ __all__ = [
     "Phase",
     "Ranking",
     "Step",
+    "SweepRecord",
     "Verdict",
     "Wait",
     "Waiting",

@@ -15,6 +15,7 @@ from topmast.fast.queue.jobs.record import REFUSAL_DELAY_S, JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.absent import given
+from topmast.model.expansion import jobs_of
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.owners import homes_after, homes_with, moved_within, settled
 from topmast.model.states import WAITING, JobState, Outcome, may_move
@@ -43,12 +44,13 @@ def _skipped(queue: QueueState, fact: f.AttemptsSkipped, event: m.SkipAttempts) 
 
 
 def _admitted(queue: QueueState, fact: f.Admitted, event: m.SubmitJobs) -> None:
-    for offset, spec in enumerate(event.jobs):
+    queue.jobs.sweeps.admitted(event.jobs, fact.first_number, queue.now)
+    for offset, spec in enumerate(jobs_of(event.jobs, fact.first_number)):
         number = fact.first_number + offset
         record = JobRecord(ids.job_id(number), number, spec, queue.now)
-        if spec.depends_on:
-            ended = given(event.ended, {})
-            record.awaits = outstanding(spec, queue.jobs.records, ended) or UNSET
+        if spec.depends_on or spec.part:
+            ended, turn = given(event.ended, {}), queue.jobs.sweeps.turn_of(spec)
+            record.awaits = {**outstanding(spec, queue.jobs, ended), **turn} or UNSET
         queue.jobs.records[record.id] = record
         if fact.places:
             record.bound, record.bindings = fact.places[offset], 1
@@ -173,6 +175,8 @@ def _hold_set(queue: QueueState, fact: f.HoldSet, event: m.Message) -> None:
 def _dependency_met(queue: QueueState, fact: f.DependencyMet, event: m.Message) -> None:
     record = queue.jobs.records[fact.job]
     left = {job: after for job, after in given(record.awaits, {}).items() if job != fact.on}
+    if fact.on == record.spec.in_sweep:
+        queue.jobs.sweeps.records[fact.on].let_go += 1
     record.awaits = left or UNSET
     if not left:
         queue.waits_no_more(record)

@@ -11,6 +11,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.absent import given
 from topmast.model.errors import Conflict, TopmastError
+from topmast.model.expansion import jobs_of, size_of
 from topmast.model.states import NOT_FOUND, JobState, Outcome, may_move
 
 HOPELESS_S = 5.0
@@ -27,14 +28,15 @@ def submit(queue: QueueViews, event: m.SubmitJobs) -> tuple[str, ...] | TopmastE
             return Conflict("this Idempotency-Key was used for another submission")
         return _ids(known.first_number, known.count)
     ended = given(event.ended, {})
-    faults = (fault_of(spec, queue.jobs.records, ended) for spec in event.jobs if spec.depends_on)
+    faults = (fault_of(spec, queue.jobs, ended) for spec in event.jobs if spec.depends_on)
     fault = next((fault for fault in faults if fault is not None), None)
     if fault is not None:
         return fault
     first = queue.jobs.next_number
-    places = queue.cycle.binding.places(event.jobs, first, queue.data.catalogue, queue.now)
+    jobs = tuple(jobs_of(event.jobs, first)) if queue.cycle.binding.binds else ()
+    places = queue.cycle.binding.places(jobs, first, queue.data.catalogue, queue.now)
     queue.decide(f.Admitted(first, places))
-    return _ids(first, len(event.jobs))
+    return _ids(first, size_of(event.jobs))
 
 
 def committed(queue: QueueViews, event: m.PlanCommitted) -> None:

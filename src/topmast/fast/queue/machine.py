@@ -23,6 +23,7 @@ from topmast.fast.queue.cycle.auction import earliest
 from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.data.orders import order_copy, order_deletion
 from topmast.fast.queue.dependencies.hooks import DependencyHooks
+from topmast.fast.queue.dependencies.sweep_hooks import SweepHooks
 from topmast.fast.queue.elastic.hooks import ElasticHooks, SlicesHooks
 from topmast.fast.queue.hooks import QueueHooks
 from topmast.fast.queue.rounds.hooks import RoundHooks
@@ -48,7 +49,7 @@ class GlobalQueue(QueueViews):
         self.rounds = None if share is None else Rounds(profile.shares, share)
         super().__init__(policies, self.rounds)
         self.pair_speeds = pair_speeds
-        hooks: list[QueueHooks] = [DependencyHooks(self)]
+        hooks: list[QueueHooks] = [DependencyHooks(self), SweepHooks(self)]
         if self.rounds is not None:
             hooks.append(RoundHooks(self, self.rounds, self.tenancy.entitlements, pair_speeds))
         if profile.slices.layers > 1:

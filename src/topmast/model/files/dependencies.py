@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from topmast.model.dependency import After
 from topmast.model.files.fields import Value
-from topmast.model.ids import job_number
+from topmast.model.ids import job_number, sweep_number
 from topmast.model.units import show
 
 DEPENDENCIES_LIMIT = 1_000
 
-AFTER = {after.value: after for after in After}
+AFTER = {after.value: after for after in After if after is not After.TURN}
 
 
 def read_dependencies(value: Value | None) -> dict[str, After]:
@@ -22,8 +22,10 @@ def read_dependencies(value: Value | None) -> dict[str, After]:
             name, given = fields.need("job", "j7"), fields.get("after")
             after = given.choice(AFTER, "what a job must have come to") if given else after
         job = name.text()
-        if job_number(job) < 0:
-            raise name.error(f"{show(job)} is not the id of a job", "such as j7")
+        if job_number(job) < 0 and sweep_number(job) < 0:
+            raise name.error(f"{show(job)} is not the id of a job", "such as j7, or s7 of a sweep")
+        if sweep_number(job) >= 0 and after is After.STARTED:
+            raise name.error("a sweep does not start as a whole", "write after: ok, or after: any")
         if job in found:
             raise name.error(f"{job} is listed twice", "list it once")
         found[job] = after

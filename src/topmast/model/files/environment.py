@@ -30,7 +30,7 @@ def read_envs(value: Value | None) -> dict[str, str]:
     envs = {}
     total_bytes = 0
     for name, entry in value.entries(limit=ENVS_LIMIT).items():
-        _check_name(name, entry)
+        check_name(name, entry)
         envs[name] = entry.raw(limit_bytes=ENV_LIMIT_BYTES)
         total_bytes += len(name) + len(envs[name].encode())
     if total_bytes > ENVS_LIMIT_BYTES:
@@ -45,7 +45,7 @@ def read_secrets(value: Value | None, envs: Mapping[str, str]) -> dict[str, str]
         return {}
     found = {}
     for name, entry in value.entries(limit=SECRETS_LIMIT).items():
-        _check_name(name, entry)
+        check_name(name, entry)
         if name in envs:
             raise entry.error("is in envs too", "keep one of them")
         if name in OURS:
@@ -61,7 +61,7 @@ def read_secrets(value: Value | None, envs: Mapping[str, str]) -> dict[str, str]
     return found
 
 
-def _check_name(name: str, entry: Value) -> None:
+def check_name(name: str, entry: Value) -> None:
     """Raise InvalidInput for what cannot be the name of a job's own variable."""
     if not _NAME.fullmatch(name) or len(name) > 256:
         remedy = "letters, digits and '_', not beginning with a digit"

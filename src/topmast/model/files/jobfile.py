@@ -29,6 +29,7 @@ from topmast.model.files.foreign import (
 )
 from topmast.model.files.labels import read_labels
 from topmast.model.files.source import JOB_LIMITS, Kind, Node, from_document, parse_text, read_bytes
+from topmast.model.files.sweeps import dump_sweep, read_sweep
 from topmast.model.job import (
     MILLI,
     Band,
@@ -39,6 +40,7 @@ from topmast.model.job import (
     TaskGroup,
     Topology,
 )
+from topmast.model.sweep import PREFIX
 from topmast.model.units import exact_bytes, parse_duration_s, parse_memory_gb, show
 
 MAX_TASKS = 100_000
@@ -61,7 +63,7 @@ _JOB_FIELDS = (
     "name", "tenant", "num_nodes", "min_nodes", "max_nodes", "resources", "priority", "envs",
     "secrets", "workdir", "datasets", "topology", "checkpoint", "time_limit", "max_restarts",
     "preemptible", "group", "setup", "run", "expected_duration", "skew", "work", "image", "labels",
-    "depends_on", "groups",
+    "depends_on", "sweep", "groups",
 )  # fmt: skip
 _GROUP_FIELDS = ("name", "count", "min_count", "max_count", "resources", "setup", "run")
 _SIZES_AT_TOP = {"num_nodes": "count", "min_nodes": "min_count", "max_nodes": "max_count"}
@@ -164,6 +166,7 @@ def _read(node: Node, where: str, tenant_default: str, user: str, name_default: 
         secrets=read_secrets(job.get("secrets"), envs) or UNSET,
         labels=read_labels(job.get("labels")) or UNSET,
         depends_on=read_dependencies(job.get("depends_on")) or UNSET,
+        sweep=read_sweep(job.get("sweep")) or UNSET,
     )
     return JobFile(spec, folder)
 
@@ -393,7 +396,7 @@ def dump_job(spec: JobSpec) -> dict[str, Any]:
     document: dict[str, Any] = {"name": spec.name, "tenant": spec.tenant}
     document["priority"] = spec.band.name.lower()
     optional = {
-        "envs": dict(spec.envs),
+        "envs": {name: text for name, text in spec.envs.items() if not name.startswith(PREFIX)},
         "workdir": spec.workdir,
         "datasets": list(spec.datasets),
         "topology": _dump_topology(spec.topology),
@@ -410,6 +413,7 @@ def dump_job(spec: JobSpec) -> dict[str, Any]:
     if spec.depends_on:
         after = ({"job": job, "after": after.value} for job, after in spec.depends_on.items())
         document["depends_on"] = list(after)
+    document |= {"sweep": dump_sweep(spec.sweep)} if spec.sweep else {}
     checkpoint = {"interval": spec.checkpoint.interval_s, "grace": spec.checkpoint.grace_s}
     path = {"path": spec.checkpoint.path} if spec.checkpoint.path else {}
     document["checkpoint"] = path | checkpoint

@@ -97,6 +97,11 @@ class EarlyBinding:
 
     # --- where to ---------------------------------------------------------------------------------
 
+    @property
+    def binds(self) -> bool:
+        """Whether jobs are sent to places at all."""
+        return self._bind is not None
+
     def places(
         self, specs: Sequence[JobSpec], first: int, catalogue: Catalogue, now: float
     ) -> tuple[Binding | None, ...]:

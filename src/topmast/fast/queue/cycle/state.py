@@ -19,6 +19,7 @@ from topmast.fast.queue.data.data import Data
 from topmast.fast.queue.hooks import Grants, QueueHooks
 from topmast.fast.queue.jobs.jobs import Jobs, Key
 from topmast.fast.queue.jobs.record import JobRecord
+from topmast.fast.queue.jobs.sweeps import SweepRecord, Sweeps
 from topmast.fast.queue.tenancy.tenancy import Tenancy
 from topmast.model.absent import given
 from topmast.model.dataset import Copy, Deletion
@@ -50,6 +51,7 @@ class Saved(Struct):
     fetches: list[tuple[float, str]] = []
     skipped: dict[str, int] | UnsetType = UNSET
     deletions: list[Deletion] | UnsetType = UNSET
+    sweeps: dict[str, SweepRecord] | UnsetType = UNSET
     fleet_file: str | UnsetType = UNSET
     fleet_edited: bool | UnsetType = UNSET
 
@@ -188,6 +190,7 @@ class QueueState(EventMachine):
                 self.data.fetches.noted,
                 jobs.skipped or UNSET,
                 catalogue.deletions.all() or UNSET,
+                jobs.sweeps.records or UNSET,
                 self.fleet_file or UNSET,
                 self.fleet_edited or UNSET,
             )
@@ -204,6 +207,7 @@ class QueueState(EventMachine):
         is_near = state.next_job - last <= 1 << 53
         jobs.next_number = state.next_job if is_near else last + 1
         jobs.skipped = given(state.skipped, {})
+        jobs.sweeps = Sweeps(given(state.sweeps, {}))
         data.next_copy, data.fetches.noted = state.next_copy, state.fetches
         deletions = given(state.deletions, [])
         data.catalogue.restore(state.datasets, state.copies, state.failed_copies, deletions)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.hooks import QueueHooks
-from topmast.fast.queue.jobs.dependencies import looked_up
+from topmast.fast.queue.jobs.dependencies import looked_up, outcome_of
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.absent import given
-from topmast.model.dependency import never
+from topmast.model.dependency import After, never
 from topmast.model.states import JobState
 
 
@@ -35,14 +35,17 @@ class DependencyHooks(QueueHooks):
 
     def on_enqueued(self, record: JobRecord) -> None:
         """A job may have to wait for others. O(its dependencies)."""
-        for job in given(record.awaits, {}):
+        for job, after in given(record.awaits, {}).items():
+            if after is After.TURN:
+                continue
             self._dependents.setdefault(job, {})[record.id] = None
             self._news[job] = None  # what it waits for may have come already
 
     def on_moved(self, record: JobRecord) -> None:
         """Others may wait for this. O(1)."""
-        if record.id in self._dependents:
-            self._news[record.id] = None
+        for name in (record.id, record.spec.in_sweep):
+            if name in self._dependents:
+                self._news[name] = None
 
     def on_wake(self) -> None:
         """Look at the jobs that wait for one with news. O(dependents)."""
@@ -58,14 +61,14 @@ class DependencyHooks(QueueHooks):
             after = given(record.awaits, {}).get(job)
             if after is None or record.finished:
                 continue
-            met = job in records and looked_up(job, after, records, {})
+            known = job in records or job in queue.jobs.sweeps.records
+            met = known and looked_up(job, after, queue.jobs, {})
             if met is None:
                 self._dependents.setdefault(job, {})[record.id] = None
             elif met:
                 queue.decide(f.DependencyMet(record.id, job))
             else:
-                state = records[job].state.value if job in records else "left the memory"
-                cause = f"never started: {never(job, state)}"
+                cause = f"never started: {never(job, outcome_of(job, queue.jobs, {}))}"
                 queue.decide(f.Moved(record.id, JobState.CANCELLED, cause))
 
     def next_s(self) -> float | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from topmast.fast.queue.jobs.record import JobRecord
+from topmast.fast.queue.jobs.sweeps import Sweeps
 from topmast.model import ids
+from topmast.model.expansion import size_of
 from topmast.model.messages import SkipAttempts, SubmitJobs
 
 FINISHED_KEPT = 10_000
@@ -33,6 +35,7 @@ class Jobs:
         self.next_number = 1
         self.keys: dict[str, Key] = {}
         """Submissions that may be repeated, by Idempotency-Key."""
+        self.sweeps = Sweeps()
         self.skipped: dict[str, int] = {}
         """Epochs of jobs that are taken, though this journal does not know by what."""
 
@@ -63,21 +66,24 @@ class Jobs:
 
     def admitted(self, event: SubmitJobs, first_number: int) -> None:
         """The jobs of a submission have records. O(1)."""
-        self.next_number = first_number + len(event.jobs)
+        count = size_of(event.jobs)
+        self.next_number = first_number + count
         if event.key:
-            self.keys[event.key] = Key(event.digest, first_number, len(event.jobs))
+            self.keys[event.key] = Key(event.digest, first_number, count)
             if len(self.keys) > KEYS_KEPT:
                 del self.keys[next(iter(self.keys))]
 
     def revive(self, record: JobRecord) -> None:
         """A job that was over goes on. O(FINISHED_KEPT)."""
         record.finish_s = None
+        self.sweeps.revived(record)
         self.finished.remove(record.id)
 
     def retire(self, record: JobRecord, finish_s: float) -> None:
         """A job is over; after a while it is forgotten. Amortised O(1)."""
         self.skipped.pop(record.id, None)
         record.finish_s = finish_s
+        self.sweeps.retired(record, finish_s)
         self.finished.append(record.id)
         if len(self.finished) > FINISHED_KEPT:
             for job in self.finished[: FINISHED_KEPT // 10]:

@@ -168,5 +168,7 @@ class JobRecord(Struct, gc=False):
             next_band=self.next_spec.band.name.lower() if self.next_spec else None,
             labels=given(spec.labels, {}),
             depends_on={job: after.value for job, after in given(spec.depends_on, {}).items()},
+            sweep=spec.in_sweep,
+            sweep_index=spec.part.index if spec.part else None,
             waits_for={job: after.value for job, after in given(self.awaits, {}).items()},
         )

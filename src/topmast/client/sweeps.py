@@ -1,0 +1,49 @@
+"""The methods of a client about sweeps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from topmast.adapters.backoff import Backoff
+from topmast.client.transport import Transport, patiently
+from topmast.model.sweep_views import SweepView
+
+FIRST_LOOK_S = 0.1
+LONGEST_LOOK_S = 2.0
+
+
+class SweepsCalls:
+    """Sweeps are submitted as jobs are; acts on jobs take their ids."""
+
+    _transport: Transport
+
+    def sweeps(self) -> list[SweepView]:
+        """All sweeps that the server remembers, the newest first."""
+        return self._transport.get(dict[str, list[SweepView]], "/sweeps")["sweeps"]
+
+    def sweep(self, sweep: str) -> SweepView:
+        """One sweep as it stands."""
+        return self._transport.get(SweepView, f"/sweeps/{sweep}")
+
+    def wait_sweep(
+        self,
+        sweep: str,
+        *,
+        timeout_s: float | None = None,
+        on_change: Callable[[SweepView], None] | None = None,
+        patience_s: float = 30.0,
+    ) -> SweepView | None:
+        """Wait until all jobs of a sweep have ended; None if that takes too long."""
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        backoff, last = Backoff(FIRST_LOOK_S, LONGEST_LOOK_S, 1.5), self.sweep(sweep)
+        while True:
+            if on_change is not None:
+                on_change(last)
+            if last.finish_s is not None:
+                return last
+            pause_s = backoff.take()
+            if deadline_s is not None and time.monotonic() + pause_s > deadline_s:
+                return None
+            time.sleep(pause_s)
+            last = patiently(lambda: self.sweep(sweep), patience_s)

@@ -1,0 +1,112 @@
+"""Sweeps as the queue keeps them: what they are, and how their jobs ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import UNSET, Struct
+
+from topmast.fast.queue.jobs.record import JobRecord
+from topmast.model import ids
+from topmast.model.absent import given
+from topmast.model.dependency import After
+from topmast.model.job import JobSpec
+from topmast.model.states import JobState
+
+SWEEPS_KEPT = 10_000
+"""Sweeps kept in memory; the oldest that have ended are forgotten first."""
+
+
+class SweepRecord(Struct, gc=False):
+    """One sweep. Its jobs have records of their own."""
+
+    id: str
+    first_number: int
+    spec: JobSpec
+    """As submitted."""
+    submit_s: float
+    ended: dict[JobState, int] = {}
+    """How many of its jobs are in each state that ends a job."""
+    let_go: int = 0
+    """Jobs that may be in the queue or run, or that have ended after they might."""
+    over: int = 0
+    """How many of these have ended."""
+    finish_s: float | None = None
+
+    @property
+    def size(self) -> int:
+        """How many jobs it has."""
+        return self.spec.sweep.size if self.spec.sweep else 0
+
+    @property
+    def room(self) -> int | None:
+        """How many more of its jobs it may let go; None: no limit."""
+        limit = self.spec.sweep.max_parallel if self.spec.sweep else None
+        return None if limit is None else limit - (self.let_go - self.over)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all of its jobs have."""
+        return sum(self.ended.values()) == self.size
+
+    def job(self, index: int) -> str:
+        """The id of one of its jobs."""
+        return ids.job_id(self.first_number + index)
+
+
+class Sweeps:
+    """Sweeps by id. Changed by facts alone."""
+
+    def __init__(self, records: dict[str, SweepRecord] | None = None) -> None:
+        self.records = records or {}
+
+    def admitted(self, specs: Sequence[JobSpec], first_number: int, now: float) -> None:
+        """Note the sweeps of a submission. O(jobs that it says)."""
+        number = first_number
+        for spec in specs:
+            if spec.sweep:
+                record = SweepRecord(ids.sweep_id(number), number, spec, now)
+                limit = spec.sweep.max_parallel
+                record.let_go = record.size if limit is None else min(limit, record.size)
+                self.records[record.id] = record
+                number += record.size
+            else:
+                number += 1
+        if len(self.records) > SWEEPS_KEPT:
+            self._forget()
+
+    def _forget(self) -> None:
+        ended = [name for name, one in self.records.items() if one.has_ended]
+        for name in ended[: SWEEPS_KEPT // 10]:
+            del self.records[name]
+
+    def of(self, record: JobRecord) -> SweepRecord | None:
+        """The sweep of a job, if it has one that is known."""
+        return self.records.get(record.spec.in_sweep) if record.spec.part else None
+
+    def turn_of(self, spec: JobSpec) -> dict[str, After]:
+        """What a job that is submitted now waits for as a part of its sweep."""
+        sweep = self.records.get(spec.in_sweep)
+        waits = sweep is not None and spec.part and spec.part.index >= sweep.let_go
+        return {spec.in_sweep: After.TURN} if waits else {}
+
+    def retired(self, record: JobRecord, finish_s: float) -> None:
+        """A job is over. O(states)."""
+        sweep = self.of(record)
+        if sweep is not None:
+            sweep.ended[record.state] = sweep.ended.get(record.state, 0) + 1
+            sweep.over += not _waits_its_turn(record)
+            if sweep.has_ended:
+                sweep.finish_s = finish_s
+
+    def revived(self, record: JobRecord) -> None:
+        """A job that was over goes on; it has its old state still."""
+        sweep = self.of(record)
+        if sweep is not None:
+            sweep.ended[record.state] -= 1
+            sweep.over -= not _waits_its_turn(record)
+            sweep.finish_s = None
+
+
+def _waits_its_turn(record: JobRecord) -> bool:
+    return record.awaits is not UNSET and record.spec.in_sweep in given(record.awaits, {})

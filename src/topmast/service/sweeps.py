@@ -1,0 +1,79 @@
+"""Sweeps as people see them, and the jobs that their names stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from topmast.fast.queue import GlobalQueue, SweepRecord
+from topmast.model import ids
+from topmast.model.absent import given
+from topmast.model.job import MILLI
+from topmast.model.states import JobState
+from topmast.model.sweep_views import SweepView
+
+
+def views_of(queue: GlobalQueue, sweeps: Iterable[SweepRecord]) -> tuple[SweepView, ...]:
+    """Sweeps as they stand, the newest first. O(jobs in memory)."""
+    wanted = {sweep.id: sweep for sweep in sweeps}
+    live: dict[str, dict[str, int]] = {name: {} for name in wanted}
+    milli = dict.fromkeys(wanted, 0)
+    for record in queue.jobs.records.values() if wanted else ():
+        name = record.spec.in_sweep
+        if name in live and not record.finished:
+            live[name][record.state.value] = live[name].get(record.state.value, 0) + 1
+            milli[name] += record.plan.gpus_milli if record.plan else 0
+    found = [_view(sweep, live[name], milli[name]) for name, sweep in wanted.items()]
+    return tuple(sorted(found, key=lambda view: -ids.sweep_number(view.id)))
+
+
+def _view(sweep: SweepRecord, live: dict[str, int], gpus_milli: int) -> SweepView:
+    spec, definition = sweep.spec, sweep.spec.sweep
+    assert definition
+    ended = {state.value: count for state, count in sweep.ended.items() if count}
+    counts = {**live, **ended}
+    return SweepView(
+        id=sweep.id,
+        name=spec.name,
+        tenant=spec.tenant,
+        user=spec.user,
+        band=spec.band.name.lower(),
+        jobs=sweep.size,
+        first_job=sweep.job(0),
+        variables=tuple(definition.setting(0)),
+        states={state.value: counts[state.value] for state in JobState if state.value in counts},
+        done=sum(ended.values()) / sweep.size,
+        gpus=gpus_milli / MILLI,
+        max_parallel=definition.max_parallel,
+        submit_s=sweep.submit_s,
+        finish_s=sweep.finish_s,
+        labels=given(spec.labels, {}),
+    )
+
+
+def jobs_named(queue: GlobalQueue, names: Iterable[str], also_ended: bool) -> Iterator[str]:
+    """The jobs that names stand for: ``s7`` for those of a sweep, ``s7[3]`` for one of them.
+
+    Of a sweep only those in memory; those that have ended only if ``also_ended``. O(jobs named).
+    """
+    records = queue.jobs.records
+    for name in names:
+        sweep = queue.jobs.sweeps.records.get(name)
+        if sweep is None:
+            yield job_named(queue, name) or name
+            continue
+        for index in range(sweep.size):
+            record = records.get(sweep.job(index))
+            if record is not None and (also_ended or not record.finished):
+                yield record.id
+
+
+def job_named(queue: GlobalQueue, name: str) -> str | None:
+    """The job that ``s7[3]`` stands for; None for any other name. O(1)."""
+    found = ids.job_in_sweep(name)
+    sweep = queue.jobs.sweeps.records.get(found[0]) if found else None
+    return sweep.job(found[1]) if sweep and found and found[1] < sweep.size else None
+
+
+def seen_by(sweeps: Iterable[SweepRecord], seen: Collection[str] | None) -> list[SweepRecord]:
+    """Those of tenants that a caller may see."""
+    return [sweep for sweep in sweeps if seen is None or sweep.spec.tenant in seen]

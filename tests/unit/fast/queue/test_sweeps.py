@@ -1,0 +1,144 @@
+"""Sweeps: one submission, a job for each setting, and no more of them under way than it may have."""
+
+from __future__ import annotations
+
+from tests.support.build import cluster, fleet, job
+from tests.support.invariants import check_all, check_dependencies
+from tests.support.world import World
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.dependency import After
+from topmast.model.errors import InvalidInput
+from topmast.model.reason import PendingReason
+from topmast.model.sweep import Span, Sweep, SweepPart
+
+
+def world_of(*more: object) -> World:
+    """Sixteen GPUs."""
+    return World(fleet(cluster("east-1")))
+
+
+def seeds(count: int, at_once: int | None = None) -> Sweep:
+    """A job for each of the first numbers."""
+    return Sweep(span=Span(0, count - 1), variable="SEED", max_parallel=at_once)
+
+
+def going(world: World) -> list[str]:
+    """The jobs that run."""
+    return [name for name, state in world.states().items() if state == "RUNNING"]
+
+
+def test_a_sweep_becomes_a_job_for_each_setting() -> None:
+    """The last variable changes fastest; each job knows its place; ids follow each other."""
+    world = world_of()
+    world.submit(job("before"))
+    sweep = Sweep(matrix={"LR": ("0.1", "0.2"), "SEED": ("1", "2", "3")})
+    assert world.submit(job("s", sweep=sweep, envs={"A": "b"})) == tuple(
+        f"j{n}" for n in range(2, 8)
+    )
+    spec = world.jobs["j5"].spec
+    assert spec.part == SweepPart("s2", 3, 6)
+    assert spec.envs == {
+        "A": "b", "LR": "0.2", "SEED": "1",
+        "TOPMAST_SWEEP": "s2", "TOPMAST_SWEEP_INDEX": "3", "TOPMAST_SWEEP_SIZE": "6",
+    }  # fmt: skip
+    assert not spec.sweep
+    assert world.submit(job("after")) == ("j8",)
+    assert len(going(world)) == 8
+
+
+def test_the_journal_has_a_sweep_once_and_another_process_the_same_jobs() -> None:
+    """However many jobs it becomes."""
+    world = world_of()
+    world.submit(job("s", gpus=8, count=2, sweep=seeds(3_000)))
+    sizes = [len(record.event) for record in world.journal.written]
+    assert max(sizes) < 2_000
+    before = {name: record.spec for name, record in world.jobs.items()}
+    world.restart()
+    assert {name: record.spec for name, record in world.jobs.items()} == before
+
+
+def test_a_key_is_good_for_the_whole_sweep() -> None:
+    """A repetition is answered with the same ids."""
+    world = world_of()
+    first = world.submit(job("s", sweep=seeds(4)), key="k")
+    assert world.submit(job("s", sweep=seeds(4)), key="k") == first
+    assert len(world.jobs) == 4
+
+
+def test_no_more_jobs_are_under_way_than_it_may_have() -> None:
+    """The next in order goes when one has ended, no matter how, also in another process."""
+    world = world_of()
+    world.submit(job("s", max_restarts=0, sweep=seeds(6, at_once=2)))
+    assert going(world) == ["j1", "j2"]
+    verdict = world.queue.verdict_on(world.jobs["j3"])
+    assert verdict is not None
+    assert verdict.reason is PendingReason.WAITING_FOR_JOBS
+    world.finish("j2")
+    assert going(world) == ["j1", "j3"]
+    world.snapshot()
+    world.restart()
+    world.finish("j1", code=1)
+    assert going(world) == ["j3", "j4"]
+    world.cancel("j5")  # it has not had its turn
+    assert going(world) == ["j3", "j4"]
+    world.finish("j3")
+    assert going(world) == ["j4", "j6"]
+    world.finish("j4")
+    world.finish("j6")
+    sweep = world.queue.jobs.sweeps.records["s1"]
+    assert sweep.has_ended
+    assert {state.value: n for state, n in sweep.ended.items()} == {
+        "SUCCEEDED": 4, "FAILED": 1, "CANCELLED": 1,
+    }  # fmt: skip
+    check_all(world)
+    check_dependencies(world)
+
+
+def test_a_preempted_job_keeps_its_turn_and_a_requeued_one_has_its_turn_again() -> None:
+    """What waits again is still under way; one that was cancelled before its turn waits for it."""
+    world = world_of()
+    world.submit(job("s", sweep=seeds(4, at_once=1)))
+    world.tell(ids.QUEUE, m.PreemptJobs(("j1",), "ann"))
+    world.advance(60)
+    assert going(world) == ["j1"]
+    world.cancel("j2")
+    world.finish("j1")
+    assert going(world) == ["j3"]
+    world.tell(ids.QUEUE, m.RequeueJobs(("j2",), "ann"))
+    assert going(world) == ["j3"]
+    check_dependencies(world)
+    world.finish("j3")
+    assert going(world) == ["j2"]
+    world.finish("j2")
+    assert going(world) == ["j4"]
+
+
+def test_jobs_wait_for_a_whole_sweep() -> None:
+    """For its success, or its end; each of its own jobs waits for what the sweep depends on."""
+    world = world_of()
+    world.submit(job("first"))
+    world.submit(job("s", max_restarts=0, depends_on={"j1": After.OK}, sweep=seeds(3, at_once=2)))
+    world.submit(job("good", depends_on={"s2": After.OK}), job("any", depends_on={"s2": After.ANY}))
+    assert going(world) == ["j1"]
+    world.finish("j1")
+    assert going(world) == ["j2", "j3"]
+    world.finish("j2")
+    world.finish("j3", code=1)
+    assert going(world) == ["j4"]
+    world.finish("j4")
+    assert world.states()["j5"] == "CANCELLED"
+    assert "jobs that did not succeed" in world.jobs["j5"].cause
+    assert going(world) == ["j6"]
+    answer = world.submit(job("late", depends_on={"s2": After.OK}))
+    assert isinstance(answer, InvalidInput)
+
+
+def test_cancelling_all_of_a_sweep_lets_none_of_it_go() -> None:
+    """No job starts in between."""
+    world = world_of()
+    world.submit(job("s", sweep=seeds(8, at_once=2)))
+    world.cancel(*world.jobs)
+    world.settle()
+    assert set(world.states().values()) == {"CANCELLED"}
+    assert [record.epoch for record in world.jobs.values()] == [1, 1, *[0] * 6]
