@@ -48,6 +48,7 @@ from topmast.policies.options import (
 
 FULL_CHECK_STEPS = 100
 REBUILD_CHECK_STEPS = 400
+KINDS = (After.STARTED, After.OK, After.ANY)
 CALM_S = 4 * 3_600.0
 """How long, once the storm is over, the queue may take to empty."""
 IN_ORDER = (m.HostDown, m.HostUp, m.HostClosed, m.HostOpened, m.TaskList)
@@ -403,7 +404,7 @@ class Storm:
             span = Span(0, self.rng.randint(0, 5))
             limit = self.rng.choice([None, 1, 2])
             return replace(spec, sweep=Sweep(span=span, variable="I", max_parallel=limit))
-        return replace(spec, depends_on={name: self.rng.choice(list(After)) for name in names})
+        return replace(spec, depends_on={name: self.rng.choice(KINDS) for name in names})
 
     def _submit(self, specs: tuple[JobSpec, ...], key: str) -> None:
         message = m.SubmitJobs(specs, key, key and repr(specs))

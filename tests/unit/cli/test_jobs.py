@@ -109,11 +109,11 @@ def test_what_users_write_does_not_reach_a_terminal(
 @pytest.mark.parametrize(
     ("arguments", "want"),
     [
-        ([], {"state": "active", "order": "queue", "limit": "1000"}),
-        (["--all"], {"limit": "1000"}),
-        (["--only", "running, pending"], {"state": "RUNNING,PENDING", "order": "queue", "limit": "1000"}),
-        (["--only", "pending,failed"], {"state": "PENDING,FAILED", "limit": "1000"}),
-        (["--tenant", "t", "-n", "5"], {"state": "active", "order": "queue", "tenant": "t", "limit": "5"}),
+        ([], {"state": "active", "order": "queue", "limit": "1000", "fold": "true"}),
+        (["--all"], {"limit": "1000", "fold": "true"}),
+        (["--only", "running, pending"], {"state": "RUNNING,PENDING", "order": "queue", "limit": "1000", "fold": "true"}),
+        (["--only", "pending,failed"], {"state": "PENDING,FAILED", "limit": "1000", "fold": "true"}),
+        (["--tenant", "t", "-n", "5"], {"state": "active", "order": "queue", "tenant": "t", "limit": "5", "fold": "true"}),
     ],
 )  # fmt: skip
 def test_the_queue_selects(
