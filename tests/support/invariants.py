@@ -335,7 +335,8 @@ def expected_to_wait(world: World, record: JobRecord) -> bool:
         before = [
             r
             for r in world.jobs.values()
-            if r is not record and not {r.id, r.spec.in_sweep}.isdisjoint(record.awaits or ())
+            if not {r.id, r.spec.in_sweep}.isdisjoint(record.awaits or ())
+            and r.spec.in_sweep not in (r.awaits or ())
         ]
         return any(r.state in WAITING and expected_to_wait(world, r) for r in before)
     return world.reason(record.id) in {
