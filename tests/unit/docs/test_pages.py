@@ -59,7 +59,7 @@ REGIONS = {name: {"clusters": {f"{name}-1": FLEET}} for name in ("east", "west",
 def test_files(block: Block) -> None:
     """Each YAML block is a file of jobs, fleets or accounts, or a part that lacks what is required."""
     document: dict[str, Any] = yaml.safe_load(block.text)
-    of_a_fleet = set(document) & {"regions", "links", "tenants"}
+    of_a_fleet = set(document) & {"regions", "links", "tenants", "prices"}
     if "oidc" in document:
         parse_accounts(document)
     elif of_a_fleet or isinstance(document.get("datasets"), dict):
