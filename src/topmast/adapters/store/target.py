@@ -41,7 +41,7 @@ def store_of(state: Path, named: str | None = None) -> str | Path:
 
 
 def remember_store(state: Path, target: str | Path) -> None:
-    """Keep the database of a folder whose journal has been opened, for starts without its URL."""
+    """Keep the database of a folder once its journal was opened, for starts without its URL."""
     if isinstance(target, str) and not (state / STORE).is_file():
         (state / STORE).write_text(f"{target}\n", encoding="utf-8")
 
