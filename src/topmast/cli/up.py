@@ -202,35 +202,19 @@ def add(app: typer.Typer, root: Root) -> None:
         With --role it is a part of it: the queue, or the placer of one region.
         """
         options = ServeOptions(
-            fleet=fleet,
-            state=session.state_folder(),
-            host=host,
-            port=port,
-            profile=profile,
+            fleet=fleet, state=session.state_folder(), host=host, port=port, profile=profile,
             settings=_settings(settings or [], plan_data_every, plan_capacity_every),
-            json=session.json,
-            role=role.value,
+            json=session.json, role=role.value,
             placers=values.assignments(placer or [], "--placer"),
-            region=region,
-            queue=queue,
-            link=link,
-            token_file=token_file,
+            region=region, queue=queue, link=link, token_file=token_file,
             checkpoints=_place(checkpoints) if checkpoints else None,
-            throughputs=throughputs,
-            store=store,
-            standby=standby,
-            keep_months=keep_months,
-            listen=listen,
-            tls_cert=tls_cert,
-            tls_key=tls_key,
-            public_url=public_url,
-            trusted_proxies=tuple(trusted_proxy or ()),
-            accounts=accounts,
+            throughputs=throughputs, store=store, standby=standby, keep_months=keep_months,
+            listen=listen, tls_cert=tls_cert, tls_key=tls_key, public_url=public_url,
+            trusted_proxies=tuple(trusted_proxy or ()), accounts=accounts,
             everyone_is_trusted=everyone_is_trusted,
             notify_networks=tuple(values.network(text) for text in notify_network or ()),
-            fleet_replaces=fleet_replaces,
-            validate=validate,
-        )
+            fleet_replaces=fleet_replaces, validate=validate,
+        )  # fmt: skip
         _check(options, role)
         _check_policies(options)
         return root.serve(options)
