@@ -19,7 +19,7 @@ function make(/** @type {string} */ tag, /** @type {Record<string, string>} */ a
 }
 
 class JobLog extends HTMLElement {
-  /** @type {HTMLElement} */ #text = make("pre", { class: "log", tabindex: "0", role: "region", "aria-label": "Output" });
+  /** @type {HTMLElement} */ #text = make("pre", { class: "log", tabindex: "0", role: "region", "aria-label": "Lines of the output" });
   /** @type {HTMLElement} */ #line = make("p", { class: "dim", role: "status" });
   /** @type {HTMLInputElement} */ #follow = /** @type {HTMLInputElement} */ (make("input", { type: "checkbox", checked: "" }));
   /** @type {HTMLInputElement} */ #task = /** @type {HTMLInputElement} */ (make("input", { type: "number", min: "0", size: "5" }));

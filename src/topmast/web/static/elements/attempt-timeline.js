@@ -2,7 +2,7 @@
 //
 // Its data is the story of a job (`topmast status JOB --json`), and `now_s` beside it.
 
-import { count, dataOf, draw, duration, moment, placeFor } from "./common.js";
+import { count, dataOf, draw, duration, moment, onWidth, placeFor } from "./common.js";
 
 /**
  * @typedef {{epoch: number, region: string, cluster: string, gpu_model: string, gpus: number,
@@ -11,7 +11,7 @@ import { count, dataOf, draw, duration, moment, placeFor } from "./common.js";
  *   folded: boolean}} Part
  */
 
-const WIDTH = 960;
+const LEAST_WIDTH = 480;
 const TOP = 22;
 const BAR = 34;
 const FOLD = 56;
@@ -20,8 +20,15 @@ const MOST_WAIT = 0.25;
 const LEAST = 3;
 
 class AttemptTimeline extends HTMLElement {
+  #end = () => {};
+
   connectedCallback() {
+    this.#end = onWidth(this, () => this.refresh());
     this.refresh();
+  }
+
+  disconnectedCallback() {
+    this.#end();
   }
 
   /** Draw the data that the page has now. */
@@ -32,14 +39,15 @@ class AttemptTimeline extends HTMLElement {
 
   /** @param {any} story */
   update(story) {
-    const parts = fold(partsOf(story));
+    const width = Math.max(LEAST_WIDTH, this.clientWidth);
+    const parts = fold(partsOf(story), width);
     if (parts.length === 0) return;
     const picture = draw("svg", {
-      viewBox: `0 0 ${WIDTH} ${TOP + BAR + 34}`, role: "list", class: "timeline",
+      width, height: TOP + BAR + 24, role: "list", class: "timeline",
       "aria-label": `${count(parts.filter((p) => p.attempt).length, "attempt")} over time`,
     });
     for (const part of parts) picture.append(part.attempt ? ran(part) : waited(part));
-    picture.append(...ends(parts));
+    picture.append(...ends(parts, width));
     placeFor(this).replaceChildren(picture);
   }
 }
@@ -89,8 +97,9 @@ function part(from_s, to_s, attempt) {
 /**
  * Give each part its place: long waits a fixed width, the others their share of the rest.
  * @param {Part[]} parts
+ * @param {number} width
  */
-function fold(parts) {
+function fold(parts, width) {
   const long = () => {
     const open = parts.filter((p) => !p.folded);
     const whole = open.reduce((sum, p) => sum + p.to_s - p.from_s, 0);
@@ -100,7 +109,7 @@ function fold(parts) {
   const open = parts.filter((p) => !p.folded);
   const whole_s = open.reduce((sum, p) => sum + p.to_s - p.from_s, 0) || 1;
   const least = LEAST * open.length + FOLD * (parts.length - open.length);
-  const scale = Math.max(0, WIDTH - least) / whole_s;
+  const scale = Math.max(0, width - least) / whole_s;
   let x = 0;
   for (const each of parts) {
     each.x = x;
@@ -166,12 +175,15 @@ function waited(part) {
   return group;
 }
 
-/** @param {Part[]} parts */
-function ends(parts) {
+/**
+ * @param {Part[]} parts
+ * @param {number} width
+ */
+function ends(parts, width) {
   const last = parts[parts.length - 1];
   return [
     draw("text", { x: 0, y: 14, class: "axis" }, `submitted ${moment(parts[0].from_s)}`),
-    draw("text", { x: WIDTH, y: 14, class: "axis end" }, moment(last.to_s)),
+    draw("text", { x: width, y: 14, class: "axis end" }, moment(last.to_s)),
   ];
 }
 

@@ -138,3 +138,20 @@ export function onTheme(redraw) {
     watch.disconnect();
   };
 }
+
+/**
+ * Draw an element again whenever its width changes by more than a little.
+ * @param {HTMLElement} element
+ * @param {() => void} redraw
+ * @returns {() => void} ends it
+ */
+export function onWidth(element, redraw) {
+  let width = element.clientWidth;
+  const watch = new ResizeObserver(() => {
+    if (Math.abs(element.clientWidth - width) < 8) return;
+    width = element.clientWidth;
+    redraw();
+  });
+  watch.observe(element);
+  return () => watch.disconnect();
+}

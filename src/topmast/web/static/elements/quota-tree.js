@@ -3,27 +3,36 @@
 // Its data is the list of tenants (`topmast tenants --json`). The attribute `model` chooses a model;
 // by default it is the first.
 
-import { count, dataOf, draw, number, placeFor } from "./common.js";
+import { count, dataOf, draw, number, onWidth, placeFor } from "./common.js";
 
 /**
  * @typedef {{name: string, gpu_model: string, nominal: number | null, used: number,
  *   borrowed: number, lent: number, pending: number, parent: string | null}} Tenant
+ * @typedef {{left: number, scale: number}} Axis where it begins, and the pixels of one GPU
  */
 
-const WIDTH = 960;
+const LEAST_WIDTH = 330;
 const ROW = 44;
-const NAMES = 240;
+/** The part of the width, and the most, that names have. */
+const NAMES = { part: 0.3, most: 240 };
+const LETTER = 8;
 const INDENT = 18;
 const BAR = 16;
-const LONGEST_NAME = 26;
 
 class QuotaTree extends HTMLElement {
   static observedAttributes = ["model"];
   /** @type {Tenant[]} */
   #tenants = [];
 
+  #end = () => {};
+
   connectedCallback() {
+    this.#end = onWidth(this, () => this.refresh());
     this.refresh();
+  }
+
+  disconnectedCallback() {
+    this.#end();
   }
 
   /** Draw the data that the page has now. */
@@ -43,12 +52,14 @@ class QuotaTree extends HTMLElement {
     const rows = ordered(tenants.filter((t) => t.gpu_model === model));
     if (rows.length === 0) return;
     const most = Math.max(1, ...rows.map(({ tenant: t }) => extent(t)));
+    const width = Math.max(LEAST_WIDTH, this.clientWidth);
+    const left = Math.min(NAMES.most, NAMES.part * width);
     const picture = draw("svg", {
-      viewBox: `0 0 ${WIDTH} ${ROW * rows.length}`, role: "list", class: "tree",
+      width, height: ROW * rows.length, role: "list", class: "tree",
       "aria-label": `Quota and use of ${model || "GPUs"} by tenant`,
     });
     rows.forEach(({ tenant, depth }, at) => {
-      picture.append(row(tenant, depth, at * ROW, (WIDTH - NAMES - 8) / most));
+      picture.append(row(tenant, depth, at * ROW, { left, scale: (width - left - 8) / most }));
     });
     placeFor(this).replaceChildren(picture);
   }
@@ -90,9 +101,10 @@ function ordered(tenants) {
  * @param {Tenant} t
  * @param {number} depth
  * @param {number} y
- * @param {number} scale pixels of one GPU
+ * @param {Axis} axis
  */
-function row(t, depth, y, scale) {
+function row(t, depth, y, axis) {
+  const { left, scale } = axis;
   const quota = t.nominal === null ? "no quota" : `a quota of ${count(t.nominal, "GPU")}`;
   const words = [
     `${t.name}: ${quota}`, `${number(t.used)} used within it`, `${number(t.borrowed)} borrowed`,
@@ -100,22 +112,23 @@ function row(t, depth, y, scale) {
   ].join(", ");
   const group = draw("g", { role: "listitem", tabindex: 0, "aria-label": words });
   const top = y + 4;
-  const short = t.name.length > LONGEST_NAME ? `${t.name.slice(0, LONGEST_NAME - 1)}…` : t.name;
+  const most = Math.floor((left - depth * INDENT) / LETTER);
+  const short = t.name.length > most ? `${t.name.slice(0, Math.max(1, most - 1))}…` : t.name;
   const bar = (/** @type {number} */ from, /** @type {number} */ gpus, /** @type {string} */ kind) =>
     draw("rect", {
-      x: NAMES + from * scale, y: top, width: Math.max(0, gpus * scale), height: BAR, class: kind,
+      x: left + from * scale, y: top, width: Math.max(0, gpus * scale), height: BAR, class: kind,
     });
   group.append(draw("title", {}, words));
   group.append(draw("text", { x: depth * INDENT, y: top + 13, class: "name" }, short));
   group.append(bar(0, t.nominal ?? 0, "quota"), bar(0, t.used, "used"));
-  group.append(bar(t.used, t.borrowed, "borrowed"), ...hatched(t.used, t.borrowed, scale, top));
+  group.append(bar(t.used, t.borrowed, "borrowed"), ...hatched(t.used, t.borrowed, axis, top));
   group.append(bar(t.used + t.borrowed, t.pending, "pending"));
   if (t.lent > 0 && t.nominal !== null) group.append(bar(t.nominal - t.lent, t.lent, "lent"));
   if (t.nominal !== null) {
-    const x = NAMES + t.nominal * scale;
+    const x = left + t.nominal * scale;
     group.append(draw("path", { d: `M${x} ${top - 3}v${BAR + 6}`, class: "mark" }));
   }
-  group.append(draw("text", { x: NAMES, y: top + BAR + 14, class: "figures" }, figures(t)));
+  group.append(draw("text", { x: left, y: top + BAR + 14, class: "figures" }, figures(t)));
   return group;
 }
 
@@ -123,13 +136,13 @@ function row(t, depth, y, scale) {
  * Lines over the part that is borrowed, so that it is told apart without its colour.
  * @param {number} from
  * @param {number} gpus
- * @param {number} scale
+ * @param {Axis} axis
  * @param {number} top
  */
-function hatched(from, gpus, scale, top) {
+function hatched(from, gpus, { left, scale }, top) {
   const lines = [];
-  const end = NAMES + (from + gpus) * scale;
-  for (let x = NAMES + from * scale + 5; x < end; x += 6) {
+  const end = left + (from + gpus) * scale;
+  for (let x = left + from * scale + 5; x < end; x += 6) {
     lines.push(draw("path", { d: `M${x} ${top}l-5 ${BAR}`, class: "hatch" }));
   }
   return lines;

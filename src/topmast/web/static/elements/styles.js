@@ -24,7 +24,7 @@ button:hover { border-color: var(--dim); }
 a { color: var(--link); }
 
 .attempt-timeline, .quota-tree { overflow-x: auto; }
-svg { display: block; width: 100%; min-width: 36rem; height: auto; }
+svg { display: block; }
 text { fill: var(--ink); font: 13px system-ui, sans-serif; }
 .axis, .middle, .figures { fill: var(--dim); font-size: 12px; }
 .end { text-anchor: end; }
