@@ -34,6 +34,7 @@ from topmast.fast.queue.facts import (
     Promoted,
     QueueFact,
     Requeued,
+    TenantPaused,
     TreeTaken,
     Unplanned,
 )
@@ -114,12 +115,13 @@ def test_the_story_leaves_out_no_kind_of_fact() -> None:
         HostsGone,
         HoldSet,
         Requeued,
+        TenantPaused,
         Edited,
         EditTaken,
         DependencyMet,
         *TURNS,
     }
-    why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed, no host closed or gone, no job held, requeued or changed, none waits for another"
+    why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed, no host closed or gone, no tenant paused, no job held, requeued or changed, none waits for another"
     assert every - seen == left_out, why
 
 

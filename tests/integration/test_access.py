@@ -77,6 +77,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "POST /hosts/{host}/cordon": {"json": {}},
     "POST /hosts/{host}/uncordon": {"json": {}},
     "POST /hosts/{host}/drain": {"json": {}},
+    "POST /tenants/{tenant}/pause": {"json": {}},
+    "POST /tenants/{tenant}/resume": {"json": {}},
     "POST /datasets": {"json": DATASET},
     "POST /datasets/{name}/replicas": {"json": {"region": "east"}},
     "POST /tokens": {"json": {"account": "ci"}},
@@ -153,7 +155,7 @@ def test_every_route_asks_for_a_login_for_a_role_and_audits_changes_once(
             job = (await client.post("/jobs", **CALLS["POST /jobs"])).json()["id"]
             token = (await client.post("/tokens", json={"account": "ci"})).json()["view"]["id"]
         fill = {
-            "job": job, "host": "east-a-0", "digest": DIGEST, "region": "east", "token": token,
+            "job": job, "host": "east-a-0", "tenant": "vision", "digest": DIGEST, "region": "east", "token": token,
         }  # fmt: skip
         routes = [r for r in door.routes() if declared(r.endpoint) is not None]
         routes.sort(key=lambda r: LAST.index(name_of(r)) if name_of(r) in LAST else -1)

@@ -134,6 +134,7 @@ ROUTES = {
     "post /jobs", "get /jobs", "post /jobs/bulk", "post /jobs/dry-run", "get /jobs/{job}",
     "get /jobs/{job}/story", "get /jobs/{job}/spec", "get /jobs/{job}/explain", "post /jobs/{job}/cancel",
     "get /fleet", "post /fleet/diff", "post /fleet/apply",
+    "post /tenants/{tenant}/pause", "post /tenants/{tenant}/resume",
     "post /jobs/cancel", "post /jobs/hold", "post /jobs/release", "post /jobs/suspend",
     "post /jobs/resume", "post /jobs/preempt", "post /jobs/requeue", "post /jobs/edit",
     "get /jobs/{job}/logs", "put /workdirs/{digest}", "head /workdirs/{digest}", "get /regions",

@@ -343,3 +343,34 @@ def test_a_change_that_would_strand_jobs_is_refused(door: Entrance) -> None:
             assert [act.verb for act in door.acts()[:2]] == ["drain", "fleet-apply"]
 
     run(story)
+
+
+def test_a_tenant_is_paused_by_those_that_answer_for_it(door: Entrance) -> None:
+    """Rehearsed, done and undone: each is one line of the audit log, and a submitter may not."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.TENANT_ADMIN, "vision"))
+        other = await door.token("ann", (Role.SUBMITTER, "vision"))
+        async with door.client(token) as client, door.client(other) as ann:
+            first, second, waits = await submit(client, 3, resources={"accelerators": "H100:2"})
+            drain = {"drain": True, "dry_run": True}
+            dry = (await client.post("/tenants/vision/pause", json=drain)).json()
+            assert (dry["waiting"], dry["running"], dry["paused"]) == (1, 2, "")
+            assert [stop["job"] for stop in dry["stops"]] == [first, second]
+            assert (await ann.post("/tenants/vision/pause", json={})).status_code == 403
+            assert (await client.post("/tenants/speech/pause", json={})).status_code == 403
+            before = len(door.acts())
+            done = (await client.post("/tenants/vision/pause", json={"reason": "budget"})).json()
+            assert done["paused"] == "tenant vision is paused by sa:chief: budget"
+            (line,) = door.acts()[: len(door.acts()) - before]
+            assert (line.verb, line.object, line.tenant) == ("pause-tenant", "vision", "vision")
+            assert '"reason":"budget"' in line.after
+            view = (await client.get(f"/jobs/{waits}")).json()
+            assert (view["reason"], view["hold"]) == ("TenantPaused", done["paused"])
+            tenants = (await client.get("/tenants")).json()["tenants"]
+            assert {t["name"]: t["paused"] for t in tenants}["nlp"] == done["paused"]
+            back = (await client.post("/tenants/vision/resume", json={})).json()
+            assert back["paused"] == ""
+            assert (await client.get(f"/jobs/{waits}")).json()["reason"] != "TenantPaused"
+
+    run(story)

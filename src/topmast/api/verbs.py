@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from topmast.api.bodies import BULK_BYTES, read_object
 from topmast.api.wire import answer, returns, takes, text, texts, truth
 from topmast.model.access import Permission
-from topmast.model.act_views import FleetDiff, FleetView, JobsActed
+from topmast.model.act_views import FleetDiff, FleetView, JobsActed, TenantPause
 from topmast.model.files.changes import changes_of
 from topmast.model.job import Band, JobChanges
 from topmast.routing import caller_of, guarded_router, needs
@@ -35,6 +35,8 @@ _CHANGES: dict[str, Any] = {
 _EDIT = {**_TARGETS, "changes": {"type": "object", "properties": _CHANGES}}
 _FLEET: dict[str, Any] = {"fleet": {"type": "object"}, "tenants": {"type": "object"}}
 _APPLY = {**_FLEET, "base": _TEXT, "reason": _TEXT}
+_PAUSE = {"user": _TEXT, "reason": _TEXT, "dry_run": {"type": "boolean"}}
+_DRAIN = {**_PAUSE, "drain": {"type": "boolean"}}
 FLEET_BYTES = 32 * 1024 * 1024
 SUMMARIES = {
     "cancel": "Cancel jobs",
@@ -64,7 +66,42 @@ def routes(service: Service) -> APIRouter:
             **returns(JobsActed),
         )
     _fleet(router, service)
+    _tenants(router, service)
     return router
+
+
+def _tenants(router: APIRouter, service: Service) -> None:
+    @router.post(
+        "/tenants/{tenant}/pause",
+        tags=["jobs"],
+        summary="Let no job of a tenant start",
+        **takes(_DRAIN),
+        **returns(TenantPause),
+    )
+    @needs(Permission.JOBS_OTHERS)
+    async def pause(tenant: str, request: Request) -> Response:
+        body = await read_object(request, _DRAIN)
+        found = await service.pause_tenant(
+            caller_of(request), tenant, text(body, "user"), text(body, "reason"),
+            drain=truth(body, "drain"), dry_run=truth(body, "dry_run"),
+        )  # fmt: skip
+        return answer(found)
+
+    @router.post(
+        "/tenants/{tenant}/resume",
+        tags=["jobs"],
+        summary="Let the jobs of a tenant start again",
+        **takes(_PAUSE),
+        **returns(TenantPause),
+    )
+    @needs(Permission.JOBS_OTHERS)
+    async def resume(tenant: str, request: Request) -> Response:
+        body = await read_object(request, _PAUSE)
+        found = await service.resume_tenant(
+            caller_of(request), tenant, text(body, "user"), text(body, "reason"),
+            dry_run=truth(body, "dry_run"),
+        )  # fmt: skip
+        return answer(found)
 
 
 def _fleet(router: APIRouter, service: Service) -> None:

@@ -61,6 +61,7 @@ SHOWN = (
     account_views.RoleView,
     account_views.ActPage,
     act_views.JobsActed,
+    act_views.TenantPause,
     act_views.JobFileView,
     act_views.FleetView,
     act_views.FleetDiff,

@@ -1,24 +1,24 @@
-"""What there is and what is free: regions, clusters, hosts, GPUs, tenants; and hosts put aside."""
+"""What there is and what is free: regions, clusters, hosts, GPUs; and hosts put aside."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from topmast.cli import values
+from topmast.cli import tenants, values
 from topmast.cli.command import FLEET, Session, command
 from topmast.cli.completion import complete_hosts
 from topmast.cli.each import for_each
 from topmast.cli.jobs import say_history
-from topmast.cli.output import Cell, Column, Row, note, say, say_table
+from topmast.cli.output import Cell, Column, Row, say, say_table
 from topmast.cli.text import number, plural
 
 if TYPE_CHECKING:
     from topmast.client import Client
     from topmast.model.plan_views import CapacityPlanView
-    from topmast.model.views import DrainView, HostView, TenantView
+    from topmast.model.views import DrainView, HostView
 
 HostsArgument = Annotated[
     list[str],
@@ -58,7 +58,7 @@ def add(app: typer.Typer) -> None:
         example="topmast hosts --cluster east-1\ntopmast hosts --history east-1-0",
     )(hosts)  # fmt: skip
     command(app, "gpus", panel=FLEET, example="topmast gpus --json")(gpus)
-    command(app, "tenants", panel=FLEET, example="topmast tenants")(tenants)
+    tenants.add(app)
     command(app, "cordon", panel=FLEET, example="topmast cordon east-1-0")(cordon)
     command(app, "uncordon", panel=FLEET, example="topmast uncordon east-1-0")(uncordon)
     command(app, "drain", panel=FLEET, example="topmast drain east-1-0 east-1-1 --dry-run")(drain)
@@ -242,53 +242,6 @@ def gpus(session: Session, region: RegionOption = None) -> None:
         for row in found
     ]  # fmt: skip
     session.show({"gpus": found}, lambda: say_table(columns, rows))
-
-
-def tenants(session: Session) -> None:
-    """Quota used, borrowed and lent, and fair share, by tenant.
-
-    A tenant counts what the tenants below it hold.
-    """
-    with session.client() as client:
-        found = client.tenants()
-    for line in _beyond(found):
-        note(f"warning: {line}")
-    columns = [
-        Column("TENANT", whole=True), Column("GPU"), Column("QUOTA", right=True),
-        Column("USED", right=True), Column("BORROWED", right=True), Column("LENT", right=True),
-        Column("PENDING", right=True), Column("WEIGHT", right=True, spare=2),
-        Column("FAIR SHARE", right=True), Column("USED LATELY", right=True, spare=1),
-        Column("PARENT"),
-    ]  # fmt: skip
-    rows = [
-        [
-            row.name, row.gpu_model, "unlimited" if row.nominal is None else number(row.nominal),
-            number(row.used), number(row.borrowed), number(row.lent), number(row.pending),
-            number(row.weight), f"{row.fair_share:.0%}", f"{row.usage_share:.0%}", row.parent or "",
-        ]
-        for row in found
-    ]  # fmt: skip
-    session.show({"tenants": found}, lambda: say_table(columns, rows))
-
-
-def _beyond(tenants: Sequence[TenantView]) -> Iterator[str]:
-    """A line for each model of which the quotas promise more GPUs than there are."""
-    parents = {row.name: row.parent for row in tenants}
-    stating = {row.name for row in tenants if row.nominal is not None}
-    promised: dict[str, float] = {}
-    there = {row.gpu_model: row.present for row in tenants}
-    for row in tenants:
-        above = row.parent
-        while above is not None and above not in stating:
-            above = parents.get(above)
-        if row.nominal is not None and above is None:
-            promised[row.gpu_model] = promised.get(row.gpu_model, 0.0) + row.nominal
-    for model, gpus in sorted(promised.items()):
-        if (present := there[model]) is not None and gpus > present:
-            yield (
-                f"the quotas add up to {number(gpus)} {model}, and there are {number(present)}: "
-                "not all tenants can have theirs at once"
-            )
 
 
 def cordon(session: Session, hosts: HostsArgument, reason: ReasonOption = None) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
+from urllib.parse import quote
 
 from topmast.client.transport import Transport
-from topmast.model.act_views import FleetDiff, FleetView, JobsActed
+from topmast.model.act_views import FleetDiff, FleetView, JobsActed, TenantPause
+from topmast.model.errors import NotFound
 
 
 class ActsOnJobs(Protocol):
@@ -95,6 +97,25 @@ class VerbsCalls:
         return self.edit_jobs(
             jobs, changes=changes, selector=selector, reason=reason, dry_run=dry_run
         )
+
+    def pause_tenant(
+        self, tenant: str, *, drain: bool = False, reason: str = "", dry_run: bool = False
+    ) -> TenantPause:
+        """Let no job of a tenant start, or of one below it; with ``drain``, stop those that run."""
+        return self._pause(tenant, "pause", reason, dry_run, **({"drain": True} if drain else {}))
+
+    def resume_tenant(self, tenant: str, *, reason: str = "", dry_run: bool = False) -> TenantPause:
+        """Let the jobs of a tenant start again."""
+        return self._pause(tenant, "resume", reason, dry_run)
+
+    def _pause(
+        self, tenant: str, verb: str, reason: str, dry_run: bool, **more: object
+    ) -> TenantPause:
+        if tenant in ("", ".", ".."):
+            raise NotFound(f"no tenant {tenant!r}")
+        body = {"user": self.user, "reason": reason, "dry_run": dry_run, **more}
+        path = f"/tenants/{quote(tenant, safe='')}/{verb}"
+        return self._transport.post(TenantPause, path, body)
 
     def fleet(self) -> FleetView:
         """The fleet as a fleet file, and its version."""

@@ -53,6 +53,26 @@ class JobFileView(Struct, frozen=True):
     """The document of a job file, with what was changed since."""
 
 
+class TenantPause(Struct, frozen=True):
+    """What it means for jobs that a tenant is paused or resumed, or would be."""
+
+    tenant: str
+    paused: str
+    """Why no job of it starts, as things are now; empty: they may."""
+    dry_run: bool
+    """True: nothing was done."""
+    waiting: int
+    """Jobs of it and of the tenants below it that waited."""
+    running: int
+    """Those that had GPUs."""
+    stops: tuple[JobEffect, ...]
+    """Those of the latter that a drain stops at their checkpoints."""
+    gpus: float
+    """The sum over the jobs that are stopped."""
+    lost_gpu_h: float
+    """The sum over the jobs that are stopped."""
+
+
 class FleetView(Struct, frozen=True):
     """The fleet as it is."""
 

@@ -11,6 +11,7 @@ class PendingReason(StrEnum):
     """The dominant reason of a waiting job; the first that applies, in this order, is shown."""
 
     HELD = "Held"
+    TENANT_PAUSED = "TenantPaused"
     WAITING_FOR_JOBS = "WaitingForJobs"
     MISCONFIGURED = "Misconfigured"
     UNKNOWN_DATASET = "UnknownDataset"
@@ -27,6 +28,7 @@ class PendingReason(StrEnum):
 PRECEDENCE = tuple(PendingReason)
 HOPELESS = (
     PendingReason.HELD,
+    PendingReason.TENANT_PAUSED,
     PendingReason.NO_MATCHING_HARDWARE,
     PendingReason.TOPOLOGY_DOES_NOT_FIT,
     PendingReason.EXCEEDS_MAX_QUOTA,

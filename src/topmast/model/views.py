@@ -334,6 +334,8 @@ class TenantView(Struct, frozen=True):
     """Its part of the recent usage of all models, from 0 to 1."""
     present: float | None = None
     """GPUs of the model in the whole fleet; None from a server that does not say."""
+    paused: str = ""
+    """Why none of its jobs starts; empty: they may."""
 
 
 class ReplicaView(Struct, frozen=True):

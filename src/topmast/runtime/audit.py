@@ -23,6 +23,7 @@ from topmast.model.messages import (
     EditJobs,
     Message,
     ReleaseJobs,
+    ResumeTenant,
     SetHost,
     SubmitJobs,
 )
@@ -113,6 +114,14 @@ class AuditLog:
         self._line(
             now, fact.job, "dependency-met", f"waits no more for {fact.on}{left}", on=fact.on
         )
+
+    def _tenant_paused(self, fact: f.TenantPaused, event: Message, now: float) -> None:
+        text = fact.why
+        if not text and isinstance(event, ResumeTenant):
+            reason = f": {event.reason}" if event.reason else ""
+            text = f"tenant {fact.tenant} is resumed by {event.by or 'an unknown user'}{reason}"
+        kind = "tenant-paused" if fact.why else "tenant-resumed"
+        self._line(now, "", kind, text, tenant=fact.tenant)
 
     def _requeued(self, fact: f.Requeued, event: Message, now: float) -> None:
         self._line(now, fact.job, "requeued", fact.cause)
@@ -266,6 +275,7 @@ _TELLERS: dict[type[Struct], Callable[..., None]] = {
     f.Unplanned: AuditLog._unplanned,
     f.Moved: AuditLog._moved,
     f.HoldSet: AuditLog._hold_set,
+    f.TenantPaused: AuditLog._tenant_paused,
     f.Requeued: AuditLog._requeued,
     f.DependencyMet: AuditLog._dependency_met,
     f.Edited: AuditLog._edited,

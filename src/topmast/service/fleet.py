@@ -292,6 +292,7 @@ def tenants(
                     fair_share=share.fair,
                     usage_share=share.used,
                     present=float(there.get(model, 0)),
+                    paused=queue.tenancy.paused_by(node.name),
                 )
             )
     return tuple(found)

@@ -23,12 +23,12 @@ from topmast.model.fleet_changes import (
 )
 from topmast.model.states import HostState
 from topmast.service.access import act, json_text
-from topmast.service.verbs import Verbs
+from topmast.service.pausing import Pausing
 
 PARTS = ("fleet", "tenants")
 
 
-class FleetChanges(Verbs):
+class FleetChanges(Pausing):
     """What operators do with the whole fleet."""
 
     async def fleet(self, caller: Caller) -> FleetView:

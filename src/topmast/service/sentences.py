@@ -33,6 +33,14 @@ class Scene(Struct, frozen=True):
     """The only place that the job may have."""
 
 
+_ASIDE = {
+    PendingReason.HELD: "it is released: ",
+    PendingReason.TENANT_PAUSED: "its tenant is resumed: ",
+    PendingReason.WAITING_FOR_JOBS: "",
+}
+"""What jobs wait for that are in no order; the detail follows."""
+
+
 def waiting(scene: Scene, reason: PendingReason | None, detail: str) -> str:
     """Why a job waits, or where it would start."""
     seen = scene.foreseen
@@ -41,11 +49,9 @@ def waiting(scene: Scene, reason: PendingReason | None, detail: str) -> str:
         return _starts(scene, seen)
     wanted, fits = gang_in_words(scene.spec), "fit" if scene.spec.tasks > 1 else "fits"
     more = f" ({detail})" if detail else ""
+    if reason in _ASIDE:
+        return f"the job waits until {_ASIDE[reason]}{detail}"
     match reason:
-        case PendingReason.HELD:
-            return f"the job waits until it is released: {detail}"
-        case PendingReason.WAITING_FOR_JOBS:
-            return f"the job waits until {detail}"
         case PendingReason.UNKNOWN_DATASET:
             what = "datasets" if ", " in detail else "a dataset"
             return f"the job reads {what} that the catalogue does not have: {detail}"

@@ -41,6 +41,7 @@ from topmast.fast.queue.invariants import check_jobs, check_quotas
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.jobs.sweeps import SweepRecord
 from topmast.fast.queue.machine import GlobalQueue
+from topmast.fast.queue.pausing import drained, in_branch
 from topmast.fast.queue.tenancy.ledger import Ledger
 from topmast.fast.queue.verbs import JUDGES, Effect, Judgement, judge_edit
 
@@ -73,8 +74,10 @@ __all__ = [
     "colocated_of",
     "could_hold",
     "decided_by",
+    "drained",
     "first_step",
     "first_verdict",
+    "in_branch",
     "job_key",
     "judge_edit",
     "may_preempt",

@@ -28,7 +28,10 @@ def _fleet(queue: QueueState, fact: f.FleetSet, event: m.ConfigureFleet) -> None
         queue.fleet_edited = True
     elif event.file is not UNSET:
         queue.fleet_file, queue.fleet_edited = event.file, False
+    was_paused = bool(queue.tenancy.paused)
     queue.take_fleet(fleet)
+    if was_paused:
+        _note_pauses(queue)
     queue.backlog.unblock(Anything())
 
 
@@ -51,6 +54,7 @@ def _admitted(queue: QueueState, fact: f.Admitted, event: m.SubmitJobs) -> None:
         if spec.depends_on or spec.part:
             ended, turn = given(event.ended, {}), queue.jobs.sweeps.turn_of(spec)
             record.awaits = {**outstanding(spec, queue.jobs, ended), **turn} or UNSET
+        record.paused = queue.tenancy.paused_by(spec.tenant) or UNSET
         queue.jobs.records[record.id] = record
         if fact.places:
             record.bound, record.bindings = fact.places[offset], 1
@@ -183,6 +187,22 @@ def _dependency_met(queue: QueueState, fact: f.DependencyMet, event: m.Message) 
         queue.enqueue(record)
 
 
+def _tenant_paused(queue: QueueState, fact: f.TenantPaused, event: m.Message) -> None:
+    """O(jobs)."""
+    if fact.why:
+        queue.tenancy.paused[fact.tenant] = fact.why
+    else:
+        queue.tenancy.paused.pop(fact.tenant, None)
+    _note_pauses(queue)
+    queue.backlog.unblock(Anything())  # what those kept for themselves is there for others
+
+
+def _note_pauses(queue: QueueState) -> None:
+    for record in queue.jobs.records.values():
+        if not record.finished:
+            queue.note_pause(record)
+
+
 def _requeued(queue: QueueState, fact: f.Requeued, event: m.Message) -> None:
     """The one way back from a terminal state; the attempts stay counted, the failures do not."""
     record = queue.jobs.records[fact.job]
@@ -196,6 +216,7 @@ def _requeued(queue: QueueState, fact: f.Requeued, event: m.Message) -> None:
     record.state, record.cause = JobState.PENDING, fact.cause
     record.restarts = record.host_losses = 0
     record.not_before_s, record.avoid_hosts = 0.0, ()
+    record.paused = queue.tenancy.paused_by(record.spec.tenant) or UNSET
     queue.enqueue(record)
 
 
@@ -351,6 +372,7 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.Migrates: _migrates,
     f.CancelWanted: _cancel_wanted,
     f.HoldSet: _hold_set,
+    f.TenantPaused: _tenant_paused,
     f.Requeued: _requeued,
     f.DependencyMet: _dependency_met,
     f.Edited: _edited,

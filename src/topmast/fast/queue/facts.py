@@ -100,6 +100,13 @@ class HoldSet(Fact, frozen=True):
     why: str
 
 
+class TenantPaused(Fact, frozen=True):
+    """Jobs of a tenant and of those below it do not start, or (``why`` empty) may again."""
+
+    tenant: str
+    why: str
+
+
 class Requeued(Fact, frozen=True):
     """A job that failed, was cancelled or waits out a delay is tried anew, with no failures."""
 
@@ -215,5 +222,5 @@ QueueFact = (
     | CancelWanted | Ended | Bound | Promoted | Checkpointed | ResumedFrom | TreeTaken
     | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped | DatasetRemoved
     | DeletionBegun | DeletionDone | PackedWith | AttemptsSkipped | HoldSet | Requeued | Edited
-    | EditTaken | DependencyMet
+    | EditTaken | DependencyMet | TenantPaused
 )  # fmt: skip

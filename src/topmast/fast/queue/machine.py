@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from msgspec import UNSET
 
 from topmast.fast.machine import Fact
-from topmast.fast.queue import datasets, lifecycle, verbs
+from topmast.fast.queue import datasets, lifecycle, pausing, verbs
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.applying import APPLIERS
 from topmast.fast.queue.backlog.blocked import Anything
@@ -122,6 +122,8 @@ class GlobalQueue(QueueViews):
         m.HoldJobs: verbs.hold,
         m.ReleaseJobs: verbs.release,
         m.PreemptJobs: verbs.preempt,
+        m.PauseTenant: pausing.pause,
+        m.ResumeTenant: pausing.resume,
         m.RequeueJobs: verbs.requeue,
         m.EditJobs: verbs.edit,
         m.AddDataset: datasets.add_dataset,

@@ -158,7 +158,7 @@ def hold(queue: QueueViews, event: m.HoldJobs) -> tuple[str, ...] | NotFound:
             release_place(queue, record)
             queue.decide(f.HoldSet(record.id, cause))
         if event.stop:
-            _stop(queue, record, cause)
+            stop_attempt(queue, record, cause)
 
     return _each(queue, event.jobs, judge_suspend if event.stop else judge_hold, act)
 
@@ -173,7 +173,9 @@ def release(queue: QueueViews, event: m.ReleaseJobs) -> tuple[str, ...] | NotFou
 def preempt(queue: QueueViews, event: m.PreemptJobs) -> tuple[str, ...] | NotFound:
     """Stop attempts at their checkpoints."""
     cause = cause_of("preempted", event)
-    return _each(queue, event.jobs, judge_preempt, lambda record: _stop(queue, record, cause))
+    return _each(
+        queue, event.jobs, judge_preempt, lambda record: stop_attempt(queue, record, cause)
+    )
 
 
 def requeue(queue: QueueViews, event: m.RequeueJobs) -> tuple[str, ...] | NotFound:
@@ -182,7 +184,7 @@ def requeue(queue: QueueViews, event: m.RequeueJobs) -> tuple[str, ...] | NotFou
 
     def act(record: JobRecord) -> None:
         if record.plan is not None:
-            _stop(queue, record, cause)
+            stop_attempt(queue, record, cause)
         else:
             queue.decide(f.Requeued(record.id, cause))
 
@@ -195,7 +197,7 @@ def edit(queue: QueueViews, event: m.EditJobs) -> tuple[str, ...] | NotFound:
     return _each(queue, event.jobs, judge, lambda record: queue.decide(f.Edited(record.id)))
 
 
-def _stop(queue: QueueViews, record: JobRecord, cause: str) -> None:
+def stop_attempt(queue: QueueViews, record: JobRecord, cause: str) -> None:
     """Stop the attempt of a job, if it has one, at its checkpoint."""
     if record.plan is not None and record.state is not JobState.PREEMPTING:
         stop = m.StopAttempt(record.id, record.epoch, Outcome.PREEMPTED, cause)

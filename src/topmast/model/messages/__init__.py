@@ -110,12 +110,14 @@ from topmast.model.messages.queue import (
     EditJobs,
     GrowTree,
     HoldJobs,
+    PauseTenant,
     PreemptJobs,
     ReleaseJobs,
     RemoveDataset,
     ReplicaDeleted,
     RequestReplica,
     RequeueJobs,
+    ResumeTenant,
     SkipAttempts,
     StartCopy,
     SubmitJobs,
@@ -125,7 +127,7 @@ from topmast.model.messages.queue import (
 Event = (
     Wake | Recovered
     | ConfigureFleet | SkipAttempts | SubmitJobs | CancelJobs
-    | HoldJobs | ReleaseJobs | PreemptJobs | RequeueJobs | EditJobs
+    | HoldJobs | ReleaseJobs | PreemptJobs | RequeueJobs | EditJobs | PauseTenant | ResumeTenant
     | AddDataset | RequestReplica | DropReplica | RemoveDataset
     | CopyDone | CopyFailed | ReplicaDeleted | DeletionFailed | TreeGrown
     | ConfigureRegion | RequestFleetBids | FleetBids | RequestRegionBids | RegionBids
@@ -202,6 +204,7 @@ __all__ = [
     "OpenStream",
     "OutOfService",
     "Pair",
+    "PauseTenant",
     "PlanCommitted",
     "PlanRefused",
     "PreemptJobs",
@@ -220,6 +223,7 @@ __all__ = [
     "RequestReplica",
     "RequeueJobs",
     "ResumeGang",
+    "ResumeTenant",
     "Resumed",
     "RevokeRole",
     "RevokeToken",

@@ -78,6 +78,24 @@ class PreemptJobs(Message, frozen=True):
     reason: str | UnsetType = UNSET
 
 
+class PauseTenant(Message, frozen=True):
+    """No job of a tenant, or of one below it, starts until it is resumed."""
+
+    tenant: str
+    by: str = ""
+    reason: str | UnsetType = UNSET
+    drain: bool = False
+    """What runs stops at its checkpoint, unless it may not be preempted."""
+
+
+class ResumeTenant(Message, frozen=True):
+    """The jobs of a tenant that is paused may start again."""
+
+    tenant: str
+    by: str = ""
+    reason: str | UnsetType = UNSET
+
+
 class RequeueJobs(Message, frozen=True):
     """Jobs that have failed, wait out a delay or run are to be tried anew."""
 

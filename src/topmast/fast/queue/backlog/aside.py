@@ -1,6 +1,6 @@
 """Jobs that wait in no order, and are counted by what they ask for.
 
-People hold them, or they depend on other jobs.
+People hold them or have paused their tenant, or they depend on other jobs.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ class Aside:
 
     def add(self, record: JobRecord) -> None:
         """A job stands aside. O(groups)."""
-        spec, held = record.spec, record.hold is not UNSET
-        reason = PendingReason.HELD if held else PendingReason.WAITING_FOR_JOBS
+        spec, reason = record.spec, PendingReason.WAITING_FOR_JOBS
+        if record.hold is not UNSET:
+            reason = PendingReason.HELD
+        elif record.paused is not UNSET:
+            reason = PendingReason.TENANT_PAUSED
         kind = (reason, spec.tenant, spec.band, *sorted(spec.gpus_by_model().items(), key=str))
         self._kind_of[record.id] = kind
         one, reason, size = self._sizes.get(kind, (spec, reason, 0))

@@ -52,6 +52,7 @@ class Saved(Struct):
     skipped: dict[str, int] | UnsetType = UNSET
     deletions: list[Deletion] | UnsetType = UNSET
     sweeps: dict[str, SweepRecord] | UnsetType = UNSET
+    paused: dict[str, str] | UnsetType = UNSET
     fleet_file: str | UnsetType = UNSET
     fleet_edited: bool | UnsetType = UNSET
 
@@ -135,6 +136,17 @@ class QueueState(EventMachine):
         self.backlog.note_priority(record, self.now)
         self.cycle.binding.waits(record, self.now)
 
+    def note_pause(self, record: JobRecord) -> None:
+        """A job may not start while its tenant is paused; if it waits, it changes its line."""
+        why = self.tenancy.paused_by(record.spec.tenant) or UNSET
+        if why == record.paused:
+            return
+        record.paused = why
+        if record.plan is None and record.state in WAITING:
+            record.moves = False
+            self.waits_no_more(record)
+            self.enqueue(record)
+
     def waits_no_more(self, record: JobRecord) -> None:
         """Take a job out of its line: it starts, or is over. O(1)."""
         self.backlog.remove(record.id)
@@ -191,6 +203,7 @@ class QueueState(EventMachine):
                 jobs.skipped or UNSET,
                 catalogue.deletions.all() or UNSET,
                 jobs.sweeps.records or UNSET,
+                self.tenancy.paused or UNSET,
                 self.fleet_file or UNSET,
                 self.fleet_edited or UNSET,
             )
@@ -214,6 +227,7 @@ class QueueState(EventMachine):
         self.homes = state.homes
         self.fleet_file = given(state.fleet_file, "")
         self.fleet_edited = given(state.fleet_edited, False)
+        self.tenancy.paused = given(state.paused, {})
         self.take_fleet(state.fleet)
         self.tenancy.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
         self.backlog.restore(state.histories, state.learned, state.sizes, state.services_gpu_s)

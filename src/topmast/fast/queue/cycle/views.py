@@ -179,6 +179,8 @@ class QueueViews(QueueState):
             return Verdict(PendingReason.PREEMPTION_IN_PROGRESS, f"{len(plan.victims)} victims")
         if record.hold is not UNSET:
             return Verdict(PendingReason.HELD, record.hold)
+        if record.paused is not UNSET:
+            return Verdict(PendingReason.TENANT_PAUSED, record.paused)
         if record.awaits is not UNSET:
             return Verdict(PendingReason.WAITING_FOR_JOBS, awaited(record.awaits))
         job_class = self.backlog.class_of(record.id)

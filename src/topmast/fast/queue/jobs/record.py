@@ -89,6 +89,8 @@ class JobRecord(Struct, gc=False):
     """Why it may not start, while people hold it."""
     next_spec: JobSpec | UnsetType = UNSET
     """What it asks for from its next attempt on, if that was changed."""
+    paused: str | UnsetType = UNSET
+    """Why no job of its tenant may start, while that is paused."""
     awaits: dict[str, After] | UnsetType = UNSET
     """What other jobs have not come to yet, of all that it depends on."""
 
@@ -99,8 +101,9 @@ class JobRecord(Struct, gc=False):
 
     @property
     def is_aside(self) -> bool:
-        """Whether it is in no order, because people hold it or other jobs come first."""
-        return self.hold is not UNSET or self.awaits is not UNSET
+        """Whether it is in no order: people keep it from starting, or other jobs come first."""
+        kept = self.hold is not UNSET or self.paused is not UNSET
+        return kept or self.awaits is not UNSET
 
     @property
     def band(self) -> Band:
@@ -164,7 +167,7 @@ class JobRecord(Struct, gc=False):
             min_tasks=None if elastic is None else others + elastic.least,
             max_tasks=None if elastic is None else others + elastic.most,
             resizes=self.resizes,
-            hold=given(self.hold, ""),
+            hold=given(self.hold, given(self.paused, "")),
             next_band=self.next_spec.band.name.lower() if self.next_spec else None,
             labels=given(spec.labels, {}),
             depends_on={job: after.value for job, after in given(spec.depends_on, {}).items()},

@@ -27,6 +27,8 @@ class Tenancy:
         self.entitlements = Entitlements(self.ledger)
         self._reserve, self._patience_s = reserve, patience_s
         self.gpus_by_region: dict[str, int] = {}
+        self.paused: dict[str, str] = {}
+        """Tenants of which no job may start, nor any of those below them, and why."""
         self._fleet = Fleet(())
 
     def configure(self, fleet: Fleet) -> None:
@@ -34,9 +36,18 @@ class Tenancy:
         self._fleet = fleet
         self.ledger.set_tenants(fleet.tenants, fleet.gpus())
         self.entitlements.configure(fleet)
+        known = self.ledger.tenants
+        self.paused = {tenant: why for tenant, why in self.paused.items() if tenant in known}
         self.gpus_by_region = {
             r.name: sum(h.gpus for c in r.clusters for h in c.hosts) for r in fleet.regions
         }
+
+    def paused_by(self, tenant: str) -> str:
+        """Why no job of a tenant may start, if it or one above it is paused. O(depth)."""
+        if not self.paused:
+            return ""
+        above = (node.name for node in self.ledger.tree.node(tenant).up())
+        return next((self.paused[name] for name in above if name in self.paused), "")
 
     def by(self, ledger: Ledger) -> Self:
         """The same with another ledger, to look at. O(1)."""

@@ -1,0 +1,169 @@
+"""Tenants: what they have, and tenants that are paused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topmast.cli.command import (
+    FLEET,
+    JsonOption,
+    ServerOption,
+    Session,
+    StateOption,
+    command,
+    epilog,
+    session_of,
+)
+from topmast.cli.completion import complete_tenants
+from topmast.cli.groups import Group
+from topmast.cli.output import Column, note, say, say_table
+from topmast.cli.text import number, plural
+
+if TYPE_CHECKING:
+    from topmast.model.act_views import TenantPause
+    from topmast.model.views import TenantView
+
+STOPS_SHOWN = 20
+TenantArgument = Annotated[
+    str,
+    typer.Argument(metavar="TENANT", help="The name of a tenant.", autocompletion=complete_tenants),
+]
+ReasonOption = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Why; the history and the audit log keep it.")
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Only show how many jobs that concerns.")
+]
+
+
+def add(app: typer.Typer) -> None:
+    """Add the group of commands."""
+    group = typer.Typer(cls=Group, rich_markup_mode=None)
+    group.callback(invoke_without_command=True)(_alone)
+    command(
+        group, "pause", example="topmast tenants pause vision --reason 'over budget'\n"
+        "topmast tenants pause vision --drain --dry-run",
+    )(pause)  # fmt: skip
+    command(group, "resume", example="topmast tenants resume vision")(resume)
+    app.add_typer(
+        group, name="tenants", rich_help_panel=FLEET,
+        help="Quota used, borrowed and lent, and fair share, by tenant; pause one, resume it.",
+        epilog=epilog("topmast tenants\ntopmast tenants pause vision --drain --dry-run"),
+    )  # fmt: skip
+
+
+def _alone(
+    context: typer.Context,
+    json: JsonOption = False,
+    server: ServerOption = None,
+    state: StateOption = None,
+) -> None:
+    if context.invoked_subcommand is None:
+        list_all(session_of(context))
+
+
+def pause(
+    session: Session,
+    tenant: TenantArgument,
+    drain: Annotated[
+        bool,
+        typer.Option("--drain", help="Stop also the jobs that run, at their checkpoints."),
+    ] = False,
+    reason: ReasonOption = None,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Let no job of a tenant start, or of the tenants below it; what runs goes on.
+
+    Jobs are still taken, and wait. With --drain those that run stop too, and wait; a job that may
+    not be preempted runs to its end.
+    """
+    with session.client() as client:
+        found = client.pause_tenant(tenant, drain=drain, reason=reason or "", dry_run=dry_run)
+    session.show(found, lambda: _say_pause(found))
+
+
+def resume(
+    session: Session,
+    tenant: TenantArgument,
+    reason: ReasonOption = None,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Let the jobs of a tenant start again."""
+    with session.client() as client:
+        found = client.resume_tenant(tenant, reason=reason or "", dry_run=dry_run)
+    session.show(found, lambda: _say_pause(found))
+
+
+def _say_pause(found: TenantPause) -> None:
+    if found.dry_run:
+        note("nothing was done")
+    say(found.paused or f"tenant {found.tenant} is not paused")
+    say(f"{plural(found.waiting, 'job')} of it waiting, {found.running} with GPUs")
+    if not found.stops:
+        return
+    columns = [Column("JOB"), Column("GPUS", right=True), Column("LOST GPU-H", right=True)]
+    rows = [
+        [stop.job, number(stop.gpus), number(round(stop.lost_gpu_h, 2))]
+        for stop in found.stops[:STOPS_SHOWN]
+    ]
+    say_table(columns, rows)
+    say(
+        f"{plural(len(found.stops), 'job')} stopped: {number(found.gpus)} GPUs, "
+        f"{number(round(found.lost_gpu_h, 2))} GPU-hours lost"
+    )
+
+
+def list_all(session: Session) -> None:
+    """Quota used, borrowed and lent, and fair share, by tenant.
+
+    A tenant counts what the tenants below it hold.
+    """
+    with session.client() as client:
+        found = client.tenants()
+    for line in _beyond(found):
+        note(f"warning: {line}")
+    columns = [
+        Column("TENANT", whole=True), Column("GPU"), Column("QUOTA", right=True),
+        Column("USED", right=True), Column("BORROWED", right=True), Column("LENT", right=True),
+        Column("PENDING", right=True), Column("WEIGHT", right=True, spare=2),
+        Column("FAIR SHARE", right=True), Column("USED LATELY", right=True, spare=1),
+        Column("PARENT"),
+    ]  # fmt: skip
+    rows = [
+        [
+            row.name, row.gpu_model, "unlimited" if row.nominal is None else number(row.nominal),
+            number(row.used), number(row.borrowed), number(row.lent), number(row.pending),
+            number(row.weight), f"{row.fair_share:.0%}", f"{row.usage_share:.0%}", row.parent or "",
+        ]
+        for row in found
+    ]  # fmt: skip
+
+    def tell() -> None:
+        say_table(columns, rows)
+        for why in dict.fromkeys(row.paused for row in found if row.paused):
+            say(f"{why}: nothing of it starts")
+
+    session.show({"tenants": found}, tell)
+
+
+def _beyond(tenants: Sequence[TenantView]) -> Iterator[str]:
+    """A line for each model of which the quotas promise more GPUs than there are."""
+    parents = {row.name: row.parent for row in tenants}
+    stating = {row.name for row in tenants if row.nominal is not None}
+    promised: dict[str, float] = {}
+    there = {row.gpu_model: row.present for row in tenants}
+    for row in tenants:
+        above = row.parent
+        while above is not None and above not in stating:
+            above = parents.get(above)
+        if row.nominal is not None and above is None:
+            promised[row.gpu_model] = promised.get(row.gpu_model, 0.0) + row.nominal
+    for model, gpus in sorted(promised.items()):
+        if (present := there[model]) is not None and gpus > present:
+            yield (
+                f"the quotas add up to {number(gpus)} {model}, and there are {number(present)}: "
+                "not all tenants can have theirs at once"
+            )

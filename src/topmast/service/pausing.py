@@ -1,0 +1,81 @@
+"""Tenants that are paused: nothing of theirs starts, and if that is wanted what runs stops."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from topmast.fast.queue import Effect, drained, in_branch
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.access import Caller, Permission
+from topmast.model.act_views import JobEffect, TenantPause
+from topmast.model.errors import NotFound
+from topmast.model.job import MILLI
+from topmast.service.access import act, json_text
+from topmast.service.verbs import Verbs
+
+
+class Pausing(Verbs):
+    """What people do to the queue of a tenant."""
+
+    async def pause_tenant(
+        self, caller: Caller, tenant: str, by: str, reason: str, *, drain: bool, dry_run: bool
+    ) -> TenantPause:
+        """Let nothing of a tenant start, and ``drain`` what runs; or say what that would do."""
+        by = self.access.by(caller, by)
+        order = m.PauseTenant(tenant, by, reason or UNSET, drain)
+        verb = "drain-tenant" if drain else "pause-tenant"
+        return await self._pause(caller, verb, order, reason, drain, dry_run)
+
+    async def resume_tenant(
+        self, caller: Caller, tenant: str, by: str, reason: str, *, dry_run: bool
+    ) -> TenantPause:
+        """Let the jobs of a tenant start again; or say how many wait for that."""
+        order = m.ResumeTenant(tenant, self.access.by(caller, by), reason or UNSET)
+        return await self._pause(caller, "resume-tenant", order, reason, False, dry_run)
+
+    async def _pause(
+        self,
+        caller: Caller,
+        verb: str,
+        order: m.PauseTenant | m.ResumeTenant,
+        reason: str,
+        drain: bool,
+        dry_run: bool,
+    ) -> TenantPause:
+        tenant = order.tenant
+        self.limits.take(caller, "submit")
+        known = await self._ask(lambda: tenant in self.machines.queue.tenancy.ledger.tenants)
+        self.access.require(caller, Permission.JOBS_OTHERS, tenant)
+        if not known:
+            raise NotFound(f"no tenant '{tenant}'")
+        before = await self._ask(partial(self._meant, tenant, drain, dry_run))
+        if dry_run:
+            return before
+        jobs = [effect.job for effect in before.stops]
+        after = json_text(reason=reason, waiting=before.waiting, stops=len(jobs))
+        await self._tell(ids.QUEUE, order, act(caller, verb, tenant, tenant, after=after))
+        now = await self._ask(lambda: self.machines.queue.tenancy.paused_by(tenant))
+        return replace(before, paused=now)
+
+    def _meant(self, tenant: str, drain: bool, dry_run: bool) -> TenantPause:
+        queue = self.machines.queue
+        stopped = drained(queue, tenant) if drain else []
+        branch = [record.plan is not None for record in in_branch(queue, tenant)]
+        done = Effect.DONE.value
+        stops = tuple(
+            JobEffect(
+                record.id, done, "",
+                record.plan.gpus_milli / MILLI if record.plan is not None else 0.0,
+                self._lost_gpu_h("preempt", record),
+            )
+            for record in stopped
+        )  # fmt: skip
+        return TenantPause(
+            tenant, queue.tenancy.paused_by(tenant), dry_run, branch.count(False),
+            branch.count(True), stops, sum(stop.gpus for stop in stops),
+            sum(stop.lost_gpu_h for stop in stops),
+        )  # fmt: skip
