@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -163,8 +164,6 @@ def _none(page: JobPage, asked: bool) -> str:
 
 
 def _say_queue(page: JobPage) -> None:
-    import sys
-
     say_jobs(page.jobs, sweeps=page.sweeps)
     if sys.stdout.isatty() and page.jobs:
         say()
@@ -261,8 +260,15 @@ def status(session: Session, job: JobArgument) -> None:
             sweep = client.sweep(job)
             session.show(sweep, lambda: say_sweep(sweep))
             return
-        story = client.story(job)
+        story, page = client.story(job), page_of(client, job)
     session.show(story, lambda: _say_story(story))
+    if sys.stdout.isatty() and not session.json:
+        note(f"with its candidates and output: {page}")
+
+
+def page_of(client: Client, job: str) -> str:
+    """The page of a job on the dashboard."""
+    return f"{client.url}/jobs/{job}"
 
 
 def _say_story(story: JobStory) -> None:

@@ -15,7 +15,7 @@ from topmast.cli.completion import complete_jobs
 from topmast.cli.documents import as_yaml
 from topmast.cli.explain import say_explanation
 from topmast.cli.groups import CommandBehind
-from topmast.cli.jobs import FINISHED, WAITING, JobArgument, JobsArgument, say_states
+from topmast.cli.jobs import FINISHED, WAITING, JobArgument, JobsArgument, page_of, say_states
 from topmast.cli.jobsource import source_like, source_of
 from topmast.cli.output import note, say
 from topmast.cli.overrides import JobOptions, named_for, with_changes
@@ -115,7 +115,8 @@ def _submitted(session: Session, client: Client, receipt: Receipt, wait: bool, f
     if not (wait or follow):
         session.show(receipt, lambda: say(receipt.id))
         if sys.stdout.isatty():
-            note(f"{receipt.name} is submitted; its story: topmast status {receipt.id}")
+            page = page_of(client, receipt.id)
+            note(f"{receipt.name} is submitted; its story: topmast status {receipt.id}, {page}")
         return 0
     note(f"{receipt.name} is submitted as {receipt.id}")
     if is_sweep(receipt.id):

@@ -101,14 +101,19 @@ function changesOf(/** @type {HTMLElement} */ dialog, /** @type {string} */ verb
   return verb === "edit" ? { changes: { priority: choice.value } } : {};
 }
 
+/** How many times was asked: only the last answer is shown. */
+let asked = 0;
+
 /** Ask what an act would do, and show it. */
 async function rehearse(/** @type {HTMLDialogElement} */ dialog, /** @type {string} */ verb, /** @type {Targets} */ targets) {
   const go = /** @type {HTMLButtonElement} */ (part(dialog, "do"));
+  const turn = ++asked;
   go.disabled = true;
   part(dialog, "summary").textContent = "Asking what this would do…";
   part(dialog, "effects").replaceChildren();
   try {
     const acted = await post(verb, { ...targets, ...changesOf(dialog, verb), dry_run: true });
+    if (turn !== asked) return;
     part(dialog, "summary").textContent = summary(acted);
     list(dialog, acted);
     go.disabled = !acted.counts.done;

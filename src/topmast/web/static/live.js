@@ -11,6 +11,8 @@ const LEAST_MS = 1000;
 const DUTY = 0.1;
 /** Without any event a page is drawn anew this often: waits grow, and forecasts change. */
 const CALM_MS = 15000;
+/** For so long a page waits for its content. */
+const PATIENCE_MS = 20000;
 const RETRY_MS = [500, 1000, 2000, 5000];
 /** A stream is silent for at most this long: the server says that it is still there. */
 const SILENT_MS = 40000;
@@ -58,7 +60,7 @@ function concerns(/** @type {News} */ news) {
 function plan() {
   due = true;
   if (document.hidden || timer !== undefined || drawing) return;
-  const restMs = Math.max(LEAST_MS, tookMs / DUTY);
+  const restMs = Math.min(Math.max(LEAST_MS, tookMs / DUTY), CALM_MS);
   timer = setTimeout(drawAnew, Math.max(0, drawnMs + restMs - performance.now()));
 }
 
@@ -74,13 +76,14 @@ async function drawAnew() {
   const begun = performance.now();
   try {
     await fetchAndMorph();
+    tookMs = performance.now() - begun;
     setAway(false);
   } catch {
+    tookMs = 0; // how long a failure took says nothing of the page
     setAway(true);
   } finally {
     drawing = false;
     drawnMs = performance.now();
-    tookMs = drawnMs - begun;
   }
   if (due) plan();
 }
@@ -91,7 +94,9 @@ function busy() {
 }
 
 async function fetchAndMorph() {
-  const answer = await fetch(location.href, { headers: { "Topmast-Fragment": "1" }, redirect: "error" });
+  const answer = await fetch(location.href, {
+    headers: { "Topmast-Fragment": "1" }, redirect: "error", signal: AbortSignal.timeout(PATIENCE_MS),
+  });
   if (answer.status === 401) {
     location.reload();
     return;

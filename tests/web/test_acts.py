@@ -1,0 +1,203 @@
+"""What people do on the pages of the queue and of a job, by mouse and by keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.live import eventually
+from tests.support.weblab.tools import missing
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, LocatorAssertions, Page
+
+    from tests.support.weblab.browser import Viewer
+    from tests.support.weblab.stage import Stage
+
+pytestmark = [pytest.mark.web, pytest.mark.slow, pytest.mark.timeout(600)]
+SLEEPER = {"tenant": "speech", "resources": {"accelerators": "L4:500"}, "run": "true"}
+"""It waits for ever: no host is so large."""
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    if why := missing():
+        pytest.skip(why)
+    from tests.support.weblab.stage import stage as set_up
+
+    with set_up(tmp_path_factory.mktemp("acts"), wheel=False) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def viewer(chromium: Browser, stage: Stage) -> Viewer:
+    from tests.support.weblab.browser import Viewer
+
+    return Viewer(chromium, stage.url)
+
+
+def sleepers(stage: Stage, name: str, count: int) -> list[str]:
+    """Jobs that wait for ever, and are held."""
+    jobs = [stage.client.submit({"name": f"{name}-{n}", **SLEEPER}).id for n in range(count)]
+    stage.client.hold(jobs, reason="for a test")
+    return jobs
+
+
+def expect(locator: Locator) -> LocatorAssertions:
+    """What a page comes to show."""
+    from playwright.sync_api import expect
+
+    return expect(locator)
+
+
+def confirm(page: Page, reason: str = "") -> str:
+    """Read what an act would do, and do it; what it said."""
+    dialog = page.locator("dialog[open]")
+    expect(dialog.get_by_role("button", name="Do it")).to_be_enabled()
+    said = dialog.inner_text()
+    if reason:
+        dialog.get_by_label("Reason").fill(reason)
+    dialog.get_by_role("button", name="Do it").click()
+    dialog.wait_for(state="detached")
+    return said
+
+
+def test_jobs_are_cancelled_by_mouse(stage: Stage, viewer: Viewer) -> None:
+    """First what it would do, then the act; the list shows it without a reload."""
+    jobs = sleepers(stage, "mouse", 3)
+    with viewer.window() as window:
+        page = window.open("/?name=mouse-*")
+        assert page.get_by_role("button", name="Cancel").is_disabled()
+        for job in jobs[:2]:
+            page.get_by_label(f"Select {job}", exact=True).check()
+        assert page.locator("#selected").inner_text() == "2 jobs selected"
+        page.get_by_role("button", name="Cancel").click()
+        said = confirm(page, "not needed")
+        assert "It changes 2 jobs." in said
+        assert f"{jobs[0]}: will change" in said
+        expect(page.locator("tr[data-row]")).to_have_count(1)
+        assert page.locator("#selected").inner_text() == "No job is selected"
+        assert window.complaints == []
+    assert [stage.client.job(job).state for job in jobs] == ["CANCELLED", "CANCELLED", "PENDING"]
+
+
+def test_jobs_are_walked_selected_and_released_by_keyboard(stage: Stage, viewer: Viewer) -> None:
+    """`j`, `x`, Tab and Enter are enough."""
+    jobs = sleepers(stage, "keys", 2)
+    with viewer.window() as window:
+        page = window.open("/?name=keys-*")
+        page.keyboard.press("j")
+        page.keyboard.press("x")
+        page.keyboard.press("j")
+        page.keyboard.press("x")
+        assert page.locator("#selected").inner_text() == "2 jobs selected"
+        page.get_by_role("button", name="Release").focus()
+        page.keyboard.press("Enter")
+        go = page.locator("dialog[open] [data-part=do]")
+        expect(go).to_be_enabled()
+        go.focus()
+        page.keyboard.press("Enter")
+        eventually(lambda: not any(stage.client.job(job).hold for job in jobs), "released")
+        page.keyboard.press("?")
+        assert page.get_by_role("heading", name="Keys").is_visible()
+        page.keyboard.press("Escape")
+        page.keyboard.press("/")
+        page.keyboard.type(jobs[0])
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"**/jobs/{jobs[0]}")
+        assert window.complaints == []
+    stage.client.cancel(jobs[0])
+    stage.client.cancel(jobs[1])
+
+
+def test_all_that_the_filters_leave_are_changed_at_once(stage: Stage, viewer: Viewer) -> None:
+    """Also those that are on no page: the server is told the filters, not the jobs."""
+    jobs = sleepers(stage, "all", 3)
+    with viewer.window() as window:
+        page = window.open("/?name=all-*&state=PENDING")
+        page.get_by_label("that the filters leave").check()
+        page.get_by_role("button", name="Priority").click()
+        page.locator("dialog[open] select").select_option("high")
+        expect(page.locator("dialog[open]")).to_contain_text("It changes 3 jobs.")
+        assert "It changes 3 jobs." in confirm(page)
+        eventually(lambda: all(stage.client.job(job).band == "high" for job in jobs), "high")
+        assert window.complaints == []
+    for job in jobs:
+        stage.client.cancel(job)
+
+
+def test_an_open_page_follows_without_losing_focus_or_selection(
+    stage: Stage, viewer: Viewer
+) -> None:
+    """A job that comes appears by itself; what the reader has in hand stays."""
+    first = sleepers(stage, "live", 1)[0]
+    with viewer.window() as window:
+        page = window.open("/?name=live-*")
+        box = page.get_by_label(f"Select {first}", exact=True)
+        box.check()
+        box.focus()
+        second = sleepers(stage, "live", 1)[0]
+        page.get_by_label(f"Select {second}", exact=True).wait_for()
+        assert box.is_checked()
+        assert page.evaluate("document.activeElement.dataset.select") == first
+        assert window.complaints == []
+    stage.client.cancel(first)
+    stage.client.cancel(second)
+
+
+def test_two_tabs_share_one_stream(stage: Stage, viewer: Viewer, chromium: Browser) -> None:
+    """HTTP/1.1 gives a browser six connections; and both tabs follow."""
+    context = chromium.new_context()
+    asked: list[str] = []
+    context.on("request", lambda request: asked.append(request.url))
+    pages = [context.new_page() for _ in range(2)]
+    for page in pages:
+        page.goto(f"{stage.url}/?name=tabs-*")
+        page.wait_for_timeout(500)
+    job = sleepers(stage, "tabs", 1)[0]
+    for page in pages:
+        page.get_by_label(f"Select {job}", exact=True).wait_for()
+    assert sum("/api/v1/events" in url for url in asked) == 1
+    context.close()
+    stage.client.cancel(job)
+
+
+def test_output_follows_and_begins_at_the_end(stage: Stage, viewer: Viewer) -> None:
+    """A running job's lines appear as they are written."""
+    with viewer.window() as window:
+        page = window.open(f"/jobs/{stage.jobs['trains']}")
+        page.locator("job-log .log").wait_for()
+        before = page.locator("job-log .log").inner_text()
+        eventually(lambda: len(page.locator("job-log .log").inner_text()) > len(before), "more")
+        assert "step" in before
+        assert window.complaints == []
+
+
+def test_a_page_says_that_the_server_is_away_and_returns(stage: Stage, viewer: Viewer) -> None:
+    """It keeps what it shows, and goes on by itself."""
+    with viewer.window() as window:
+        page = window.open("/")
+        rows = page.locator("tr[data-row]").count()
+        assert page.locator("#link").is_hidden()
+        stage.server.port = int(stage.url.rpartition(":")[2])
+        stage.server.stop()
+        page.locator("#link").wait_for()
+        assert "does not answer" in page.locator("#link").inner_text()
+        assert page.locator("tr[data-row]").count() == rows
+        stage.server.start()
+        stage.server.wait_ready()
+        page.locator("#link").wait_for(state="hidden")
+        job = sleepers(stage, "back", 1)[0]
+        page.get_by_label(f"Select {job}", exact=True).wait_for()
+
+
+def test_the_theme_stays_chosen(stage: Stage, viewer: Viewer) -> None:
+    """Over pages, and before the first paint."""
+    with viewer.window(theme="light") as window:
+        page = window.open("/")
+        page.get_by_role("button", name="Light or dark").click()
+        page.goto(f"{stage.url}/jobs/{stage.jobs['good']}")
+        assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+        assert window.complaints == []
