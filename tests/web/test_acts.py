@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.support.live import eventually
 from tests.support.weblab.tools import missing
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator, LocatorAssertions, Page
+    from playwright.sync_api import Browser, Locator, Page
 
     from tests.support.weblab.browser import Viewer
     from tests.support.weblab.stage import Stage
@@ -45,7 +45,7 @@ def sleepers(stage: Stage, name: str, count: int) -> list[str]:
     return jobs
 
 
-def expect(locator: Locator) -> LocatorAssertions:
+def expect(locator: Locator) -> Any:
     """What a page comes to show."""
     from playwright.sync_api import expect
 
