@@ -1,36 +1,38 @@
-"""Files of other schedulers, made into job files. Nothing is lost in silence: each note says what.
+"""Files of other schedulers, made into job files: what is lost is noted.
 
-`IMPORTERS` is the one place that knows the kinds: a new one is a module and a line here.
+`IMPORTERS` is the one place that knows the kinds: a new one is a module and a line here. Modules are
+loaded when they are needed: each call of the command line reads the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
-
-from topmast.importers.kubernetes import import_kubernetes
-from topmast.importers.notes import Imported, Note
-from topmast.importers.sbatch import import_sbatch
-from topmast.importers.skypilot import import_skypilot
-
-__all__ = ["IMPORTERS", "Imported", "Importer", "Note"]
+if TYPE_CHECKING:
+    from topmast.importers.notes import Imported
 
 
-class Importer(Struct, frozen=True):
+class Importer(NamedTuple):
     """A kind of file that can be imported."""
 
     what: str
     """What such a file is, for people."""
     example: str
     """The name of one."""
-    read: Callable[[bytes, str], Imported]
-    """Makes a job file of a text; the second argument is its name in errors."""
+    module: str
+    """The module of this package with the function ``import_MODULE``."""
+
+    def read(self, data: bytes, where: str) -> Imported:
+        """The job file of a text; ``where`` names it in errors. Raises InvalidInput."""
+        function = getattr(import_module(f"{__name__}.{self.module}"), f"import_{self.module}")
+        found: Imported = function(data, where)
+        return found
 
 
 IMPORTERS = {
-    "sbatch": Importer("a batch script of Slurm", "job.sbatch", import_sbatch),
-    "skypilot": Importer("a task file of SkyPilot", "task.yaml", import_skypilot),
-    "kubernetes": Importer("a Job or PyTorchJob of Kubernetes", "manifest.yaml", import_kubernetes),
+    "sbatch": Importer("a batch script of Slurm", "job.sbatch", "sbatch"),
+    "skypilot": Importer("a task file of SkyPilot", "task.yaml", "skypilot"),
+    "kubernetes": Importer("a Job or PyTorchJob of Kubernetes", "manifest.yaml", "kubernetes"),
 }
 """By the word behind `topmast import`."""
