@@ -1,7 +1,7 @@
 """Files of other schedulers, made into job files: what is lost is noted.
 
-`IMPORTERS` is the one place that knows the kinds: a new one is a module and a line here. Modules are
-loaded when they are needed: each call of the command line reads the table.
+`IMPORTERS` is the one place that knows the kinds: a new one is a module and a line here. Modules
+are loaded when they are needed, because each call of the command line reads the table.
 """
 
 from __future__ import annotations
