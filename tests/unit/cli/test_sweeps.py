@@ -1,0 +1,66 @@
+"""Sweeps on the command line: a line in the queue, `status`, `wait`, `launch --wait`."""
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from tests.unit.cli.conftest import Call
+from tests.unit.client.fake import Answer, FakeServer, job
+from topmast.model.sweep_views import SweepView
+from topmast.model.views import JobPage, Receipt
+
+SWEEP = SweepView(
+    id="s7", name="tune", tenant="vision", user="ada", band="normal", jobs=1_000, first_job="j7",
+    variables=("LR", "SEED"), states={"PENDING": 504, "RUNNING": 8, "SUCCEEDED": 488}, done=0.488,
+    gpus=8.0, max_parallel=8, submit_s=0.0, finish_s=None, labels={"stage": "tune"},
+)  # fmt: skip
+GOOD = replace(SWEEP, states={"SUCCEEDED": 1_000}, done=1.0, finish_s=9.0)
+BAD = replace(GOOD, states={"SUCCEEDED": 999, "FAILED": 1})
+
+
+def test_a_sweep_is_one_line_of_the_queue(server: FakeServer, call: Call) -> None:
+    """Before the jobs, with how much of it is done; its jobs are shown if they are asked for."""
+    server.on("GET", "/jobs", Answer(JobPage((job("j3"),), None, {"RUNNING": 9}, 1, (SWEEP,))))
+    lines = call("queue").out.splitlines()
+    assert lines[1].split()[:6] == ["s7", "tune", "vision", "normal", "48%", "done"]
+    assert "504 PENDING, 8 RUNNING, 488 SUCCEEDED" in lines[1]
+    assert lines[2].split()[0] == "j3"
+    for options in (["--unfold"], ["--selector", "sweep=s7"]):
+        call("queue", *options)
+        assert "fold" not in server.requests[-1].query
+
+
+def test_status_of_a_sweep(server: FakeServer, call: Call) -> None:
+    """What differs between its jobs, and where they begin."""
+    server.on("GET", "/sweeps/s7", Answer(SWEEP))
+    told = call("status", "s7").out
+    for words in ("48% of 1,000 jobs", "j7 (s7[0])", "LR, SEED", "8 at most", "stage=tune"):
+        assert words in told
+    assert call("status", "s7", "--json").document["id"] == "s7"
+
+
+def test_wait_is_over_when_the_sweep_is(server: FakeServer, call: Call) -> None:
+    """The exit code tells whether all of its jobs succeeded."""
+    server.on("GET", "/sweeps/s7", Answer(SWEEP), Answer(GOOD))
+    waited = call("wait", "s7")
+    assert (waited.code, waited.err.splitlines()[-1]) == (
+        0, "s7 tune: 100% done (1,000 SUCCEEDED)",
+    )  # fmt: skip
+    server.on("GET", "/sweeps/s7", Answer(BAD))
+    assert call("wait", "s7").code == 1
+    server.on("GET", "/sweeps/s7", Answer(SWEEP))
+    late = call("wait", "s7", "--timeout", "0.2")
+    assert (late.code, "has not ended within 0.2 s" in late.err) == (1, True)
+
+
+def test_launch_of_a_sweep_waits_for_all_of_it(
+    server: FakeServer, call: Call, tmp_path: Path
+) -> None:
+    """Its id is printed, as that of a job."""
+    (tmp_path / "sweep.yaml").write_text("run: x\nsweep: {matrix: {LR: [1, 2]}}\n")
+    server.on("POST", "/jobs", Answer(Receipt("s7", "sweep", jobs=2), 201))
+    server.on("GET", "/sweeps/s7", Answer(GOOD))
+    called = call("launch", tmp_path / "sweep.yaml", "--wait")
+    assert (called.code, called.out) == (0, "s7\n")
+    sent = server.requests[0].document["job"]
+    assert sent["sweep"] == {"matrix": {"LR": ["1", "2"]}}
