@@ -85,7 +85,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "POST /accounts": {"json": {"name": "other", "tenant": "vision"}},
     "POST /roles/grant": {"json": {"subject": "user:z", "role": "viewer", "tenant": "vision"}},
     "PUT /webhooks/{name}": {"json": {"url": "https://127.0.0.1:1/hook"}},
-    "POST /webhooks/{name}/test": {},
+    "POST /webhooks/{name}/test": {"json": {}},
     "POST /roles/revoke": {"json": {"subject": "user:z", "role": "viewer", "tenant": "vision"}},
 }
 """A request that works, for each route that takes more than a path."""

@@ -56,9 +56,10 @@ def routes(service: Service) -> APIRouter:
         return answer(await webhooks().remove(caller_of(request), name))
 
     @router.post("/webhooks/{name}/test", tags=["webhooks"], summary="Send a message at once",
-                 **returns(WebhookView))  # fmt: skip
+                 **takes({}), **returns(WebhookView))  # fmt: skip
     @needs(Permission.NOTIFY_EDIT)
     async def test(name: str, request: Request) -> Response:
+        await read_object(request, {})
         return answer(await webhooks().test(caller_of(request), name))
 
     return router
