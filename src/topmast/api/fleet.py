@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from topmast.api.bodies import read_object
-from topmast.api.wire import answer, returns, takes, text, texts, truth
+from topmast.api.wire import answer, number, returns, takes, text, texts, truth
 from topmast.model import views as v
 from topmast.model.access import Permission
 from topmast.model.map_views import FleetMap
@@ -37,7 +37,9 @@ _TEXT: dict[str, Any] = {"type": "string"}
 _BY = {"user": _TEXT}
 _HOSTS = {"type": "array", "items": _TEXT}
 _SET = {**_BY, "reason": _TEXT, "also": _HOSTS}
-_DRAIN = {**_SET, "now": {"type": "boolean"}}
+_ASIDE = {**_SET, "until_s": {"type": "number"}}
+_DRAIN = {**_ASIDE, "now": {"type": "boolean"}}
+_BODIES = {HostState.HEALTHY: _SET, HostState.CORDONED: _ASIDE, HostState.DRAINING: _DRAIN}
 _DATASET = {
     "name": _TEXT,
     "region": _TEXT,
@@ -70,7 +72,7 @@ def routes(service: Service) -> APIRouter:
             tags=["fleet"],
             summary=summary,
             name=verb,
-            **takes(_DRAIN if state is HostState.DRAINING else _SET),
+            **takes(_BODIES[state]),
             **returns(v.HostView),
         )
     _datasets(router, service)
@@ -156,11 +158,11 @@ def _lister(service: Service, what: str) -> Callable[..., Awaitable[Response]]:
 def _host_setter(service: Service, state: HostState) -> Callable[..., Awaitable[Response]]:
     @needs(Permission.FLEET_OPERATE)
     async def set_host(host: str, request: Request) -> Response:
-        body = await read_object(request, _DRAIN if state is HostState.DRAINING else _SET)
+        body = await read_object(request, _BODIES[state])
         at_once, also = truth(body, "now"), texts(body, "also")
         view = await service.set_host(
             caller_of(request), host, state, text(body, "user"), at_once=at_once, also=also,
-            reason=text(body, "reason"),
+            reason=text(body, "reason"), until_s=number(body, "until_s"),
         )  # fmt: skip
         return answer(view)
 

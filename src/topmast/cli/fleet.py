@@ -49,6 +49,14 @@ ReasonOption = Annotated[
 ]
 
 
+UntilOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", help="When they take work again by themselves: a time, or 4h from now."
+    ),
+]
+
+
 def add(app: typer.Typer) -> None:
     """Add the commands."""
     command(app, "regions", panel=FLEET, example="topmast regions")(regions)
@@ -244,9 +252,17 @@ def gpus(session: Session, region: RegionOption = None) -> None:
     session.show({"gpus": found}, lambda: say_table(columns, rows))
 
 
-def cordon(session: Session, hosts: HostsArgument, reason: ReasonOption = None) -> None:
+def cordon(
+    session: Session,
+    hosts: HostsArgument,
+    reason: ReasonOption = None,
+    until: UntilOption = None,
+) -> None:
     """Place no more jobs on hosts; running jobs continue."""
-    _put_aside(session, hosts, lambda client, host: client.cordon(host, reason=reason or ""))
+    until_s, why = values.coming_s(until, "--until"), reason or ""
+    _put_aside(
+        session, hosts, lambda client, host: client.cordon(host, reason=why, until_s=until_s)
+    )
 
 
 def uncordon(session: Session, hosts: HostsArgument, reason: ReasonOption = None) -> None:
@@ -264,6 +280,7 @@ def drain(
         bool, typer.Option("--dry-run", help="Only show which jobs would move, and where.")
     ] = False,
     reason: ReasonOption = None,
+    until: UntilOption = None,
 ) -> None:
     """Cordon hosts, and move their jobs to other hosts.
 
@@ -271,6 +288,7 @@ def drain(
     checkpoint. One that may not be preempted runs to its end. What stays, and why, is shown here
     and by `topmast hosts`.
     """
+    until_s, why = values.coming_s(until, "--until"), reason or ""
     with session.client() as client:
         regions = _regions_of(client, hosts)
         beside = {
@@ -284,7 +302,7 @@ def drain(
         # One order for all hosts of a region: none of them is a place for what leaves another.
         for region in dict.fromkeys(regions.values()):
             first = next(name for name in regions if regions[name] == region)
-            client.drain(first, now=now, also=beside[first], reason=reason or "")
+            client.drain(first, now=now, also=beside[first], reason=why, until_s=until_s)
         found = [row for row in client.hosts() if row.name in regions]
         session.show({"hosts": found}, lambda: _say_hosts(found))
 

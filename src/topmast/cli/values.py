@@ -62,6 +62,15 @@ def moment_s(text: str | None, option: str = "") -> float | None:
         raise typer.BadParameter(message, param_hint=_hint(option)) from None
 
 
+def coming_s(text: str | None, option: str = "") -> float | None:
+    """The same of a time to come: ``2h`` is in two hours."""
+    now_s, at_s = time.time(), moment_s(text, option)
+    if at_s is None or at_s > now_s:
+        return at_s
+    ago_s = duration_s(text, option) or 0.0
+    return now_s + ago_s
+
+
 def whole_numbers(text: str) -> tuple[int, ...]:
     """The numbers of ``1,2,4``, each at least 1."""
     words = [word.strip() for word in text.split(",")]

@@ -24,23 +24,38 @@ class HostsCalls:
         """The user that acts."""
         raise NotImplementedError
 
-    def cordon(self, host: str, *, also: Iterable[str] = (), reason: str = "") -> HostView:
-        """Place nothing more on a host; what runs there goes on."""
-        return self._set_host("cordon", host, also, reason)
+    def cordon(
+        self,
+        host: str,
+        *,
+        also: Iterable[str] = (),
+        reason: str = "",
+        until_s: float | None = None,
+    ) -> HostView:
+        """Place nothing more on a host, for good or until a time; what runs there goes on."""
+        return self._set_host("cordon", host, also, reason, **_until(until_s))
 
     def uncordon(self, host: str, *, also: Iterable[str] = (), reason: str = "") -> HostView:
         """Let a host take work again."""
         return self._set_host("uncordon", host, also, reason)
 
     def drain(
-        self, host: str, *, now: bool = False, also: Iterable[str] = (), reason: str = ""
+        self,
+        host: str,
+        *,
+        now: bool = False,
+        also: Iterable[str] = (),
+        reason: str = "",
+        until_s: float | None = None,
     ) -> HostView:
         """Place nothing more on a host, and move its work away as soon as it has another place.
 
         With ``now``, work without another place is stopped too, and waits. None of the hosts in
         ``also`` becomes a place for another's work.
         """
-        return self._set_host("drain", host, also, reason, **({"now": True} if now else {}))
+        return self._set_host(
+            "drain", host, also, reason, **({"now": True} if now else {}), **_until(until_s)
+        )
 
     def _set_host(
         self, verb: str, host: str, also: Iterable[str], reason: str, **more: object
@@ -53,3 +68,7 @@ class HostsCalls:
         if reason:
             body["reason"] = reason
         return self._transport.post(HostView, f"/hosts/{quote(host, safe='')}/{verb}", body)
+
+
+def _until(until_s: float | None) -> dict[str, object]:
+    return {} if until_s is None else {"until_s": until_s}

@@ -263,6 +263,8 @@ class HostView(Struct, frozen=True):
     """False while its region does not answer; the other fields are then the last known."""
     closed: str = ""
     """Why its cluster gives it no new work; empty: it does."""
+    until_s: float | None = None
+    """When a cordon or drain of it ends by itself, if it does."""
 
 
 class MoveView(Struct, frozen=True):

@@ -200,8 +200,11 @@ class AuditLog:
     def _removed(self, fact: f.DatasetRemoved, event: Message, now: float) -> None:
         self._line(now, "", "dataset-removed", f"{fact.dataset} removed")
 
-    def _host_set(self, fact: p.HostSet, event: SetHost, now: float) -> None:
+    def _host_set(self, fact: p.HostSet, event: Message, now: float) -> None:
         what, kind = _HOST_WISHES[fact.state]
+        if not isinstance(event, SetHost):
+            self._host_line(now, fact.host, kind, "takes work again: its time is over")
+            return
         by = event.by or "an unknown user"
         text = f"{what} by {by}" + (f": {event.reason}" if event.reason else "")
         self._host_line(now, fact.host, kind, text, by=event.by)

@@ -166,6 +166,7 @@ def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView
                     if state is HostState.DRAINING
                     else {},
                     closed=placer.state.closed.get(spec.name, ""),
+                    until_s=given(placer.state.until, {}).get(spec.name),
                 )
             )
     return tuple(found)

@@ -13,7 +13,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model import views as v
 from topmast.model.access import ROOT, Caller, Permission
-from topmast.model.errors import NotFound, Unavailable
+from topmast.model.errors import InvalidInput, NotFound, Unavailable
 from topmast.model.files.fields import nearest
 from topmast.model.map_views import FleetMap
 from topmast.model.plan_views import CapacityPlanView, DataPlanView
@@ -65,8 +65,14 @@ class Operating(Core):
         at_once: bool = False,
         also: Sequence[str] = (),
         reason: str = "",
+        until_s: float | None = None,
     ) -> v.HostView:
-        """Cordon, drain or return hosts; ``at_once`` stops also jobs without another place."""
+        """Cordon, drain or return hosts; ``at_once`` stops also jobs without another place.
+
+        With ``until_s`` they take work again by themselves then.
+        """
+        if until_s is not None and until_s <= self.clock.now():
+            raise InvalidInput("this time is over", field="until_s", remedy="a time to come")
         self.access.require(caller, Permission.FLEET_OPERATE, ROOT)
         region, others = fleet.together(await self._list("hosts"), host, also)
         absence = self.machines.queue.cycle.reach.absent.get(region)
@@ -74,8 +80,9 @@ class Operating(Core):
             raise Unavailable(f"region '{region}' is out of reach: {absence.why}")
         by = self.access.by(caller, by)
         order = m.SetHost(
-            host, state, by, at_once, others or msgspec.UNSET, reason or msgspec.UNSET
-        )
+            host, state, by, at_once, others or msgspec.UNSET, reason or msgspec.UNSET,
+            msgspec.UNSET if until_s is None else until_s,
+        )  # fmt: skip
         placer = self.machines.placers.get(region)
         done = act(
             caller, HOST_VERBS[state], ",".join((host, *others)),

@@ -71,3 +71,12 @@ def test_no_whole_numbers(text: str) -> None:
     """Each must be a number from 1 on."""
     with pytest.raises(typer.BadParameter):
         values.whole_numbers(text)
+
+
+def test_a_time_to_come() -> None:
+    """A duration counts from now on; a time is what it is."""
+    soon_s = values.coming_s("2h", "--until")
+    assert soon_s is not None
+    assert 7100 < soon_s - time.time() < 7300
+    assert values.coming_s("2100-01-01T00:00+00:00", "--until") == 4102444800.0
+    assert values.coming_s(None, "--until") is None

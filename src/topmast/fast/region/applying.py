@@ -34,6 +34,7 @@ from topmast.fast.region.inventory.pair_seats import to_internal
 from topmast.fast.region.reservation.bookings import Booking
 from topmast.fast.region.state import RegionState
 from topmast.model import messages as m
+from topmast.model.absent import given
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.owners import owners_of, with_owners
 from topmast.model.states import HostState
@@ -139,6 +140,12 @@ def _host(placer: RegionState, fact: HostSet, event: m.Message) -> None:
         placer.state.suspect.pop(fact.host, None)
     else:
         placer.state.wanted[fact.host] = fact.state
+    until = {
+        host: at_s for host, at_s in given(placer.state.until, {}).items() if host != fact.host
+    }
+    if fact.until_s is not UNSET:
+        until[fact.host] = fact.until_s
+    placer.state.until = until or UNSET
     _refresh(placer, fact.host)
 
 
@@ -161,6 +168,8 @@ def _gone(placer: RegionState, fact: HostsGone, event: m.Message) -> None:
     books: tuple[dict[str, Any], ...] = (
         state.leaving, state.wanted, state.assigned, state.down, state.closed, state.suspect
     )  # fmt: skip
+    until = given(state.until, {})
+    state.until = {host: at for host, at in until.items() if host not in fact.hosts} or UNSET
     for host in fact.hosts:
         for known in books:
             known.pop(host, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET, UnsetType
+
 from topmast.fast.machine import Fact
 from topmast.model.plan import Plan
 from topmast.model.states import HostState, Outcome
@@ -76,6 +78,8 @@ class HostSet(Fact, frozen=True):
 
     host: str
     state: HostState
+    until_s: float | UnsetType = UNSET
+    """When it takes work again by itself; absent: when it is told to."""
 
 
 class HostsAssigned(Fact, frozen=True):

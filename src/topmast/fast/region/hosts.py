@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import UNSET
+
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.attempts import announce, drain, tell_out_of_service
 from topmast.fast.region.facts import (
@@ -16,6 +18,7 @@ from topmast.fast.region.facts import (
 )
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.absent import given
 from topmast.model.errors import NotFound
 from topmast.model.owners import owners_of
 from topmast.model.states import HostState
@@ -40,9 +43,11 @@ def set_host(placer: RegionAnswers, event: m.SetHost) -> Any:
             return NotFound(f"no host '{host}' in region '{placer.region}'")
     for host in event.hosts:
         trusted = host not in placer.state.suspect
+        until_s = given(placer.state.until, {}).get(host, UNSET)
         known = placer.state.wanted.get(host, HostState.HEALTHY) is event.state
+        known = known and until_s == event.until_s
         if not known or (event.state is HostState.HEALTHY and not trusted):
-            placer.decide(HostSet(host, event.state))
+            placer.decide(HostSet(host, event.state, event.until_s))
     if event.state is HostState.DRAINING:
         drain(placer, event.hosts, event.at_once)
     announce(placer)

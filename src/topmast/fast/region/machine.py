@@ -13,10 +13,12 @@ from topmast.fast.machine import Fact
 from topmast.fast.region import attempts, commits, hosts, questions
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.applying import APPLIERS
-from topmast.fast.region.facts import PlaceGivenUp, SuspicionOver
+from topmast.fast.region.facts import HostSet, PlaceGivenUp, SuspicionOver
 from topmast.fast.region.hooks import SharingHooks
 from topmast.fast.region.timesharing.hooks import Sharing
 from topmast.model import messages as m
+from topmast.model.absent import given
+from topmast.model.states import HostState
 
 
 class RegionalPlacer(RegionAnswers):
@@ -33,10 +35,11 @@ class RegionalPlacer(RegionAnswers):
         """Nothing to say again: clusters repeat their orders, and the queue asks anew."""
 
     def next_wakeup_s(self) -> float | None:
-        """When the first suspect host is trusted again, or the first place or hold expires."""
-        if not (self.state.suspect or self.state.places or len(self.holds)):
+        """When the first host takes work again by itself, or the first place or hold expires."""
+        until = given(self.state.until, {})
+        if not (self.state.suspect or self.state.places or until or len(self.holds)):
             return None
-        times = [*self.state.suspect.values()]
+        times = [*self.state.suspect.values(), *until.values()]
         times += [place.until_s for place in self.state.places.values()]
         held_s = self.holds.next_expiry_s()
         return min(times if held_s is None else [*times, held_s], default=None)
@@ -45,6 +48,9 @@ class RegionalPlacer(RegionAnswers):
         for host, until_s in list(self.state.suspect.items()):
             if until_s <= self.now:
                 self.decide(SuspicionOver(host))
+        for host, until_s in list(given(self.state.until, {}).items()):
+            if until_s <= self.now:
+                self.decide(HostSet(host, HostState.HEALTHY))
         for job, place in list(self.state.places.items()):
             if place.until_s <= self.now:
                 self.decide(PlaceGivenUp(job, used=False))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from topmast.fast.machine import EventMachine
 from topmast.fast.region.hooks import SharingHooks
@@ -30,6 +30,8 @@ class Books(Struct):
     allocations: dict[str, Allocation] = {}
     wanted: dict[str, HostState] = {}
     """Hosts that an operator cordoned or drains."""
+    until: dict[str, float] | UnsetType = UNSET
+    """When some of these take work again by themselves."""
     leaving: dict[str, bool] = {}
     """Hosts that left the configuration and still run something."""
     assigned: dict[str, str] = {}

@@ -162,6 +162,8 @@ class SetHost(Message, frozen=True):
     """More hosts than ``host``."""
     reason: str | UnsetType = UNSET
     """Why, in the words of the one that asks for it."""
+    until_s: float | UnsetType = UNSET
+    """When they take work again by themselves; absent: when they are told to."""
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -402,3 +402,29 @@ def _same(one: Columns, other: Columns) -> bool:
             for name in ("free_milli", "free_cpus", "free_memory", "available", "domain")
         )
     )
+
+
+def test_a_cordon_until_a_time_ends_by_itself() -> None:
+    """Also after a crash; an order without a time is for good, and one that repeats it is none."""
+    world = _two_hosts()
+    placer = world.placer("east")
+    until_s = world.now + 3600.0
+    order = m.SetHost("east-1-0", H.CORDONED, "ann", until_s=until_s)
+    world.tell(ids.placer("east"), order)
+    assert placer.host_state("east-1-0") is H.CORDONED
+    assert placer.next_wakeup_s() == until_s
+    seq = len(world.journal.written)
+    world.tell(ids.placer("east"), order)
+    assert len(world.journal.written) == seq
+    world.snapshot()
+    world.crash()
+    assert world.placer("east").host_state("east-1-0") is H.CORDONED
+    world.advance(3600.0)
+    placer = world.placer("east")
+    assert placer.host_state("east-1-0") is H.HEALTHY
+    assert placer.next_wakeup_s() is None
+    world.tell(ids.placer("east"), order)
+    world.tell(ids.placer("east"), m.SetHost("east-1-0", H.DRAINING, "ann"))
+    assert placer.next_wakeup_s() is None
+    world.advance(7200.0)
+    assert placer.host_state("east-1-0") is H.DRAINING
