@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi.responses import RedirectResponse, Response
 from msgspec import Struct
@@ -17,7 +17,9 @@ from topmast.model.states import TERMINAL, WAITING, JobState
 from topmast.model.views import JobPage, JobView
 from topmast.service.listing import GROUP_KEYS
 from topmast.web.page import Ask, Page
+from topmast.web.shared import shared
 
+T = TypeVar("T")
 ROWS = 200
 """Jobs of one page."""
 FILTERS = ("state", "tenant", "user", "name", "band", "selector", "group")
@@ -55,16 +57,35 @@ async def view(ask: Ask) -> dict[str, Any] | Response:
         "group_keys": list(GROUP_KEYS), "act_selector": _to_act_on(states, selector),
     }  # fmt: skip
     if given["group"]:
-        groups = await ask.service.groups(ask.caller, given["group"], states, selector)
-        page = await ask.service.jobs(ask.caller, states, "", 1, "", True, selector)
+        by = given["group"]
+        groups = await _once(
+            ask, (by, *states, selector),
+            lambda: ask.service.groups(ask.caller, by, states, selector),
+        )  # fmt: skip
+        page = await _page(ask, states, selector, 1, "", in_order=True)
         return {**shown, "groups": groups, "page_of": page, "lines": (), "onward": ""}
     in_order = not any(state in TERMINAL for state in states) and bool(states)
     cursor = ask.query.get("cursor", "")
-    page = await ask.service.jobs(ask.caller, states, "", ROWS, cursor, in_order, selector)
+    page = await _page(ask, states, selector, ROWS, cursor, in_order=in_order)
     lines, held = await _lines(ask, page, in_order)
     onward = ask.link(given, cursor=page.next_cursor or "", held=str(held))
     return {**shown, "groups": None, "page_of": page, "lines": lines,
             "onward": onward if page.next_cursor else ""}  # fmt: skip
+
+
+async def _page(
+    ask: Ask, states: list[str], selector: str, limit: int, cursor: str, *, in_order: bool
+) -> JobPage:
+    return await _once(
+        ask, (*states, selector, limit, cursor, in_order),
+        lambda: ask.service.jobs(ask.caller, states, "", limit, cursor, in_order, selector),
+    )  # fmt: skip
+
+
+async def _once(ask: Ask, about: tuple[Hashable, ...], question: Callable[[], Awaitable[T]]) -> T:
+    """What is asked of a large queue is asked once for all readers that see the same tenants."""
+    seen = ask.service.access.tenants(ask.caller, Permission.JOBS_VIEW)
+    return await shared(ask.service, (seen, *about), question)
 
 
 def states_of(text: str) -> list[str]:
