@@ -34,6 +34,7 @@ CALLER = "topmast.caller"
 REQUEST = "topmast.request"
 """Where the guard leaves the number of a request."""
 _DECLARED = "topmast_permission"
+_ANY_TOKEN = "topmast_any_token"
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
@@ -61,14 +62,16 @@ def status_of(error: TopmastError) -> tuple[int, str]:
                 (400, "Failed"))  # fmt: skip
 
 
-def needs(permission: Permission) -> Callable[[Endpoint], Endpoint]:
+def needs(permission: Permission, *, any_token: bool = False) -> Callable[[Endpoint], Endpoint]:
     """Declare what a caller of a route must be allowed, at one tenant at least.
 
-    The service checks the tenant of the object that the request is about.
+    The service checks the tenant of the object that the request is about. ``any_token``: a caller
+    may do it with any valid token, whatever its scopes and its owner's roles.
     """
 
     def declare(endpoint: Endpoint) -> Endpoint:
         setattr(endpoint, _DECLARED, permission)
+        setattr(endpoint, _ANY_TOKEN, any_token)
         return endpoint
 
     return declare
@@ -101,6 +104,7 @@ class GuardedRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler behind the check of the permission."""
         inner, permission = super().get_route_handler(), declared(self.endpoint)
+        any_token = getattr(self.endpoint, _ANY_TOKEN, False)
 
         async def handle(request: Request) -> Response:
             if permission is None:
@@ -109,13 +113,14 @@ class GuardedRoute(APIRoute):
             if caller is None:
                 raise HTTPException(401, "this route asks for a login")
             try:
-                if not caller.principal.may_somewhere(permission):
-                    subject = caller.principal.subject
-                    raise Forbidden(f"{subject} has no role with the permission {permission}")
+                if not (any_token or caller.principal.may_somewhere(permission)):
+                    raise Forbidden(caller.principal.refusal(permission))
                 return await inner(request)
             except Forbidden as error:
-                note: NoteRefusal = request.app.state.note_refusal
-                await note(caller, f"{request.method} {self.path}", request.url.path, str(error))
+                if not error.is_noted:
+                    note: NoteRefusal = request.app.state.note_refusal
+                    path = request.url.path
+                    await note(caller, f"{request.method} {self.path}", path, str(error))
                 raise
 
         return handle

@@ -344,7 +344,9 @@ def test_a_token_is_good_for_its_scopes_and_until_it_is_revoked(door: Entrance) 
         made = await directory.create_token(ROOT, account="narrow", scopes=scopes)
         async with door.client(made.token) as client:
             assert (await client.get("/jobs")).status_code == 200
-            assert (await client.post("/jobs", json={"job": ONE})).status_code == 403
+            refused = await client.post("/jobs", json={"job": ONE})
+            why = "this token's scopes do not include jobs.submit"
+            assert (refused.status_code, refused.json()["detail"]) == (403, why)
             assert (await client.get("/hosts")).status_code == 403
             assert (await client.get("/whoami")).json()["scopes"] == ["jobs.view", "self"]
             await directory.revoke_token(ROOT, made.view.id)
@@ -355,7 +357,9 @@ def test_a_token_is_good_for_its_scopes_and_until_it_is_revoked(door: Entrance) 
             act_of_root(), TokenKind.PERSONAL, "user:zoe", 600.0, (Permission.SELF,)
         )
         async with door.client(person.token) as client:
-            assert (await client.get("/whoami")).status_code == 403
+            told = (await client.get("/whoami")).json()
+            assert (told["subject"], told["roles"]) == ("user:zoe", []), "with any valid token"
+            assert (await client.get("/tokens")).status_code == 403
         await directory.grant(ROOT, "user:zoe", "viewer", "nlp")
         async with door.client(person.token) as client:
             own = (await client.post("/tokens", json={"label": "x"})).json()

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.entrance import Entrance, entrance, run
 from topmast.model.access import Role
+from topmast.ports import JobRow
 
 ONE = {"run": "true", "resources": {"accelerators": "H100:1"}}
 
@@ -167,8 +168,12 @@ def test_each_job_is_judged_by_its_own_tenant_and_user(door: Entrance) -> None:
             whys = {effect["job"]: effect["why"] for effect in found["effects"]}
             assert whys[hidden] == f"no job '{hidden}'"
             assert {job["id"] for job in found["jobs"]} == {own, others}
+            before = len(door.acts())
             alone = await ann.post("/jobs/cancel", json={"selector": "user=sa:bob"})
             assert alone.status_code == 403
+            (line,) = door.acts()[: len(door.acts()) - before]
+            assert (line.verb, line.object, line.tenant) == ("cancel", others, "vision")
+            assert line.outcome.startswith("refused: sa:ann has no role"), line.outcome
             assert (await bob.get(f"/jobs/{others}")).json()["state"] != "CANCELLED"
 
     run(story)
@@ -292,7 +297,7 @@ def test_the_fleet_of_a_running_server_changes_without_a_start(door: Entrance) -
         async with door.client(token) as client:
             version, document = await fleet_of(client)
             same = (await client.post("/fleet/diff", json={"fleet": document})).json()
-            assert same == {"version": version, "changes": []}
+            assert same == {"version": version, "changes": [], "warnings": []}
             cluster = document["regions"]["east"]["clusters"]["east-a"]
             cluster["hosts"][0]["names"].append("east-a-9")
             document["tenants"]["vision"]["quota"] = {"H100": 4}
@@ -311,6 +316,11 @@ def test_the_fleet_of_a_running_server_changes_without_a_start(door: Entrance) -
             assert "host east-a-9: added" in line.after
             stale = await client.post("/fleet/apply", json=body)
             assert (stale.status_code, version in stale.json()["detail"]) == (409, True)
+            wrong = await client.post("/fleet/apply", json={"fleet": {"regions": 7}})
+            assert wrong.status_code == 422
+            for line, why in zip(door.acts()[:2], (wrong, stale), strict=True):
+                assert line.verb == "fleet-apply"
+                assert line.outcome.startswith("refused: "), why.text
 
     run(story)
 
@@ -372,5 +382,62 @@ def test_a_tenant_is_paused_by_those_that_answer_for_it(door: Entrance) -> None:
             back = (await client.post("/tenants/vision/resume", json={})).json()
             assert back["paused"] == ""
             assert (await client.get(f"/jobs/{waits}")).json()["reason"] != "TenantPaused"
+
+    run(story)
+
+
+def test_a_submission_for_two_tenants_has_a_line_for_each(door: Entrance) -> None:
+    """So each one's administrator finds it, also if it is refused."""
+
+    async def story() -> None:
+        token = await door.token("both", (Role.SUBMITTER, "/"))
+        async with door.client(token, **{"Idempotency-Key": "k"}) as client:
+            jobs = [ONE | {"tenant": name} for name in ("vision", "speech", "vision")]
+            before = len(door.acts())
+            ids = (await client.post("/jobs/bulk", json={"jobs": jobs})).json()["ids"]
+            lines = door.acts()[: len(door.acts()) - before]
+            assert {(line.tenant, line.object, line.outcome) for line in lines} == {
+                ("vision", f"{ids[0]},{ids[2]}", "done"), ("speech", ids[1], "done"),
+            }  # fmt: skip
+            assert sorted(line.after for line in lines) == [
+                '{"jobs":1,"users":["sa:both"]}', '{"jobs":2,"users":["sa:both"]}',
+            ]  # fmt: skip
+            other = await client.post("/jobs/bulk", json={"jobs": jobs[:2]})
+            assert other.status_code == 409
+            assert {line.tenant for line in door.acts()[:2]} == {"vision", "speech"}
+            assert all(line.outcome.startswith("refused: ") for line in door.acts()[:2])
+
+    run(story)
+
+
+def test_names_of_no_job_cost_no_query_each(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs that left the memory are looked up together, and what is no id not at all."""
+    asked: list[list[str]] = []
+    journal = door.system.journal
+    found = journal.finished_jobs_of
+
+    def look(jobs: list[str]) -> list[JobRow]:
+        asked.append(jobs)
+        return found(jobs)
+
+    monkeypatch.setattr(journal, "finished_jobs_of", look)
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            (old,) = await submit(client, 1, num_nodes=9)
+            await acted(client, "cancel", jobs=[old])
+            asked.clear()
+            jobs = door.system.service.machines.queue.jobs
+            jobs.records.pop(old)
+            jobs.finished.remove(old)
+            missing = [f"j{n}" for n in range(1_000, 3_500)]
+            done = await acted(client, "cancel", jobs=["x", old, "j01", "train-1", *missing])
+            assert asked == [[old, *missing]]
+            assert done["counts"] == {"done": 0, "unchanged": 1, "refused": 2_503}
+            whys = {effect["job"]: effect["why"] for effect in done["effects"]}
+            assert (whys["x"], whys[old]) == ("no job 'x'", "ended long ago: CANCELLED")
 
     run(story)

@@ -92,6 +92,10 @@ class MemoryJournal:
         """One finished job."""
         return self.finished.get(job)
 
+    def finished_jobs_of(self, jobs: Sequence[str]) -> list[JobRow]:
+        """Those of the jobs that have finished."""
+        return [self.finished[job] for job in jobs if job in self.finished]
+
     def finished_jobs(self, before_number: int | None = None, limit: int = 100) -> list[JobRow]:
         """Finished jobs, newest number first."""
         rows = sorted(self.finished.values(), key=lambda row: -row.number)

@@ -32,7 +32,7 @@ def routes(service: Service, *, login: bool) -> APIRouter:
 
     @router.get("/whoami", tags=["accounts"], summary="The own name and roles",
                 **returns(v.WhoAmI))  # fmt: skip
-    @needs(Permission.SELF)
+    @needs(Permission.SELF, any_token=True)
     async def whoami(request: Request) -> Response:
         return answer(service.directory.whoami(caller_of(request), login=login))
 

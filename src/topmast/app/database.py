@@ -132,7 +132,9 @@ def _restore(options: StoreOptions) -> dict[str, Any]:
         if store is not None:
             copy_database(part, store, Files(state))
             (state / STORE).write_text(f"{store}\n", encoding="utf-8")
-        (state / ROLE).write_text(f"{manifest.role or QUEUE_ROLE}\n", encoding="utf-8")
+        role = state / ROLE
+        role.touch(0o600)
+        role.write_text(f"{manifest.role or QUEUE_ROLE}\n", encoding="utf-8")
         if store is None:
             part.rename(state / JOURNAL)
     return {"backup": str(file), "state": str(state), **_told(manifest), "jobs": jobs}

@@ -114,6 +114,8 @@ def _document(file: Path, only_tenants: bool) -> dict[str, Any]:
 
 
 def _say(found: FleetDiff) -> None:
+    for warning in found.warnings:
+        note(f"warning: {warning}")
     if not found.changes:
         note("nothing differs")
         return

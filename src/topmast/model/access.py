@@ -54,6 +54,12 @@ class Principal(Struct, frozen=True):
             permission in ALLOWED[grant.role] for grant in self.grants
         )
 
+    def refusal(self, permission: Permission, where: str = "") -> str:
+        """Why something is not allowed, in words: the token in use, or the roles."""
+        if not self._in_scope(permission):
+            return f"this token's scopes do not include {permission}"
+        return f"{self.subject} has no role with the permission {permission}{where}"
+
     def _in_scope(self, permission: Permission) -> bool:
         return self.scopes is None or permission in self.scopes
 

@@ -88,3 +88,5 @@ class FleetDiff(Struct, frozen=True):
     version: str
     """Of the fleet that it is compared with; after an apply, of the fleet as it is now."""
     changes: tuple[FleetChange, ...]
+    warnings: tuple[str, ...] = ()
+    """What else to know: roles and service accounts at tenants that go."""

@@ -59,6 +59,9 @@ class Conflict(TopmastError):
 class Forbidden(TopmastError):
     """A request that the roles of its principal do not allow."""
 
+    is_noted = False
+    """Whether the audit log has it already."""
+
 
 class TooMany(TopmastError):
     """More requests of a kind than one principal may make; ``retry_s`` says when to try again."""

@@ -103,8 +103,10 @@ class Act(Struct, frozen=True):
     row: ActRow
     look: Callable[[], str] | None = None
     """Tells the state of the object; asked before and after, between two commits."""
-    named: Callable[[Any], tuple[str, str]] | None = None
-    """The object that an answer is about, and the tenant of it."""
+    named: Callable[[Any], Sequence[str]] | None = None
+    """The objects that an answer is about, one for each row."""
+    also: tuple[ActRow, ...] = ()
+    """Further rows, of an act at several tenants."""
 
 
 class ActFilter(Struct, frozen=True):
@@ -193,6 +195,10 @@ class Journal(Protocol):
 
     def finished_job(self, job: str) -> JobRow | None:
         """One finished job."""
+        ...
+
+    def finished_jobs_of(self, jobs: Sequence[str]) -> list[JobRow]:
+        """Those of the jobs that have finished, in any order."""
         ...
 
     def finished_jobs(self, before_number: int | None = None, limit: int = 100) -> list[JobRow]:

@@ -216,13 +216,14 @@ class Runtime:
         if isinstance(reply, Exception):
             outcome = f"refused: {reply}"
         row = replace(
-            act.row, at_s=self.clock.now(), before=before,
-            after=act.look() if act.look is not None else act.row.after, outcome=outcome,
-        )  # fmt: skip
+            act.row, before=before, after=act.look() if act.look is not None else act.row.after
+        )
+        rows: Sequence[ActRow] = (row, *act.also)
         if act.named is not None and not isinstance(reply, Exception):
-            name, tenant = act.named(reply)
-            row = replace(row, object=name, tenant=tenant)
-        self._audit_log.acts.append(row)
+            names = act.named(reply)
+            rows = [replace(row, object=name) for row, name in zip(rows, names, strict=True)]
+        now = self.clock.now()
+        self._audit_log.acts += [replace(row, at_s=now, outcome=outcome) for row in rows]
         return reply
 
     def _take_in(self, item: _Item, message: Message) -> Any:

@@ -36,10 +36,8 @@ class Access:
     def require(self, caller: Caller, permission: Permission, tenant: str) -> None:
         """Raises Forbidden if it is not allowed at a tenant."""
         if not self.may(caller, permission, tenant):
-            where = f"for tenant {tenant}" if tenant else "at the root of the tenants"
-            raise Forbidden(
-                f"{caller.principal.subject} has no role with the permission {permission} {where}"
-            )
+            where = f" for tenant {tenant}" if tenant else " at the root of the tenants"
+            raise Forbidden(caller.principal.refusal(permission, where))
 
     def tenants(self, caller: Caller, permission: Permission) -> frozenset[str] | None:
         """The tenants at which it is allowed; None: everywhere. O(tenants x depth)."""
@@ -70,12 +68,11 @@ def act(
     tenant: str = "",
     *,
     look: Callable[[], str] | None = None,
-    named: Callable[[Any], tuple[str, str]] | None = None,
     after: str = "",
 ) -> Act:
     """An act of a caller, to be audited with what it changes."""
     line = row(caller, verb, subject, tenant)
-    return Act(replace(line, after=after) if after else line, look, named)
+    return Act(replace(line, after=after) if after else line, look)
 
 
 def row(

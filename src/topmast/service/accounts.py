@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import secrets
 from collections.abc import Sequence
@@ -26,11 +27,14 @@ USUAL_S = {TokenKind.PERSONAL: 90 * DAY_S, TokenKind.SERVICE: 365 * DAY_S}
 LONGEST_S = 366 * DAY_S
 TOKEN_BYTES = 24
 MAX_ACTS = 1_000
+MOST_NAMED = 5
+"""Roles and accounts in one warning."""
 TOP = "/"
 """How people write the root of the tenants."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_SUBJECT = re.compile(r"(user|sa|group):[^\s:\x00-\x1f\x7f][^\s\x00-\x1f\x7f]{0,199}")
+_SUBJECT = re.compile(r"((user|sa):[^\s:]{1,200}|group:[^\s:]\S{0,199})")
+"""Groups may have colons in their names, as those of some providers have."""
 
 
 class Directory:
@@ -196,13 +200,17 @@ class Directory:
 
     def _managed(self, caller: Caller, name: str) -> str:
         """The tenant of a service account that the caller may manage."""
+        tenant = self._visible(caller, name)
+        self._access.require(caller, Permission.ACCOUNTS_EDIT, tenant)
+        return tenant
+
+    def _visible(self, caller: Caller, name: str) -> str:
+        """The tenant of a service account that the caller may see. Raises NotFound."""
         account = self.state.accounts.get(name)
-        visible = account is not None and self._access.may(
+        if account is None or not self._access.may(
             caller, Permission.ACCOUNTS_VIEW, account.tenant
-        )
-        if account is None or not visible:
+        ):
             raise NotFound(f"no service account '{name}'")
-        self._access.require(caller, Permission.ACCOUNTS_EDIT, account.tenant)
         return account.tenant
 
     # --- roles ----------------------------------------------------------------------------------
@@ -216,15 +224,21 @@ class Directory:
         )
 
     async def grant(self, caller: Caller, subject: str, role: str, tenant: str) -> v.RoleView:
-        """Give a role; none above the caller's own."""
-        binding = self._binding(caller, subject, role, tenant)
+        """Give a role; none above the caller's own, and none to an account that it may not see."""
+        binding = self._asked(caller, subject, role, tenant)
+        self._require_above(caller, binding)
+        kind, _, name = subject.partition(":")
+        if kind == "sa":
+            self._visible(caller, name)
         order = m.GrantRole(binding.subject, binding.role, binding.tenant)
         await self._change_role(caller, "grant-role", binding, order)
         return v.RoleView(binding.subject, binding.role, shown(binding.tenant))
 
     async def revoke(self, caller: Caller, subject: str, role: str, tenant: str) -> v.RoleView:
         """Take a role away; none above the caller's own."""
-        binding = self._binding(caller, subject, role, tenant)
+        held = self._held(caller, subject, role, tenant)
+        binding = held or self._asked(caller, subject, role, tenant)
+        self._require_above(caller, binding)
         order = m.RevokeRole(binding.subject, binding.role, binding.tenant)
         await self._change_role(caller, "revoke-role", binding, order)
         return v.RoleView(binding.subject, binding.role, shown(binding.tenant))
@@ -239,9 +253,9 @@ class Directory:
         done = act(caller, verb, binding.subject, binding.tenant, look=look)
         await asyncio.wrap_future(self._runtime.call(ids.ACCOUNTS, order, done))
 
-    def _binding(self, caller: Caller, subject: str, role: str, tenant: str) -> Binding:
-        """A role that the caller may grant or take away. Raises InvalidInput, Forbidden."""
-        if not _SUBJECT.fullmatch(subject):
+    def _asked(self, caller: Caller, subject: str, role: str, tenant: str) -> Binding:
+        """A role as a request says it. Raises InvalidInput."""
+        if not subject.isprintable() or not _SUBJECT.fullmatch(subject):
             raise InvalidInput(
                 f"{subject[:100]!r} is no subject", field="subject",
                 remedy="user:NAME, sa:NAME or group:NAME",
@@ -249,22 +263,32 @@ class Directory:
         if role not in tuple(Role):
             known = f"one of {', '.join(Role)}"
             raise InvalidInput(f"unknown role {role[:100]!r}", field="role", remedy=known)
-        at = self._known_tenant(caller, tenant)
-        self._access.require(caller, Permission.ACCOUNTS_EDIT, at)
-        for permission in sorted(ALLOWED[Role(role)]):
-            if not self._access.may(caller, permission, at):
-                raise Forbidden(f"{role} is above the own role: it has {permission}")
-        return Binding(subject, Role(role), at)
+        return Binding(subject, Role(role), self._known_tenant(caller, tenant))
+
+    def _held(self, caller: Caller, subject: str, role: str, tenant: str) -> Binding | None:
+        """A role that is held, also at a tenant that has left the fleet."""
+        name = tenant.strip(TOP).split(TOP)[-1]
+        if role not in tuple(Role) or not self._access.may(caller, Permission.ACCOUNTS_VIEW, name):
+            return None
+        binding = Binding(subject, Role(role), name)
+        return binding if binding in self.state.bindings else None
+
+    def _require_above(self, caller: Caller, binding: Binding) -> None:
+        """Raises Forbidden if a role is not the caller's to give and to take."""
+        self._access.require(caller, Permission.ACCOUNTS_EDIT, binding.tenant)
+        for permission in sorted(ALLOWED[binding.role]):
+            if not self._access.may(caller, permission, binding.tenant):
+                raise Forbidden(f"{binding.role} is above the own role: it has {permission}")
 
     def _refuse_above(self, caller: Caller, principal: Principal) -> None:
         """Raises Forbidden if a principal has a role that the caller could not grant."""
         for grant in principal.grants:
             for permission in sorted(ALLOWED[grant.role]):
                 if not self._access.may(caller, permission, grant.tenant):
-                    raise Forbidden(
-                        f"{principal.subject} is {grant.role} at {shown(grant.tenant)}, "
-                        "above the own role"
-                    )
+                    told = "has a role"  # at a tenant that the caller may not know of
+                    if self._access.may(caller, Permission.ACCOUNTS_VIEW, grant.tenant):
+                        told = f"is {grant.role} at {shown(grant.tenant)}"
+                    raise Forbidden(f"{principal.subject} {told}, above the own role")
 
     def _known_tenant(self, caller: Caller, text: str) -> str:
         """A tenant by name, or by its path from the root. Raises InvalidInput."""
@@ -279,10 +303,29 @@ class Directory:
             raise InvalidInput(f"unknown tenant {text[:100]!r}", field="tenant", remedy=remedy)
         return names[-1]
 
+    def left_at(self, tenants: Sequence[str]) -> tuple[str, ...]:
+        """A line for each of some tenants with roles or service accounts: these do not go."""
+        bindings, accounts = tuple(self.state.bindings), tuple(self.state.accounts.values())
+        found = []
+        for tenant in tenants:
+            names = [f"{b.role} of {b.subject}" for b in bindings if b.tenant == tenant]
+            names += [f"account {a.name}" for a in accounts if a.tenant == tenant]
+            if names:
+                listed = ", ".join(sorted(names)[:MOST_NAMED])
+                more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+                found.append(
+                    f"tenant {tenant} leaves roles or accounts behind, which are good again if it "
+                    f"comes back: {listed}{more}"
+                )
+        return tuple(found)
+
     # --- the audit log --------------------------------------------------------------------------
 
     async def audit(self, caller: Caller, wanted: ActFilter) -> v.ActPage:
         """A page of the audit log, of the tenants that the caller may audit."""
+        for field, time_s in (("since", wanted.since_s), ("until", wanted.until_s)):
+            if time_s is not None and not math.isfinite(time_s):
+                raise InvalidInput("not a time", field=field)
         tenants = self._access.tenants(caller, Permission.AUDIT_VIEW)
         asked = None if wanted.tenants is None else set(wanted.tenants)
         seen = asked if tenants is None else tenants if asked is None else tenants & asked

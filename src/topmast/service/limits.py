@@ -58,13 +58,14 @@ class Limits:
         key = (name, kind)
         left, since = self._left.pop(key, (rate.burst, now))
         left = min(rate.burst, left + (now - since) * rate.per_s)
-        count = min(count, rate.burst)
-        enough = left >= count
+        # What costs more than all at once may begin with a full burst, and is paid off after.
+        needed = min(count, rate.burst)
+        enough = left >= needed
         self._left[key] = (left - count if enough else left, now)
         if len(self._left) > MOST_BUCKETS:
             del self._left[next(iter(self._left))]
         if not enough:
-            wait_s = (count - left) / rate.per_s
+            wait_s = (needed - left) / rate.per_s
             raise TooMany(
                 f"too many requests of {name} ({kind}): at most {rate.per_s:g} each second, after "
                 f"the first {rate.burst:g}",

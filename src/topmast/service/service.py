@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 import topmast
 from topmast.fast.queue import JobRecord
@@ -35,9 +36,9 @@ from topmast.model.prices import price_of
 from topmast.model.reason import HOPELESS
 from topmast.model.states import WAITING, JobState
 from topmast.model.system_views import SystemView
-from topmast.ports import LogPage
+from topmast.ports import Act, LogPage
 from topmast.service import listing
-from topmast.service.access import act, json_text, row
+from topmast.service.access import json_text, row
 from topmast.service.explain import explain_job, explain_spec
 from topmast.service.fleet_changes import FleetChanges
 from topmast.service.forecast import with_start
@@ -45,6 +46,7 @@ from topmast.service.regions import LogChunk
 from topmast.service.sentences import standing
 from topmast.service.system import timings
 from topmast.service.usage import check_key, running_rows, usage
+from topmast.service.verbs import compact
 
 Read = Callable[[str, int, int, int, int], LogPage | None]
 
@@ -106,17 +108,9 @@ class Service(FleetChanges):
         digest = hashlib.sha256(msgspec.json.encode(specs)).hexdigest() if key else ""
         if key and not caller.principal.trusted:
             key = f"{caller.principal.subject} {key}"  # a key is its sender's own
-        tenants = dict.fromkeys(spec.tenant for spec in specs)
-        tenant = next(iter(tenants)) if len(tenants) == 1 else ""
-        users = tuple(dict.fromkeys(spec.user for spec in specs))[:MAX_WARNINGS]
         ended = await self._ended_before(caller, specs)
-        submitted = act(
-            caller, "submit", tenant=tenant, named=lambda jobs: (_named(jobs), tenant),
-            after=json_text(jobs=len(specs), users=users),
-        )  # fmt: skip
-        admitted: tuple[str, ...] = await self._tell(
-            ids.QUEUE, m.SubmitJobs(specs, key, digest, ended or UNSET), submitted
-        )
+        order = m.SubmitJobs(specs, key, digest, ended or UNSET, known_tenants_only=True)
+        admitted: tuple[str, ...] = await self._tell(ids.QUEUE, order, _submission(caller, specs))
         return admitted
 
     async def _ended_before(self, caller: Caller, specs: Sequence[JobSpec]) -> dict[str, JobState]:
@@ -465,6 +459,23 @@ class Service(FleetChanges):
             raise Forbidden(f"{caller.principal.subject} may submit jobs for no tenant")
 
 
-def _named(jobs: Sequence[str]) -> str:
-    """Jobs of one submission in a few characters: their numbers follow each other."""
-    return jobs[0] if len(jobs) == 1 else f"{jobs[0]}..{jobs[-1]}"
+def _submission(caller: Caller, specs: Sequence[JobSpec]) -> Act:
+    """A submission: a row for each tenant, with its jobs."""
+    places: dict[str, list[int]] = {}
+    users_of: dict[str, list[str]] = {}
+    count = 0
+    for spec in specs:
+        size = size_of((spec,))
+        places.setdefault(spec.tenant, []).extend(range(count, count + size))
+        users_of.setdefault(spec.tenant, []).append(spec.user)
+        count += size
+    rows = []
+    for tenant, own in places.items():
+        users = tuple(dict.fromkeys(users_of[tenant]))[:MAX_WARNINGS]
+        line = row(caller, "submit", tenant=tenant)
+        rows.append(replace(line, after=json_text(jobs=len(own), users=users)))
+
+    def named(jobs: Sequence[str]) -> list[str]:
+        return [compact([jobs[i] for i in own]) for own in places.values()]
+
+    return Act(rows[0], named=named, also=tuple(rows[1:]))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from topmast.fast.queue import JUDGES, Effect, JobRecord, Judgement, judge_edit
+from topmast.fast.queue import JUDGES, Effect, JobRecord, Judgement, judge_edit, judge_requeue
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.absent import given
@@ -49,11 +49,12 @@ class JobsAct(Struct, frozen=True):
     changes: JobChanges = JobChanges()
     """What `edit` changes."""
 
-    @property
-    def judge(self) -> Callable[[JobRecord], Judgement]:
-        """What it would do to a job."""
+    def judge(self, tenants: Collection[str]) -> Callable[[JobRecord], Judgement]:
+        """What it would do to a job, with these tenants in the fleet."""
         if self.verb == "edit":
             return partial(judge_edit, changes=self.changes)
+        if self.verb == "requeue":
+            return partial(judge_requeue, tenants=tenants)
         return JUDGES[self.verb]
 
     @property
@@ -199,9 +200,14 @@ class Verbs(Operating):
 
     async def _acted(self, caller: Caller, wanted: JobsAct) -> JobsActed:
         targets = await self._targets(caller, wanted)
-        self._check_allowed(caller, wanted.permission, targets)
+        refused = self._refuse(caller, wanted.permission, targets)
         if not wanted.dry_run:
+            if refused is not None:
+                self.limits.take(caller, "refused")
+                refused.is_noted = True
             await self._act(caller, wanted, targets)
+        if refused is not None:
+            raise refused
         views = await self._ask(lambda: self._views(targets))
         counts = Counter(target.judgement.effect.value for target in targets)
         done = [target for target in targets if target.is_done]
@@ -227,12 +233,9 @@ class Verbs(Operating):
             lambda: tuple(dict.fromkeys(jobs_named(queue, wanted.jobs, also_ended)))
         )
         found = await self._ask(lambda: self._named_jobs(wanted, names, seen))
-        for i, target in enumerate(found):
-            if not target.tenant:
-                found[i] = await asyncio.to_thread(
-                    self._ended_long_ago, wanted.verb, target.job, seen
-                )
-        return found
+        missing = [target.job for target in found if not target.tenant]
+        ended = await asyncio.to_thread(self._ended_long_ago, wanted.verb, missing, seen)
+        return [ended.get(target.job, target) for target in found]
 
     async def _selected(
         self, wanted: JobsAct, jobs: Selector, seen: frozenset[str] | None
@@ -257,23 +260,25 @@ class Verbs(Operating):
         for name in names:
             record = records.get(name)
             hidden = record is None or (seen is not None and record.spec.tenant not in seen)
-            found.append(
-                _Target(name) if record is None or hidden else self._target(wanted, record)
-            )
+            unknown = _Target(name, judgement=Judgement(Effect.REFUSED, f"no job '{name}'"))
+            found.append(unknown if record is None or hidden else self._target(wanted, record))
         return found
 
-    def _ended_long_ago(self, verb: str, job: str, seen: frozenset[str] | None) -> _Target:
-        kept = self.journal.finished_job(job)
-        view = None if kept is None else msgspec.json.decode(kept.view, type=JobView)
-        if view is None or (seen is not None and view.tenant not in seen):
-            return _Target(job, judgement=Judgement(Effect.REFUSED, f"no job '{job}'"))
-        effect = Effect.UNCHANGED if verb == "cancel" else Effect.REFUSED
-        ended = Judgement(effect, f"ended long ago: {view.state}")
-        return _Target(job, view.tenant, view.user, ended)
+    def _ended_long_ago(
+        self, verb: str, jobs: Sequence[str], seen: frozenset[str] | None
+    ) -> dict[str, _Target]:
+        """Those of the jobs that have left the memory, and may be seen."""
+        effect, found = Effect.UNCHANGED if verb == "cancel" else Effect.REFUSED, {}
+        for kept in self.journal.finished_jobs_of([job for job in jobs if ids.job_number(job) > 0]):
+            view = msgspec.json.decode(kept.view, type=JobView)
+            if seen is None or view.tenant in seen:
+                ended = Judgement(effect, f"ended long ago: {view.state}")
+                found[kept.job] = _Target(kept.job, view.tenant, view.user, ended)
+        return found
 
     def _target(self, wanted: JobsAct, record: JobRecord) -> _Target:
-        spec = record.spec
-        target = _Target(record.id, spec.tenant, spec.user, wanted.judge(record))
+        spec, tenants = record.spec, self.machines.queue.tenancy.ledger.tenants
+        target = _Target(record.id, spec.tenant, spec.user, wanted.judge(tenants)(record))
         if target.is_done and wanted.verb in STOPS:
             target.lost_gpu_h = self._lost_gpu_h(wanted.verb, record)
             if record.plan is not None:
@@ -294,10 +299,10 @@ class Verbs(Operating):
             lost_gpu_s += record.held_s * record.spec.gpus_milli() / MILLI
         return lost_gpu_s / 3600.0
 
-    def _check_allowed(
+    def _refuse(
         self, caller: Caller, permission: Permission, targets: list[_Target]
-    ) -> None:
-        """Refuse what the caller may not do. Raises Forbidden if nothing is left of it."""
+    ) -> Forbidden | None:
+        """Refuse what the caller may not do; the error if nothing is left of it."""
         principal, allowed = caller.principal, dict[tuple[str, bool], str]()
         for target in targets:
             if not target.is_done:
@@ -314,8 +319,8 @@ class Verbs(Operating):
             if allowed[key]:
                 target.forbid(allowed[key])
         refused = [why for why in allowed.values() if why]
-        if refused and not any(target.is_done for target in targets):
-            raise Forbidden(refused[0])
+        nothing_left = refused and not any(target.is_done for target in targets)
+        return Forbidden(refused[0]) if nothing_left else None
 
     async def _act(self, caller: Caller, wanted: JobsAct, targets: list[_Target]) -> None:
         """One order, and one line of the audit log, for the jobs of each tenant."""

@@ -385,11 +385,11 @@ def test_an_act_is_audited_in_the_transaction_of_what_it_changed() -> None:
     with running() as process:
         runtime, disk = process.runtime, process.disk
         jobs = process.machines.queue.jobs.records
-        act = Act(ROW, lambda: str(len(jobs)), lambda ids: (",".join(ids), "default"))
+        act = Act(ROW, lambda: str(len(jobs)), lambda ids: [",".join(ids)])
         submitted = runtime.call(ids.QUEUE, m.SubmitJobs((job(),), "k", "d"), act)
         (name,) = submitted.result(PATIENCE_S)
         (line,) = disk.acts(ActFilter())
-        assert (line.object, line.tenant, line.before, line.after) == (name, "default", "0", "1")
+        assert (line.object, line.before, line.after) == (name, "0", "1")
         assert line.outcome == "done"
         runtime.call(ids.QUEUE, m.SubmitJobs((job(),), "k", "d"), act).result(PATIENCE_S)
         refused = runtime.call(ids.QUEUE, m.SubmitJobs((job(),), "k", "other"), act)

@@ -43,7 +43,7 @@ from topmast.fast.queue.jobs.sweeps import SweepRecord
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.pausing import drained, in_branch
 from topmast.fast.queue.tenancy.ledger import Ledger
-from topmast.fast.queue.verbs import JUDGES, Effect, Judgement, judge_edit
+from topmast.fast.queue.verbs import JUDGES, Effect, Judgement, judge_edit, judge_requeue
 
 __all__ = [
     "JUDGES",
@@ -80,6 +80,7 @@ __all__ = [
     "in_branch",
     "job_key",
     "judge_edit",
+    "judge_requeue",
     "may_preempt",
     "most_hopeful",
     "next_step",

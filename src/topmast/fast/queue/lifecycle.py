@@ -10,7 +10,7 @@ from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.absent import given
-from topmast.model.errors import Conflict, TopmastError
+from topmast.model.errors import Conflict, InvalidInput, TopmastError
 from topmast.model.expansion import jobs_of, size_of
 from topmast.model.states import NOT_FOUND, JobState, Outcome, may_move
 
@@ -27,6 +27,11 @@ def submit(queue: QueueViews, event: m.SubmitJobs) -> tuple[str, ...] | TopmastE
         if known.digest != event.digest:
             return Conflict("this Idempotency-Key was used for another submission")
         return _ids(known.first_number, known.count)
+    if given(event.known_tenants_only, False):  # one may have left since the request was read
+        known_now = queue.tenancy.ledger.tenants
+        unknown = [spec.tenant for spec in event.jobs if spec.tenant not in known_now]
+        if unknown:
+            return InvalidInput(f"unknown tenant '{unknown[0]}'", field="tenant")
     ended = given(event.ended, {})
     faults = (fault_of(spec, queue.jobs, ended) for spec in event.jobs if spec.depends_on)
     fault = next((fault for fault in faults if fault is not None), None)

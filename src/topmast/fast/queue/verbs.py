@@ -6,7 +6,7 @@ that want to know first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from functools import partial
 
@@ -104,10 +104,12 @@ def judge_suspend(record: JobRecord) -> Judgement:
     return hold if stop.effect is Effect.UNCHANGED else stop
 
 
-def judge_requeue(record: JobRecord) -> Judgement:
-    """Whether a job can be tried anew."""
+def judge_requeue(record: JobRecord, tenants: Collection[str]) -> Judgement:
+    """Whether a job can be tried anew, with these tenants in the fleet."""
     if record.state is JobState.SUCCEEDED:
         return _refused("has succeeded")
+    if record.finished and tenants and record.spec.tenant not in tenants:
+        return _refused(f"tenant {record.spec.tenant} has left the fleet")
     if record.finished:
         return _DONE
     if record.cancelling:
@@ -188,7 +190,8 @@ def requeue(queue: QueueViews, event: m.RequeueJobs) -> tuple[str, ...] | NotFou
         else:
             queue.decide(f.Requeued(record.id, cause))
 
-    return _each(queue, event.jobs, judge_requeue, act)
+    judge = partial(judge_requeue, tenants=queue.tenancy.ledger.tenants)
+    return _each(queue, event.jobs, judge, act)
 
 
 def edit(queue: QueueViews, event: m.EditJobs) -> tuple[str, ...] | NotFound:
@@ -239,6 +242,5 @@ JUDGES: Mapping[str, Callable[[JobRecord], Judgement]] = {
     "suspend": judge_suspend,
     "resume": judge_release,
     "preempt": judge_preempt,
-    "requeue": judge_requeue,
 }
-"""By verb; `judge_edit` asks for the changes too."""
+"""By verb; `judge_edit` asks for the changes too, and `judge_requeue` for the tenants."""

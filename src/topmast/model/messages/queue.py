@@ -41,6 +41,8 @@ class SubmitJobs(Message, frozen=True):
     """Names the content."""
     ended: dict[str, JobState] | UnsetType = UNSET
     """How jobs ended that others depend on, and that the queue has forgotten."""
+    known_tenants_only: bool | UnsetType = UNSET
+    """Refuse tenants that have left the fleet; absent: jobs of a trace may have any."""
 
 
 class CancelJobs(Message, frozen=True):

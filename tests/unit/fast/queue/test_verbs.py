@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.build import cluster, fleet, job
 from tests.support.world import World
-from topmast.fast.queue import JUDGES, Effect, judge_edit
+from topmast.fast.queue import JUDGES, Effect, judge_edit, judge_requeue
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.errors import Conflict
+from topmast.model.errors import Conflict, InvalidInput
+from topmast.model.fleet import TenantSpec
 from topmast.model.fleet_changes import fleet_version
 from topmast.model.job import Band, JobChanges
 from topmast.model.reason import PendingReason
@@ -182,7 +185,8 @@ def test_a_judgement_says_what_is_done(case: Judged) -> None:
     """People are told before the act what the act does."""
     world = full()
     case.bring_there(world)
-    assert JUDGES[case.verb](world.jobs["j2"]).effect is case.want
+    judge = JUDGES.get(case.verb, partial(judge_requeue, tenants=()))
+    assert judge(world.jobs["j2"]).effect is case.want
     orders: dict[str, type] = {
         "hold": m.HoldJobs, "release": m.ReleaseJobs, "preempt": m.PreemptJobs,
         "requeue": m.RequeueJobs, "cancel": m.CancelJobs,
@@ -191,6 +195,42 @@ def test_a_judgement_says_what_is_done(case: Judged) -> None:
     written = len(world.journal.written)
     told(world, message)
     assert (len(world.journal.written) > written) == (case.want is Effect.DONE)
+
+
+TWO = (TenantSpec("default"), TenantSpec("nlp"))
+
+
+def tenants_now(world: World, *tenants: TenantSpec) -> object:
+    """Ask a running system for other tenants."""
+    now = world.queue.fleet
+    return told(world, m.ConfigureFleet(replace(now, tenants=tenants), fleet_version(now)))
+
+
+def test_a_tenant_does_not_leave_while_a_job_of_it_goes_on() -> None:
+    """A job may have come after the request was looked at: the machine judges, not the request."""
+    world = World(replace(fleet(cluster("east-1")), tenants=TWO))
+    world.submit(job(tenant="nlp"))
+    refused = tenants_now(world, TWO[0])
+    assert isinstance(refused, Conflict)
+    assert "tenant nlp has jobs that have not ended (j1)" in str(refused)
+    world.finish("j1")
+    assert tenants_now(world, TWO[0]) is None
+
+
+def test_a_job_of_a_tenant_that_has_left_is_neither_admitted_nor_tried_anew() -> None:
+    """It would run without any quota."""
+    world = World(replace(fleet(cluster("east-1")), tenants=TWO))
+    world.submit(job(tenant="nlp"))
+    world.cancel("j1")
+    world.advance(60)
+    assert tenants_now(world, TWO[0]) is None
+    refused = told(world, m.SubmitJobs((job(tenant="nlp"),), known_tenants_only=True))
+    assert isinstance(refused, InvalidInput)
+    assert (refused.field, refused.message) == ("tenant", "unknown tenant 'nlp'")
+    judged = judge_requeue(world.jobs["j1"], world.queue.tenancy.ledger.tenants)
+    assert (judged.effect, judged.why) == (Effect.REFUSED, "tenant nlp has left the fleet")
+    told(world, m.RequeueJobs(("j1",), "ann"))
+    assert world.states() == {"j1": "CANCELLED"}
 
 
 def test_an_opportunistic_job_must_make_way() -> None:

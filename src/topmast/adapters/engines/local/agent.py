@@ -114,6 +114,7 @@ class Agent:
             # A path of a socket has at most 107 bytes; from inside the folder it has ten.
             os.chdir(self.folder)
             listener.bind("agent.sock")
+            Path("agent.sock").chmod(0o600)
             listener.listen(64)
         except OSError:
             listener.close()
