@@ -45,9 +45,12 @@ WORKDIR = packed()
 DIGEST = f"sha256:{hashlib.sha256(WORKDIR).hexdigest()}"
 ONE = {"run": "true", "resources": {"accelerators": "H100:1"}}
 DATASET = {"name": "images", "region": "east", "source": "FOLDER"}
-ONLY_REFUSED = {"DELETE /datasets/{name}/replicas/{region}", "POST /webhooks/{name}/test"}
-"""There is one replica, and it may not go; nothing receives the message."""
-READS_BY_POST = {"POST /jobs/dry-run", "POST /fleet/diff"}
+ONLY_REFUSED = {
+    "DELETE /datasets/{name}/replicas/{region}", "POST /webhooks/{name}/test", "POST /whatif",
+    "GET /whatif/{number}",
+}  # fmt: skip
+"""There is one replica, and it may not go; nothing receives the message; this server runs no what-ifs."""
+READS_BY_POST = {"POST /jobs/dry-run", "POST /fleet/diff", "POST /whatif"}
 
 CALLS: dict[str, dict[str, Any]] = {
     "POST /jobs": {"json": {"job": ONE | {"tenant": "vision"}}},
@@ -84,6 +87,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "POST /tokens": {"json": {"account": "ci"}},
     "POST /accounts": {"json": {"name": "other", "tenant": "vision"}},
     "POST /roles/grant": {"json": {"subject": "user:z", "role": "viewer", "tenant": "vision"}},
+    "POST /whatif": {"json": {"for_s": 60.0}},
     "PUT /webhooks/{name}": {"json": {"url": "https://127.0.0.1:1/hook"}},
     "POST /webhooks/{name}/test": {"json": {}},
     "POST /roles/revoke": {"json": {"subject": "user:z", "role": "viewer", "tenant": "vision"}},
@@ -153,9 +157,14 @@ def test_every_route_asks_for_a_login_for_a_role_and_audits_changes_once(
         }  # fmt: skip
         async with door.client(admin) as client:
             job = (await client.post("/jobs", **CALLS["POST /jobs"])).json()["id"]
+            swept = {"job": ONE | {"tenant": "vision", "sweep": {"matrix": {"X": [1, 2]}}}}
+            answer = await client.post("/jobs", json=swept)
+            assert answer.status_code == 201, answer.text
+            sweep = answer.json()["id"]
             token = (await client.post("/tokens", json={"account": "ci"})).json()["view"]["id"]
         fill = {
             "job": job, "host": "east-a-0", "tenant": "vision", "digest": DIGEST, "region": "east", "token": token,
+            "sweep": sweep, "number": "1",
         }  # fmt: skip
         routes = [r for r in door.routes() if declared(r.endpoint) is not None]
         routes.sort(key=lambda r: LAST.index(name_of(r)) if name_of(r) in LAST else -1)
