@@ -29,8 +29,8 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
 
 ALL = [path for path in commands(typer.main.get_command(build(ROOT))) if path]
 GROUPS = [
-    (), ("accounts",), ("bench",), ("db",), ("fleet",), ("fleet", "discover"), ("plan",), ("roles",),
-    ("tokens",), ("traces",),
+    (), ("accounts",), ("bench",), ("db",), ("fleet",), ("fleet", "discover"), ("import",),
+    ("notify",), ("plan",), ("roles",), ("tokens",), ("traces",),
 ]  # fmt: skip
 """Commands that only have others."""
 

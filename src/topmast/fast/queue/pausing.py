@@ -1,4 +1,4 @@
-"""Tenants whose jobs do not start for a while: a whole branch is held, and what comes to it."""
+"""Tenants with jobs that do not start for a while: a whole branch is held, and what comes to it."""
 
 from __future__ import annotations
 
