@@ -111,8 +111,8 @@ MUTANTS = (
     Mutant(
         "a held job does not start",
         "fast/queue/backlog/backlog.py",
-        "            self.held.add(record)\n            return\n",
-        "            self.held.add(record)\n",
+        "            self.aside.add(record)\n            return\n",
+        "            self.aside.add(record)\n",
         "tests/unit/fast/queue/test_verbs.py::test_a_held_job_does_not_start_until_it_is_released",
     ),
     Mutant(
