@@ -90,8 +90,8 @@ def launch(
         )
     if file is not None and like:
         raise typer.BadParameter("name a job file or --like JOB, not both")
-    source = source_of(file)
     changes = options.changes(command_words)
+    source = source_of(file)
     if file is None and not like:
         changes = {"name": named_for(command_words), **changes}
     job = with_changes(*source.read(), changes) if not like else None
