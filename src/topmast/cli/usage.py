@@ -55,6 +55,10 @@ def usage(
     """
     if csv and session.json:
         raise typer.BadParameter("--csv and --json: choose one")
+    *keys, label = KEYS
+    if by not in keys and not by.startswith(label):
+        known = ", ".join(f"'{key}'" for key in (*keys, f"{label}KEY"))
+        raise typer.BadParameter(f"'{by}' is not one of {known}", param_hint="'--by'")
     since_s, until_s = values.moment_s(since, "--since"), values.moment_s(until, "--until")
     with session.client() as client:
         report = client.usage(by, since_s=since_s, until_s=until_s)
