@@ -38,14 +38,11 @@ def task_to_read(job: JobView) -> int:
     return int(failed[1]) if failed and int(failed[1]) < job.tasks else 0
 
 
-def _next_offset(answer: httpx.Response, offset: int) -> int:
-    """Where the next piece begins; raises TopmastError if that is not beyond this one."""
+def _next_offset(answer: httpx.Response, offset: int) -> int | None:
+    """Where the next piece begins; None if the server names no place beyond this one."""
     told = answer.headers.get("X-Next-Offset", str(offset + len(answer.content)))
-    if not told.isdecimal() or len(told) > 18 or int(told) <= offset:
-        raise TopmastError(
-            f"the server's answer does not say how to continue a log: {told[:20]!r} after {offset}"
-        )
-    return int(told)
+    leads_on = told.isdecimal() and len(told) <= 18 and int(told) > offset
+    return int(told) if leads_on else None
 
 
 class Tail:
@@ -70,12 +67,18 @@ class Tail:
                 if self._must:
                     raise
                 return
-            if answer.content:
-                # Where there is nothing to read, the server may not know how far we are.
-                self._offset = _next_offset(answer, self._offset)
+            # Where there is nothing to read, the server may not know how far we are.
+            onward = _next_offset(answer, self._offset) if answer.content else self._offset
+            if onward is not None:
+                self._offset = onward
             self.is_complete = answer.headers.get("X-Complete") == "1"
             if text := self._decoder.decode(answer.content):
                 yield LogChunk(self._attempt, text, self._task)
+            if onward is None:
+                raise TopmastError(
+                    "the server's answer does not say how to continue a log, "
+                    f"of which {self._offset} bytes were read before"
+                )
             if not answer.content:
                 return
 

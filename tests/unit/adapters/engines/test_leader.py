@@ -5,6 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from topmast.adapters.engines import leader
 from topmast.adapters.engines.leader import LeaderFence
 
 
@@ -82,8 +85,11 @@ def holder(folder: Path, how: str) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_new_leader_waits_for_the_end_of_an_order(tmp_path: Path) -> None:
+def test_a_new_leader_waits_for_the_end_of_an_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its own come after it, and not in the middle."""
+    monkeypatch.setattr(leader, "PATIENCE_S", 60.0)
     with holder(tmp_path, "0.3") as process:
         assert LeaderFence(tmp_path).admits(2)
         assert process.stdout is not None
