@@ -10,8 +10,8 @@ PYTEST := $(PY) -m pytest -q -m "not slow and not slurm and not kubernetes and n
 # Where tests note why they were skipped, for the line at the end.
 SKIPS  := $(abspath $(VENV))/.skips
 # Tests in these folders start real processes, each in a folder and on a port of its own, and mostly
-# wait: three run at a time, after those that need all of a core.
-REAL_PROCESSES := tests/contract tests/integration tests/crash
+# wait: three run at a time, the longest first, after those that need all of a core.
+REAL_PROCESSES := tests/crash tests/integration tests/contract
 PAGES_TEST := tests/integration/test_pages.py
 
 RUNTIME := $(VENV)/.runtime
@@ -42,7 +42,7 @@ else
 	@$(PY) -m topmast.adapters.kernels
 	@rm -f $(SKIPS)
 	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) -n 2 --dist loadfile $(addprefix --ignore=,$(REAL_PROCESSES))
-	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) -n 3 --dist loadfile --ignore=$(PAGES_TEST) $(REAL_PROCESSES)
+	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder --ignore=$(PAGES_TEST) $(REAL_PROCESSES)
 	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) -n 3 --dist load $(PAGES_TEST)
 	@$(PY) -m tests.support.skips $(SKIPS)
 endif

@@ -49,11 +49,16 @@ def examine(options: DoctorOptions) -> dict[str, Any]:
 def _machine(state: Path) -> Iterator[Finding]:
     yield Finding(Level.OK, "python", f"{platform.python_version()} at {sys.executable}")
     missing = [name for name in SERVER_NEEDS if find_spec(name) is None]
-    if missing:
+    if missing == list(SERVER_NEEDS):
         yield Finding(
-            Level.WARNING if missing == list(SERVER_NEEDS) else Level.FAULT, "packages",
-            f"not installed: {', '.join(missing)}",
-            "enough for a client; a server needs pip install 'topmast[server]'",
+            Level.WARNING, "packages",
+            f"those of a client; a server also needs {', '.join(missing)}",
+            "pip install 'topmast[server]' for a server",
+        )  # fmt: skip
+    elif missing:
+        yield Finding(
+            Level.FAULT, "packages", f"not installed: {', '.join(missing)}",
+            "pip install 'topmast[server]'",
         )  # fmt: skip
     else:
         yield Finding(Level.OK, "packages", "a server has all that it needs")
