@@ -47,6 +47,7 @@ def test_the_same_happens_on_slurm_behind_ssh_and_on_processes(tmp_path: Path) -
     assert left_over(tmp_path / "state") == []
 
 
+@pytest.mark.slow
 def test_it_runs_as_the_user_that_it_runs_as(tmp_path: Path) -> None:
     """Slurm needs no root, but namespaces do: then the hosts behind SSH are local ones."""
     as_no_root = (
@@ -61,6 +62,7 @@ def test_it_runs_as_the_user_that_it_runs_as(tmp_path: Path) -> None:
     assert left_over(tmp_path / "state") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_breaking_it_off_leaves_nothing(tmp_path: Path, number: int) -> None:
     """Ctrl-C while gangs run on every engine: no process, no network device, no file."""
