@@ -61,6 +61,7 @@ def run_bench(
         "plan-capacity": lambda: _plan_capacity(size, slow or SlowPathOptions(), seed),
         "mover": lambda: _mover(slow or SlowPathOptions(), seed, state),
         "apart": lambda: _apart(size, jobs, seed, state),
+        "burst": lambda: _burst(size, jobs, seed, state),
         "policies": lambda: _policies(jobs, seed, throughputs, peer),
         "predict": lambda: _predict(jobs, seed),
         "fill": lambda: _fill(filling),
@@ -147,6 +148,23 @@ def _apart(fleet: FleetOptions, jobs: int | None, seed: int, state: Path | None)
         seed=seed,
     )
     return measure_apart(options, state, fleet.out)
+
+
+def _burst(fleet: FleetOptions, jobs: int | None, seed: int, state: Path | None) -> dict[str, Any]:
+    from topmast.bench.burst import BurstOptions, measure_burst
+
+    usual = BurstOptions()
+    options = BurstOptions(
+        jobs=jobs or usual.jobs,
+        hosts=fleet.hosts or usual.hosts,
+        regions=fleet.regions or usual.regions,
+        gpus_per_host=fleet.gpus_per_host or usual.gpus_per_host,
+        apart=fleet.apart,
+        delay_s=fleet.delay_s or usual.delay_s,
+        seed=seed,
+        settings=fleet.settings,
+    )
+    return measure_burst(options, state, fleet.out)
 
 
 def _search(fleet: FleetOptions, jobs: int | None, seed: int) -> dict[str, Any]:

@@ -7,25 +7,19 @@ of the queue, until the last one in the order is decided.
 
 from __future__ import annotations
 
-import json
 import random
-import signal
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
 from msgspec import Struct
 
 from topmast.adapters.store import open_journal
+from topmast.bench.servers import Servers
 from topmast.bench.setup import folder, machine, write
-from topmast.client import Client
 from topmast.fast.queue import facts as f
 from topmast.model import ids
 from topmast.model.errors import Unavailable
@@ -90,12 +84,11 @@ def measure_apart(
 def _measure(mode: Mode, options: ApartOptions, state: Path) -> list[dict[str, Any]]:
     """One set of processes, and one scenario after the other."""
     with ExitStack() as stack:
-        office = Office(mode)
-        stack.callback(office.stop)
-        office.start(options, state)
+        office = Office(mode, options, state)
+        stack.callback(office.servers.stop)
         office.fill()
         found = {name: office.run(jobs(options)) for name, jobs in SCENARIOS.items()}
-        office.stop()
+        office.servers.stop()
         admitted_s = admitted_at_s(state / "queue")
         return [
             {
@@ -187,37 +180,13 @@ SCENARIOS: dict[str, Callable[[ApartOptions], list[dict[str, Any]]]] = {
 class Office:
     """The processes of one mode."""
 
-    def __init__(self, mode: Mode) -> None:
+    def __init__(self, mode: Mode, options: ApartOptions, state: Path) -> None:
         self.mode = mode
-        self.processes: dict[str, subprocess.Popen[str]] = {}
-
-    def start(self, options: ApartOptions, state: Path) -> None:
-        """Start all of them; raises Unavailable."""
-        state.mkdir(parents=True)
-        fleet = state / "fleet.yaml"
-        fleet.write_text(json.dumps(_fleet(options)), encoding="utf-8")
-        names = ("queue", *(REGIONS if self.mode.apart else ()))
-        ports = dict(zip(names, _free_ports(len(names)), strict=True))
-        url = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
-        for name in names:
-            command = [str(options.delay_s), "--json"]
-            command += ["--state", str(state / name), "--port", str(ports[name])]
-            command += [f"--set={setting}" for setting in self.mode.settings]
-            if name == "queue":
-                apart = [f"--placer={r}={url[r]}" for r in names[1:]]
-                command += ["--role", "queue" if apart else "all", "--fleet", str(fleet), *apart]
-            else:
-                command += ["--role", "placer", "--region", name, "--queue", url["queue"]]
-            self.processes[name] = self._process(command)
-        self.client = Client(url["queue"], user="bench")
-
-    def _process(self, arguments: list[str]) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "topmast.bench.fake_engine", *arguments]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        if not process.stdout.readline():
-            raise Unavailable("a process under test did not start; see its log")
-        return process
+        self.servers = Servers(
+            _fleet(options), state, apart=REGIONS if mode.apart else (), settings=mode.settings,
+            delay_s=options.delay_s,
+        )  # fmt: skip
+        self.client = self.servers.client
 
     def _wait(self, until: Callable[[], bool]) -> None:
         begun_s = time.monotonic()
@@ -239,28 +208,13 @@ class Office:
 
     def run(self, jobs: list[dict[str, Any]]) -> Spent:
         """Submit all at once, and wait until the last is decided."""
-        before = self._cpu_s()
+        before = self.servers.cpu_s()
         names = self.client.submit_many(jobs, key=str(time.time_ns())).ids
         self._wait(lambda: self.client.job(names[-1]).state != "PENDING")
         seen_s = time.time()
-        cpu_s = {name: round(spent - before[name], 2) for name, spent in self._cpu_s().items()}
+        spent_s = self.servers.cpu_s()
+        cpu_s = {name: round(spent - before[name], 2) for name, spent in spent_s.items()}
         return Spent(names[0], len(names), seen_s, cpu_s)
-
-    def _cpu_s(self) -> dict[str, float]:
-        spent = {n: psutil.Process(p.pid).cpu_times() for n, p in self.processes.items()}
-        return {name: times.user + times.system for name, times in spent.items()}
-
-    def stop(self) -> None:
-        """SIGTERM to all; they save what they have."""
-        processes, self.processes = self.processes, {}
-        for process in processes.values():
-            process.send_signal(signal.SIGTERM)
-        for process in processes.values():
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
 def _fleet(options: ApartOptions) -> dict[str, Any]:
@@ -276,11 +230,3 @@ def _fleet(options: ApartOptions) -> dict[str, Any]:
     }
     regions = {r: {"clusters": {f"{r}-1": {"hosts": hosts[r]}}} for r in REGIONS}
     return {"regions": regions}
-
-
-def _free_ports(count: int) -> Iterator[int]:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        yield from [int(probe.getsockname()[1]) for probe in probes]

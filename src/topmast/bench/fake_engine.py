@@ -4,15 +4,20 @@ For benchmarks of decisions. All else is as in a server: the journal, HTTP, the 
 delay of a request, in seconds, come the options of `topmast up`:
 
     python -m topmast.bench.fake_engine 0.05 --role placer --region east --queue URL --state DIR
+
+With ``--orders FILE`` before these, nothing starts: the file gets one `ORDER` for each gang that an
+engine is told to start, in the order in which they are told.
 """
 
 from __future__ import annotations
 
+import os
+import struct
 import sys
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 import httpx
 
@@ -20,10 +25,14 @@ from topmast.app.process import Outside
 from topmast.app.roles import serve
 from topmast.cli import Root
 from topmast.cli import main as cli_main
+from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.engines import PROCESSES, Capability
 from topmast.model.fleet import HostSpec
 from topmast.ports import Engine, LogPage, Post
+
+ORDER = struct.Struct("<dI")
+"""When an engine was ordered to start a job, in seconds, and the number of the job."""
 
 
 class FakeEngine(Engine):
@@ -72,6 +81,23 @@ class FakeEngine(Engine):
         """Nothing to let go of."""
 
 
+class NotingEngine(FakeEngine):
+    """One that starts nothing, and notes what it was told to start."""
+
+    _file: ClassVar[int] = -1
+    """Of all engines of the process; open for appending."""
+
+    def start_gang(self, gang: m.StartGang) -> None:
+        """Note when."""
+        os.write(self._file, ORDER.pack(time.time(), ids.job_number(gang.job)))
+
+    @classmethod
+    def writing(cls, orders: str) -> type[NotingEngine]:
+        """Engines that note their orders in a file."""
+        file = os.open(orders, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        return type("NotingEngine", (cls,), {"_file": file})
+
+
 class SlowTransport(httpx.HTTPTransport):
     """Requests that take longer by the way there and back."""
 
@@ -88,7 +114,10 @@ class SlowTransport(httpx.HTTPTransport):
 def main(delay_s: float, arguments: Sequence[str]) -> int:
     """Serve until a signal."""
     transport = SlowTransport(delay_s) if delay_s else None
-    outside = Outside(engines={"local": FakeEngine}, transport=transport)
+    engine: type[FakeEngine] = FakeEngine
+    if arguments[:1] == ["--orders"]:
+        engine, arguments = NotingEngine.writing(arguments[1]), arguments[2:]
+    outside = Outside(engines={"local": engine}, transport=transport)
     root = Root(partial(serve, outside=outside), _no, _no, _no, _no, _no, _no, _no)
     return cli_main(root, ["up", *arguments])
 

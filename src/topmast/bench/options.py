@@ -22,6 +22,9 @@ class FleetOptions(Struct, frozen=True, kw_only=True):
     load: float | None = None
     profile: str | None = None
     delay_s: float | None = None
+    apart: bool = False
+    settings: dict[str, str] = {}
+    """Of `burst`."""
     scaling: bool = False
     first_use: bool = True
     out: Path | None = None

@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 
 import topmast
+from topmast.bench.servers import peak_rss_bytes
 from topmast.model.errors import Unavailable
 
 START_PATIENCE_S = 60.0
@@ -80,12 +81,7 @@ class Server:
 
     def peak_rss_bytes(self) -> int:
         """The most memory that the server has held (VmHWM)."""
-        status = Path(f"/proc/{self.process.pid}/status")
-        if status.exists():
-            for line in status.read_text().splitlines():
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
-        return int(psutil.Process(self.process.pid).memory_info().rss)
+        return peak_rss_bytes(self.process.pid)
 
 
 def job(rng: random.Random, number: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`bench search`, `queue`, `simulate`, `apart` and `fill`: benchmarks on a large fleet."""
+"""`bench search`, `queue`, `simulate`, `apart`, `burst` and `fill`: on a large fleet."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def add(app: typer.Typer, root: Root) -> None:
     _add_queue(app, root)
     _add_simulate(app, root)
     _add_apart(app, root)
+    _add_burst(app, root)
     _add_fill(app, root)
 
 
@@ -153,6 +154,45 @@ def _add_apart(app: typer.Typer, root: Root) -> None:
             delay_s=values.duration_s(delay, "--delay"), out=out,
         )  # fmt: skip
         _show(session, root.bench("apart", options))
+
+
+def _add_burst(app: typer.Typer, root: Root) -> None:
+    @command(
+        app, "burst", asks=FOLDER,
+        example="topmast bench burst --jobs 10000 --hosts 20000 --regions 20 --json\n"
+        "topmast bench burst --jobs 1000 --hosts 200 --regions 2 --apart --delay 20ms",
+    )  # fmt: skip
+    def burst(
+        session: Session,
+        jobs: Annotated[
+            int, typer.Option(min=1, max=100_000, help="Jobs of the one request.")
+        ] = 10_000,
+        hosts: Annotated[int, typer.Option(min=1, help="Hosts in all regions together.")] = 20_000,
+        regions: Annotated[int, typer.Option(min=1, help="Regions of the fleet.")] = 20,
+        gpus_per_host: Annotated[
+            int, typer.Option(min=1, max=64, help="GPUs of each host; 64: room for all jobs.")
+        ] = 8,
+        apart: Annotated[
+            bool, typer.Option("--apart", help="Give each region a process of its own.")
+        ] = False,
+        delay: Annotated[
+            str, typer.Option(metavar="TIME", help="How much longer a request between them takes.")
+        ] = "0s",
+        settings: Annotated[
+            list[str] | None,
+            typer.Option("--set", metavar="KEY=VALUE", help="Change an option; may be repeated."),
+        ] = None,
+        seed: SeedOption = 0,
+        out: OutOption = None,
+    ) -> None:
+        """Measure how fast a server places jobs that are submitted together."""
+        options = BenchOptions(
+            jobs=jobs, seed=seed, state=session.state, json=session.json, hosts=hosts,
+            regions=regions, gpus_per_host=gpus_per_host, apart=apart,
+            delay_s=values.duration_s(delay, "--delay"), out=out,
+            settings=values.assignments(settings or [], "--set"),
+        )  # fmt: skip
+        _show(session, root.bench("burst", options))
 
 
 def _add_fill(app: typer.Typer, root: Root) -> None:

@@ -150,6 +150,8 @@ class BenchOptions:
     load: float | None = None
     profile: str | None = None
     delay_s: float | None = None
+    apart: bool = False
+    """Each region has a process of its own."""
     sizes_gpus: tuple[int, ...] | None = None
     scaling: bool = False
     first_use: bool = True
