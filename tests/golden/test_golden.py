@@ -38,7 +38,13 @@ from topmast.fast.queue.facts import (
     TreeTaken,
     Unplanned,
 )
-from topmast.fast.region.facts import HostClosure, HostsGone, PairedWith, PlacerFact
+from topmast.fast.region.facts import (
+    ClosureSet,
+    HostClosure,
+    HostsGone,
+    PairedWith,
+    PlacerFact,
+)
 from topmast.model import ids
 from topmast.model.messages import Recovered
 from topmast.runtime.codec import decode_event, decode_facts, encode_event, encode_facts
@@ -110,6 +116,7 @@ def test_the_story_leaves_out_no_kind_of_fact() -> None:
         TreeTaken,
         AttemptsSkipped,
         DatasetRemoved,
+        ClosureSet,
         HostClosure,
         HostsGone,
         HostsGone,
@@ -121,7 +128,7 @@ def test_the_story_leaves_out_no_kind_of_fact() -> None:
         DependencyMet,
         *TURNS,
     }
-    why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed, no host closed or gone, no tenant paused, no job held, requeued or changed, none waits for another"
+    why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed, no host or cluster closed or gone, no tenant paused, no job held, requeued or changed, none waits for another"
     assert every - seen == left_out, why
 
 

@@ -441,3 +441,75 @@ def test_names_of_no_job_cost_no_query_each(
             assert (whys["x"], whys[old]) == ("no job 'x'", "ended long ago: CANCELLED")
 
     run(story)
+
+
+def test_hosts_are_acted_on_by_selector_in_one_request(door: Entrance) -> None:
+    """Dry, then done, with one line of the audit log; a submitter may not."""
+
+    async def story() -> None:
+        chief = await door.token("chief", (Role.OPERATOR, "/"))
+        ann = await door.token("ann", (Role.SUBMITTER, "vision"))
+        async with door.client(chief) as client, door.client(ann) as submitter:
+            (job,) = await submit(submitter, 1)
+            host = (await client.get(f"/jobs/{job}")).json()["hosts"][0]
+            for path in ("/hosts/cordon", "/clusters/east-a/close"):
+                assert (await submitter.post(path, json={})).status_code == 403
+            wanted = {"selector": "cluster=east-*,gpu=H100", "reason": "a new switch"}
+            before = len(door.acts())
+            dry = (await client.post("/hosts/drain", json=wanted | {"dry_run": True})).json()
+            assert (dry["dry_run"], dry["gpus"], dry["jobs"]) == (True, 4.0, [job])
+            assert [one["effect"] for one in dry["effects"]] == ["done", "done"]
+            (plan,) = [one for one in dry["drains"] if one["host"] == host]
+            assert [move["job"] for move in plan["moves"]] == [job]
+            assert len(door.acts()) == before
+            done = (await client.post("/hosts/cordon", json=wanted)).json()
+            assert {one["state"] for one in done["hosts"]} == {"cordoned"}
+            (line,) = door.acts()[: len(door.acts()) - before]
+            assert (line.verb, line.object) == ("cordon", "east-a-0,east-a-1")
+            again = (await client.post("/hosts/cordon", json=wanted)).json()
+            assert [one["effect"] for one in again["effects"]] == ["unchanged", "unchanged"]
+            story = (await client.get(f"/hosts/{host}/story")).json()
+            assert "a new switch" in story["history"][-1]["text"]
+            back = (
+                await client.post("/hosts/uncordon", json={"selector": "state=cordoned"})
+            ).json()
+            assert {one["state"] for one in back["hosts"]} == {"healthy"}
+            for body, field in (
+                ({}, "hosts"), ({"selector": "shelf=3"}, "selector"),
+                ({"hosts": [host], "until_s": 1.0}, "until_s"),
+            ):  # fmt: skip
+                answer = await client.post("/hosts/cordon", json=body)
+                assert (answer.status_code, answer.json()["field"]) == (422, field)
+            unknown = await client.post("/hosts/cordon", json={"hosts": [host, "east-a-9"]})
+            assert unknown.status_code == 404
+
+    run(story)
+
+
+def test_a_closed_cluster_says_by_whose_order(door: Entrance) -> None:
+    """In its view, in those of its hosts and in the explanation of a job that waits for it."""
+
+    async def story() -> None:
+        chief = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(chief) as client:
+            body = {"reason": "new switches", "dry_run": True}
+            dry = (await client.post("/clusters/east-a/close", json=body)).json()
+            assert (dry["effect"], dry["cluster"]["state"]) == ("done", "open")
+            told = (
+                await client.post("/clusters/east-a/close", json=body | {"dry_run": False})
+            ).json()
+            why = "sa:chief closed the cluster: new switches"
+            assert (told["cluster"]["state"], told["cluster"]["closed"]) == ("closed", why)
+            assert door.acts()[0].verb == "close-cluster"
+            hosts = (await client.get("/hosts")).json()["hosts"]
+            assert {(one["state"], one["closed"]) for one in hosts} == {("closed", why)}
+            (job,) = await submit(client, 1)
+            told = (await client.get(f"/jobs/{job}/explain")).json()
+            assert why in str(told)
+            again = (await client.post("/clusters/east-a/close", json=body)).json()
+            assert again["effect"] == "unchanged"
+            opened = (await client.post("/clusters/east-a/open", json={})).json()
+            assert (opened["cluster"]["state"], opened["effect"]) == ("open", "done")
+            assert (await client.post("/clusters/east-9/close", json={})).status_code == 404
+
+    run(story)

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from topmast.api import hosts
 from topmast.api.bodies import read_object
-from topmast.api.wire import answer, number, returns, takes, text, texts, truth
+from topmast.api.wire import answer, returns, takes, text
 from topmast.model import views as v
 from topmast.model.access import Permission
 from topmast.model.map_views import FleetMap
 from topmast.model.plan_views import CapacityPlanView, DataPlanView
-from topmast.model.states import HostState
 from topmast.model.system_views import SystemView
 from topmast.routing import caller_of, guarded_router, needs
 from topmast.service.service import Service
@@ -28,18 +28,8 @@ _LISTS = {
     "tenants": v.TenantView,
     "datasets": v.DatasetView,
 }
-_HOST_STATES = {
-    "cordon": (HostState.CORDONED, "Cordon a host: it takes no new work"),
-    "uncordon": (HostState.HEALTHY, "Uncordon a host: it takes work again"),
-    "drain": (HostState.DRAINING, "Drain a host: move its jobs elsewhere by their checkpoints"),
-}
 _TEXT: dict[str, Any] = {"type": "string"}
 _BY = {"user": _TEXT}
-_HOSTS = {"type": "array", "items": _TEXT}
-_SET = {**_BY, "reason": _TEXT, "also": _HOSTS}
-_ASIDE = {**_SET, "until_s": {"type": "number"}}
-_DRAIN = {**_ASIDE, "now": {"type": "boolean"}}
-_BODIES = {HostState.HEALTHY: _SET, HostState.CORDONED: _ASIDE, HostState.DRAINING: _DRAIN}
 _DATASET = {
     "name": _TEXT,
     "region": _TEXT,
@@ -64,17 +54,7 @@ def routes(service: Service) -> APIRouter:
             name=what,
             **returns(kind, listed=what),
         )
-    for verb, (state, summary) in _HOST_STATES.items():
-        router.add_api_route(
-            f"/hosts/{{host}}/{verb}",
-            _host_setter(service, state),
-            methods=["POST"],
-            tags=["fleet"],
-            summary=summary,
-            name=verb,
-            **takes(_BODIES[state]),
-            **returns(v.HostView),
-        )
+    hosts.add(router, service)
     _datasets(router, service)
 
     @router.get(
@@ -153,20 +133,6 @@ def _lister(service: Service, what: str) -> Callable[..., Awaitable[Response]]:
         return answer({what: await service.list(caller_of(request), what)})
 
     return listing
-
-
-def _host_setter(service: Service, state: HostState) -> Callable[..., Awaitable[Response]]:
-    @needs(Permission.FLEET_OPERATE)
-    async def set_host(host: str, request: Request) -> Response:
-        body = await read_object(request, _BODIES[state])
-        at_once, also = truth(body, "now"), texts(body, "also")
-        view = await service.set_host(
-            caller_of(request), host, state, text(body, "user"), at_once=at_once, also=also,
-            reason=text(body, "reason"), until_s=number(body, "until_s"),
-        )  # fmt: skip
-        return answer(view)
-
-    return set_host
 
 
 def _datasets(router: APIRouter, service: Service) -> None:

@@ -63,6 +63,8 @@ SHOWN = (
     act_views.JobsActed,
     act_views.TenantPause,
     act_views.JobFileView,
+    act_views.HostsActed,
+    act_views.ClusterActed,
     act_views.FleetView,
     act_views.FleetDiff,
     webhooks.WebhookView,

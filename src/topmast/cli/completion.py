@@ -116,6 +116,13 @@ def complete_hosts(context: typer.Context, incomplete: str) -> list[tuple[str, s
     )
 
 
+def complete_clusters(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Names of clusters."""
+    return _names(
+        context, incomplete, lambda client: [(one.name, one.state) for one in client.clusters()]
+    )
+
+
 def complete_regions(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Names of regions."""
     return _names(

@@ -1,4 +1,4 @@
-"""The methods of a client that put hosts aside, and bring them back."""
+"""The methods of a client that put hosts and clusters aside, and bring them back."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Iterable
 from urllib.parse import quote
 
 from topmast.client.transport import Transport
+from topmast.model.act_views import ClusterActed, HostsActed
 from topmast.model.errors import NotFound
 from topmast.model.views import HostView
 
 
 class HostsCalls:
-    """A method for each state that an operator may want a host to be in.
+    """A method for each state that an operator may want hosts and clusters to be in.
 
     ``also`` names more hosts of the region, for the same request; ``reason`` is kept in the history
-    of the hosts.
+    of the hosts. A selector such as ``cluster=east-1,rack=r7`` finds hosts anywhere. With
+    ``dry_run`` nothing is done, and the answer says what would be.
     """
 
     _transport: Transport
@@ -57,17 +59,93 @@ class HostsCalls:
             "drain", host, also, reason, **({"now": True} if now else {}), **_until(until_s)
         )
 
+    def cordon_hosts(
+        self,
+        hosts: Iterable[str] = (),
+        *,
+        selector: str = "",
+        reason: str = "",
+        until_s: float | None = None,
+        dry_run: bool = False,
+    ) -> HostsActed:
+        """Place nothing more on hosts; what runs there goes on."""
+        return self._act("cordon", hosts, selector, reason, dry_run, **_until(until_s))
+
+    def uncordon_hosts(
+        self,
+        hosts: Iterable[str] = (),
+        *,
+        selector: str = "",
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> HostsActed:
+        """Let hosts take work again."""
+        return self._act("uncordon", hosts, selector, reason, dry_run)
+
+    def drain_hosts(
+        self,
+        hosts: Iterable[str] = (),
+        *,
+        selector: str = "",
+        now: bool = False,
+        reason: str = "",
+        until_s: float | None = None,
+        dry_run: bool = False,
+    ) -> HostsActed:
+        """Place nothing more on hosts, and move their work to others. ``now`` as in `drain`."""
+        more = {"now": True} if now else {}
+        return self._act("drain", hosts, selector, reason, dry_run, **more, **_until(until_s))
+
+    def close_cluster(
+        self, cluster: str, *, reason: str = "", until_s: float | None = None, dry_run: bool = False
+    ) -> ClusterActed:
+        """Give a cluster no new work, for good or until a time; what runs there goes on."""
+        return self._set_cluster("close", cluster, reason, dry_run, **_until(until_s))
+
+    def open_cluster(
+        self, cluster: str, *, reason: str = "", dry_run: bool = False
+    ) -> ClusterActed:
+        """Give a cluster work again that an operator closed."""
+        return self._set_cluster("open", cluster, reason, dry_run)
+
     def _set_host(
         self, verb: str, host: str, also: Iterable[str], reason: str, **more: object
     ) -> HostView:
-        if host in ("", ".", ".."):
-            raise NotFound(f"nothing is named {host!r}")
         body: dict[str, object] = {"user": self.user, **more}
         if others := list(also):
             body["also"] = others
         if reason:
             body["reason"] = reason
-        return self._transport.post(HostView, f"/hosts/{quote(host, safe='')}/{verb}", body)
+        return self._transport.post(HostView, f"/hosts/{_named(host)}/{verb}", body)
+
+    def _act(
+        self,
+        verb: str,
+        hosts: Iterable[str],
+        selector: str,
+        reason: str,
+        dry_run: bool,
+        **more: object,
+    ) -> HostsActed:
+        named = [hosts] if isinstance(hosts, str) else list(hosts)
+        body = {
+            "hosts": named, "selector": selector, "reason": reason, "dry_run": dry_run,
+            "user": self.user, **more,
+        }  # fmt: skip
+        return self._transport.post(HostsActed, f"/hosts/{verb}", body)
+
+    def _set_cluster(
+        self, verb: str, cluster: str, reason: str, dry_run: bool, **more: object
+    ) -> ClusterActed:
+        body = {"user": self.user, "reason": reason, "dry_run": dry_run, **more}
+        return self._transport.post(ClusterActed, f"/clusters/{_named(cluster)}/{verb}", body)
+
+
+def _named(name: str) -> str:
+    """A name as part of a path. Raises NotFound for one that would be another path."""
+    if name in ("", ".", ".."):
+        raise NotFound(f"nothing is named {name!r}")
+    return quote(name, safe="")
 
 
 def _until(until_s: float | None) -> dict[str, object]:

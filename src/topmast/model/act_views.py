@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from topmast.model.fleet_changes import FleetChange
-from topmast.model.views import JobView
+from topmast.model.views import ClusterView, DrainView, HostView, JobView
 
 
 class JobEffect(Struct, frozen=True):
@@ -71,6 +71,46 @@ class TenantPause(Struct, frozen=True):
     """The sum over the jobs that are stopped."""
     lost_gpu_h: float
     """The sum over the jobs that are stopped."""
+
+
+class HostEffect(Struct, frozen=True):
+    """What an act does to one host, or would do."""
+
+    host: str
+    effect: str
+    """``done`` or ``unchanged``."""
+
+
+class HostsActed(Struct, frozen=True):
+    """What an act does to hosts, or would do."""
+
+    verb: str
+    dry_run: bool
+    """True: nothing was done, ``effects`` says what would be."""
+    hosts: tuple[HostView, ...]
+    """The hosts that were named or selected, as they stand now, with the jobs on each."""
+    effects: tuple[HostEffect, ...]
+    """One for each of them."""
+    gpus: float
+    """On hosts that the act changes."""
+    jobs: tuple[str, ...]
+    """Jobs with tasks on hosts that the act changes."""
+    drains: tuple[DrainView, ...] = ()
+    """Of a drain: where each job goes, or why not."""
+
+
+class ClusterActed(Struct, frozen=True):
+    """What it means that a cluster is closed or opened, or would be."""
+
+    verb: str
+    dry_run: bool
+    """True: nothing was done."""
+    cluster: ClusterView
+    """As it stands now."""
+    effect: str
+    """``done`` or ``unchanged``."""
+    jobs: tuple[str, ...]
+    """Jobs with tasks there, which go on."""
 
 
 class FleetView(Struct, frozen=True):

@@ -85,18 +85,18 @@ class Selector(Struct, frozen=True):
         return (
             (not self.states or state in self.states)
             and (not self.bands or band in self.bands)
-            and _like(self.tenants, of.tenant)
-            and _like(self.users, of.user)
-            and _like(self.names, of.name)
-            and _like(self.sweeps, of.in_sweep)
-            and _like(self.clusters, cluster or "")
-            and (not self.hosts or any(_like(self.hosts, host) for host in hosts))
+            and like(self.tenants, of.tenant)
+            and like(self.users, of.user)
+            and like(self.names, of.name)
+            and like(self.sweeps, of.in_sweep)
+            and like(self.clusters, cluster or "")
+            and (not self.hosts or any(like(self.hosts, host) for host in hosts))
             and (not self.labels or self._has_labels(of.labels or _NO_LABELS))
         )
 
     def _has_labels(self, labels: Mapping[str, str]) -> bool:
         """Whether a job has each of the keys, with a value that is meant."""
-        return all(key in labels and _like(wanted, labels[key]) for key, wanted in self.labels)
+        return all(key in labels and like(wanted, labels[key]) for key, wanted in self.labels)
 
 
 _ALL = Selector()
@@ -111,15 +111,14 @@ KEYS: Mapping[str, str] = {
 """Fields by the keys of the text."""
 
 
-def selector_of(text: str, field: str = "selector") -> Selector:
-    """A selector as people write it; an empty text means any job. Raises InvalidInput."""
-    found: dict[str, list[str]] = {}
-    labels: dict[str, list[str]] = {}
+def parts_of(text: str, field: str) -> list[tuple[str, str]]:
+    """The keys and values of a selector; none of an empty text. Raises InvalidInput."""
     if len(text) > LONGEST:
         raise InvalidInput(f"longer than {LONGEST} characters", field=field)
     parts = text.split(",") if text.strip() else []
     if len(parts) > MOST_PARTS:
         raise InvalidInput(f"more than {MOST_PARTS} parts", field=field)
+    found = []
     for part in parts:
         if not part.strip():  # a variable of the shell that is not set leaves such a part
             remedy = "write KEY=VALUE,KEY=VALUE, with one comma between two of them"
@@ -128,6 +127,15 @@ def selector_of(text: str, field: str = "selector") -> Selector:
         if not equals or not value:
             remedy = "write KEY=VALUE, as in tenant=vision,state=PENDING"
             raise InvalidInput(f"'{part.strip()}' is not KEY=VALUE", field=field, remedy=remedy)
+        found.append((key, value))
+    return found
+
+
+def selector_of(text: str, field: str = "selector") -> Selector:
+    """A selector as people write it; an empty text means any job. Raises InvalidInput."""
+    found: dict[str, list[str]] = {}
+    labels: dict[str, list[str]] = {}
+    for key, value in parts_of(text, field):
         if key.startswith(LABEL) and key != LABEL:
             labels.setdefault(key.removeprefix(LABEL), []).append(value)
             continue
@@ -167,7 +175,8 @@ def _band(name: str, field: str) -> str:
     return name.lower()
 
 
-def _like(patterns: tuple[str, ...], text: str) -> bool:
+def like(patterns: tuple[str, ...], text: str) -> bool:
+    """Whether a text is like one of the patterns; anything is, if there is none."""
     return not patterns or any(
         pattern == text or ("*" in pattern and _matches(pattern, text)) for pattern in patterns
     )

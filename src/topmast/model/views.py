@@ -229,11 +229,13 @@ class ClusterView(Struct, frozen=True):
     state: str = "open"
     """``open`` to new work, ``partly`` (some hosts are closed), ``closed`` or ``down``."""
     closed: str = ""
-    """Why no host takes new work, where its engine says so: the reason of most hosts."""
+    """Why no host takes new work, as an operator or its engine says: the reason of most hosts."""
     closed_hosts: dict[str, str] = {}
-    """Why a host takes no new work, by host, as its engine says."""
+    """Why a host takes no new work, by host, as an operator or its engine says."""
     capabilities: tuple[str, ...] = ()
     """What its engine can do beyond running gangs."""
+    until_s: float | None = None
+    """When it opens by itself, if an operator closed it until then."""
 
 
 class HostView(Struct, frozen=True):
@@ -262,7 +264,7 @@ class HostView(Struct, frozen=True):
     reachable: bool = True
     """False while its region does not answer; the other fields are then the last known."""
     closed: str = ""
-    """Why its cluster gives it no new work; empty: it does."""
+    """Why its cluster gives it no new work, or an operator closed it; empty: neither."""
     until_s: float | None = None
     """When a cordon or drain of it ends by itself, if it does."""
 

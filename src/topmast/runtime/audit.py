@@ -24,6 +24,7 @@ from topmast.model.messages import (
     Message,
     ReleaseJobs,
     ResumeTenant,
+    SetClosure,
     SetHost,
     SubmitJobs,
 )
@@ -220,6 +221,18 @@ class AuditLog:
         else:
             self._host_line(now, fact.host, "host-opened", "is open again in its cluster")
 
+    def _closure_set(self, fact: p.ClosureSet, event: Message, now: float) -> None:
+        what = f"cluster {fact.name}"
+        if fact.closure is not None:
+            text = f"{what} gets no new work: {fact.closure.why}"
+        elif isinstance(event, SetClosure):
+            reason = f": {event.reason}" if event.reason else ""
+            text = f"{what} is opened by {event.by or 'an unknown user'}{reason}"
+        else:
+            text = f"{what} is open again: its time is over"
+        kind = "cluster-opened" if fact.closure is None else "cluster-closed"
+        self._line(now, "", kind, text, cluster=fact.name)
+
     def _host_suspected(self, fact: p.HostSuspected, event: Message, now: float) -> None:
         text = f"takes no work for {fact.until_s - now:g} s"
         if isinstance(event, AttemptEnded):
@@ -296,6 +309,7 @@ _TELLERS: dict[type[Struct], Callable[..., None]] = {
     p.HostsHandedOver: AuditLog._hosts_handed_over,
     p.HostReachable: AuditLog._host_reachable,
     p.HostClosure: AuditLog._host_closure,
+    p.ClosureSet: AuditLog._closure_set,
     p.HostSuspected: AuditLog._host_suspected,
     p.SuspicionOver: AuditLog._host_trusted,
 }

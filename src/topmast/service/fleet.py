@@ -14,6 +14,7 @@ from topmast.model.absent import given
 from topmast.model.engines import PROCESSES
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.job import MILLI, JobSpec
+from topmast.model.messages import Closure
 from topmast.model.reason import PendingReason
 from topmast.model.states import HostState
 from topmast.model.views import (
@@ -86,7 +87,7 @@ def clusters(placers: Placers) -> tuple[ClusterView, ...]:
             rows = columns.clusters[spec.name]
             held = placer.state.allocations.values()
             names = [columns.hosts[row].name for row in rows]
-            closed = {n: placer.state.closed[n] for n in names if n in placer.state.closed}
+            closed = {n: placer.columns.closed[n] for n in names if n in placer.columns.closed}
             state = _state_of(placer, names)
             found.append(
                 ClusterView(
@@ -101,16 +102,28 @@ def clusters(placers: Placers) -> tuple[ClusterView, ...]:
                     state=state,
                     closed="" if state in (OPEN, PARTLY) else _of_most(closed),
                     closed_hosts=closed,
+                    until_s=closed_until_s(placer, spec.name),
                     capabilities=tuple(sorted(given(spec.capabilities, PROCESSES))),
                 )
             )
     return tuple(found)
 
 
+def closure_of(placer: RegionalPlacer, name: str) -> Closure | None:
+    """What an operator closed under a name; a cluster under its own."""
+    return given(placer.state.closures, {}).get(name)
+
+
+def closed_until_s(placer: RegionalPlacer, cluster: str) -> float | None:
+    """When a cluster that an operator closed opens by itself, if it does."""
+    closure = closure_of(placer, cluster)
+    return None if closure is None else given(closure.until_s, None)
+
+
 def _state_of(placer: RegionalPlacer, hosts: Sequence[str]) -> str:
     """Whether a cluster takes new work, as far as its engine decides that."""
     down = sum(placer.state.down.get(host, False) for host in hosts)
-    shut = sum(placer.state.down.get(h, False) or h in placer.state.closed for h in hosts)
+    shut = sum(placer.state.down.get(h, False) or h in placer.columns.closed for h in hosts)
     if hosts and shut == len(hosts):
         return DOWN if down == len(hosts) else CLOSED
     return PARTLY if shut else OPEN
@@ -165,7 +178,7 @@ def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView
                     stays={j: stays[j] for j in jobs.get(spec.name, ()) if j in stays}
                     if state is HostState.DRAINING
                     else {},
-                    closed=placer.state.closed.get(spec.name, ""),
+                    closed=placer.columns.closed.get(spec.name, ""),
                     until_s=given(placer.state.until, {}).get(spec.name),
                 )
             )
@@ -209,15 +222,14 @@ def together(
     return regions[host], tuple(also)
 
 
-def drain_plan(
-    placer: RegionalPlacer, host: str, now: float, also: tuple[str, ...] = ()
-) -> DrainView:
-    """What a drain of a host does now, or would do, with others drained ``also``.
+def drain_plans(placer: RegionalPlacer, hosts: Sequence[str], now: float) -> tuple[DrainView, ...]:
+    """What a drain of hosts together does now, or would do; one for each of them.
 
     O(attempts + region + a search for each of their jobs).
     """
-    moves = tuple(
-        MoveView(
+    moves: dict[str, list[MoveView]] = {host: [] for host in hosts}
+    for leaving in placer.departures(tuple(hosts), now):
+        move = MoveView(
             job=leaving.job,
             hosts=leaving.hosts,
             moves=leaving.to is not None,
@@ -227,10 +239,13 @@ def drain_plan(
             why=leaving.why,
             may_stop=leaving.may_stop,
         )
-        for leaving in placer.departures((host, *also), now)
-        if host in leaving.hosts
+        for host in dict.fromkeys(leaving.hosts):
+            if host in moves:
+                moves[host].append(move)
+    return tuple(
+        DrainView(host, placer.region, placer.host_state(host).value, tuple(found))
+        for host, found in moves.items()
     )
-    return DrainView(host, placer.region, placer.host_state(host).value, moves)
 
 
 def gpus(placers: Placers) -> tuple[GpuView, ...]:

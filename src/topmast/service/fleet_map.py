@@ -78,7 +78,7 @@ class FleetMaps:
                 HostCells(
                     spec.name, spec.rack, spec.model if spec.gpus else "", spec.gpus,
                     STOPPED if stopped else columns.states[row].value,
-                    held.get(spec.name, {}), placer.state.closed.get(spec.name, ""),
+                    held.get(spec.name, {}), placer.columns.closed.get(spec.name, ""),
                 )
             )  # fmt: skip
         return tuple(ClusterCells(name, tuple(found)) for name, found in hosts.items())

@@ -13,27 +13,19 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model import views as v
 from topmast.model.access import ROOT, Caller, Permission
-from topmast.model.errors import InvalidInput, NotFound, Unavailable
+from topmast.model.errors import NotFound, Unavailable
 from topmast.model.files.fields import nearest
 from topmast.model.map_views import FleetMap
 from topmast.model.plan_views import CapacityPlanView, DataPlanView
-from topmast.model.states import HostState
 from topmast.model.whatif_views import WhatIfAsk, WhatIfView
 from topmast.service import fleet
 from topmast.service.access import act, row
-from topmast.service.core import Core
 from topmast.service.fleet_map import seen_by
+from topmast.service.host_acts import HostActs
 from topmast.service.whatif import WhatIfs
 
-HOST_LOOKS, HOST_LOOK_S = 10, 0.25
-HOST_VERBS = {
-    HostState.CORDONED: "cordon",
-    HostState.HEALTHY: "uncordon",
-    HostState.DRAINING: "drain",
-}
 
-
-class Operating(Core):
+class Operating(HostActs):
     """What people do with hosts and datasets."""
 
     # --- the fleet ------------------------------------------------------------------------------
@@ -56,47 +48,6 @@ class Operating(Core):
         seen = self.access.tenants(caller, Permission.JOBS_VIEW)
         return found if seen is None else await asyncio.to_thread(seen_by, found, seen)
 
-    async def set_host(
-        self,
-        caller: Caller,
-        host: str,
-        state: HostState,
-        by: str,
-        at_once: bool = False,
-        also: Sequence[str] = (),
-        reason: str = "",
-        until_s: float | None = None,
-    ) -> v.HostView:
-        """Cordon, drain or return hosts; ``at_once`` stops also jobs without another place.
-
-        With ``until_s`` they take work again by themselves then.
-        """
-        if until_s is not None and until_s <= self.clock.now():
-            raise InvalidInput("this time is over", field="until_s", remedy="a time to come")
-        self.access.require(caller, Permission.FLEET_OPERATE, ROOT)
-        region, others = fleet.together(await self._list("hosts"), host, also)
-        absence = self.machines.queue.cycle.reach.absent.get(region)
-        if absence is not None:
-            raise Unavailable(f"region '{region}' is out of reach: {absence.why}")
-        by = self.access.by(caller, by)
-        order = m.SetHost(
-            host, state, by, at_once, others or msgspec.UNSET, reason or msgspec.UNSET,
-            msgspec.UNSET if until_s is None else until_s,
-        )  # fmt: skip
-        placer = self.machines.placers.get(region)
-        done = act(
-            caller, HOST_VERBS[state], ",".join((host, *others)),
-            look=lambda: fleet.states(placer, (host, *others)),
-        )  # fmt: skip
-        await self._tell(ids.placer(region), order, done)
-        for _ in range(HOST_LOOKS):
-            views: tuple[v.HostView, ...] = await self._list("hosts")
-            found = next(h for h in views if h.name == host)
-            if not self.regions.is_apart(region) or found.state == state.value:
-                break
-            await asyncio.sleep(HOST_LOOK_S)  # the order is on its way
-        return found
-
     async def host_story(self, caller: Caller, host: str) -> v.HostStory:
         """A host with what was done to it and what happened to it."""
         views: tuple[v.HostView, ...] = await self._list("hosts")
@@ -110,10 +61,9 @@ class Operating(Core):
     async def drain_plan(self, caller: Caller, host: str, also: Sequence[str] = ()) -> v.DrainView:
         """What a drain of a host does now, or would do, if others are drained ``also``."""
         region, others = fleet.together(await self._list("hosts"), host, also)
-        now = self.clock.now()
-        placer = self.regions.placers[region]
-        found = await self._ask(lambda: fleet.drain_plan(placer, host, now, others))
-        return self._shown(caller, found)
+        now, placer = self.clock.now(), self.regions.placers[region]
+        found = await self._ask(lambda: fleet.drain_plans(placer, (host, *others), now))
+        return self._shown(caller, found[0])
 
     # --- what-ifs -------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ MEANING: dict[Rejection, str] = {
         "its GPU model is one the job lists, but the tenant's quota does not allow so many of it "
         "now"
     ),
-    Rejection.HOST_UNAVAILABLE: "cordoned, draining, closed by its cluster, suspect or down",
+    Rejection.HOST_UNAVAILABLE: "cordoned, draining, closed, suspect or down",
     Rejection.HOST_AVOIDED: "the job lost an attempt there, and looks elsewhere first",
     Rejection.TOO_FEW_GPUS: "too few GPUs free",
     Rejection.TOO_FEW_CPUS: "too few CPUs free",

@@ -12,6 +12,7 @@ import pytest
 from tests.unit.cli.conftest import Call
 from tests.unit.client.fake import Answer, FakeServer, problem
 from topmast.model import views as v
+from topmast.model.act_views import ClusterActed, HostEffect, HostsActed
 from topmast.model.plan_views import (
     CapacityPlanView,
     CapacityRow,
@@ -157,17 +158,41 @@ def test_the_story_of_a_host(server: FakeServer, call: Call) -> None:
     assert "not known here" in call("hosts", "--history", "h0").out
 
 
+def acted(verb: str, *hosts: v.HostView, dry_run: bool = False, **more: Any) -> HostsActed:
+    """What a server says of an act on hosts."""
+    effects = tuple(HostEffect(one.name, "done") for one in hosts)
+    return HostsActed(verb, dry_run, hosts, effects, 8.0 * len(hosts), ("j1", "j2"), **more)
+
+
 @pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain"])
 def test_hosts_are_put_aside(verb: str, server: FakeServer, call: Call) -> None:
-    """Several at once."""
+    """Several in one request."""
     hosts = [host("h0", "cordoned"), host("h1", "cordoned")]
     server.on("GET", "/hosts", {"hosts": hosts})
-    for one in hosts:
-        server.on("POST", f"/hosts/{one.name}/{verb}", one)
-    called = call(verb, "h0", "h1")
+    server.on("POST", f"/hosts/{verb}", acted(verb, *hosts))
+    called = call(verb, "h0", "h1", "--reason", "a new disk")
     assert (called.code, called.err) == (0, "")
     assert [line.split()[0] for line in called.out.splitlines()[1:]] == ["h0", "h1"]
+    (order,) = server.asked("POST", f"/hosts/{verb}")
+    assert (order.document["hosts"], order.document["reason"]) == (["h0", "h1"], "a new disk")
     assert call(verb, "h0", "--json").document["hosts"][0]["state"] == "cordoned"
+
+
+@pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain"])
+def test_a_selector_stands_for_hosts(verb: str, server: FakeServer, call: Call) -> None:
+    """The server finds them; a dry run tells what it would concern."""
+    found = acted(verb, host("h0"), dry_run=True, drains=(v.DrainView("h0", "east", "x", ()),))
+    server.on("POST", f"/hosts/{verb}", found)
+    called = call(verb, "-l", "rack=r1", "--dry-run")
+    assert called.code == 0
+    (order,) = server.asked("POST", f"/hosts/{verb}")
+    assert (order.document["selector"], order.document["dry_run"]) == ("rack=r1", True)
+    want = (
+        "nothing runs on h0" if verb == "drain" else "1 host would change, with 8 GPUs and 2 jobs"
+    )
+    assert want in called.out
+    assert call(verb, "h0", "-l", "rack=r1").code == 2
+    assert call(verb).code == 2
 
 
 @pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain"])
@@ -175,8 +200,6 @@ def test_a_misspelt_host_changes_none(verb: str, server: FakeServer, call: Call)
     """Wherever it stands among the names; the error names each such host, and what is probably meant."""
     hosts = [host(f"west-1-{number}") for number in range(4)]
     server.on("GET", "/hosts", {"hosts": hosts})
-    for one in hosts:
-        server.on("POST", f"/hosts/{one.name}/{verb}", one)
     called = call(verb, "west-1-1", "west-1-O")
     assert (called.code, called.out) == (1, "")
     assert called.error == "topmast: no host 'west-1-O' (did you mean 'west-1-0'?)"
@@ -190,66 +213,52 @@ def test_a_misspelt_host_changes_none(verb: str, server: FakeServer, call: Call)
 def test_a_drain_may_be_told_not_to_wait(server: FakeServer, call: Call) -> None:
     """And says what is still there, and why."""
     stays = {"j1": "it may not be preempted, so it runs to its end"}
-    drained = host("h0", "draining", stays=stays)
-    server.on("GET", "/hosts", {"hosts": [drained]}).on("POST", "/hosts/h0/drain", drained)
+    drained = host("h0", "draining", stays=stays, kept_for=("j5",))
+    server.on("GET", "/hosts", {"hosts": [drained]})
+    server.on("POST", "/hosts/drain", acted("drain", drained))
     called = call("drain", "h0", "--now")
     assert "j1 is still on h0: it may not be preempted, so it runs to its end" in called.out
+    assert "GPUs of h0 are kept for j5, which is being moved there" in called.out
     call("drain", "h0")
-    first, second = server.asked("POST", "/hosts/h0/drain")
+    first, second = server.asked("POST", "/hosts/drain")
     assert first.document["now"] is True
     assert "now" not in second.document
 
 
-def test_hosts_are_drained_by_one_order_for_each_region(server: FakeServer, call: Call) -> None:
-    """So that no host of the list is a place for what leaves another; the preview asks the same."""
-    hosts = [
-        host("h0"), host("h1", kept_for=("j5",)), host("h2"),
-        host("w0", region="west", cluster="west-1"),
-    ]  # fmt: skip
-    server.on("GET", "/hosts", {"hosts": hosts})
-    for one in hosts:
-        server.on(
-            "GET", f"/hosts/{one.name}/drain", v.DrainView(one.name, one.region, "healthy", ())
-        )
-        server.on("POST", f"/hosts/{one.name}/drain", one)
-    called = call("drain", "h0", "w0", "h1")
-    orders = [request for request in server.requests if request.method == "POST"]
-    assert [(o.path.split("/")[-2], o.document.get("also")) for o in orders] == [
-        ("h0", ["h1"]), ("w0", None),
-    ]  # fmt: skip
-    assert [line.split()[0] for line in called.out.splitlines()[1:4]] == ["h0", "h1", "w0"]
-    assert "GPUs of h1 are kept for j5, which is being moved there" in called.out
-    assert call("drain", "h0", "w0", "h1", "--dry-run").code == 0
-    looks = [r for r in server.requests if r.method == "GET" and r.path.endswith("/drain")]
-    assert [(o.path.split("/")[-2], o.query.get("also")) for o in looks] == [
-        ("h0", "h1"), ("w0", None), ("h1", "h0"),
-    ]  # fmt: skip
-
-
 def test_what_a_drain_would_do_is_shown(server: FakeServer, call: Call) -> None:
-    """Where each job would go and at which cost, or why not; nothing is drained."""
+    """Where each job would go and at which cost, or why not."""
+    why = "no other hosts in region east have room for it now"
     moves = (
         v.MoveView("j1", ("h0",), True, "east-2", ("h5", "h6"), 1234.5, ""),
-        v.MoveView(
-            "j2",
-            ("h0",),
-            False,
-            None,
-            (),
-            60.0,
-            "no other hosts in region east have room for it now",
-        ),
+        v.MoveView("j2", ("h0",), False, None, (), 60.0, why),
     )
+    plans = (v.DrainView("h0", "east", "x", moves), v.DrainView("h1", "east", "x", ()))
     server.on("GET", "/hosts", {"hosts": [host("h0"), host("h1")]})
-    server.on("GET", "/hosts/h0/drain", v.DrainView("h0", "east", "healthy", moves))
-    server.on("GET", "/hosts/h1/drain", v.DrainView("h1", "east", "healthy", ()))
+    server.on("POST", "/hosts/drain", acted("drain", host("h0"), dry_run=True, drains=plans))
     lines = call("drain", "h0", "h1", "--dry-run").out.splitlines()
     assert lines[1].split() == ["j1", "h0", "east-2:", "h5,h6", "1234", "-"]
-    assert lines[2].split("60  ")[1] == "no other hosts in region east have room for it now"
+    assert lines[2].split("60  ")[1] == why
     assert lines[3] == "nothing runs on h1"
     document = call("drain", "h0", "--dry-run", "--json").document
     assert document["drains"][0]["moves"][0]["to_hosts"] == ["h5", "h6"]
-    assert all(request.method == "GET" for request in server.requests)
+    assert all(order.document["dry_run"] for order in server.asked("POST", "/hosts/drain"))
+
+
+@pytest.mark.parametrize("verb", ["close", "open"])
+def test_clusters_are_closed_and_opened(verb: str, server: FakeServer, call: Call) -> None:
+    """With the reason, which is shown."""
+    why = "ann closed the cluster: new switches"
+    closed = msgspec.structs.replace(CLUSTERS[0], state="closed", closed=why)
+    server.on("GET", "/clusters", {"clusters": CLUSTERS})
+    server.on(
+        "POST", f"/clusters/east-1/{verb}", ClusterActed(verb, False, closed, "done", ("j1",))
+    )
+    called = call("clusters", verb, "east-1", "--reason", "new switches")
+    assert f"east-1 is closed: {why}" in called.out
+    assert "east-1: 1 job there goes on" in called.out
+    (order,) = server.asked("POST", f"/clusters/east-1/{verb}")
+    assert (order.document["reason"], order.document["dry_run"]) == ("new switches", False)
+    assert "no cluster 'east-9'" in call("clusters", verb, "east-9").error
 
 
 def test_a_busy_host_is_summed_up(server: FakeServer, call: Call) -> None:

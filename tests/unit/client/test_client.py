@@ -14,7 +14,7 @@ import topmast
 from tests.unit.client.fake import DROP, Answer, FakeServer, ended, job, page, problem, running
 from topmast.client import Client, WaitTimeout
 from topmast.model import views
-from topmast.model.act_views import JobFileView
+from topmast.model.act_views import ClusterActed, HostEffect, HostsActed, JobFileView
 from topmast.model.errors import InvalidInput, NotFound, Unavailable
 from topmast.model.job import JobSpec, Resources, TaskGroup
 from topmast.model.reason import ClusterVerdict
@@ -24,6 +24,10 @@ HOST = views.HostView(
     free_gpus=8, datacenter="d", pod="p", rack="r", jobs=(),
 )  # fmt: skip
 DRAIN = views.DrainView("h0", "east", "draining", ())
+HOSTS_ACTED = HostsActed("drain", True, (HOST,), (HostEffect("h0", "done"),), 8.0, ())
+CLUSTER_ACTED = ClusterActed(
+    "close", False, views.ClusterView("c 1", "east", "local", 1, 1, 8.0, 8.0, 0), "done", ()
+)
 DATASET = views.DatasetView("imagenet", 10, "data/imagenet", None, 1, (), ())
 STORY = views.JobStory(job(), (), ())
 EXPLANATION = views.Explanation(
@@ -74,6 +78,17 @@ CASES = [
     Case(
         lambda c: c.drain("h0", now=True), "POST /hosts/h0/drain", HOST,
         want_body={"user": "ada", "now": True},
+    ),
+    Case(
+        lambda c: c.drain_hosts(selector="rack=r1", now=True, dry_run=True), "POST /hosts/drain",
+        HOSTS_ACTED, want_body={
+            "hosts": [], "selector": "rack=r1", "reason": "", "dry_run": True, "user": "ada",
+            "now": True,
+        },
+    ),
+    Case(
+        lambda c: c.close_cluster("c 1", until_s=9.0), "POST /clusters/c%201/close", CLUSTER_ACTED,
+        want_body={"user": "ada", "reason": "", "dry_run": False, "until_s": 9.0},
     ),
     Case(lambda c: c.drain_plan("h0"), "GET /hosts/h0/drain", DRAIN),
     Case(

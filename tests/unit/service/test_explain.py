@@ -214,7 +214,7 @@ def test_a_host_that_its_cluster_closed_is_named_with_the_reason() -> None:
     (verdict,) = told.regions[0].clusters
     assert [(c.reason.value, c.count) for c in verdict.rejections] == [("HostUnavailable", 1)]
     (back,) = [change for change in told.changes if change.kind is ChangeKind.SERVICE]
-    want = "(east-1-0 is closed by its cluster: drained: new disk)"
+    want = "(east-1-0 is closed: drained: new disk)"
     assert back.text == f"1 host of east-1 back in service {want}"
     (view,) = hosts(world.machines.placers, lambda cluster, host: None, world.now)
     assert (view.state, view.closed, view.free_gpus) == ("closed", "drained: new disk", 0.0)

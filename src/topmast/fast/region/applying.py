@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from topmast.fast.machine import Fact
 from topmast.fast.region.facts import (
+    ClosureSet,
     HostClosure,
     HostReachable,
     HostsAssigned,
@@ -201,6 +202,17 @@ def _closure(placer: RegionState, fact: HostClosure, event: m.Message) -> None:
         _refresh(placer, fact.host)
 
 
+def _closed_by_people(placer: RegionState, fact: ClosureSet, event: m.Message) -> None:
+    closures = {n: c for n, c in given(placer.state.closures, {}).items() if n != fact.name}
+    if fact.closure is not None:
+        closures[fact.name] = fact.closure
+    placer.state.closures = closures or UNSET
+    before = list(placer.shut)
+    placer.note_closures()
+    for host in dict.fromkeys((*before, *placer.shut)):
+        _refresh(placer, host)
+
+
 def _suspected(placer: RegionState, fact: HostSuspected, event: m.Message) -> None:
     placer.state.suspect[fact.host] = fact.until_s
     _refresh(placer, fact.host)
@@ -257,6 +269,7 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     HostsGone: _gone,
     HostReachable: _reachable,
     HostClosure: _closure,
+    ClosureSet: _closed_by_people,
     HostSuspected: _suspected,
     SuspicionOver: _trusted,
     PairedWith: _paired,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, UnsetType
 
 from topmast.fast.machine import Fact
+from topmast.model.messages.placers import Closure
 from topmast.model.plan import Plan
 from topmast.model.states import HostState, Outcome
 
@@ -115,6 +116,14 @@ class HostClosure(Fact, frozen=True):
     """Why it does not; empty: it does."""
 
 
+class ClosureSet(Fact, frozen=True):
+    """An operator closed a cluster or hosts to new work, or opened them again."""
+
+    name: str
+    closure: Closure | None = None
+    """None: it is over."""
+
+
 class HostSuspected(Fact, frozen=True):
     """An attempt failed for want of this host; it takes no work until ``until_s``."""
 
@@ -131,5 +140,5 @@ class SuspicionOver(Fact, frozen=True):
 PlacerFact = (
     RegionSet | SlotsTaken | Launched | Up | Kept | Stopping | SlotsFreed | PlaceBooked
     | PlaceGivenUp | HostSet | HostsAssigned | HostsHandedOver | HostReachable | HostSuspected
-    | HostClosure | HostsGone | SuspicionOver | PairedWith
+    | HostClosure | ClosureSet | HostsGone | SuspicionOver | PairedWith
 )  # fmt: skip

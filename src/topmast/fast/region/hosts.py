@@ -9,6 +9,7 @@ from msgspec import UNSET
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.attempts import announce, drain, tell_out_of_service
 from topmast.fast.region.facts import (
+    ClosureSet,
     HostClosure,
     HostReachable,
     HostsAssigned,
@@ -50,6 +51,17 @@ def set_host(placer: RegionAnswers, event: m.SetHost) -> Any:
             placer.decide(HostSet(host, event.state, event.until_s))
     if event.state is HostState.DRAINING:
         drain(placer, event.hosts, event.at_once)
+    announce(placer)
+    return None
+
+
+def set_closure(placer: RegionAnswers, event: m.SetClosure) -> Any:
+    """An operator closes a cluster or hosts to new work, or opens them again."""
+    known, wanted = given(placer.state.closures, {}).get(event.name), event.closure
+    if wanted is not None and wanted.cluster and wanted.cluster not in placer.columns.clusters:
+        return NotFound(f"no cluster '{wanted.cluster}' in region '{placer.region}'")
+    if wanted != known:
+        placer.decide(ClosureSet(event.name, wanted))
     announce(placer)
     return None
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from msgspec import UNSET
+
 from topmast.fast.machine import Fact
 from topmast.fast.region import attempts, commits, hosts, questions
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.applying import APPLIERS
-from topmast.fast.region.facts import HostSet, PlaceGivenUp, SuspicionOver
+from topmast.fast.region.facts import ClosureSet, HostSet, PlaceGivenUp, SuspicionOver
 from topmast.fast.region.hooks import SharingHooks
 from topmast.fast.region.timesharing.hooks import Sharing
 from topmast.model import messages as m
@@ -36,10 +38,11 @@ class RegionalPlacer(RegionAnswers):
 
     def next_wakeup_s(self) -> float | None:
         """When the first host takes work again by itself, or the first place or hold expires."""
-        until = given(self.state.until, {})
-        if not (self.state.suspect or self.state.places or until or len(self.holds)):
+        until, closures = given(self.state.until, {}), given(self.state.closures, {})
+        if not (self.state.suspect or self.state.places or until or closures or len(self.holds)):
             return None
         times = [*self.state.suspect.values(), *until.values()]
+        times += [c.until_s for c in closures.values() if c.until_s is not UNSET]
         times += [place.until_s for place in self.state.places.values()]
         held_s = self.holds.next_expiry_s()
         return min(times if held_s is None else [*times, held_s], default=None)
@@ -51,6 +54,9 @@ class RegionalPlacer(RegionAnswers):
         for host, until_s in list(given(self.state.until, {}).items()):
             if until_s <= self.now:
                 self.decide(HostSet(host, HostState.HEALTHY))
+        for name, closure in list(given(self.state.closures, {}).items()):
+            if closure.until_s is not UNSET and closure.until_s <= self.now:
+                self.decide(ClosureSet(name))
         for job, place in list(self.state.places.items()):
             if place.until_s <= self.now:
                 self.decide(PlaceGivenUp(job, used=False))
@@ -68,6 +74,7 @@ class RegionalPlacer(RegionAnswers):
         m.ScaleUpAttempt: attempts.enlarge,
         m.DropLeases: questions.drop_holds,
         m.SetHost: hosts.set_host,
+        m.SetClosure: hosts.set_closure,
         m.AssignHosts: hosts.assign,
         m.HostChanged: hosts.host_changed,
         m.HostClosed: hosts.host_closed,

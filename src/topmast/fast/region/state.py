@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
+
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
@@ -14,8 +16,10 @@ from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.reservation.bookings import Booking
 from topmast.fast.region.reservation.first_starts import FirstStarts, without
 from topmast.fast.region.reservation.leases import OfferLeases
+from topmast.model.absent import given
 from topmast.model.fleet import RegionSpec
 from topmast.model.job import MILLI
+from topmast.model.messages.placers import Closure
 from topmast.model.plan import PlacementRequest
 from topmast.model.states import HostState
 from topmast.policies.base import RebalancePolicy, ScorePolicy
@@ -39,6 +43,8 @@ class Books(Struct):
     down: dict[str, bool] = {}
     closed: dict[str, str] = {}
     """Hosts that their cluster gives no new work, and why."""
+    closures: dict[str, Closure] | UnsetType = UNSET
+    """By name, what operators closed to new work."""
     suspect: dict[str, float] = {}
     """Hosts that take no work until a time."""
     places: dict[str, Booking] = {}
@@ -66,6 +72,8 @@ class RegionState(EventMachine):
         self.preemption = profile.preemption
         """What may be stopped for a job."""
         self.rebalance = rebalance
+        self.shut: dict[str, str] = {}
+        """Hosts that operators closed to new work, and why."""
         self.sharing = self._hooks()
         """Takes part where gangs may share GPUs."""
         self.pool = pool or Pool()
@@ -116,7 +124,7 @@ class RegionState(EventMachine):
             return self.state.wanted[host]
         if host in self.state.leaving or host in self.state.assigned:
             return HostState.DRAINING
-        if host in self.state.closed:
+        if host in self.shut or host in self.state.closed:
             return HostState.CLOSED
         return HostState.SUSPECT if host in self.state.suspect else HostState.HEALTHY
 
@@ -143,7 +151,8 @@ class RegionState(EventMachine):
 
     def _columns_of(self, region: RegionSpec) -> Columns:
         columns = Columns(region, self.profile.slices.layers)
-        columns.allocations, columns.closed = self.state.allocations, self.state.closed
+        columns.allocations = self.state.allocations
+        columns.closed = ChainMap(self.shut, self.state.closed)
         columns.affinity = self.sharing.affinity
         stops = self.profile.preemption is not Preemption.NONE
         columns.watched = stops or self.profile.defragment
@@ -159,9 +168,20 @@ class RegionState(EventMachine):
             self.columns.take(plan.seats, allocation.needs(), plan.in_slice)
         for place in self.state.places.values():
             self.columns.take(place.plan.seats, place.needs, place.plan.in_slice)
+        self.note_closures()
         for host in self.columns.index:
             self.columns.set_state(host, self.host_state(host))
         self.pool.put(self.columns)
+
+    def note_closures(self) -> None:
+        """Learn anew which hosts operators closed. O(hosts in closures)."""
+        self.shut.clear()
+        columns, closures = self.columns, given(self.state.closures, {})
+        for name in sorted(closures):
+            closure = closures[name]
+            rows = columns.clusters.get(closure.cluster, ())
+            for host in (*(columns.hosts[row].name for row in rows), *closure.hosts):
+                self.shut.setdefault(host, closure.why)
 
     def snapshot(self) -> bytes:
         """The whole state as JSON; columns are rebuilt from it. O(hosts + attempts)."""

@@ -78,6 +78,7 @@ from topmast.model.messages.placers import (
     Bid,
     CapacityChanged,
     CheckBlocked,
+    Closure,
     CommitPlan,
     ConfigureRegion,
     DropLeases,
@@ -93,6 +94,7 @@ from topmast.model.messages.placers import (
     RequestFleetBids,
     RequestRegionBids,
     ScaleUpAttempt,
+    SetClosure,
     SetHost,
     StopAttempt,
     Unblocked,
@@ -132,7 +134,8 @@ Event = (
     | CopyDone | CopyFailed | ReplicaDeleted | DeletionFailed | TreeGrown
     | ConfigureRegion | RequestFleetBids | FleetBids | RequestRegionBids | RegionBids
     | CommitPlan | PlanCommitted | PlanRefused | StopAttempt | ScaleUpAttempt
-    | SetHost | AssignHosts | HostsMoved | CapacityChanged | CheckBlocked | Unblocked | OutOfService
+    | SetHost | SetClosure | AssignHosts | HostsMoved | CapacityChanged | CheckBlocked | Unblocked
+    | OutOfService
     | ConfigureCluster | LaunchGang | StopGang | AttemptStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | HostChanged
     | TaskStarted | TaskExited | TaskLost | Checkpointed | Resumed | HostDown | HostUp
@@ -165,6 +168,7 @@ __all__ = [
     "CheckBlocked",
     "Checkpointed",
     "ClosedHosts",
+    "Closure",
     "CommitPlan",
     "ConfigureCluster",
     "ConfigureFleet",
@@ -229,6 +233,7 @@ __all__ = [
     "RevokeToken",
     "ScaleUpAttempt",
     "Send",
+    "SetClosure",
     "SetHost",
     "SetHosts",
     "SkipAttempts",

@@ -31,6 +31,7 @@ from topmast.model.messages.placers import (
     RegionBids,
     RequestRegionBids,
     ScaleUpAttempt,
+    SetClosure,
     SetHost,
     StopAttempt,
 )
@@ -74,7 +75,7 @@ class Acked(Message, frozen=True):
 
 ToPlacer = (
     ConfigureRegion | RequestRegionBids | CommitPlan | StopAttempt | ScaleUpAttempt
-    | SetHost | AssignHosts | DropLeases
+    | SetHost | SetClosure | AssignHosts | DropLeases
 )  # fmt: skip
 """What a queue may say to a placer in another process."""
 

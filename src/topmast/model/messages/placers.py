@@ -171,6 +171,30 @@ class SetHost(Message, frozen=True):
         return tuple(dict.fromkeys((self.host, *(self.also or ()))))
 
 
+class Closure(Struct, frozen=True):
+    """A cluster or hosts that get no new work for a while; what runs there runs on."""
+
+    why: str
+    """In words: by order of which operator, and for what."""
+    cluster: str = ""
+    """All hosts of this cluster, also those that come to it later."""
+    hosts: tuple[str, ...] = ()
+    until_s: float | UnsetType = UNSET
+    """When it is over by itself; absent: when an operator says so."""
+
+
+class SetClosure(Message, frozen=True):
+    """An operator closes a cluster or hosts of a region to new work, or opens them again."""
+
+    name: str
+    """Of the closure: a host may be in several."""
+    closure: Closure | None = None
+    """None: it is over."""
+    by: str = ""
+    reason: str | UnsetType = UNSET
+    """Why, in the words of the one that asks for it."""
+
+
 class AssignHosts(Message, frozen=True):
     """The clusters that hosts of the region shall belong to; replaces what was wanted before.
 

@@ -132,7 +132,7 @@ def test_the_plan_of_a_drain_is_what_the_drain_does() -> None:
     world.advance(70)
     placer = world.placer("east")
     before = placer.snapshot()
-    shown = listing.drain_plan(placer, HOST, world.now)
+    (shown,) = listing.drain_plans(placer, (HOST,), world.now)
     assert placer.snapshot() == before
     assert (shown.host, shown.region, shown.state) == (HOST, "east", "healthy")
     wide, small = shown.moves
@@ -191,8 +191,8 @@ def test_hosts_that_are_drained_together_are_no_place_for_each_other() -> None:
     drained = (homes["j1"], idle, homes["j2"])
     shown = {
         move.job: move
-        for host in drained
-        for move in listing.drain_plan(world.placer("east"), host, world.now, drained).moves
+        for plan in listing.drain_plans(world.placer("east"), drained, world.now)
+        for move in plan.moves
     }
     _drain(world, *drained)
     assert (world.state("j1"), world.jobs["j1"].epoch) == (JobState.RUNNING, 1)
@@ -211,7 +211,7 @@ def test_a_drain_of_hosts_does_what_its_plan_says() -> None:
         world.submit(job(gpus=gpus))
     hosts = tuple(world.jobs[j].hosts[0] for j in ("j1", "j2"))
     placer = world.placer("east")
-    shown = [listing.drain_plan(placer, host, world.now, hosts).moves for host in hosts]
+    shown = [plan.moves for plan in listing.drain_plans(placer, hosts, world.now)]
     assert [[(move.job, move.moves) for move in moves] for moves in shown] == [
         [("j1", False)], [("j2", True)],
     ]  # fmt: skip

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import pytest
+from msgspec import UNSET
 
 from tests.support.build import cluster, fleet, job, profile
 from tests.support.world import World
@@ -428,3 +429,72 @@ def test_a_cordon_until_a_time_ends_by_itself() -> None:
     assert placer.next_wakeup_s() is None
     world.advance(7200.0)
     assert placer.host_state("east-1-0") is H.DRAINING
+
+
+# --- closed by an operator --------------------------------------------------------------------------------
+
+
+def closing(until_s: float | None = None, cluster: str = "east-1") -> m.SetClosure:
+    """An order to close a cluster."""
+    until = UNSET if until_s is None else until_s
+    return m.SetClosure(
+        cluster, m.Closure("ann closed it: switches", cluster, until_s=until), "ann"
+    )
+
+
+def test_a_closed_cluster_keeps_its_work_and_takes_no_more() -> None:
+    """Not on hosts that come to it later either, and also after a crash."""
+    world = _two_hosts()
+    world.submit(job())
+    world.tell(ids.placer("east"), closing())
+    assert world.state("j1") is JobState.RUNNING
+    world.submit(job(gpus=7))
+    assert world.reason("j2") == "InsufficientCapacity"
+    world.configure(fleet(cluster("east-1", hosts=3)))
+    assert world.state("j2") is JobState.PENDING
+    seq = len(world.journal.written)
+    world.tell(ids.placer("east"), closing())
+    assert len(world.journal.written) == seq
+    world.snapshot()
+    world.crash()
+    placer = world.placer("east")
+    assert {placer.host_state(f"east-1-{n}") for n in range(3)} == {H.CLOSED}
+    assert placer.columns.closed["east-1-2"] == "ann closed it: switches"
+    world.tell(ids.placer("east"), m.SetClosure("east-1", None, "ann"))
+    assert world.state("j2") is JobState.RUNNING
+
+
+def test_an_operator_and_a_cluster_open_what_they_closed_alone() -> None:
+    """Opening the cluster leaves a host closed that its own people drained, and a cordon stands."""
+    world = _two_hosts()
+    world.close_host("east-1-0", "drained")
+    world.set_host("east-1-1", H.CORDONED)
+    world.tell(ids.placer("east"), closing())
+    world.close_host("east-1-0", "")
+    placer = world.placer("east")
+    assert placer.host_state("east-1-0") is H.CLOSED
+    world.close_host("east-1-0", "drained")
+    world.tell(ids.placer("east"), m.SetClosure("east-1", None, "ann"))
+    assert placer.host_state("east-1-0") is H.CLOSED
+    assert placer.host_state("east-1-1") is H.CORDONED
+
+
+def test_a_closure_until_a_time_ends_by_itself() -> None:
+    """And what waited for it starts."""
+    world = _two_hosts()
+    world.tell(ids.placer("east"), closing(world.now + 600.0))
+    world.submit(job())
+    assert world.state("j1") is JobState.PENDING
+    assert world.placer("east").next_wakeup_s() == world.now + 600.0
+    world.advance(600.0)
+    assert world.state("j1") is JobState.RUNNING
+    assert world.placer("east").next_wakeup_s() is None
+
+
+def test_a_cluster_that_is_not_there_is_not_closed() -> None:
+    """An error, and nothing changes."""
+    world = _two_hosts()
+    before = world.placer("east").snapshot()
+    reply = world.tell(ids.placer("east"), closing(cluster="west-1"))
+    assert isinstance(reply, NotFound)
+    assert world.placer("east").snapshot() == before

@@ -77,9 +77,9 @@ def _hosts_back(trials: Trials, cluster: str) -> Iterator[Change]:
 
 
 def _state_of(columns: Columns, host: str) -> str:
-    """A host's state in words, and why, if its cluster closed it."""
+    """A host's state in words, and why, if its cluster or an operator closed it."""
     state = columns.states[columns.index[host]]
-    why = f" by its cluster: {columns.closed[host]}" if state is HostState.CLOSED else ""
+    why = f": {columns.closed[host]}" if state is HostState.CLOSED else ""
     return f"{host} is {state.value}{why}"
 
 

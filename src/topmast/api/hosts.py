@@ -1,0 +1,113 @@
+"""Routes of what operators do to hosts and clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from topmast.api.bodies import read_object
+from topmast.api.wire import answer, number, returns, takes, text, texts, truth
+from topmast.model import views as v
+from topmast.model.access import Permission
+from topmast.model.act_views import ClusterActed, HostsActed
+from topmast.routing import caller_of, needs
+from topmast.service.host_acts import VERBS, HostsAct
+from topmast.service.service import Service
+
+_TEXT: dict[str, Any] = {"type": "string"}
+_NAMES = {"type": "array", "items": _TEXT}
+_TRUTH = {"type": "boolean"}
+_SET = {"user": _TEXT, "reason": _TEXT}
+_ASIDE = {**_SET, "until_s": {"type": "number"}}
+_DRAIN = {**_ASIDE, "now": _TRUTH}
+_BODIES = {"cordon": _ASIDE, "uncordon": _SET, "drain": _DRAIN}
+_MANY = {"hosts": _NAMES, "selector": _TEXT, "dry_run": _TRUTH}
+_SUMMARIES = {
+    "cordon": "Cordon {}: no new work there",
+    "uncordon": "Uncordon {}: work comes there again",
+    "drain": "Drain {}: jobs move elsewhere by their checkpoints",
+}
+_CLUSTERS = {
+    "close": "Close a cluster: it gets no new work, and what runs there goes on",
+    "open": "Open a cluster that an operator closed",
+}
+
+
+def add(router: APIRouter, service: Service) -> None:
+    """Add the routes."""
+    for verb, summary in _SUMMARIES.items():
+        router.add_api_route(
+            f"/hosts/{{host}}/{verb}",
+            _host_setter(service, verb),
+            methods=["POST"],
+            tags=["fleet"],
+            summary=summary.format("a host"),
+            name=verb,
+            **takes({**_BODIES[verb], "also": _NAMES}),
+            **returns(v.HostView),
+        )
+        router.add_api_route(
+            f"/hosts/{verb}",
+            _actor(service, verb),
+            methods=["POST"],
+            tags=["fleet"],
+            summary=summary.format("hosts"),
+            name=f"{verb} hosts",
+            **takes({**_BODIES[verb], **_MANY}),
+            **returns(HostsActed),
+        )
+    for verb, summary in _CLUSTERS.items():
+        router.add_api_route(
+            f"/clusters/{{cluster}}/{verb}",
+            _cluster_actor(service, verb),
+            methods=["POST"],
+            tags=["fleet"],
+            summary=summary,
+            name=f"{verb} cluster",
+            **takes({**(_ASIDE if verb == "close" else _SET), "dry_run": _TRUTH}),
+            **returns(ClusterActed),
+        )
+
+
+def _wanted(verb: str, body: dict[str, Any]) -> HostsAct:
+    return HostsAct(
+        VERBS[verb], texts(body, "hosts"), text(body, "selector"), text(body, "user"),
+        text(body, "reason"), truth(body, "now"), number(body, "until_s"), truth(body, "dry_run"),
+    )  # fmt: skip
+
+
+def _host_setter(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:
+    @needs(Permission.FLEET_OPERATE)
+    async def set_host(host: str, request: Request) -> Response:
+        body = await read_object(request, {**_BODIES[verb], "also": _NAMES})
+        wanted, also = _wanted(verb, body), texts(body, "also")
+        return answer(await service.set_host(caller_of(request), host, wanted, also))
+
+    return set_host
+
+
+def _actor(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:
+    @needs(Permission.FLEET_OPERATE)
+    async def act(request: Request) -> Response:
+        body = await read_object(request, {**_BODIES[verb], **_MANY})
+        return answer(await service.act_on_hosts(caller_of(request), _wanted(verb, body)))
+
+    return act
+
+
+def _cluster_actor(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:
+    fields = {**(_ASIDE if verb == "close" else _SET), "dry_run": _TRUTH}
+
+    @needs(Permission.FLEET_OPERATE)
+    async def act(cluster: str, request: Request) -> Response:
+        body = await read_object(request, fields)
+        found = await service.act_on_cluster(
+            caller_of(request), verb, cluster, by=text(body, "user"), reason=text(body, "reason"),
+            until_s=number(body, "until_s"), dry_run=truth(body, "dry_run"),
+        )  # fmt: skip
+        return answer(found)
+
+    return act

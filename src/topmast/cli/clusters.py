@@ -1,0 +1,217 @@
+"""Clusters: what they have, the plan of their hosts, and clusters that are closed to new work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topmast.cli import values
+from topmast.cli.command import (
+    FLEET,
+    JsonOption,
+    ServerOption,
+    Session,
+    StateOption,
+    command,
+    epilog,
+    session_of,
+)
+from topmast.cli.completion import complete_clusters
+from topmast.cli.each import for_each
+from topmast.cli.groups import Group
+from topmast.cli.output import Cell, Column, Row, note, say, say_table
+from topmast.cli.text import number, plural
+
+if TYPE_CHECKING:
+    from topmast.client import Client
+    from topmast.model.act_views import ClusterActed
+    from topmast.model.plan_views import CapacityPlanView
+    from topmast.model.views import ClusterView
+
+_STYLES = {"open": "green", "partly": "yellow", "closed": "red", "down": "red"}
+
+RegionOption = Annotated[
+    str | None, typer.Option("--region", metavar="NAME", help="Only those of one region.")
+]
+ClustersArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="CLUSTER", help="Names of clusters.", autocompletion=complete_clusters),
+]
+ReasonOption = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Why; it is shown, and the audit log keeps it.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what that concerns.")]
+
+
+def add(app: typer.Typer) -> None:
+    """Add the group of commands."""
+    group = typer.Typer(cls=Group, rich_markup_mode=None)
+    group.callback(invoke_without_command=True)(_alone)
+    command(
+        group, "close", example="topmast clusters close east-1 --reason 'new switches'\n"
+        "topmast clusters close east-1 --until 4h --dry-run",
+    )(close)  # fmt: skip
+    command(group, "open", example="topmast clusters open east-1")(open_again)
+    app.add_typer(
+        group, name="clusters", rich_help_panel=FLEET,
+        help="Engine, hosts, GPUs and jobs, by cluster; close one to new work, open it.",
+        epilog=epilog("topmast clusters --region east\ntopmast clusters close east-1 --dry-run"),
+    )  # fmt: skip
+
+
+def _alone(
+    context: typer.Context,
+    region: RegionOption = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="The plan of which hosts belong to which clusters.")
+    ] = False,
+    json: JsonOption = False,
+    server: ServerOption = None,
+    state: StateOption = None,
+) -> None:
+    if context.invoked_subcommand is None:
+        session = session_of(context)
+        if plan:
+            _capacity_plan(session, region)
+        else:
+            list_all(session, region)
+
+
+def list_all(session: Session, region: str | None) -> None:
+    """Engine, hosts, GPUs and jobs, by cluster; whether it takes new work, and why not."""
+    with session.client() as client:
+        everywhere = client.clusters()
+    values.known(region, (row.region for row in everywhere), "region")
+    found = [row for row in everywhere if region in (None, row.region)]
+    session.show({"clusters": found}, lambda: _say_clusters(found))
+
+
+def _say_clusters(found: list[ClusterView]) -> None:
+    columns = [
+        Column("CLUSTER", whole=True), Column("REGION"), Column("ENGINE"),
+        Column("HOSTS", right=True), Column("HEALTHY", right=True), Column("GPUS", right=True),
+        Column("FREE", right=True), Column("RUNNING", right=True), Column("STATE"),
+        Column("CAN", spare=1),
+    ]  # fmt: skip
+    rows: list[Row] = [
+        [
+            row.name, row.region, row.engine, str(row.hosts), str(row.healthy_hosts),
+            number(row.gpus), number(row.free_gpus), str(row.running_jobs),
+            Cell(row.state, _STYLES.get(row.state, "")), ",".join(row.capabilities),
+        ]
+        for row in found
+    ]  # fmt: skip
+    say_table(columns, rows)
+    for row in found:
+        if row.closed:
+            say(f"{row.name} is {row.state}: {row.closed}")
+        elif row.closed_hosts:
+            hosts = f"{plural(len(row.closed_hosts), 'host')} of {row.name}"
+            takes = "takes" if len(row.closed_hosts) == 1 else "take"
+            say(f"{hosts} {takes} no new work: `topmast hosts --cluster {row.name}`")
+
+
+def close(
+    session: Session,
+    clusters: ClustersArgument,
+    reason: ReasonOption = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="When they open by themselves: a time, or 4h from now."),
+    ] = None,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Give clusters no new work; what runs there goes on.
+
+    Hosts that come to a closed cluster later get no new work either.
+    """
+    until_s, why = values.coming_s(until, "--until"), reason or ""
+    _act(
+        session, clusters,
+        lambda client, name: client.close_cluster(
+            name, reason=why, until_s=until_s, dry_run=dry_run
+        ),
+    )  # fmt: skip
+
+
+def open_again(
+    session: Session,
+    clusters: ClustersArgument,
+    reason: ReasonOption = None,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Give clusters work again that an operator closed."""
+    why = reason or ""
+    _act(
+        session, clusters,
+        lambda client, name: client.open_cluster(name, reason=why, dry_run=dry_run),
+    )  # fmt: skip
+
+
+def _act(session: Session, names: list[str], act: Callable[[Client, str], ClusterActed]) -> None:
+    with session.client() as client:
+        there = [row.name for row in client.clusters()]
+        with for_each(names) as attempt:
+            known = attempt(lambda name: values.required(name, there, "cluster"))
+        with for_each(known) as attempt:
+            found = attempt(lambda name: act(client, name))
+            if found:
+                session.show({"clusters": found}, lambda: _say_acts(found))
+
+
+def _say_acts(found: list[ClusterActed]) -> None:
+    if any(acted.dry_run for acted in found):
+        note("nothing was done")
+    _say_clusters([acted.cluster for acted in found])
+    for acted in found:
+        goes = "goes" if len(acted.jobs) == 1 else "go"
+        text = f"{plural(len(acted.jobs), 'job')} there {goes} on"
+        if acted.effect == "unchanged":
+            text = f"it is {acted.cluster.state} already; {text}"
+        say(f"{acted.cluster.name}: {text}")
+
+
+def _capacity_plan(session: Session, region: str | None) -> None:
+    with session.client() as client:
+        view = client.capacity_plan()
+        if region is not None:
+            values.known(region, (row.name for row in client.regions()), "region")
+    session.show(view, lambda: _say_plan(view, region))
+
+
+def _say_plan(view: CapacityPlanView, region: str | None) -> None:
+    if view.every_s is None:
+        say(
+            "There is no capacity plan: "
+            "start the server with `topmast up --plan-capacity-every 30m`."
+        )
+        return
+    if view.number is None:
+        say("There is no plan yet.")
+    else:
+        columns = [
+            Column("CLUSTER", whole=True), Column("REGION"), Column("GPU"),
+            Column("CONFIGURED", right=True), Column("UNMET", right=True),
+            Column("IDLE", right=True),
+            Column("REQUESTED", right=True), Column("LACKING", right=True),
+            Column("GPUS", right=True),
+            Column("LENT", right=True),
+        ]  # fmt: skip
+        rows = [
+            [
+                row.cluster, row.region, row.gpu_model,
+                *(number(round(x, 1)) for x in (row.configured, row.unmet, row.idle, row.requested,
+                                                row.lacking, row.gpus, row.lent)),
+            ]
+            for row in view.clusters
+            if region in (None, row.region)
+        ]  # fmt: skip
+        say_table(columns, rows, title=f"Plan {view.number}")
+    for move in view.leaving:
+        say(f"{move.host} leaves {move.cluster} for {move.leaves_for} when it is empty")
+    for name in view.out_of_reach:
+        say(f"Region {name} is out of reach: it is not planned for now")
+    if view.trouble is not None:
+        say(f"The last plan failed: {view.trouble}")
