@@ -11,6 +11,7 @@ from tests.golden import files
 from tests.golden.story import OPTIONS, tell
 from tests.support.journal import MemoryJournal
 from tests.support.world import World
+from topmast import jit
 from topmast.fast.cluster.facts import (
     ClusterFact,
     Continued,
@@ -62,6 +63,16 @@ def test_the_story_is_told_as_it_was() -> None:
     for ours, theirs in zip(written, kept, strict=False):
         assert ours == theirs
     assert len(written) == len(kept)
+
+
+def test_python_tells_it_as_compiled_code_does() -> None:
+    """Before kernels are compiled Python runs them; nothing is decided otherwise."""
+    jit.interpret("fast")
+    try:
+        written = tell().journal.written
+    finally:
+        jit.run_compiled()
+    assert written == files.records(files.CURRENT)
 
 
 def test_what_came_in_alone_leads_to_the_same_facts() -> None:

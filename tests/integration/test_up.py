@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.live import live, until_state
@@ -23,6 +24,23 @@ def test_a_second_server_is_told_of_the_first_not_of_its_port(tmp_path: Path) ->
         assert done.returncode == 1
         assert f"is in use by another process (pid {server.pid}): stop it first" in done.stderr
         assert "Address already in use" not in done.stderr
+
+
+def test_a_first_start_decides_before_kernels_are_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job ends meanwhile; and what compiles ends with the server."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kept"))
+    with live(tmp_path, FLEET) as (server, client):
+        job = client.submit({"run": "true", "resources": {"accelerators": "H100:1"}})
+        until_state(client, job.id, "SUCCEEDED")
+        log = server.log_tail()
+        assert "until then decisions are the same, and slower" in log
+        assert "kernels are compiled" not in log
+        compilers = psutil.Process(server.pid).children()
+        assert len(compilers) == 2
+    _, left = psutil.wait_procs(compilers, timeout=20)
+    assert left == []
 
 
 def test_a_server_that_stops_says_what_runs_on(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from topmast.adapters.engines.registry import with_engines
 from topmast.adapters.grower import Grower
-from topmast.adapters.kernels import load_kernels, load_solvers
+from topmast.adapters.kernels import begin_with_kernels, load_solvers
 from topmast.adapters.link import Batch
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.objects.checkpoints import jobs_with_checkpoints
@@ -141,7 +141,7 @@ class ControlPlane(Process):
 
     def open(self) -> None:
         """Adopt what runs already, and begin to decide."""
-        load_kernels(log.info)
+        begin_with_kernels(log.info)
         load_solvers(self.machines.profile)
         self._check_regions_apart()
         self._check_clusters_in_use()

@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from topmast.adapters.engines.leader import LeaderFence
-from topmast.adapters.kernels import load_kernels
+from topmast.adapters.kernels import begin_with_kernels
 from topmast.adapters.link import Batch
 from topmast.app.process import REAL, Outside, Process
 from topmast.model import ids
@@ -57,7 +57,7 @@ class RegionProcess(Process):
         """Adopt what runs already, and listen to the queue."""
         for cluster in self._clusters():
             self.equip(self.region, cluster)  # first: without an engine there is nothing to run
-        load_kernels(log.info)
+        begin_with_kernels(log.info)
         self.end.open(uuid.uuid4().hex)
         self.runtime.start()
 

@@ -15,7 +15,7 @@ import structlog
 from topmast.adapters.backoff import Backoff
 from topmast.adapters.clock import elapsed_s
 from topmast.adapters.engines.registry import Engines
-from topmast.adapters.kernels import load_kernels
+from topmast.adapters.kernels import begin_with_kernels
 from topmast.adapters.store import (
     Claim,
     JournalFailure,
@@ -94,7 +94,7 @@ class Standby:
 
     def _follow(self) -> None:
         try:
-            load_kernels(log.info)
+            begin_with_kernels(log.info)
             won, keeper = self._look_until_won(follow(self._store))
             follower = self.follower or Follower(self._build(won))
             self._check(follower, won.before or won.leader())

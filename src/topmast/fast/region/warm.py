@@ -1,15 +1,10 @@
-"""Compiles the kernels, or loads what an earlier run compiled, so that no decision waits for it.
-
-As a program it compiles one part of them, while another process compiles the other.
-"""
+"""Compiles the kernels, or loads what an earlier run compiled, so that no decision waits for it."""
 
 from __future__ import annotations
 
-import gc
-import sys
-
 import numpy as np
 
+from topmast import jit
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import index_of
@@ -18,7 +13,6 @@ from topmast.fast.region.preemption.plain import PlainPreemption, terms_of
 from topmast.fast.region.preemption.price import STOP
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.reservation.earliest import bounds_s
-from topmast.fast.region.search import host_options
 from topmast.fast.region.search.blocked_index import (
     FREE_ONLY,
     BlockedIndex,
@@ -50,9 +44,7 @@ def warm_up() -> None:
 
 def is_compiled() -> bool:
     """Whether an earlier run compiled the kernels and left them beside the code."""
-    share = np.full(1, MILLI, np.int64)
-    host_options.fewest_opened(share, 1, share, 1)
-    return not host_options.fewest_opened.stats.cache_misses  # type: ignore[attr-defined]
+    return jit.are_kept("fast")
 
 
 def load_one_group() -> None:
@@ -178,8 +170,3 @@ def _ask(cpus: float, preempt: bool) -> PlacementRequest:
     return PlacementRequest(
         "", (GroupRequest("g", 2, _needs(cpus)),), Topology(), Band.NORMAL, mode
     )
-
-
-if __name__ == "__main__":
-    gc.disable()  # a tenth of the time to compile would go into looking for rubbish
-    {"one-group": load_one_group, "mixed": load_mixed}[sys.argv[1]]()
