@@ -21,7 +21,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo recording test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools prometheus-tools web-tools test-web screenshots bench-web check format bench bench-engines bounds mutants crash-test failover-test docs docs-output docs-test manifests lock hooks clean
+.PHONY: help venv demo recording test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools prometheus-tools web-tools test-web screenshots bench-web check format bench bench-all bench-engines bounds mutants crash-test failover-test docs docs-output docs-test manifests lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -122,6 +122,9 @@ bench: $(RUNTIME) ## measure submission, recovery and ranking, as JSON
 	@$(VENV)/bin/topmast bench submit --json
 	@$(VENV)/bin/topmast bench recover --jobs 100000 --json
 	@$(VENV)/bin/topmast bench ranking --jobs 1000000 --json
+
+bench-all: $(RUNTIME) ## all benchmarks in turns, into one file (OUT=before.json); see topmast bench compare
+	@$(VENV)/bin/topmast bench all --out $(or $(OUT),bench.json) $(ARGS)
 
 bench-engines: slurm-tools ssh-tools kubernetes-tools ## gangs on Slurm, Kubernetes and SSH hosts of this machine, beside their tools, as JSON; as root
 	@$(PY) -m tests.support.enginelabs --json $(ARGS)

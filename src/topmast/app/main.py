@@ -78,6 +78,8 @@ def whatif(options: WhatIfOptions, tell: Callable[[int, int, float], None]) -> d
 
 def bench(name: str, options: BenchOptions) -> object:
     """`topmast bench NAME`."""
+    if name in ("all", "compare"):
+        return _figures(options)
     from topmast.bench import (
         EnginesOptions,
         FillingOptions,
@@ -105,6 +107,20 @@ def bench(name: str, options: BenchOptions) -> object:
         store=options.store,
         engines=_part(EnginesOptions, given) if "fleet" in given else None,
     )
+
+
+def _figures(options: BenchOptions) -> object:
+    """`topmast bench all` and `compare`."""
+    from topmast.bench import series
+
+    if options.before is not None and options.after is not None:
+        return series.compare(options.before, options.after)
+    assert options.out is not None  # the command line demands it
+    return series.measure_all(options.names, options.turns, options.out, _to_stderr)
+
+
+def _to_stderr(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 def _part(kind: type[T], given: Mapping[str, Any]) -> T:

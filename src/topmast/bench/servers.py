@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from topmast.adapters.kernels import load_kernels
 from topmast.client import Client
 from topmast.model.errors import Unavailable
 
@@ -43,6 +44,7 @@ class Servers:
         file = state / "fleet.yaml"
         file.write_text(json.dumps(fleet), encoding="utf-8")
         names = (QUEUE, *apart)
+        load_kernels()  # a server that is still compiling decides more slowly
         ports = dict(zip(names, _free_ports(len(names)), strict=True))
         self.url = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         noting = ["--orders", str(orders)] if orders is not None else []

@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 
 import topmast
+from topmast.adapters.kernels import load_kernels
 from topmast.bench.servers import peak_rss_bytes
 from topmast.model.errors import Unavailable
 
@@ -52,6 +53,7 @@ class Server:
     """A `topmast up` of its own process."""
 
     def __init__(self, state: Path, *options: str) -> None:
+        load_kernels()  # a server that is still compiling decides more slowly
         fleet = state / "fleet.yaml"
         fleet.write_text(json.dumps(FLEET), encoding="utf-8")
         self.state = state

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli import (
+    bench_compare,
     bench_engines,
     bench_fleet,
     bench_plan,
@@ -63,6 +64,7 @@ def add(app: typer.Typer, root: Root) -> None:
     bench_plan.add(bench, root)
     bench_slow.add(bench, root)
     bench_engines.add(bench, root)
+    bench_compare.add(bench, root)
 
 
 def _add_demo(app: typer.Typer, root: Root) -> None:

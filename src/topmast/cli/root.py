@@ -176,6 +176,11 @@ class BenchOptions:
     home: str = ""
     store: str | None = None
     """The URL of an empty database for the journal; None: a file."""
+    turns: int = 1
+    """How often each of several benchmarks runs."""
+    before: Path | None = None
+    """A file of figures, and one of a later version."""
+    after: Path | None = None
 
 
 @dataclass(frozen=True)
