@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ from topmast.cli.command import NOTHING, RESEARCH, Session, command
 from topmast.cli.completion import complete_profiles, complete_settings
 from topmast.cli.output import Column, note, say, say_fields, say_table
 from topmast.cli.text import number
+from topmast.model.units import format_duration
 
 if TYPE_CHECKING:
     from topmast.experiments.run import RunOptions
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 LINE_S = 10.0
 """How often progress is told where there is no terminal to draw on."""
 DRAW_S = 0.2
+RATE_S = 30.0
 FORMAT_HELP = "The trace's format: topmast, pai, pai-tasks, openb, philly, helios, gavel, ..."
 
 
@@ -170,19 +173,22 @@ def with_overheads(text: str) -> bool:
 
 
 class Progress:
-    """A line on stderr: how many jobs are over, and which time it is in the simulated world."""
+    """A line on stderr: how many jobs are over, the simulated day, and how long it still takes."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._draws = sys.stderr.isatty()
-        self._told_s = time.monotonic()
+        self._told_s = clock()
+        self._seen = deque([(self._told_s, 0)])
+        """When how many jobs were over, of the last `RATE_S`; the first is older."""
         self._drawn = False
 
     def __call__(self, over: int, jobs: int, now_s: float) -> None:
-        now = time.monotonic()
+        now = self._clock()
         if now - self._told_s < (DRAW_S if self._draws else LINE_S):
             return
         self._told_s = now
-        text = f"{over} of {jobs} jobs over, day {now_s / 86_400:.1f}"
+        text = f"{over} of {jobs} jobs over, day {now_s / 86_400:.1f}{self._left(now, over, jobs)}"
         if not self._draws:
             note(text)
             return
@@ -190,6 +196,16 @@ class Progress:
         sys.stderr.write(f"\r[{'#' * full}{'.' * (30 - full)}] {text}\x1b[K")
         sys.stderr.flush()
         self._drawn = True
+
+    def _left(self, now: float, over: int, jobs: int) -> str:
+        """The rest, at the rate of the last half minute."""
+        self._seen.append((now, over))
+        while len(self._seen) > 2 and self._seen[1][0] <= now - RATE_S:
+            self._seen.popleft()
+        since, before = self._seen[0]
+        if over == before:
+            return ""
+        return f", about {format_duration((jobs - over) * (now - since) / (over - before))} left"
 
     def clear(self) -> None:
         """Leave the line as if nothing had been there."""

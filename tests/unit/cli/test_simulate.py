@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.conftest import Call
+from topmast.cli.simulate import Progress
 
 FLEET = "regions: {r: {clusters: {c: {hosts: [{count: 1, gpu: G, gpus: 8}]}}}}\n"
 TRACE = "job_id,submit_s,duration_s,gpus\na,0,100,8\nb,10,50,4\nc,20,5,9\n"
@@ -156,3 +157,16 @@ def test_files_that_are_not_there(call: Call, files: tuple[str, ...], tmp_path: 
     out = call("simulate", *files, "--out", str(tmp_path / "a-file"))
     assert out.code == 2
     assert "a-file" in out.error
+
+
+def test_progress_tells_how_long_it_still_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    """At the rate of the last half minute: a slow beginning is forgotten."""
+    times_s = iter((0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0))
+    progress = Progress(lambda: next(times_s))
+    told = []
+    for over in (0, 100, 200, 1200, 2200, 3200):
+        progress(over, 4200, 86_400.0)
+        told.append(capsys.readouterr().err.strip().rpartition(", ")[2])
+    assert told[0] == "day 1.0"
+    assert told[1:3] == ["about 13m40s left", "about 10m left"]
+    assert told[-1] == "about 10s left"
