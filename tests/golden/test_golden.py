@@ -38,6 +38,9 @@ from topmast.fast.queue.facts import (
     TenantPaused,
     TreeTaken,
     Unplanned,
+    WindowBegun,
+    WindowOver,
+    WindowSet,
 )
 from topmast.fast.region.facts import (
     ClosureSet,
@@ -137,9 +140,12 @@ def test_the_story_leaves_out_no_kind_of_fact() -> None:
         Edited,
         EditTaken,
         DependencyMet,
+        WindowSet,
+        WindowBegun,
+        WindowOver,
         *TURNS,
     }
-    why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed, no host or cluster closed or gone, no tenant paused, no job held, requeued or changed, none waits for another"
+    why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed, no host or cluster closed or gone, no tenant paused, no job held, requeued or changed, none waits for another, no hosts reserved"
     assert every - seen == left_out, why
 
 

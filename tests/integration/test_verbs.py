@@ -513,3 +513,51 @@ def test_a_closed_cluster_says_by_whose_order(door: Entrance) -> None:
             assert (await client.post("/clusters/east-9/close", json={})).status_code == 404
 
     run(story)
+
+
+def test_reserved_hosts_are_told_of(door: Entrance) -> None:
+    """Who reserved what, which jobs are still there then, and which wait because of it."""
+
+    async def story() -> None:
+        chief = await door.token("chief", (Role.ADMIN, "/"))
+        ann = await door.token("ann", (Role.SUBMITTER, "vision"))
+        async with door.client(chief) as client, door.client(ann) as submitter:
+            now = door.service.clock.now()
+            (long,) = await submit(submitter, 1, time_limit="9h")
+            body = {
+                "cluster": "east-a", "from_s": now + 7200.0, "until_s": now + 14400.0,
+                "reason": "new switches",
+            }  # fmt: skip
+            assert (await submitter.post("/reservations", json=body)).status_code == 403
+            dry = await client.post("/reservations", json=body | {"dry_run": True})
+            assert (dry.status_code, dry.json()["name"], dry.json()["jobs"]) == (200, "", [long])
+            assert (await client.get("/reservations")).json() == {"reservations": []}
+            made = await client.post("/reservations", json=body)
+            assert (made.status_code, made.json()["name"]) == (201, "w1")
+            assert door.acts()[0].verb == "reserve"
+            again = await client.post("/reservations", json=body)
+            assert again.json()["name"] == "w1"
+            (one,) = (await submitter.get("/reservations")).json()["reservations"]
+            assert (one["state"], one["gpus"], one["by"]) == ("planned", 4.0, "sa:chief")
+            (waits,) = await submit(submitter, 1, time_limit="9h")
+            (starts,) = await submit(submitter, 1, time_limit="1h")
+            assert (await client.get(f"/jobs/{starts}")).json()["state"] != "PENDING"
+            assert (await client.get(f"/jobs/{waits}")).json()["state"] == "PENDING"
+            told = (await client.get(f"/jobs/{waits}/explain")).json()
+            assert "HostReserved" in str(told)
+            assert "reserved before it would have ended" in str(told)
+            ended = await client.post("/reservations/w1/end", json={"reason": "not today"})
+            assert ended.json()["name"] == "w1"
+            assert (await client.get(f"/jobs/{waits}")).json()["state"] != "PENDING"
+            assert (await client.post("/reservations/w1/end", json={})).status_code == 404
+            for wrong, field in (
+                ({"hosts": ["east-a-0"]}, "hosts"), ({"until_s": now - 1.0}, "until_s"),
+                ({"cluster": "", "selector": "rack=r9"}, "selector"),
+            ):  # fmt: skip
+                answer = await client.post("/reservations", json=body | wrong)
+                assert (answer.status_code, answer.json()["field"]) == (422, field)
+            for wrong in ({"cluster": "east-z"}, {"tenants": ["visoin"]}):
+                answer = await client.post("/reservations", json=body | wrong)
+                assert answer.status_code == 404
+
+    run(story)

@@ -12,7 +12,9 @@ from topmast.api.bodies import read_object
 from topmast.api.wire import answer, number, returns, takes, text, texts, truth
 from topmast.model import views as v
 from topmast.model.access import Permission
-from topmast.model.act_views import ClusterActed, HostsActed
+from topmast.model.act_views import ClusterActed, HostsActed, ReservationView
+from topmast.model.errors import InvalidInput
+from topmast.model.window import Window
 from topmast.routing import caller_of, needs
 from topmast.service.host_acts import VERBS, HostsAct
 from topmast.service.service import Service
@@ -25,6 +27,10 @@ _ASIDE = {**_SET, "until_s": {"type": "number"}}
 _DRAIN = {**_ASIDE, "now": _TRUTH}
 _BODIES = {"cordon": _ASIDE, "uncordon": _SET, "drain": _DRAIN}
 _MANY = {"hosts": _NAMES, "selector": _TEXT, "dry_run": _TRUTH}
+_RESERVE = {
+    **_ASIDE, **_MANY, "from_s": {"type": "number"}, "cluster": _TEXT, "region": _TEXT,
+    "tenants": _NAMES,
+}  # fmt: skip
 _SUMMARIES = {
     "cordon": "Cordon {}: no new work there",
     "uncordon": "Uncordon {}: work comes there again",
@@ -70,6 +76,57 @@ def add(router: APIRouter, service: Service) -> None:
             **takes({**(_ASIDE if verb == "close" else _SET), "dry_run": _TRUTH}),
             **returns(ClusterActed),
         )
+
+    _reservations(router, service)
+
+
+def _reservations(router: APIRouter, service: Service) -> None:
+    @router.get(
+        "/reservations", tags=["fleet"], summary="Hosts that are reserved for a while",
+        **returns(ReservationView, listed="reservations"),
+    )  # fmt: skip
+    @needs(Permission.FLEET_VIEW)
+    async def reservations(request: Request) -> Response:
+        return answer({"reservations": await service.reservations(caller_of(request))})
+
+    @router.post(
+        "/reservations",
+        tags=["fleet"],
+        summary="Reserve hosts: a job that would not end before does not start there",
+        **takes(_RESERVE, ("until_s",)),
+        **returns(ReservationView, 201),
+    )
+    @needs(Permission.FLEET_OPERATE)
+    async def reserve(request: Request) -> Response:
+        body = await read_object(request, _RESERVE)
+        dry_run, until_s = truth(body, "dry_run"), number(body, "until_s")
+        if until_s is None:
+            raise InvalidInput("missing", field="until_s", remedy="when the reservation ends")
+        window = Window(
+            "", number(body, "from_s") or 0.0, until_s, texts(body, "hosts"),
+            text(body, "cluster"), text(body, "region"), texts(body, "tenants"),
+            text(body, "user"), text(body, "reason"),
+        )  # fmt: skip
+        view = await service.reserve(
+            caller_of(request), window, text(body, "selector"), dry_run=dry_run
+        )
+        return answer(view, 200 if dry_run else 201)
+
+    @router.post(
+        "/reservations/{name}/end",
+        tags=["fleet"],
+        summary="End a reservation before its time",
+        **takes({**_SET, "dry_run": _TRUTH}),
+        **returns(ReservationView),
+    )
+    @needs(Permission.FLEET_OPERATE)
+    async def end(name: str, request: Request) -> Response:
+        body = await read_object(request, {**_SET, "dry_run": _TRUTH})
+        view = await service.end_reservation(
+            caller_of(request), name, text(body, "user"), text(body, "reason"),
+            dry_run=truth(body, "dry_run"),
+        )  # fmt: skip
+        return answer(view)
 
 
 def _wanted(verb: str, body: dict[str, Any]) -> HostsAct:

@@ -65,6 +65,7 @@ SHOWN = (
     act_views.JobFileView,
     act_views.HostsActed,
     act_views.ClusterActed,
+    act_views.ReservationView,
     act_views.FleetView,
     act_views.FleetDiff,
     webhooks.WebhookView,

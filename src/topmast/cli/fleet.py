@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from topmast.cli import clusters, hostverbs, tenants, values
+from topmast.cli import clusters, hostverbs, reserve, tenants, values
 from topmast.cli.command import FLEET, Session, command
 from topmast.cli.completion import complete_hosts
 from topmast.cli.hosttable import say_hosts
@@ -33,6 +33,7 @@ def add(app: typer.Typer) -> None:
     command(app, "gpus", panel=FLEET, example="topmast gpus --json")(gpus)
     tenants.add(app)
     hostverbs.add(app)
+    reserve.add(app)
 
 
 def regions(session: Session) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from urllib.parse import quote
 
 from topmast.client.transport import Transport
-from topmast.model.act_views import ClusterActed, HostsActed
+from topmast.model.act_views import ClusterActed, HostsActed, ReservationView
 from topmast.model.errors import NotFound
 from topmast.model.views import HostView
 
@@ -107,6 +108,44 @@ class HostsCalls:
     ) -> ClusterActed:
         """Give a cluster work again that an operator closed."""
         return self._set_cluster("open", cluster, reason, dry_run)
+
+    def reservations(self) -> list[ReservationView]:
+        """Hosts that are reserved for a while."""
+        kind = dict[str, list[ReservationView]]
+        return self._transport.get(kind, "/reservations")["reservations"]
+
+    def reserve(
+        self,
+        hosts: Iterable[str] = (),
+        *,
+        until_s: float,
+        from_s: float | None = None,
+        selector: str = "",
+        cluster: str = "",
+        region: str = "",
+        tenants: Iterable[str] = (),
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> ReservationView:
+        """Reserve hosts from a time on (by default now) until another.
+
+        A job that would not end before does not start there. Jobs of ``tenants`` do.
+        """
+        named = [hosts] if isinstance(hosts, str) else list(hosts)
+        body: dict[str, object] = {
+            "hosts": named, "selector": selector, "cluster": cluster, "region": region,
+            "from_s": time.time() if from_s is None else from_s, "until_s": until_s,
+            "tenants": list(tenants), "reason": reason, "dry_run": dry_run,
+            "user": self.user,
+        }  # fmt: skip
+        return self._transport.post(ReservationView, "/reservations", body)
+
+    def end_reservation(
+        self, name: str, *, reason: str = "", dry_run: bool = False
+    ) -> ReservationView:
+        """End a reservation before its time; what it was."""
+        body = {"user": self.user, "reason": reason, "dry_run": dry_run}
+        return self._transport.post(ReservationView, f"/reservations/{_named(name)}/end", body)
 
     def _set_host(
         self, verb: str, host: str, also: Iterable[str], reason: str, **more: object

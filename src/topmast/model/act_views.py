@@ -113,6 +113,32 @@ class ClusterActed(Struct, frozen=True):
     """Jobs with tasks there, which go on."""
 
 
+class ReservationView(Struct, frozen=True):
+    """Hosts that are reserved for a while."""
+
+    name: str
+    """Empty in a dry run."""
+    state: str
+    """``planned``, or ``begun``."""
+    from_s: float
+    until_s: float
+    """When it ends by itself."""
+    hosts: tuple[str, ...]
+    """The hosts that it reserves now."""
+    cluster: str
+    """If a whole cluster is reserved."""
+    region: str
+    """If a whole region is."""
+    tenants: tuple[str, ...]
+    """Their jobs may start there all the same."""
+    by: str
+    reason: str
+    gpus: float
+    """On these hosts."""
+    jobs: tuple[str, ...]
+    """Jobs there that may run on when it begins."""
+
+
 class FleetView(Struct, frozen=True):
     """The fleet as it is."""
 

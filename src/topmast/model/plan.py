@@ -216,6 +216,8 @@ class PlacementRequest(Struct, frozen=True, gc=False):
     """The only cluster that may hold the gang; None: any."""
     image: bool | UnsetType = UNSET
     """Whether the tasks need a container; absent: they do not."""
+    reserved: tuple[str, ...] | UnsetType = UNSET
+    """Hosts that are reserved before the gang would have ended; absent: none."""
 
     @property
     def capabilities(self) -> tuple[Capability, ...]:

@@ -36,7 +36,7 @@ MEANING: Mapping[Permission, str] = {
     Permission.JOBS_EDIT: "hold, release, stop, requeue and change own jobs",
     Permission.JOBS_OTHERS: "act for other users: submit under their names, act on their jobs",
     Permission.FLEET_VIEW: "see regions, clusters, hosts, GPUs, tenants and plans",
-    Permission.FLEET_OPERATE: "cordon, uncordon and drain hosts; close and open clusters",
+    Permission.FLEET_OPERATE: "cordon, drain and reserve hosts; close and open clusters",
     Permission.FLEET_EDIT: "see the fleet file of a running server, and change fleet and quotas",
     Permission.DATA_VIEW: "see datasets and their replicas",
     Permission.DATA_EDIT: "add, copy, drop and remove datasets",

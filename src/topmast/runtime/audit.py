@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from topmast.fast.queue import GlobalQueue, JobRecord
 from topmast.fast.queue import facts as f
@@ -21,14 +22,17 @@ from topmast.model.messages import (
     AssignHosts,
     AttemptEnded,
     EditJobs,
+    EndWindow,
     Message,
     ReleaseJobs,
     ResumeTenant,
     SetClosure,
     SetHost,
+    SetWindow,
     SubmitJobs,
 )
 from topmast.model.states import HostState
+from topmast.model.window import CLOSURE, Window
 from topmast.ports import ActRow, AttemptRow, HistoryRow, JobRow
 
 
@@ -221,7 +225,21 @@ class AuditLog:
         else:
             self._host_line(now, fact.host, "host-opened", "is open again in its cluster")
 
+    def _window_set(self, fact: f.WindowSet, event: SetWindow, now: float) -> None:
+        window = event.window
+        text = f"{_window_text(window)} is {replace(window, name=fact.name).why()}"
+        self._line(now, "", "hosts-reserved", text, reservation=fact.name)
+
+    def _window_over(self, fact: f.WindowOver, event: Message, now: float) -> None:
+        text = f"reservation {fact.name} is over"
+        if isinstance(event, EndWindow):
+            reason = f": {event.reason}" if event.reason else ""
+            text += f", ended by {event.by or 'an unknown user'}{reason}"
+        self._line(now, "", "reservation-over", text, reservation=fact.name)
+
     def _closure_set(self, fact: p.ClosureSet, event: Message, now: float) -> None:
+        if fact.name.startswith(CLOSURE):
+            return  # the reservation is told of by itself
         what = f"cluster {fact.name}"
         if fact.closure is not None:
             text = f"{what} gets no new work: {fact.closure.why}"
@@ -267,6 +285,14 @@ _HOST_WISHES = {
 }
 
 
+def _window_text(window: Window) -> str:
+    """What a reservation reserves."""
+    if window.cluster or window.region:
+        return f"cluster {window.cluster}" if window.cluster else f"region {window.region}"
+    first, more = window.hosts[0], len(window.hosts) - 1
+    return f"host {first}" + (f" and {more} more" if more else "")
+
+
 def _attempt_row(record: JobRecord, event: AttemptEnded) -> AttemptRow:
     return AttemptRow(
         job=record.id,
@@ -292,6 +318,8 @@ _TELLERS: dict[type[Struct], Callable[..., None]] = {
     f.Moved: AuditLog._moved,
     f.HoldSet: AuditLog._hold_set,
     f.TenantPaused: AuditLog._tenant_paused,
+    f.WindowSet: AuditLog._window_set,
+    f.WindowOver: AuditLog._window_over,
     f.Requeued: AuditLog._requeued,
     f.DependencyMet: AuditLog._dependency_met,
     f.Edited: AuditLog._edited,

@@ -40,9 +40,9 @@ from topmast.ports import Act, LogPage
 from topmast.service import listing
 from topmast.service.access import json_text, row
 from topmast.service.explain import explain_job, explain_spec
-from topmast.service.fleet_changes import FleetChanges
 from topmast.service.forecast import with_start
 from topmast.service.regions import LogChunk
+from topmast.service.reserving import Reserving
 from topmast.service.sentences import standing
 from topmast.service.system import timings
 from topmast.service.usage import check_key, running_rows, usage
@@ -58,7 +58,7 @@ STREAM_LOOK_S, QUIET_LOOKS = 2.0, 7
 """How often an open stream is compared with what its reader may see; how often it says nothing."""
 
 
-class Service(FleetChanges):
+class Service(Reserving):
     """Everything people can do, as coroutines that raise `TopmastError`."""
 
     # --- submitting -----------------------------------------------------------------------------

@@ -38,6 +38,7 @@ MEANING: dict[Rejection, str] = {
         "now"
     ),
     Rejection.HOST_UNAVAILABLE: "cordoned, draining, closed, suspect or down",
+    Rejection.HOST_RESERVED: "reserved, and the job would not have ended before",
     Rejection.HOST_AVOIDED: "the job lost an attempt there, and looks elsewhere first",
     Rejection.TOO_FEW_GPUS: "too few GPUs free",
     Rejection.TOO_FEW_CPUS: "too few CPUs free",

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.cli.conftest import Call
 from tests.unit.client.fake import Answer, FakeServer, problem
 from topmast.model import views as v
-from topmast.model.act_views import ClusterActed, HostEffect, HostsActed
+from topmast.model.act_views import ClusterActed, HostEffect, HostsActed, ReservationView
 from topmast.model.plan_views import (
     CapacityPlanView,
     CapacityRow,
@@ -259,6 +259,32 @@ def test_clusters_are_closed_and_opened(verb: str, server: FakeServer, call: Cal
     (order,) = server.asked("POST", f"/clusters/east-1/{verb}")
     assert (order.document["reason"], order.document["dry_run"]) == ("new switches", False)
     assert "no cluster 'east-9'" in call("clusters", verb, "east-9").error
+
+
+RESERVATION = ReservationView(
+    "w1", "planned", 1e9, 2e9, ("h0", "h1"), "", "", ("vision",), "ann", "disks", 16.0, ("j1",)
+)
+
+
+def test_hosts_are_reserved(server: FakeServer, call: Call) -> None:
+    """Until a time or for so long; the jobs that may still be there are named."""
+    server.on("POST", "/reservations", RESERVATION)
+    server.on("POST", "/reservations/w1/end", RESERVATION)
+    server.on("GET", "/reservations", {"reservations": [RESERVATION]})
+    reserve = ("reserve", "add")
+    called = call(*reserve, "h0", "h1", "--from", "2h", "--for", "4h", "--tenant", "vision")
+    assert "1 job may still run there when it begins: j1" in called.out
+    (order,) = server.asked("POST", "/reservations")
+    assert order.document["until_s"] - order.document["from_s"] == 4 * 3600.0
+    assert (order.document["hosts"], order.document["tenants"]) == (["h0", "h1"], ["vision"])
+    for wrong in (
+        ("--for", "4h"), ("h0", "--cluster", "c", "--for", "4h"), ("h0",),
+        ("h0", "--for", "4h", "--until", "9h"),
+    ):  # fmt: skip
+        assert call(*reserve, *wrong).code == 2
+    assert call("reserve", "end", "w1").out.splitlines()[1].startswith("w1")
+    assert call("reserve").out.splitlines()[1].split()[0] == "w1"
+    assert call("reserve", "--json").document["reservations"][0]["reason"] == "disks"
 
 
 def test_a_busy_host_is_summed_up(server: FakeServer, call: Call) -> None:

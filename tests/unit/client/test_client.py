@@ -14,7 +14,13 @@ import topmast
 from tests.unit.client.fake import DROP, Answer, FakeServer, ended, job, page, problem, running
 from topmast.client import Client, WaitTimeout
 from topmast.model import views
-from topmast.model.act_views import ClusterActed, HostEffect, HostsActed, JobFileView
+from topmast.model.act_views import (
+    ClusterActed,
+    HostEffect,
+    HostsActed,
+    JobFileView,
+    ReservationView,
+)
 from topmast.model.errors import InvalidInput, NotFound, Unavailable
 from topmast.model.job import JobSpec, Resources, TaskGroup
 from topmast.model.reason import ClusterVerdict
@@ -25,6 +31,9 @@ HOST = views.HostView(
 )  # fmt: skip
 DRAIN = views.DrainView("h0", "east", "draining", ())
 HOSTS_ACTED = HostsActed("drain", True, (HOST,), (HostEffect("h0", "done"),), 8.0, ())
+RESERVATION = ReservationView(
+    "w1", "planned", 1.0, 9.0, ("h0",), "", "", ("a",), "ada", "a new disk", 8.0, ("j1",)
+)
 CLUSTER_ACTED = ClusterActed(
     "close", False, views.ClusterView("c 1", "east", "local", 1, 1, 8.0, 8.0, 0), "done", ()
 )
@@ -89,6 +98,21 @@ CASES = [
     Case(
         lambda c: c.close_cluster("c 1", until_s=9.0), "POST /clusters/c%201/close", CLUSTER_ACTED,
         want_body={"user": "ada", "reason": "", "dry_run": False, "until_s": 9.0},
+    ),
+    Case(
+        lambda c: c.reserve("h0", from_s=1.0, until_s=9.0, tenants=["a"]), "POST /reservations",
+        RESERVATION, want_body={
+            "hosts": ["h0"], "selector": "", "cluster": "", "region": "", "from_s": 1.0,
+            "until_s": 9.0, "tenants": ["a"], "reason": "", "dry_run": False, "user": "ada",
+        },
+    ),
+    Case(
+        lambda c: c.end_reservation("w1"), "POST /reservations/w1/end", RESERVATION,
+        want_body={"user": "ada", "reason": "", "dry_run": False},
+    ),
+    Case(
+        lambda c: c.reservations(), "GET /reservations", {"reservations": [RESERVATION]},
+        [RESERVATION],
     ),
     Case(lambda c: c.drain_plan("h0"), "GET /hosts/h0/drain", DRAIN),
     Case(

@@ -197,6 +197,23 @@ def _tenant_paused(queue: QueueState, fact: f.TenantPaused, event: m.Message) ->
     queue.backlog.unblock(Anything())  # what those kept for themselves is there for others
 
 
+def _window_set(queue: QueueState, fact: f.WindowSet, event: m.SetWindow) -> None:
+    """O(jobs)."""
+    queue.windows.set(structs.replace(event.window, name=fact.name))
+    queue.stays_changed()
+
+
+def _window_begun(queue: QueueState, fact: f.WindowBegun, event: m.Message) -> None:
+    queue.windows.known[fact.name].begun = True
+
+
+def _window_over(queue: QueueState, fact: f.WindowOver, event: m.Message) -> None:
+    """O(jobs)."""
+    queue.windows.end(fact.name)
+    queue.stays_changed()
+    queue.backlog.unblock(Anything())
+
+
 def _note_pauses(queue: QueueState) -> None:
     for record in queue.jobs.records.values():
         if not record.finished:
@@ -373,6 +390,9 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.CancelWanted: _cancel_wanted,
     f.HoldSet: _hold_set,
     f.TenantPaused: _tenant_paused,
+    f.WindowSet: _window_set,
+    f.WindowBegun: _window_begun,
+    f.WindowOver: _window_over,
     f.Requeued: _requeued,
     f.DependencyMet: _dependency_met,
     f.Edited: _edited,

@@ -107,6 +107,24 @@ class TenantPaused(Fact, frozen=True):
     why: str
 
 
+class WindowSet(Fact, frozen=True):
+    """Hosts are reserved from a time on; the window is in the event."""
+
+    name: str
+
+
+class WindowBegun(Fact, frozen=True):
+    """The time of a reservation has come."""
+
+    name: str
+
+
+class WindowOver(Fact, frozen=True):
+    """Hosts are reserved no more."""
+
+    name: str
+
+
 class Requeued(Fact, frozen=True):
     """A job that failed, was cancelled or waits out a delay is tried anew, with no failures."""
 
@@ -222,5 +240,5 @@ QueueFact = (
     | CancelWanted | Ended | Bound | Promoted | Checkpointed | ResumedFrom | TreeTaken
     | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped | DatasetRemoved
     | DeletionBegun | DeletionDone | PackedWith | AttemptsSkipped | HoldSet | Requeued | Edited
-    | EditTaken | DependencyMet | TenantPaused
+    | EditTaken | DependencyMet | TenantPaused | WindowSet | WindowBegun | WindowOver
 )  # fmt: skip

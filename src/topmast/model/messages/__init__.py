@@ -110,6 +110,7 @@ from topmast.model.messages.queue import (
     DeletionFailed,
     DropReplica,
     EditJobs,
+    EndWindow,
     GrowTree,
     HoldJobs,
     PauseTenant,
@@ -120,6 +121,7 @@ from topmast.model.messages.queue import (
     RequestReplica,
     RequeueJobs,
     ResumeTenant,
+    SetWindow,
     SkipAttempts,
     StartCopy,
     SubmitJobs,
@@ -130,6 +132,7 @@ Event = (
     Wake | Recovered
     | ConfigureFleet | SkipAttempts | SubmitJobs | CancelJobs
     | HoldJobs | ReleaseJobs | PreemptJobs | RequeueJobs | EditJobs | PauseTenant | ResumeTenant
+    | SetWindow | EndWindow
     | AddDataset | RequestReplica | DropReplica | RemoveDataset
     | CopyDone | CopyFailed | ReplicaDeleted | DeletionFailed | TreeGrown
     | ConfigureRegion | RequestFleetBids | FleetBids | RequestRegionBids | RegionBids
@@ -183,6 +186,7 @@ __all__ = [
     "DropLeases",
     "DropReplica",
     "EditJobs",
+    "EndWindow",
     "Envelope",
     "Event",
     "FleetBids",
@@ -236,6 +240,7 @@ __all__ = [
     "SetClosure",
     "SetHost",
     "SetHosts",
+    "SetWindow",
     "SkipAttempts",
     "StartCopy",
     "StartGang",

@@ -10,6 +10,7 @@ from topmast.model.job import JobChanges, JobSpec
 from topmast.model.messages.base import Message
 from topmast.model.states import JobState
 from topmast.model.tree import Tree
+from topmast.model.window import Window
 
 
 class ConfigureFleet(Message, frozen=True):
@@ -111,6 +112,21 @@ class EditJobs(Message, frozen=True):
 
     jobs: tuple[str, ...]
     changes: JobChanges
+    by: str = ""
+    reason: str | UnsetType = UNSET
+
+
+class SetWindow(Message, frozen=True):
+    """Reserve hosts from a time on, until another."""
+
+    window: Window
+    """Without a name: it gets one."""
+
+
+class EndWindow(Message, frozen=True):
+    """Hosts are reserved no more."""
+
+    name: str
     by: str = ""
     reason: str | UnsetType = UNSET
 

@@ -34,6 +34,7 @@ from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.tenancy.gate import Key as ClassKey
 from topmast.fast.queue.tenancy.gate import QuotaGate, gate_key
 from topmast.model.job import MILLI, Band, JobSpec, Topology
+from topmast.model.window import Stay
 from topmast.policies.base import OrderPolicy, QueueView
 
 GATES_KEPT = 1_024
@@ -51,6 +52,7 @@ class Backlog:
         topology_policy: TopologyPolicy | None = None,
         grants: Grants | None = None,
         rerank_interval_s: float = 0.0,
+        stay_of: Callable[[JobRecord], Stay | None] = lambda record: None,
     ) -> None:
         self.ranking = Ranking(order, fairness)
         self.blocked = Blocked(self.ranking)
@@ -58,6 +60,7 @@ class Backlog:
         self.durations = durations
         self.topology_policy = topology_policy or TopologyPolicy(None)
         self.grants = grants or Grants()
+        self._stay_of = stay_of
         self.mix = Mix()
         self.attained_service = AttainedService(order)
         self.priority_timers = PriorityTimers(order, rerank_interval_s)
@@ -101,10 +104,13 @@ class Backlog:
             return
         grant = self.grants.grant(record.id)
         topology = self.topology_policy.topology_of(record.spec)
-        placement = placement_key(record.spec, topology, record.avoid_hosts, record.bound, grant)
+        stay = self._stay_of(record)
+        placement = placement_key(
+            record.spec, topology, record.avoid_hosts, record.bound, grant, stay
+        )
         found = self.job_classes.get(job_key(record.spec, placement))
         if found is None:
-            found = self._new_class(record, topology, grant, placement)
+            found = self._new_class(record, topology, grant, stay, placement)
         found.size += 1
         self._class_of[record.id] = found
         if record.moves:
@@ -113,18 +119,26 @@ class Backlog:
         self.blocked.stirred = True
 
     def _new_class(
-        self, record: JobRecord, topology: Topology, grant: Grant | None, within: ClassKey
+        self,
+        record: JobRecord,
+        topology: Topology,
+        grant: Grant | None,
+        stay: Stay | None,
+        within: ClassKey,
     ) -> JobClass:
         """The class of a job that is the first of it. O(groups + datasets)."""
         number = self._free_numbers.pop() if self._free_numbers else len(self.job_classes)
         spec, classes = record.spec, self.blocked.classes
         over = placement_key(
-            spec, topology, record.avoid_hosts, record.bound, grant, over_quota=True
-        )
+            spec, topology, record.avoid_hosts, record.bound, grant, stay,
+            over_quota=True,
+        )  # fmt: skip
         placement = {False: classes.join(within, number), True: classes.join(over, number)}
         key = job_key(spec, within)
         gate = self._gate_of(spec)
-        found = self.job_classes[key] = JobClass(number, key, spec, gate, placement, grant)
+        found = self.job_classes[key] = JobClass(
+            number, key, spec, gate, placement, grant, stay=stay
+        )
         gate.members[number] = None
         self.blocked.enter(found)
         for one in placement.values():

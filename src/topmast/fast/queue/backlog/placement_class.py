@@ -16,6 +16,7 @@ from topmast.fast.queue.tenancy.gate import Key, QuotaGate, wanted_of
 from topmast.model.job import Band, JobSpec, Topology, has_image
 from topmast.model.plan import Binding, Reservation
 from topmast.model.reason import PendingReason
+from topmast.model.window import Stay
 
 
 class Verdict(Struct, frozen=True, gc=False):
@@ -80,6 +81,8 @@ class JobClass(Struct):
     """What a round leaves its jobs; None without rounds."""
     size: int = 0
     """How many jobs wait."""
+    stay: Stay | None = None
+    """How long its jobs would stay; None while no hosts are reserved."""
     had: dict[bool, frozenset[int]] = {}
     """By mode, the accelerators that it might have used when it was blocked.
 
@@ -94,6 +97,7 @@ def placement_key(
     avoid_hosts: tuple[str, ...] = (),
     bound: Binding | None = None,
     grant: Grant | None = None,
+    stay: Stay | None = None,
     *,
     over_quota: bool = False,
 ) -> Key:
@@ -112,6 +116,7 @@ def placement_key(
         avoid_hosts,
         bound,
         grant,
+        stay,
     )
 
 

@@ -20,12 +20,14 @@ from topmast.fast.queue.hooks import Grants, QueueHooks
 from topmast.fast.queue.jobs.jobs import Jobs, Key
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.jobs.sweeps import SweepRecord, Sweeps
+from topmast.fast.queue.jobs.windows import KnownWindow, Windows
 from topmast.fast.queue.tenancy.tenancy import Tenancy
 from topmast.model.absent import given
 from topmast.model.dataset import Copy, Deletion
 from topmast.model.fleet import Fleet
 from topmast.model.plan import Plan
 from topmast.model.states import WAITING
+from topmast.model.window import Stay
 from topmast.policies.base import Policies
 
 
@@ -55,6 +57,8 @@ class Saved(Struct):
     paused: dict[str, str] | UnsetType = UNSET
     fleet_file: str | UnsetType = UNSET
     fleet_edited: bool | UnsetType = UNSET
+    windows: dict[str, KnownWindow] | UnsetType = UNSET
+    next_window: int | UnsetType = UNSET
 
 
 class QueueState(EventMachine):
@@ -89,11 +93,12 @@ class QueueState(EventMachine):
         self.jobs = Jobs()
         self.tenancy = Tenancy(policies.reserve, profile.reserve.patience_s)
         self.data = Data(profile)
+        self.windows = Windows()
         self.backlog = Backlog(
             policies.order, self.tenancy.ledger.fairness,
             Durations(profile.default_duration_s, profile.predict),
             TopologyPolicy(policies.score), self._grants,
-            rerank_interval_s=profile.rerank_interval_s,
+            rerank_interval_s=profile.rerank_interval_s, stay_of=self.stay_of,
         )  # fmt: skip
 
     # --- the fleet --------------------------------------------------------------------------------
@@ -104,6 +109,7 @@ class QueueState(EventMachine):
         self.data.catalogue.configure(fleet)
         self.cycle.binding.configure(fleet, self.jobs.records, self.now)
         self.tenancy.configure(fleet)
+        self.windows.configure(fleet)
         for hook in self.hooks:
             hook.on_fleet(fleet, self.tenancy.entitlements)
         self.backlog.topology_policy.configure(fleet)
@@ -114,6 +120,7 @@ class QueueState(EventMachine):
         What a round granted holds on.
         """
         self.fleet = fleet
+        self.windows.configure(fleet)
         self.cycle.binding.configure(fleet, self.jobs.records, self.now)
         for hook in self.hooks:
             hook.on_owners(fleet, self.tenancy.entitlements)
@@ -146,6 +153,23 @@ class QueueState(EventMachine):
             record.moves = False
             self.waits_no_more(record)
             self.enqueue(record)
+
+    def stay_of(self, record: JobRecord) -> Stay | None:
+        """What decides which reserved hosts a job may start on; None while none is reserved."""
+        if not self.windows.known:
+            return None
+        left_s = record.time_left_s()
+        lasts_s = self.backlog.durations.remaining_s(record) if left_s is None else left_s
+        above = self.tenancy.ledger.tree.node(record.spec.tenant).up()
+        return self.windows.stay(lasts_s, (node.name for node in above))
+
+    def stays_changed(self) -> None:
+        """Sort the jobs that wait anew, by how long they would stay. O(jobs)."""
+        for record in list(self.jobs.records.values()):
+            job_class = self.backlog.class_of(record.id)
+            if job_class is not None and job_class.stay != self.stay_of(record):
+                self.waits_no_more(record)
+                self.enqueue(record)
 
     def waits_no_more(self, record: JobRecord) -> None:
         """Take a job out of its line: it starts, or is over. O(1)."""
@@ -206,6 +230,8 @@ class QueueState(EventMachine):
                 self.tenancy.paused or UNSET,
                 self.fleet_file or UNSET,
                 self.fleet_edited or UNSET,
+                self.windows.known or UNSET,
+                self.windows.next_number if self.windows.next_number > 1 else UNSET,
             )
         )
 
@@ -228,6 +254,7 @@ class QueueState(EventMachine):
         self.fleet_file = given(state.fleet_file, "")
         self.fleet_edited = given(state.fleet_edited, False)
         self.tenancy.paused = given(state.paused, {})
+        self.windows = Windows(given(state.windows, {}), given(state.next_window, 1))
         self.take_fleet(state.fleet)
         self.tenancy.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
         self.backlog.restore(state.histories, state.learned, state.sizes, state.services_gpu_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from topmast.fast.queue.backlog.backlog import effective_band
@@ -86,7 +86,18 @@ class QueueViews(QueueState):
             mix=self.backlog.mix.current,
             cluster=cluster,
             image=has_image(spec),
+            reserved=self._reserved_for(spec, record),
         )
+
+    def _reserved_for(self, spec: JobSpec, record: JobRecord | None) -> tuple[str, ...] | UnsetType:
+        """The hosts where a job would not end before they are needed for something else."""
+        if not self.windows.known:
+            return UNSET
+        job_class = None if record is None else self.backlog.class_of(record.id)
+        stay = None if job_class is None else job_class.stay
+        if stay is None:
+            stay = self.stay_of(record or JobRecord("", 0, spec, self.now))
+        return (self.windows.reserved(stay, self.now) if stay else ()) or UNSET
 
     def terms(self, region: str, cost: DataCost) -> RegionTerms:
         """What a region adds to the request."""

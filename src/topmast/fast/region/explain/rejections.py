@@ -26,6 +26,7 @@ ON_THE_WAY = (
     Rejection.QUOTA,
     Rejection.HOST_UNAVAILABLE,
     Rejection.HOST_AVOIDED,
+    Rejection.HOST_RESERVED,
     Rejection.TOO_FEW_GPUS,
     Rejection.TOO_FEW_CPUS,
     Rejection.TOO_LITTLE_MEMORY,
@@ -229,11 +230,13 @@ def _passes(columns: Columns, ask: PlacementRequest, group: GroupRequest) -> lis
             free |= usable & _has_slots(columns, milli)
     avoided = np.zeros(count, dtype=np.bool_)
     avoided[columns.rows_of(ask.avoid_hosts)] = True
+    reserved = np.zeros(count, dtype=np.bool_)
+    reserved[columns.rows_of(ask.reserved or ())] = True
     able = np.ones(count, dtype=np.bool_)
     able[columns.unfit(ask)] = False
     cpus = columns.free_cpus + 1e-9 >= cpus_of(resources)
     memory = columns.free_memory >= resources.memory_bytes
-    return [able, has, may, columns.available, ~avoided, free, cpus, memory]
+    return [able, has, may, columns.available, ~avoided, ~reserved, free, cpus, memory]
 
 
 def _has_slots(columns: Columns, milli: int) -> Bools:

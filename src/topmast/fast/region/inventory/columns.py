@@ -251,8 +251,11 @@ class Columns(Amounts):
         return [row for capability in ask.capabilities for row in self.unable[capability]]
 
     def excluded(self, ask: PlacementRequest) -> list[int]:
-        """The rows of hosts that the gang avoids, and of those that cannot run it. O(these)."""
-        return self.rows_of(ask.avoid_hosts) + self.unfit(ask)
+        """The rows of hosts that the gang avoids, that are reserved for something else before it
+        would end, and of those that cannot run it. O(these).
+        """
+        barred = self.rows_of(ask.avoid_hosts) + self.unfit(ask)
+        return barred + self.rows_of(ask.reserved) if ask.reserved else barred
 
     def row(self, host: str, time_slice: int) -> int:
         """The row of a host in a slice."""

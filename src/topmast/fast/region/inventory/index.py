@@ -124,7 +124,7 @@ class Index:
 
     def excluded(self, ask: PlacementRequest) -> list[int]:
         """The rows that the gang may not use, as `Columns.excluded`. O(names * regions + these)."""
-        if not ask.avoid_hosts and not ask.capabilities:
+        if not (ask.avoid_hosts or ask.reserved or ask.capabilities):
             return []  # as for most jobs: not one look for each region
         return [p.first_row + row for p in self.parts for row in p.excluded(ask)]
 

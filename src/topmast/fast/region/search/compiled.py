@@ -198,7 +198,8 @@ def _priced_table(mix: tuple[tuple[int, float], ...], width: int, price: float) 
 def _is_limited(ask: PlacementRequest) -> bool:
     """Whether more than free GPUs limits where the gang may sit."""
     needs = ask.groups[0].resources
-    return bool(needs.cpus > 0 or needs.memory_bytes > 0 or ask.avoid_hosts or ask.image)
+    barred = ask.avoid_hosts or ask.reserved or ask.image
+    return bool(needs.cpus > 0 or needs.memory_bytes > 0 or barred)
 
 
 def _room(index: Index, ask: PlacementRequest, choices: list[Choice]) -> Ints:

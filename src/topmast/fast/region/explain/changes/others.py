@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from topmast.fast.region.explain.changes.trials import Spot, Trials, listed
 from topmast.fast.region.explain.space import Space, fewest_gone
 from topmast.fast.region.inventory.allocation import Allocation, expected_end_s
+from topmast.fast.region.search.search import Domain
+from topmast.model.plan import PlacementRequest
 from topmast.model.reason import Change, ChangeKind
 from topmast.model.units import format_duration
 
 ENDS_TRIED = 1_000
 """Of the attempts that run, so many are thought away, the first to end first."""
+HOSTS_NAMED = 64
 JOBS_NAMED = 12
 """Of so many that have to end, those that need not are found out."""
 
@@ -20,6 +26,7 @@ def others_gone(trials: Trials) -> Iterator[Change]:
     """Kept room, avoided hosts, jobs that end or grow old enough. O(log A) trials."""
     yield from _without_reservation(trials)
     yield from _on_avoided_hosts(trials)
+    yield from _on_reserved_hosts(trials)
     yield from _when_old_enough(trials)
     yield from _when_jobs_end(trials)
 
@@ -42,13 +49,30 @@ def _without_reservation(trials: Trials) -> Iterator[Change]:
 
 def _on_avoided_hosts(trials: Trials) -> Iterator[Change]:
     """The hosts on which the job failed would do. O(H)."""
-    here = tuple(h for h in trials.ask.avoid_hosts if h in trials.search.columns.index)
-    columns, ask = trials.search.columns, trials.ask
-    domain = Space(columns, columns.unfit(ask)).place_for(ask) if here else None
+    here, domain = _without(trials, trials.ask.avoid_hosts, avoid_hosts=())
     if domain is not None:
         place = Spot(trials.search.region, domain, preempting=False)
         text = f"the hosts that it avoids because an attempt was lost there ({listed(here)})"
         yield trials.change(ChangeKind.AVOIDED, text, 0.5, place, hosts=here)
+
+
+def _on_reserved_hosts(trials: Trials) -> Iterator[Change]:
+    """Hosts that are reserved before it would have ended would do, for a shorter run. O(H)."""
+    here, domain = _without(trials, trials.ask.reserved or (), reserved=UNSET)
+    if domain is not None:
+        place = Spot(trials.search.region, domain, preempting=False)
+        text = f"hosts that are reserved before it would have ended ({listed(here)})"
+        yield trials.change(ChangeKind.RESERVED, text, 0.5, place, hosts=here[:HOSTS_NAMED])
+
+
+def _without(
+    trials: Trials, barred: tuple[str, ...], **changes: object
+) -> tuple[tuple[str, ...], Domain | None]:
+    """Of the hosts that are barred those that are here, and the place that there is with them."""
+    columns = trials.search.columns
+    here = tuple(host for host in barred if host in columns.index)
+    ask: PlacementRequest = replace(trials.ask, **changes)
+    return here, Space(columns, columns.excluded(ask)).place_for(ask) if here else None
 
 
 def _when_old_enough(trials: Trials) -> Iterator[Change]:

@@ -1,0 +1,1 @@
+"""Reserved hosts: jobs that would not end before do not start there."""
