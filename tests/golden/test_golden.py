@@ -34,6 +34,9 @@ from topmast.fast.queue.facts import (
     PackedWith,
     Promoted,
     QueueFact,
+    QuotaBegun,
+    QuotaOver,
+    QuotaSet,
     Requeued,
     TenantPaused,
     TreeTaken,
@@ -143,9 +146,12 @@ def test_the_story_leaves_out_no_kind_of_fact() -> None:
         WindowSet,
         WindowBegun,
         WindowOver,
+        QuotaSet,
+        QuotaBegun,
+        QuotaOver,
         *TURNS,
     }
-    why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed, no host or cluster closed or gone, no tenant paused, no job held, requeued or changed, none waits for another, no hosts reserved"
+    why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed, no host or cluster closed or gone, no tenant paused, no job held, requeued or changed, none waits for another, no hosts reserved, no quota changed for a while"
     assert every - seen == left_out, why
 
 

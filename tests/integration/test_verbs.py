@@ -561,3 +561,36 @@ def test_reserved_hosts_are_told_of(door: Entrance) -> None:
                 assert answer.status_code == 404
 
     run(story)
+
+
+def test_a_quota_for_a_while_is_checked_and_told_of(door: Entrance) -> None:
+    """As in a fleet file, quotas have to add up; it is listed with the tenant until it is over."""
+
+    async def story() -> None:
+        chief = await door.token("chief", (Role.ADMIN, "/"))
+        ann = await door.token("ann", (Role.TENANT_ADMIN, "vision"))
+        async with door.client(chief) as client, door.client(ann) as other:
+            until_s = door.service.clock.now() + 3600.0
+            body = {"quota": {"H100": 4}, "until_s": until_s, "reason": "a deadline"}
+            assert (await other.post("/tenants/vision/quota", json=body)).status_code == 403
+            dry = (await client.post("/tenants/vision/quota", json=body | {"dry_run": True})).json()
+            assert (dry["before"], dry["quota"]) == ({"H100": 2}, {"H100": 4})
+            told = (await client.post("/tenants/vision/quota", json=body)).json()
+            assert (told["dry_run"], told["until_s"]) == (False, until_s)
+            assert door.acts()[0].verb == "set-quota"
+            rows = (await client.get("/tenants")).json()["tenants"]
+            (row,) = [row for row in rows if row["name"] == "vision"]
+            assert (row["nominal"], row["until_s"]) == (4.0, until_s)
+            assert "a deadline" in row["for_a_while"]
+            for tenant, wrong, status in (
+                ("vision", {"quota": {"A100": 1}}, 422), ("vision", {"quota": {"H100": "4"}}, 422),
+                ("vision", {"quota": {}}, 422), ("vision", {"until_s": 1.0}, 422),
+                ("nlp", {"quota": {"H100": 99}}, 422), ("visoin", {}, 404),
+            ):  # fmt: skip
+                answer = await client.post(f"/tenants/{tenant}/quota", json=body | wrong)
+                assert answer.status_code == status, answer.text
+            ended = (await client.post("/tenants/vision/quota/end", json={})).json()
+            assert (ended["before"], ended["quota"]) == ({"H100": 4}, {"H100": 2})
+            assert (await client.post("/tenants/vision/quota/end", json={})).status_code == 404
+
+    run(story)

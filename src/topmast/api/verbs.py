@@ -9,11 +9,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from topmast.api.bodies import BULK_BYTES, read_object
-from topmast.api.wire import answer, returns, takes, text, texts, truth
+from topmast.api.wire import answer, number, returns, takes, text, texts, truth
 from topmast.model.access import Permission
-from topmast.model.act_views import FleetDiff, FleetView, JobsActed, TenantPause
+from topmast.model.act_views import FleetDiff, FleetView, JobsActed, QuotaActed, TenantPause
+from topmast.model.errors import InvalidInput
 from topmast.model.files.changes import changes_of
 from topmast.model.job import Band, JobChanges
+from topmast.model.timed_quota import TimedQuota
 from topmast.routing import caller_of, guarded_router, needs
 from topmast.service.service import Service
 from topmast.service.verbs import JobsAct
@@ -37,6 +39,10 @@ _FLEET: dict[str, Any] = {"fleet": {"type": "object"}, "tenants": {"type": "obje
 _APPLY = {**_FLEET, "base": _TEXT, "reason": _TEXT}
 _PAUSE = {"user": _TEXT, "reason": _TEXT, "dry_run": {"type": "boolean"}}
 _DRAIN = {**_PAUSE, "drain": {"type": "boolean"}}
+_QUOTA = {
+    **_PAUSE, "quota": {"type": "object", "additionalProperties": {"type": "integer"}},
+    "from_s": {"type": "number"}, "until_s": {"type": "number"},
+}  # fmt: skip
 FLEET_BYTES = 32 * 1024 * 1024
 SUMMARIES = {
     "cancel": "Cancel jobs",
@@ -102,6 +108,52 @@ def _tenants(router: APIRouter, service: Service) -> None:
             dry_run=truth(body, "dry_run"),
         )  # fmt: skip
         return answer(found)
+
+    @router.post(
+        "/tenants/{tenant}/quota",
+        tags=["fleet"],
+        summary="Give a tenant another quota for a while",
+        **takes(_QUOTA, ("quota", "until_s")),
+        **returns(QuotaActed),
+    )
+    @needs(Permission.FLEET_EDIT)
+    async def quota(tenant: str, request: Request) -> Response:
+        body = await read_object(request, _QUOTA)
+        until_s = number(body, "until_s")
+        if until_s is None:
+            raise InvalidInput("missing", field="until_s", remedy="when the quota ends")
+        wanted = TimedQuota(
+            tenant, _gpus_by_model(body), number(body, "from_s") or 0.0, until_s,
+            text(body, "user"), text(body, "reason"),
+        )  # fmt: skip
+        found = await service.set_quota(caller_of(request), wanted, dry_run=truth(body, "dry_run"))
+        return answer(found)
+
+    @router.post(
+        "/tenants/{tenant}/quota/end",
+        tags=["fleet"],
+        summary="Give a tenant the quota of the fleet again",
+        **takes(_PAUSE),
+        **returns(QuotaActed),
+    )
+    @needs(Permission.FLEET_EDIT)
+    async def end_quota(tenant: str, request: Request) -> Response:
+        body = await read_object(request, _PAUSE)
+        found = await service.end_quota(
+            caller_of(request), tenant, text(body, "user"), text(body, "reason"),
+            dry_run=truth(body, "dry_run"),
+        )  # fmt: skip
+        return answer(found)
+
+
+def _gpus_by_model(body: dict[str, Any]) -> dict[str, int]:
+    """A quota, as far as its types go. Raises InvalidInput."""
+    quota = body.get("quota")
+    counts = list(quota.values()) if isinstance(quota, dict) else [None]
+    if not all(isinstance(count, int) and not isinstance(count, bool) for count in counts):
+        remedy = "GPUs by model, such as {H100: 16}"
+        raise InvalidInput("must be whole numbers by name", field="quota", remedy=remedy)
+    return dict(quota or {})
 
 
 def _fleet(router: APIRouter, service: Service) -> None:

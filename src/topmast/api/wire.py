@@ -66,6 +66,7 @@ SHOWN = (
     act_views.HostsActed,
     act_views.ClusterActed,
     act_views.ReservationView,
+    act_views.QuotaActed,
     act_views.FleetView,
     act_views.FleetDiff,
     webhooks.WebhookView,

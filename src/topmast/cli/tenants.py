@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from topmast.cli import values
 from topmast.cli.command import (
     FLEET,
     JsonOption,
@@ -20,10 +21,10 @@ from topmast.cli.command import (
 from topmast.cli.completion import complete_tenants
 from topmast.cli.groups import Group
 from topmast.cli.output import Column, note, say, say_table
-from topmast.cli.text import number, plural
+from topmast.cli.text import moment, number, plural
 
 if TYPE_CHECKING:
-    from topmast.model.act_views import TenantPause
+    from topmast.model.act_views import QuotaActed, TenantPause
     from topmast.model.views import TenantView
 
 STOPS_SHOWN = 20
@@ -48,6 +49,10 @@ def add(app: typer.Typer) -> None:
         "topmast tenants pause vision --drain --dry-run",
     )(pause)  # fmt: skip
     command(group, "resume", example="topmast tenants resume vision")(resume)
+    command(
+        group, "quota", example="topmast tenants quota vision --gpus H100=64 --until 3d "
+        "--reason deadline\ntopmast tenants quota vision --end",
+    )(quota)  # fmt: skip
     app.add_typer(
         group, name="tenants", rich_help_panel=FLEET,
         help="Quota used, borrowed and lent, and fair share, by tenant; pause one, resume it.",
@@ -95,6 +100,76 @@ def resume(
     with session.client() as client:
         found = client.resume_tenant(tenant, reason=reason or "", dry_run=dry_run)
     session.show(found, lambda: _say_pause(found))
+
+
+def quota(
+    session: Session,
+    tenant: TenantArgument,
+    gpus: Annotated[
+        list[str] | None,
+        typer.Option("--gpus", metavar="MODEL=N", help="GPUs of a model; repeatable."),
+    ] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="TIME", help="When it begins: a time, or 4h from now."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When it ends by itself, likewise.")
+    ] = None,
+    end: Annotated[
+        bool, typer.Option("--end", help="The quota of the fleet holds again, at once.")
+    ] = False,
+    reason: ReasonOption = None,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Give a tenant another quota for a while.
+
+    Models that are not named keep what the fleet says. To change quotas for good, apply a fleet.
+    """
+    if end == bool(gpus) or bool(gpus) != bool(until):
+        raise typer.BadParameter("give --gpus MODEL=N and --until TIME, or --end")
+    with session.client() as client:
+        if end:
+            found = client.end_quota(tenant, reason=reason or "", dry_run=dry_run)
+        else:
+            until_s = values.coming_s(until, "--until")
+            assert until_s is not None
+            found = client.set_quota(
+                tenant, _counts(gpus or []), from_s=values.coming_s(from_, "--from"),
+                until_s=until_s, reason=reason or "", dry_run=dry_run,
+            )  # fmt: skip
+    session.show(found, lambda: _say_quota(found))
+
+
+def _counts(texts: list[str]) -> dict[str, int]:
+    found = {}
+    for model, count in values.assignments(texts, "--gpus").items():
+        if not (count.isascii() and count.isdigit()):
+            message = f"'{model}={count}' is not MODEL=N"
+            raise typer.BadParameter(message, param_hint="'--gpus'")
+        found[model] = int(count)
+    return found
+
+
+def _say_quota(found: QuotaActed) -> None:
+    if found.dry_run:
+        note("nothing was done")
+    columns = [Column("GPU"), Column("QUOTA BEFORE", right=True), Column("QUOTA", right=True)]
+    models = dict.fromkeys((*found.before, *found.quota))
+    say_table(
+        columns,
+        [
+            [model, _quota_of(found.before, model), _quota_of(found.quota, model)]
+            for model in models
+        ],
+    )
+    if found.until_s is not None:
+        say(f"from {moment(found.from_s)} to {moment(found.until_s)}")
+    say(f"{plural(found.waiting, 'job')} of it waiting, {found.running} with GPUs")
+
+
+def _quota_of(quota: dict[str, int], model: str) -> str:
+    return number(quota[model]) if model in quota else "unlimited"
 
 
 def _say_pause(found: TenantPause) -> None:
@@ -145,6 +220,9 @@ def list_all(session: Session) -> None:
         say_table(columns, rows)
         for why in dict.fromkeys(row.paused for row in found if row.paused):
             say(f"{why}: nothing of it starts")
+        times = {row.for_a_while: row for row in found if row.for_a_while}
+        for why, row in times.items():
+            say(f"{moment(row.from_s)} to {moment(row.until_s)}: {why}")
 
     session.show({"tenants": found}, tell)
 

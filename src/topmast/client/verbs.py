@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 from urllib.parse import quote
 
 from topmast.client.transport import Transport
-from topmast.model.act_views import FleetDiff, FleetView, JobsActed, TenantPause
+from topmast.model.act_views import FleetDiff, FleetView, JobsActed, QuotaActed, TenantPause
 from topmast.model.errors import NotFound
 
 
@@ -108,14 +109,33 @@ class VerbsCalls:
         """Let the jobs of a tenant start again."""
         return self._pause(tenant, "resume", reason, dry_run)
 
+    def set_quota(
+        self,
+        tenant: str,
+        quota: Mapping[str, int],
+        *,
+        until_s: float,
+        from_s: float | None = None,
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> QuotaActed:
+        """Give a tenant other GPUs by model from a time on (by default now) until another."""
+        body = {
+            "user": self.user, "quota": dict(quota), "until_s": until_s, "reason": reason,
+            "from_s": time.time() if from_s is None else from_s, "dry_run": dry_run,
+        }  # fmt: skip
+        return self._transport.post(QuotaActed, f"/tenants/{_named(tenant)}/quota", body)
+
+    def end_quota(self, tenant: str, *, reason: str = "", dry_run: bool = False) -> QuotaActed:
+        """Give a tenant the quota of the fleet again, before the time."""
+        body = {"user": self.user, "reason": reason, "dry_run": dry_run}
+        return self._transport.post(QuotaActed, f"/tenants/{_named(tenant)}/quota/end", body)
+
     def _pause(
         self, tenant: str, verb: str, reason: str, dry_run: bool, **more: object
     ) -> TenantPause:
-        if tenant in ("", ".", ".."):
-            raise NotFound(f"no tenant {tenant!r}")
         body = {"user": self.user, "reason": reason, "dry_run": dry_run, **more}
-        path = f"/tenants/{quote(tenant, safe='')}/{verb}"
-        return self._transport.post(TenantPause, path, body)
+        return self._transport.post(TenantPause, f"/tenants/{_named(tenant)}/{verb}", body)
 
     def fleet(self) -> FleetView:
         """The fleet as a fleet file, and its version."""
@@ -160,3 +180,10 @@ class VerbsCalls:
             "user": self.user, **more,
         }  # fmt: skip
         return self._transport.post(JobsActed, f"/jobs/{verb}", body)
+
+
+def _named(tenant: str) -> str:
+    """A tenant as part of a path. Raises NotFound for one that would be another path."""
+    if tenant in ("", ".", ".."):
+        raise NotFound(f"no tenant {tenant!r}")
+    return quote(tenant, safe="")

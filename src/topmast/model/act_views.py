@@ -113,6 +113,26 @@ class ClusterActed(Struct, frozen=True):
     """Jobs with tasks there, which go on."""
 
 
+class QuotaActed(Struct, frozen=True):
+    """What a tenant's quota for a while is, or would be."""
+
+    tenant: str
+    dry_run: bool
+    """True: nothing was done."""
+    before: dict[str, int]
+    """Its quota by GPU model now, or before the act."""
+    quota: dict[str, int]
+    """Its quota while it lasts; of an act that ends it, its quota from then on."""
+    from_s: float | None
+    until_s: float | None
+    """None: for good."""
+    reason: str
+    waiting: int
+    """Jobs of it and of the tenants below it that wait."""
+    running: int
+    """Those that have GPUs."""
+
+
 class ReservationView(Struct, frozen=True):
     """Hosts that are reserved for a while."""
 

@@ -340,6 +340,12 @@ class TenantView(Struct, frozen=True):
     """GPUs of the model in the whole fleet; None from a server that does not say."""
     paused: str = ""
     """Why none of its jobs starts; empty: they may."""
+    for_a_while: str = ""
+    """Of a quota for a while, now or later: what it is, the user that gave it, and why."""
+    from_s: float | None = None
+    """When that begins, or began."""
+    until_s: float | None = None
+    """When it ends by itself."""
 
 
 class ReplicaView(Struct, frozen=True):

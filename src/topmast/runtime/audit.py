@@ -22,12 +22,14 @@ from topmast.model.messages import (
     AssignHosts,
     AttemptEnded,
     EditJobs,
+    EndQuota,
     EndWindow,
     Message,
     ReleaseJobs,
     ResumeTenant,
     SetClosure,
     SetHost,
+    SetQuota,
     SetWindow,
     SubmitJobs,
 )
@@ -225,6 +227,16 @@ class AuditLog:
         else:
             self._host_line(now, fact.host, "host-opened", "is open again in its cluster")
 
+    def _quota_set(self, fact: f.QuotaSet, event: SetQuota, now: float) -> None:
+        self._line(now, "", "quota-set", event.timed.why(), tenant=fact.tenant)
+
+    def _quota_over(self, fact: f.QuotaOver, event: Message, now: float) -> None:
+        text = f"tenant {fact.tenant} has the quota of the fleet again"
+        if isinstance(event, EndQuota):
+            reason = f": {event.reason}" if event.reason else ""
+            text += f", by {event.by or 'an unknown user'}{reason}"
+        self._line(now, "", "quota-over", text, tenant=fact.tenant)
+
     def _window_set(self, fact: f.WindowSet, event: SetWindow, now: float) -> None:
         window = event.window
         text = f"{_window_text(window)} is {replace(window, name=fact.name).why()}"
@@ -318,6 +330,8 @@ _TELLERS: dict[type[Struct], Callable[..., None]] = {
     f.Moved: AuditLog._moved,
     f.HoldSet: AuditLog._hold_set,
     f.TenantPaused: AuditLog._tenant_paused,
+    f.QuotaSet: AuditLog._quota_set,
+    f.QuotaOver: AuditLog._quota_over,
     f.WindowSet: AuditLog._window_set,
     f.WindowOver: AuditLog._window_over,
     f.Requeued: AuditLog._requeued,

@@ -291,6 +291,8 @@ def tenants(
     found = []
     for node in ledger.tree.downwards:
         spec, share = ledger.tenants.get(node.name), ledger.share(node.name)
+        known = queue.tenancy.timed.get(node.name)
+        timed = None if known is None else known.timed
         for model in (sorted(models[node.name]) or [""]) if spec is not None else ():
             total = ledger.total(node.name, model)
             nominal = ledger.nominal_milli(node.name, model)
@@ -309,6 +311,9 @@ def tenants(
                     usage_share=share.used,
                     present=float(there.get(model, 0)),
                     paused=queue.tenancy.paused_by(node.name),
+                    for_a_while=timed.why() if timed is not None else "",
+                    from_s=timed.from_s if timed is not None else None,
+                    until_s=timed.until_s if timed is not None else None,
                 )
             )
     return tuple(found)

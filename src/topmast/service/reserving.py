@@ -1,4 +1,4 @@
-"""Reservations of hosts: who may make them, which hosts and jobs they concern, and their list."""
+"""Reservations of hosts: the people that may make them, which jobs they concern, their list."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from topmast.model.files.fields import nearest
 from topmast.model.host_selector import host_selector_of
 from topmast.model.window import Window
 from topmast.service.access import act, json_text
-from topmast.service.fleet_changes import FleetChanges
+from topmast.service.quoting import Quoting
 
 MOST = 1_000
 """Reservations at a time."""
 LONGEST_S = 366 * 86_400.0
 
 
-class Reserving(FleetChanges):
+class Reserving(Quoting):
     """What operators do with reservations."""
 
     async def reservations(self, caller: Caller) -> tuple[ReservationView, ...]:

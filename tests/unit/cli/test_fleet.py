@@ -12,7 +12,13 @@ import pytest
 from tests.unit.cli.conftest import Call
 from tests.unit.client.fake import Answer, FakeServer, problem
 from topmast.model import views as v
-from topmast.model.act_views import ClusterActed, HostEffect, HostsActed, ReservationView
+from topmast.model.act_views import (
+    ClusterActed,
+    HostEffect,
+    HostsActed,
+    QuotaActed,
+    ReservationView,
+)
 from topmast.model.plan_views import (
     CapacityPlanView,
     CapacityRow,
@@ -285,6 +291,29 @@ def test_hosts_are_reserved(server: FakeServer, call: Call) -> None:
     assert call("reserve", "end", "w1").out.splitlines()[1].startswith("w1")
     assert call("reserve").out.splitlines()[1].split()[0] == "w1"
     assert call("reserve", "--json").document["reservations"][0]["reason"] == "disks"
+
+
+def test_a_quota_is_given_for_a_while(server: FakeServer, call: Call) -> None:
+    """Before and after are shown; without an end it is an error."""
+    found = QuotaActed("vision", True, {"H100": 2}, {"H100": 64, "A100": 8}, 1e9, 2e9, "", 3, 1)
+    server.on("POST", "/tenants/vision/quota", found)
+    server.on("POST", "/tenants/vision/quota/end", found)
+    quota = ("tenants", "quota", "vision")
+    called = call(*quota, "--gpus", "H100=64", "--gpus", "A100=8", "--until", "3d", "--dry-run")
+    lines = called.out.splitlines()
+    assert [line.split() for line in lines[1:3]] == [
+        ["H100", "2", "64"],
+        ["A100", "unlimited", "8"],
+    ]
+    assert lines[-1] == "3 jobs of it waiting, 1 with GPUs"
+    (order,) = server.asked("POST", "/tenants/vision/quota")
+    assert (order.document["quota"], order.document["dry_run"]) == ({"H100": 64, "A100": 8}, True)
+    assert call(*quota, "--end").code == 0
+    for wrong in (
+        (), ("--gpus", "H100=64"), ("--until", "3d"), ("--gpus", "H100=x", "--until", "3d"),
+        ("--end", "--gpus", "H100=64", "--until", "3d"),
+    ):  # fmt: skip
+        assert call(*quota, *wrong).code == 2
 
 
 def test_a_busy_host_is_summed_up(server: FakeServer, call: Call) -> None:

@@ -19,6 +19,7 @@ from topmast.model.act_views import (
     HostEffect,
     HostsActed,
     JobFileView,
+    QuotaActed,
     ReservationView,
 )
 from topmast.model.errors import InvalidInput, NotFound, Unavailable
@@ -31,6 +32,7 @@ HOST = views.HostView(
 )  # fmt: skip
 DRAIN = views.DrainView("h0", "east", "draining", ())
 HOSTS_ACTED = HostsActed("drain", True, (HOST,), (HostEffect("h0", "done"),), 8.0, ())
+QUOTA = QuotaActed("a b", False, {}, {"H100": 4}, 1.0, 9.0, "", 2, 1)
 RESERVATION = ReservationView(
     "w1", "planned", 1.0, 9.0, ("h0",), "", "", ("a",), "ada", "a new disk", 8.0, ("j1",)
 )
@@ -113,6 +115,17 @@ CASES = [
     Case(
         lambda c: c.reservations(), "GET /reservations", {"reservations": [RESERVATION]},
         [RESERVATION],
+    ),
+    Case(
+        lambda c: c.set_quota("a b", {"H100": 4}, from_s=1.0, until_s=9.0),
+        "POST /tenants/a%20b/quota", QUOTA, want_body={
+            "user": "ada", "quota": {"H100": 4}, "from_s": 1.0, "until_s": 9.0, "reason": "",
+            "dry_run": False,
+        },
+    ),
+    Case(
+        lambda c: c.end_quota("a"), "POST /tenants/a/quota/end", QUOTA,
+        want_body={"user": "ada", "reason": "", "dry_run": False},
     ),
     Case(lambda c: c.drain_plan("h0"), "GET /hosts/h0/drain", DRAIN),
     Case(

@@ -19,6 +19,7 @@ from topmast.model.expansion import jobs_of
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.owners import homes_after, homes_with, moved_within, settled
 from topmast.model.states import WAITING, JobState, Outcome, may_move
+from topmast.model.timed_quota import KnownQuota
 
 
 def _fleet(queue: QueueState, fact: f.FleetSet, event: m.ConfigureFleet) -> None:
@@ -214,6 +215,29 @@ def _window_over(queue: QueueState, fact: f.WindowOver, event: m.Message) -> Non
     queue.backlog.unblock(Anything())
 
 
+def _quota_set(queue: QueueState, fact: f.QuotaSet, event: m.SetQuota) -> None:
+    before = queue.tenancy.timed.get(fact.tenant)
+    queue.tenancy.timed[fact.tenant] = KnownQuota(event.timed)
+    if before is not None and before.begun:
+        _quotas_changed(queue)
+
+
+def _quota_begun(queue: QueueState, fact: f.QuotaBegun, event: m.Message) -> None:
+    queue.tenancy.timed[fact.tenant].begun = True
+    _quotas_changed(queue)
+
+
+def _quota_over(queue: QueueState, fact: f.QuotaOver, event: m.Message) -> None:
+    if queue.tenancy.timed.pop(fact.tenant).begun:
+        _quotas_changed(queue)
+
+
+def _quotas_changed(queue: QueueState) -> None:
+    """O(tenants x models + holdings x depth)."""
+    queue.tenancy.configure(queue.fleet)
+    queue.backlog.unblock(Anything())
+
+
 def _note_pauses(queue: QueueState) -> None:
     for record in queue.jobs.records.values():
         if not record.finished:
@@ -390,6 +414,9 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.CancelWanted: _cancel_wanted,
     f.HoldSet: _hold_set,
     f.TenantPaused: _tenant_paused,
+    f.QuotaSet: _quota_set,
+    f.QuotaBegun: _quota_begun,
+    f.QuotaOver: _quota_over,
     f.WindowSet: _window_set,
     f.WindowBegun: _window_begun,
     f.WindowOver: _window_over,

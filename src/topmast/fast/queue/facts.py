@@ -125,6 +125,24 @@ class WindowOver(Fact, frozen=True):
     name: str
 
 
+class QuotaSet(Fact, frozen=True):
+    """A tenant is to have another quota for a while; it is in the event."""
+
+    tenant: str
+
+
+class QuotaBegun(Fact, frozen=True):
+    """The quota for a while holds from now on."""
+
+    tenant: str
+
+
+class QuotaOver(Fact, frozen=True):
+    """A tenant has the quota of the fleet again."""
+
+    tenant: str
+
+
 class Requeued(Fact, frozen=True):
     """A job that failed, was cancelled or waits out a delay is tried anew, with no failures."""
 
@@ -241,4 +259,5 @@ QueueFact = (
     | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped | DatasetRemoved
     | DeletionBegun | DeletionDone | PackedWith | AttemptsSkipped | HoldSet | Requeued | Edited
     | EditTaken | DependencyMet | TenantPaused | WindowSet | WindowBegun | WindowOver
+    | QuotaSet | QuotaBegun | QuotaOver
 )  # fmt: skip

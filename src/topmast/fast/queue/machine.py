@@ -29,6 +29,7 @@ from topmast.fast.queue.hooks import QueueHooks
 from topmast.fast.queue.rounds.hooks import RoundHooks
 from topmast.fast.queue.rounds.rounds import Rounds
 from topmast.fast.queue.windows.hooks import WindowHooks, end_window, set_window
+from topmast.fast.queue.windows.quotas import QuotaHooks, end_quota, set_quota
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import Conflict
@@ -50,7 +51,8 @@ class GlobalQueue(QueueViews):
         self.rounds = None if share is None else Rounds(profile.shares, share)
         super().__init__(policies, self.rounds)
         self.pair_speeds = pair_speeds
-        hooks: list[QueueHooks] = [DependencyHooks(self), SweepHooks(self), WindowHooks(self)]
+        hooks: list[QueueHooks] = [DependencyHooks(self), SweepHooks(self)]
+        hooks += [WindowHooks(self), QuotaHooks(self)]
         if self.rounds is not None:
             hooks.append(RoundHooks(self, self.rounds, self.tenancy.entitlements, pair_speeds))
         if profile.slices.layers > 1:
@@ -144,6 +146,8 @@ class GlobalQueue(QueueViews):
         m.ResumeTenant: pausing.resume,
         m.SetWindow: set_window,
         m.EndWindow: end_window,
+        m.SetQuota: set_quota,
+        m.EndQuota: end_quota,
         m.RequeueJobs: verbs.requeue,
         m.EditJobs: verbs.edit,
         m.AddDataset: datasets.add_dataset,

@@ -110,6 +110,7 @@ from topmast.model.messages.queue import (
     DeletionFailed,
     DropReplica,
     EditJobs,
+    EndQuota,
     EndWindow,
     GrowTree,
     HoldJobs,
@@ -121,6 +122,7 @@ from topmast.model.messages.queue import (
     RequestReplica,
     RequeueJobs,
     ResumeTenant,
+    SetQuota,
     SetWindow,
     SkipAttempts,
     StartCopy,
@@ -132,7 +134,7 @@ Event = (
     Wake | Recovered
     | ConfigureFleet | SkipAttempts | SubmitJobs | CancelJobs
     | HoldJobs | ReleaseJobs | PreemptJobs | RequeueJobs | EditJobs | PauseTenant | ResumeTenant
-    | SetWindow | EndWindow
+    | SetWindow | EndWindow | SetQuota | EndQuota
     | AddDataset | RequestReplica | DropReplica | RemoveDataset
     | CopyDone | CopyFailed | ReplicaDeleted | DeletionFailed | TreeGrown
     | ConfigureRegion | RequestFleetBids | FleetBids | RequestRegionBids | RegionBids
@@ -186,6 +188,7 @@ __all__ = [
     "DropLeases",
     "DropReplica",
     "EditJobs",
+    "EndQuota",
     "EndWindow",
     "Envelope",
     "Event",
@@ -240,6 +243,7 @@ __all__ = [
     "SetClosure",
     "SetHost",
     "SetHosts",
+    "SetQuota",
     "SetWindow",
     "SkipAttempts",
     "StartCopy",

@@ -9,6 +9,7 @@ from topmast.model.fleet import DatasetSpec, Fleet
 from topmast.model.job import JobChanges, JobSpec
 from topmast.model.messages.base import Message
 from topmast.model.states import JobState
+from topmast.model.timed_quota import TimedQuota
 from topmast.model.tree import Tree
 from topmast.model.window import Window
 
@@ -127,6 +128,20 @@ class EndWindow(Message, frozen=True):
     """Hosts are reserved no more."""
 
     name: str
+    by: str = ""
+    reason: str | UnsetType = UNSET
+
+
+class SetQuota(Message, frozen=True):
+    """Give a tenant another quota for a while, in place of the one that it may have so."""
+
+    timed: TimedQuota
+
+
+class EndQuota(Message, frozen=True):
+    """A tenant has the quota of the fleet again."""
+
+    tenant: str
     by: str = ""
     reason: str | UnsetType = UNSET
 

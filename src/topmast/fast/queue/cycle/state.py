@@ -27,6 +27,7 @@ from topmast.model.dataset import Copy, Deletion
 from topmast.model.fleet import Fleet
 from topmast.model.plan import Plan
 from topmast.model.states import WAITING
+from topmast.model.timed_quota import KnownQuota
 from topmast.model.window import Stay
 from topmast.policies.base import Policies
 
@@ -59,6 +60,7 @@ class Saved(Struct):
     fleet_edited: bool | UnsetType = UNSET
     windows: dict[str, KnownWindow] | UnsetType = UNSET
     next_window: int | UnsetType = UNSET
+    quotas: dict[str, KnownQuota] | UnsetType = UNSET
 
 
 class QueueState(EventMachine):
@@ -232,6 +234,7 @@ class QueueState(EventMachine):
                 self.fleet_edited or UNSET,
                 self.windows.known or UNSET,
                 self.windows.next_number if self.windows.next_number > 1 else UNSET,
+                self.tenancy.timed or UNSET,
             )
         )
 
@@ -254,6 +257,7 @@ class QueueState(EventMachine):
         self.fleet_file = given(state.fleet_file, "")
         self.fleet_edited = given(state.fleet_edited, False)
         self.tenancy.paused = given(state.paused, {})
+        self.tenancy.timed = given(state.quotas, {})
         self.windows = Windows(given(state.windows, {}), given(state.next_window, 1))
         self.take_fleet(state.fleet)
         self.tenancy.ledger.set_decayed(state.used_at_s, state.used_gpu_s)

@@ -12,6 +12,7 @@ from topmast.fast.queue.tenancy.ledger import Ledger
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.plan import Plan
+from topmast.model.timed_quota import KnownQuota, with_timed
 from topmast.policies.base import ReservePolicy
 
 
@@ -29,15 +30,18 @@ class Tenancy:
         self.gpus_by_region: dict[str, int] = {}
         self.paused: dict[str, str] = {}
         """Tenants of which no job may start, nor any of those below them, and why."""
+        self.timed: dict[str, KnownQuota] = {}
+        """By tenant, quotas for a while."""
         self._fleet = Fleet(())
 
     def configure(self, fleet: Fleet) -> None:
         """Take up a fleet. O(hosts)."""
         self._fleet = fleet
-        self.ledger.set_tenants(fleet.tenants, fleet.gpus())
+        self.ledger.set_tenants(with_timed(fleet.tenants, self.timed), fleet.gpus())
         self.entitlements.configure(fleet)
         known = self.ledger.tenants
         self.paused = {tenant: why for tenant, why in self.paused.items() if tenant in known}
+        self.timed = {tenant: one for tenant, one in self.timed.items() if tenant in known}
         self.gpus_by_region = {
             r.name: sum(h.gpus for c in r.clusters for h in c.hosts) for r in fleet.regions
         }

@@ -1,0 +1,100 @@
+"""Quotas for a while: checked as a fleet file is, shown before they are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from topmast.fast.queue import in_branch
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.access import ROOT, Caller, Permission
+from topmast.model.act_views import QuotaActed
+from topmast.model.errors import InvalidInput, NotFound
+from topmast.model.files.fields import nearest
+from topmast.model.files.fleetdump import dump_fleet
+from topmast.model.files.fleetfile import parse_fleet
+from topmast.model.fleet import TenantSpec
+from topmast.model.timed_quota import TimedQuota
+from topmast.service.access import act, json_text
+from topmast.service.fleet_changes import FleetChanges
+
+
+class Quoting(FleetChanges):
+    """What operators do with the quotas of tenants for a while."""
+
+    async def set_quota(
+        self, caller: Caller, wanted: TimedQuota, *, dry_run: bool = False
+    ) -> QuotaActed:
+        """Give a tenant another quota for a while, or say what that would be."""
+        self.limits.take(caller, "submit")
+        self.access.require(caller, Permission.FLEET_EDIT, ROOT)
+        spec, now = await self._tenant(wanted.tenant), self.clock.now()
+        wanted = replace(wanted, from_s=wanted.from_s or now, by=self.access.by(caller, wanted.by))
+        if wanted.until_s <= max(now, wanted.from_s):
+            message, remedy = "it would end before it begins", "a time to come, after its begin"
+            raise InvalidInput(message, field="until_s", remedy=remedy)
+        if not wanted.quota:
+            remedy = "GPUs by model, such as {H100: 16}"
+            raise InvalidInput("names no GPU model", field="quota", remedy=remedy)
+        await self._check(wanted)
+        if not dry_run:
+            note = json_text(
+                quota=wanted.quota, from_s=wanted.from_s, until_s=wanted.until_s,
+                reason=wanted.reason,
+            )  # fmt: skip
+            line = act(caller, "set-quota", wanted.tenant, wanted.tenant, after=note)
+            await self._tell(ids.QUEUE, m.SetQuota(wanted), line)
+        quota = {**(spec.quota or {}), **wanted.quota}
+        found = QuotaActed(
+            wanted.tenant, dry_run, spec.quota or {}, quota, wanted.from_s, wanted.until_s,
+            wanted.reason, 0, 0,
+        )  # fmt: skip
+        return await self._with_jobs_of(found)
+
+    async def end_quota(
+        self, caller: Caller, tenant: str, by: str, reason: str, *, dry_run: bool = False
+    ) -> QuotaActed:
+        """Give a tenant the quota of the fleet again, before the time."""
+        self.limits.take(caller, "submit")
+        self.access.require(caller, Permission.FLEET_EDIT, ROOT)
+        spec = await self._tenant(tenant)
+        queue = self.machines.queue
+        if await self._ask(lambda: tenant not in queue.tenancy.timed):
+            raise NotFound(f"tenant '{tenant}' has no quota for a while")
+        usual = next(one for one in queue.fleet.tenants if one.name == tenant)
+        if not dry_run:
+            order = m.EndQuota(tenant, self.access.by(caller, by), reason or UNSET)
+            line = act(caller, "end-quota", tenant, tenant, after=json_text(reason=reason))
+            await self._tell(ids.QUEUE, order, line)
+        found = QuotaActed(
+            tenant, dry_run, spec.quota or {}, usual.quota or {}, None, None, reason, 0, 0
+        )
+        return await self._with_jobs_of(found)
+
+    async def _tenant(self, tenant: str) -> TenantSpec:
+        """A tenant with the quota that it has now. Raises NotFound."""
+        tenants = await self._ask(lambda: dict(self.machines.queue.tenancy.ledger.tenants))
+        if tenant not in tenants:
+            near = nearest(tenant, tenants)
+            raise NotFound(f"no tenant '{tenant}'" + (f" ({near})" if near else ""))
+        return tenants[tenant]
+
+    async def _check(self, wanted: TimedQuota) -> None:
+        """The quotas must add up in the tree as those of a fleet file do. Raises InvalidInput."""
+        fleet = await self._ask(lambda: self.machines.queue.fleet)
+        document: dict[str, Any] = dump_fleet(fleet)
+        tenants: dict[str, Any] = document.get("tenants") or {}
+        described = dict(tenants.get(wanted.tenant) or {})
+        described["quota"] = {**(described.get("quota") or {}), **wanted.quota}
+        document["tenants"] = {**tenants, wanted.tenant: described}
+        parse_fleet(document)
+
+    async def _with_jobs_of(self, found: QuotaActed) -> QuotaActed:
+        queue = self.machines.queue
+        placed = await self._ask(
+            lambda: [record.plan is not None for record in in_branch(queue, found.tenant)]
+        )
+        return replace(found, waiting=placed.count(False), running=placed.count(True))
