@@ -19,6 +19,7 @@ from topmast.adapters.link import Batch
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.objects.checkpoints import jobs_with_checkpoints
 from topmast.adapters.planner import capacity_planner, data_planner
+from topmast.adapters.store import PROFILE
 from topmast.adapters.webhooks import Network, deliver
 from topmast.app.claim import ENGINES, folders_in
 from topmast.app.fleet_choice import fleet_of_start
@@ -49,8 +50,6 @@ from topmast.slow.data.planner import Options
 
 log = structlog.get_logger(__name__)
 
-PROFILE = "profile.json"
-"""The policies that the server last ran with: for `topmast whatif`."""
 SHOWN = 10
 """How many names an error lists."""
 SCRAPE_S = 15.0

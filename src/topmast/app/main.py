@@ -50,6 +50,10 @@ def demo(options: DemoOptions) -> int:
 
 def replay(options: ReplayOptions) -> object:
     """`topmast replay`: the queue as it was at a time, rebuilt from the journal."""
+    if options.serve:
+        from topmast.app.past import serve_past
+
+        return serve_past(options)
     from topmast.app.replay import replay_state
 
     return replay_state(options.state, options.until_s)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,15 +10,14 @@ import msgspec
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.adapters.store import existing_store, open_journal
-from topmast.app.control_plane import PROFILE
+from topmast.app.replay import profile_of_state
 from topmast.app.server import SERVER_FILE
 from topmast.cli.root import WhatIfOptions
-from topmast.model.decoding import decode
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
 from topmast.model.units import format_bytes
 from topmast.policies.options import Profile
-from topmast.policies.registry import DEFAULT_PROFILE, load_profile, with_options
+from topmast.policies.registry import load_profile, with_options
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import rebuild
 from topmast.sim.outlook import Outlook
@@ -35,7 +33,7 @@ Tell = Callable[[int, int, float], None]
 
 def compare_futures(options: WhatIfOptions, tell: Tell) -> dict[str, Any]:
     """The figures of both futures, as a document. Raises a TopmastError for what does not fit."""
-    base = _profile_of(options.state)
+    base = profile_of_state(options.state)
     own, world = told_apart(options.settings)
     settings = _world(world)
     changed = with_options(load_profile(options.profile) if options.profile else base, own)
@@ -71,19 +69,6 @@ def _world(options: dict[str, str]) -> Settings:
                 remedy=f"of the world: {', '.join(OVERHEADS)}",
             )  # fmt: skip
     return read_settings({**dict.fromkeys(OVERHEADS, "0"), **options})
-
-
-def _profile_of(state: Path) -> Profile:
-    """The policies that the server of a state folder last ran with."""
-    file = state / PROFILE
-    if not file.is_file():
-        return load_profile(DEFAULT_PROFILE)
-    try:
-        return decode(file.read_bytes(), Profile)
-    except (OSError, msgspec.DecodeError) as error:
-        raise InvalidInput(
-            f"cannot be read: {error}", field=str(file), remedy="remove it: the default is taken"
-        ) from error
 
 
 def _state_snapshot(options: WhatIfOptions, profile: Profile) -> tuple[StateSnapshot, Fleet]:

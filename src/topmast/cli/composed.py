@@ -98,7 +98,8 @@ def _add_replay(app: typer.Typer, root: Root) -> None:
         "replay",
         panel=SYSTEM,
         asks=FOLDER,
-        example="topmast replay --state ./state --until 2h",
+        example="topmast replay --state ./state --until 2h\n"
+        "topmast replay --state ./state --serve --port 0",
     )
     def replay(
         session: Session,
@@ -106,14 +107,32 @@ def _add_replay(app: typer.Typer, root: Root) -> None:
             str | None,
             typer.Option(metavar="T", help="The time to look at: 2h (ago), 2030-01-31T12:00."),
         ] = None,
+        serve: Annotated[
+            bool, typer.Option("--serve", help="Show any moment in the dashboard, for reading.")
+        ] = False,
+        host: Annotated[
+            str, typer.Option(metavar="ADDRESS", help="With --serve: the loopback address.")
+        ] = "127.0.0.1",
+        port: Annotated[
+            int, typer.Option(min=0, max=65_535, help="With --serve: the port; 0: any.")
+        ] = 0,
     ) -> None:
         """Rebuild the past from a state folder."""
+        if serve and until is not None:
+            raise typer.BadParameter(
+                "with --serve, the pages choose the time", param_hint="--until"
+            )
         options = ReplayOptions(
             state=session.state_folder(),
             until_s=values.moment_s(until, "--until"),
             json=session.json,
+            serve=serve,
+            host=host,
+            port=port,
         )
         document = root.replay(options)
+        if serve:
+            return
         session.show(document, lambda: _say_past(document))
 
 

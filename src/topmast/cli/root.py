@@ -83,6 +83,10 @@ class ReplayOptions:
     until_s: float | None = None
     """None: to the end of the journal."""
     json: bool = False
+    serve: bool = False
+    """Show any moment in the pages of the dashboard, until a signal."""
+    host: str = "127.0.0.1"
+    port: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

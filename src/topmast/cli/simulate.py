@@ -80,7 +80,7 @@ class TraceOptions:
         typer.Option("--out", metavar="DIR", help="Write tables and the summary there."),
     ] = None
 
-    def of(self, profile: str) -> RunOptions:
+    def of(self, profile: str, record: Path | None = None) -> RunOptions:
         """The run with a profile."""
         from topmast.experiments.run import RunOptions
 
@@ -99,6 +99,7 @@ class TraceOptions:
             load=self.load,
             skip_bad_rows=self.skip_bad_rows,
             out=self.out,
+            record=record,
         )
 
 
@@ -126,12 +127,16 @@ def simulate(
             metavar="NAME", help="The policies to run with.", autocompletion=complete_profiles
         ),
     ] = "mast",
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write a state folder for `topmast replay --serve`."),
+    ] = None,
 ) -> None:
     """Run a trace through the scheduler on a virtual fleet."""
     from topmast.experiments.run import simulate as run
 
     progress = Progress()
-    document = run(options.of(profile), progress)
+    document = run(options.of(profile, record), progress)
     progress.clear()
     _warn(document)
     session.show(document, lambda: say_summary(document))

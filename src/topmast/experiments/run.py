@@ -12,6 +12,7 @@ from msgspec import Struct
 from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.experiments.collector import calm
 from topmast.experiments.outputs import SUMMARY, tables_in, write_json
+from topmast.experiments.recording import recorded
 from topmast.experiments.report import Curves, Overview, quantiles, write_report
 from topmast.experiments.worlds import world_of
 from topmast.model.errors import InvalidInput
@@ -47,6 +48,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     load: float = 1.0
     skip_bad_rows: bool = False
     out: Path | None = None
+    record: Path | None = None
+    """A new folder for what the machines decide, as `topmast replay` reads it."""
 
     def world(self) -> tuple[Profile, Settings]:
         """The profile and the world. Raises InvalidInput for an option that does not fit."""
@@ -118,7 +121,7 @@ def run(options: RunOptions, tell: Tell | None = None) -> Ran:
             setup.throughputs,
         )
         loop_begun_s = time.perf_counter()
-        with calm():
+        with recorded(options.record, profile, simulation), calm():
             simulation.run(None if tell is None else lambda over, now_s: tell(over, jobs, now_s))
         wall_s = time.perf_counter() - loop_begun_s
         result = simulation.finish()

@@ -64,9 +64,17 @@ class _Inquiry(Struct):
 
 
 def explain_job(
-    queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], record: JobRecord, now: float
+    queue: GlobalQueue,
+    placers: Mapping[str, RegionalPlacer],
+    record: JobRecord,
+    now: float,
+    *,
+    in_brief: bool = False,
 ) -> Explanation:
-    """Explain a job of the queue; reads the machines, changes nothing."""
+    """Explain a job of the queue; reads the machines, changes nothing.
+
+    ``in_brief``: without what would help, which takes most of the time.
+    """
     with as_of(queue, placers, now):
         if record.state not in WAITING or record.plan is not None:
             return _explain_placed(queue, placers, record, now)
@@ -75,7 +83,7 @@ def explain_job(
         verdict = queue.verdict_on(record)
         if verdict == NOT_TRIED:
             verdict = _judge(world, inquiry, record)
-        found = _explanation(world, inquiry, verdict, record)
+        found = _explanation(world, inquiry, verdict, record, in_brief=in_brief)
         return msgspec.structs.replace(found, summary=found.summary + _sizes(record.spec))
 
 
@@ -204,13 +212,15 @@ def _explanation(
     verdict: Verdict | None,
     record: JobRecord,
     warnings: tuple[str, ...] = (),
+    *,
+    in_brief: bool = False,
 ) -> Explanation:
     queue, spec, seen = world.queue, world.spec, inquiry.foreseen
     reservation = queue.cycle.backfill.reservation
     mine = reservation is not None and record.id != "" and reservation.job == record.id
     kept = reservation if mine else None
     reason = None if verdict is None else verdict.reason
-    changes = _changes(world, inquiry, reason, record)
+    changes = () if in_brief else _changes(world, inquiry, reason, record)
     scene = Scene(
         spec, seen, inquiry.over_quota,
         may_preempt(queue, record, inquiry.over_quota, inquiry.costs),

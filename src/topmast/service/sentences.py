@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -107,9 +108,23 @@ def _place(place: Binding) -> str:
     return place.region if place.cluster is None else f"{place.region}/{place.cluster}"
 
 
+_SCORE = re.compile(r" \((score )?-?[0-9.e+-]+\)|, score -?[0-9.e+-]+")
+
+
 def standing(queue: GlobalQueue, record: JobRecord) -> str:
-    """Why a job stands where it stands, as far as the queue knows without a search."""
-    if record.state not in WAITING or record.plan is not None:
+    """Why a job stands where it stands, as far as the queue knows without a search.
+
+    For a row that has the job's id, state and place besides; scores are on its own page.
+    """
+    plan = record.plan
+    if plan is None and record.state not in WAITING:
+        return record.cause
+    if plan is not None and (plan.victims or record.state not in WAITING):
+        reason = _SCORE.sub("", why(record.decided, plan)) if record.decided else ""
+        if record.over_quota and record.state not in WAITING:
+            reason += "; over its tenant's quota: it may be preempted at any time"
+        return reason.removeprefix("; ")
+    if plan is not None:
         return placed(record)
     verdict = queue.verdict_on(record)
     if verdict is None:

@@ -67,6 +67,8 @@ class Loop:
         self.outside: dict[Address, Outside] = {}
         self.carrier: Carrier | None = None
         self.ahead: dict[type[Message], Ahead] = {}
+        self.note: Hear | None = None
+        """Hears of every message that a machine decided something about, in order."""
         self.events = 0
         """Messages handled."""
         self.wakes = 0
@@ -100,7 +102,7 @@ class Loop:
         now, inbox, known = self.clock.now_s, self._inbox, self.machines.known
         take, hears, carrier, ticks = inbox.popleft, self._hears, self.carrier, self._ticks
         touched: dict[Address, Machine] = {}
-        ahead = self.ahead
+        ahead, note = self.ahead, self.note
         reply, first, handled = None, True, 0
         while inbox:
             sent = take()
@@ -120,6 +122,8 @@ class Loop:
                 begun_s = ticks()
                 outcome = machine.handle(event, now)
                 self._spent(address, ticks() - begun_s)
+            if note is not None and outcome.facts:
+                note(address, event, outcome.facts, now)
             if kind in hears:
                 hears[kind](address, event, outcome.facts, now)
             if first:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -11,6 +12,24 @@ from msgspec import Struct
 
 from topmast.model.access import Caller, Permission
 from topmast.service.service import Service
+
+
+class Replay(Struct, frozen=True):
+    """The moment that all pages show, where they show the past."""
+
+    at_s: float
+    first_s: float
+    last_s: float
+    """The first and the last moment that can be shown."""
+    place: str
+    """The name of the state folder."""
+    stops: tuple[float, ...]
+    """The times of the slider, ascending: close to one another where much happened."""
+
+    @property
+    def stop(self) -> int:
+        """The last stop up to the moment."""
+        return max(0, bisect_right(self.stops, self.at_s) - 1)
 
 
 class Ask(Struct, frozen=True):

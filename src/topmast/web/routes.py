@@ -29,7 +29,7 @@ from topmast.routing import (
 from topmast.service.service import Service
 from topmast.web import words
 from topmast.web.assets import assets
-from topmast.web.page import Ask, Page
+from topmast.web.page import Ask, Page, Replay
 from topmast.web.registry import all_pages
 
 STATIC = "/static"
@@ -40,9 +40,9 @@ HEADERS = {**SECURITY_HEADERS, "Cache-Control": "no-store", "Vary": "Topmast-Fra
 FOR_EVER = "public, max-age=31536000, immutable"
 
 
-def routes(service: Service) -> APIRouter:
-    """The routes of all pages, and of their files."""
-    drawing = Drawing(service)
+def routes(service: Service, replay: Replay | None = None) -> APIRouter:
+    """The routes of all pages, and of their files; ``replay``: those of a past moment."""
+    drawing = Drawing(service, replay)
 
     class PageRoute(GuardedRoute):
         """A route that says in a page what went wrong."""
@@ -93,8 +93,9 @@ def _endpoint(drawing: Drawing, page: Page) -> Callable[..., Awaitable[Response]
 class Drawing:
     """Draws pages from their templates."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, replay: Replay | None = None) -> None:
         self.service = service
+        self.replay = replay
         self._environment = Environment(
             loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined,
             trim_blocks=True, lstrip_blocks=True, auto_reload=False,
@@ -103,7 +104,7 @@ class Drawing:
 
     def page(self, request: Request, page: Page, shown: dict[str, Any]) -> Response:
         """A page, or its content alone."""
-        follows = page.follows
+        follows = "" if self.replay else page.follows  # nothing happens in the past any more
         if follows == "job":
             follows = f"job:{request.path_params['job']}"
         return self._draw(request, page.template, {"page": page, "follows": follows, **shown})
@@ -132,6 +133,8 @@ class Drawing:
             "may": caller.principal.may_somewhere if caller else _nothing,
             "Permission": Permission,
             "now_s": self.service.clock.now(),
+            "replay": self.replay,
+            "filters": [(key, value) for key, value in request.query_params.items() if key != "at"],
             **shown,
         }
         text = self._environment.get_template(template).render(context)

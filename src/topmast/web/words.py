@@ -32,6 +32,11 @@ def moment(at_s: float | None) -> Markup:
     )
 
 
+def clock(at_s: float) -> str:
+    """A point in time in UTC, as inputs of the type ``datetime-local`` have it."""
+    return datetime.fromtimestamp(int(at_s), UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
 @pass_context
 def ago(context: Context, at_s: float | None) -> Markup:
     """How long ago something was, by the server's clock; a script keeps it current."""
@@ -101,7 +106,7 @@ def points(score: float) -> str:
 
 
 FILTERS: Mapping[str, Any] = {
-    "number": number, "moment": moment, "ago": ago, "since": since, "until": until,
+    "number": number, "moment": moment, "clock": clock, "ago": ago, "since": since, "until": until,
     "as_json": as_json, "plural": plural, "named": named, "spaced": spaced,
     "duration": format_duration, "bytes": format_bytes, "plain": plain, "points": points,
 }  # fmt: skip

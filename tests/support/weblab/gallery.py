@@ -11,6 +11,7 @@ import httpx
 
 from tests.support.live import eventually
 from tests.support.weblab.browser import Viewer, browser
+from tests.support.weblab.past import BUSY_S, past, record
 from tests.support.weblab.stage import stage
 
 WIDTH_PX = 1200
@@ -46,6 +47,13 @@ def main() -> None:
                     page = window.open(path.format(**on.jobs))
                     page.wait_for_timeout(1_000)
                     page.screenshot(path=folder / f"{shown}.png")
+            with (
+                past(record(Path(name))) as url,
+                Viewer(chromium, url).window(width_px=WIDTH_PX) as window,
+            ):
+                page = window.open(f"/fleet?at={BUSY_S}")
+                page.wait_for_timeout(1_000)
+                page.screenshot(path=folder / "replay.png")
 
 
 if __name__ == "__main__":

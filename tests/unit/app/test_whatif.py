@@ -10,9 +10,8 @@ import pytest
 
 from tests.support.build import cluster, fleet, job, needs, tenant
 from tests.support.world import World
-from topmast.adapters.store import JOURNAL, open_journal
+from topmast.adapters.store import JOURNAL, PROFILE, open_journal
 from topmast.app import whatif
-from topmast.app.control_plane import PROFILE
 from topmast.app.whatif import compare_futures
 from topmast.cli import WhatIfOptions
 from topmast.model.errors import InvalidInput, NotFound

@@ -69,6 +69,8 @@ def test_replay(tmp_path: Path) -> None:
     """Up to a time, or to the end."""
     assert given("replay", "--state", tmp_path) == ReplayOptions(state=tmp_path)
     assert given("replay", "--state", tmp_path, "--until", "1900000000").until_s == 1.9e9
+    wanted = ReplayOptions(state=tmp_path, serve=True, port=7000)
+    assert given("replay", "--state", tmp_path, "--serve", "--port", 7000) == wanted
 
 
 def test_bench() -> None:

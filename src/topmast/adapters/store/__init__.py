@@ -26,6 +26,7 @@ from topmast.adapters.store.postgresql import Watch, clock_of
 from topmast.adapters.store.sqlite import require_free
 from topmast.adapters.store.target import (
     JOURNAL,
+    PROFILE,
     STORE,
     checked,
     existing_store,
@@ -37,6 +38,7 @@ from topmast.adapters.store.target import (
 
 __all__ = [
     "JOURNAL",
+    "PROFILE",
     "STORE",
     "Claim",
     "JournalFailure",

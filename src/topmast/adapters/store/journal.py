@@ -291,6 +291,32 @@ class SqlJournal:
                     return
                 yield record
 
+    def times_s(self, count: int) -> list[float]:
+        """The times of so many records, evenly spaced among those that are kept."""
+        with self._reading() as connection:
+            seqs = select(func.min(JOURNAL.c.seq), func.max(JOURNAL.c.seq))
+            first, last = connection.execute(seqs).one()
+            if first is None:
+                return []
+            chosen = range(first, last + 1, max(1, (last - first) // count))
+            query = select(JOURNAL.c.at_s).where(JOURNAL.c.seq.in_(chosen))
+            return list(connection.scalars(query))
+
+    def span_s(self) -> tuple[float, float] | None:
+        """The first and the last time for which the state can be rebuilt; None: there is none."""
+        with self._reading() as connection:
+            kept = connection.execute(_snapshots()).all()
+            seqs = select(func.min(JOURNAL.c.seq), func.max(JOURNAL.c.seq))
+            first, last = connection.execute(seqs).one()
+            ends = connection.execute(
+                select(JOURNAL.c.seq, JOURNAL.c.at_s).where(JOURNAL.c.seq.in_((first, last)))
+            ).all()
+        times = {row.seq: row.at_s for row in ends}
+        begins = times[1] if first == 1 else kept[0].at_s if kept else None
+        if begins is None:
+            return None
+        return begins, max([begins, *times.values(), *(one.at_s for one in kept)])
+
     def history(self, job: str, limit: int = 1000) -> list[HistoryRow]:
         """The audit trail of one job, oldest first; of more than ``limit`` lines the newest."""
         table = HISTORY.c
@@ -306,6 +332,13 @@ class SqlJournal:
         with self._reading() as connection:
             found = connection.execute(query).all()
         return [(row[0], HistoryRow(*row[1:])) for row in found]
+
+    def history_until(self, until_s: float, limit: int) -> list[HistoryRow]:
+        """The newest lines of all histories up to a time, oldest first. O(lines since then)."""
+        table = HISTORY.c
+        query = select(table.at_s, table.job, table.kind, table.text, table.detail)
+        query = query.where(table.at_s <= until_s).order_by(table.id.desc()).limit(limit)
+        return self._all(query, HistoryRow)[::-1]
 
     def history_count(self) -> int:
         """A number that grows with every line of the audit trail, by one at least."""

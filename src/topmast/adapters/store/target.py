@@ -12,6 +12,8 @@ from topmast.model.errors import InvalidInput, NotFound
 
 JOURNAL = "journal.sqlite"
 """The name of the file in a state folder."""
+PROFILE = "profile.json"
+"""The file in a state folder with the policies that its server last ran with."""
 STORE = "store"
 """The file in a state folder that names its database."""
 

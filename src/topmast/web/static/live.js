@@ -93,7 +93,8 @@ function busy() {
   return document.querySelector("dialog[open]") !== null;
 }
 
-async function fetchAndMorph() {
+/** Draw what the address says. */
+export async function fetchAndMorph() {
   const answer = await fetch(location.href, {
     headers: { "Topmast-Fragment": "1" }, redirect: "error", signal: AbortSignal.timeout(PATIENCE_MS),
   });
@@ -105,7 +106,7 @@ async function fetchAndMorph() {
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("main");
   const old = document.getElementById("main");
   if (!fresh || !old) return;
-  setClock(fresh.dataset.now);
+  setClock(fresh.dataset);
   const files = /** @type {HTMLLinkElement} */ (document.querySelector('link[rel="stylesheet"]')).href;
   if (fresh.dataset.files && !files.includes(fresh.dataset.files)) {
     location.reload(); // the server is of another version than this page

@@ -2,15 +2,19 @@
 
 /** Seconds that the server's clock is ahead of this machine's. */
 let aheadS = 0;
+/** The time of a clock that stands: pages of a replay. @type {number | null} */
+let stillS = null;
 
-/** Note what the server's clock said in an answer that has just come. */
-export function setClock(/** @type {string | undefined} */ nowS) {
-  if (nowS) aheadS = Number(nowS) - Date.now() / 1000;
+/** Note what the server's clock said in a page that has just come. */
+export function setClock(/** @type {DOMStringMap | undefined} */ page) {
+  if (!page?.now) return;
+  aheadS = Number(page.now) - Date.now() / 1000;
+  stillS = page.still === undefined ? null : Number(page.now);
 }
 
 /** The server's time. */
 export function serverNowS() {
-  return Date.now() / 1000 + aheadS;
+  return stillS ?? Date.now() / 1000 + aheadS;
 }
 
 /** A duration in its two largest units, as the command line writes it. */
@@ -46,4 +50,4 @@ export function tick() {
   for (const element of document.querySelectorAll("time")) write(element, nowS);
 }
 
-setClock(document.getElementById("main")?.dataset.now);
+setClock(document.getElementById("main")?.dataset);
