@@ -9,6 +9,7 @@ from itertools import combinations, combinations_with_replacement
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.support.build import ask, job, needs, profile
 from tests.support.crowd import all_seated, crowded_columns, run_jobs
@@ -19,9 +20,9 @@ from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.preemption.price import cost_gpu_s, eligible_victims
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search.scoring import score_terms, total
-from topmast.fast.region.search.search import choices_of
+from topmast.fast.region.search.search import choices_of, fewest_gpus_milli
 from topmast.model.job import Band, Level, Topology
-from topmast.model.plan import PlacementRequest, Plan
+from topmast.model.plan import PlacementRequest, Plan, Preempt
 from topmast.policies.options import ScoreWeights
 
 NOW = 1_000.0
@@ -105,3 +106,27 @@ def _holds_what_it_may(
     overlay.take(plan.seats, needed)
     assert not any(overlay.overdrawn(seat, needed[seat.group]) for seat in plan.seats)
     assert len(plan.seats) == sum(g.count for g in question.groups)
+
+
+@bounded(500)
+@given(st.integers(0, 2**32 - 1))
+def test_fewer_gpus_than_the_gang_needs_are_never_enough(seed: int) -> None:
+    """Where stopping named jobs makes room, what is free and what these hold is enough.
+
+    So no search is needed where it is not.
+    """
+    rng = random.Random(seed)
+    columns = crowded_columns(rng)
+    held = run_jobs(rng, columns)
+    named = tuple(job for job in held if rng.random() < 0.7)
+    question = replace(_question(rng), mode=Preempt(named))
+    search = PreemptiveSearch("east", columns, held, OPTIONS, 0, NOW)
+    gains_milli = search.gains_milli(held[job] for job in named)
+    free_milli = int(columns.free_by_host().sum())
+    enough = free_milli + sum(gains_milli.values()) >= fewest_gpus_milli(question)
+    search.allocations = {job: held[job] for job in named}
+    found = search.best(question).plan
+    event(f"enough: {enough}, found: {found is not None}")
+    assert enough or found is None
+    eligible = eligible_victims(held, question.band, OPTIONS, NOW, named)
+    assert {job for job, milli in gains_milli.items() if milli} <= {a.job for a in eligible}

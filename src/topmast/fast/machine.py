@@ -29,6 +29,8 @@ class EventMachine:
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.decided = 0
+        """Facts since the process began."""
         self._event: Message | None = None
         self._facts: list[Fact] = []
         self._sends: list[Send] = []
@@ -51,6 +53,7 @@ class EventMachine:
         """Record a fact and let it change the state at once."""
         self.appliers[type(fact)](self, fact, self._event)
         self._facts.append(fact)
+        self.decided += 1
 
     def send(self, to: Address, message: Message) -> None:
         """Let a message out, once the facts of this event are durable."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 P = TypeVar("P")
@@ -63,6 +63,19 @@ def fewest_with(
         return None
     least = most_that(fails, low, high) + 1
     return least, found[least]
+
+
+def fewer_than(wanted: int, gains: Sequence[int]) -> int:
+    """How many of the first gains are surely too few, because they add up to less than is wanted.
+
+    All of them, if these do not suffice. O(gains).
+    """
+    together = 0
+    for count, gain in enumerate(gains):
+        if together + gain >= wanted:
+            return count
+        together += gain
+    return len(gains)
 
 
 def fewest_that(helps: Callable[[int], bool], most: int) -> int | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from topmast.model.bisection import fewest_that, fewest_with, most_that, most_with
+from topmast.model.bisection import fewer_than, fewest_that, fewest_with, most_that, most_with
 
 
 @pytest.mark.parametrize("guess", [0, 3, 20])
@@ -45,3 +45,13 @@ def test_the_most_are_found_between_two_ends_that_are_not_tried(last: int, high:
     want = min(last, high - 1)
     assert most_with(find, 0, high) == ((want, f"place for {want}") if want else None)
     assert most_that(lambda count: count <= last, 0, high) == want
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gains", "want"),
+    [(0, [], 0), (1, [], 0), (-5, [3], 0), (3, [3], 0), (4, [3], 1), (5, [0, 2, 0, 3, 1], 3),
+     (6, [0, 2, 0, 3, 1], 4), (7, [0, 2, 0, 3, 1], 5)],
+)  # fmt: skip
+def test_how_many_are_too_few(wanted: int, gains: list[int], want: int) -> None:
+    """One more could be enough, unless these are all."""
+    assert fewer_than(wanted, gains) == want

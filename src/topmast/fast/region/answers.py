@@ -20,11 +20,11 @@ from topmast.fast.region.preemption.shrinking import room_by_shrinking
 from topmast.fast.region.reservation.bookings import suits
 from topmast.fast.region.reservation.first_starts import Ends, ends_of, first_start, kept_out
 from topmast.fast.region.search.compiled import applies
-from topmast.fast.region.search.search import Found
+from topmast.fast.region.search.search import Found, fewest_gpus_milli
 from topmast.fast.region.search.sizes import anywhere, cut, largest, least_of, with_tasks
 from topmast.fast.region.state import RegionState
 from topmast.model import messages as m
-from topmast.model.bisection import fewest_with
+from topmast.model.bisection import fewer_than, fewest_with
 from topmast.model.plan import (
     Colocate,
     Free,
@@ -188,19 +188,31 @@ class RegionAnswers(RegionState):
     def _outranking(
         self, search: PreemptiveSearch, ask: PlacementRequest, names: Sequence[str]
     ) -> Found:
-        """The best plan that stops some of the outranked: the last, and as few as will do."""
+        """The best plan that stops some of the outranked: the last, and as few as will do.
+
+        Nothing is searched where even all that these hold is not enough GPUs.
+        """
         held = self.state.allocations
         last_first = [job for job in names if job in held]
+        lacks_milli = fewest_gpus_milli(ask) - int(self.columns.free_by_host().sum())
+        gains_milli = search.gains_milli([held[job] for job in last_first])
+        too_few = fewer_than(lacks_milli, [gains_milli[job] for job in last_first])
 
         def stopping(jobs: Sequence[str]) -> Plan | None:
             search.allocations = {job: held[job] for job in jobs}
             return search.best(ask).plan
 
-        found = fewest_with(lambda count: stopping(last_first[:count]), len(last_first))
+        def sparing(jobs: Sequence[str]) -> Plan | None:
+            enough = sum([gains_milli[job] for job in jobs]) >= lacks_milli
+            return stopping(jobs) if enough else None
+
+        found = fewest_with(
+            lambda count: stopping(last_first[:count]), len(last_first), too_few, too_few + 1
+        )
         if found is None:
             search.allocations = {job: held[job] for job in last_first}
-            return search.best(ask)
-        return Found(_sparing(last_first[: found[0]], found[1], stopping))
+            return Found(None, search.too_young_until_s(ask))
+        return Found(_sparing(last_first[: found[0]], found[1], sparing))
 
     def first_start(
         self, ask: PlacementRequest, not_before_s: float = -math.inf

@@ -250,6 +250,7 @@ class Backlog:
         """Bring the order up to ``now``. O(jobs log jobs), or O(1) if time does not change it."""
         if not self.ranking.order.by_time:
             self.ranking.ranked_at_s = now
+            self.ranking.times_ranked += 1
             return
         self.ranking.rerank(now)
         if self.blocked.stopped is not None:

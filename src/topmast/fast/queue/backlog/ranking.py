@@ -91,6 +91,7 @@ class Ranking:
     def __init__(self, order: OrderPolicy, fairness: Callable[[str], float]) -> None:
         self.order = order
         self.ranked_at_s = 0.0
+        self.times_ranked = 0
         self._fairness_of = fairness
         self._tenants: dict[str, int] = {}
         self._fairness: Floats = np.ones(16)
@@ -196,6 +197,7 @@ class Ranking:
     def rerank(self, now: float) -> None:
         """Compute all keys as of ``now`` and sort. O(jobs log jobs), in numpy."""
         self.ranked_at_s = now
+        self.times_ranked += 1
         for name, at in self._tenants.items():
             self._fairness[at] = self._fairness_of(name)
         self._staged = []

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from topmast.fast.queue.backlog.backlog import effective_band
 from topmast.fast.queue.backlog.blocked import Candidate
 from topmast.fast.queue.backlog.placement_class import JobClass, Verdict
+from topmast.fast.queue.cycle.running_order import RunningOrder, running_order
 from topmast.fast.queue.cycle.state import QueueState
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.jobs.record import JobRecord
@@ -111,12 +112,19 @@ class QueueViews(QueueState):
         return {r: RegionTerms(costs[r].bytes, costs[r].seconds, loads[r]) for r in regions}
 
     def outranked(self, candidate: Candidate) -> tuple[str, ...]:
-        """Running jobs that rank behind a waiting one, the last first. O(running log running)."""
-        running = [record for record in self.jobs.placed.values() if record.state in HOLDING]
-        keys = self.backlog.keys_of_running(running, self.now)
-        mine = candidate.key[:-1]
-        behind = [(key, r.id) for key, r in zip(keys, running, strict=True) if key > mine]
-        return tuple(job for _, job in sorted(behind, reverse=True))
+        """Running jobs that rank behind a waiting one, the last first. O(those)."""
+        return self.running_order().behind(candidate.key[:-1])
+
+    def running_order(self) -> RunningOrder:
+        """All running jobs as they rank now. O(running log running), or O(1) if nothing changed."""
+        as_of = self.now, self.decided, self.backlog.ranking.times_ranked
+        known = self.cycle.running
+        if known is None or known.as_of != as_of:
+            running = [record for record in self.jobs.placed.values() if record.state in HOLDING]
+            keys = self.backlog.keys_of_running(running, self.now)
+            known = running_order(as_of, keys, running)
+            self.cycle.running = known
+        return known
 
     def held_from(
         self, spec: JobSpec, record: JobRecord | None, over_quota: bool

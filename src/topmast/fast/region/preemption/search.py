@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from topmast.fast.preemption_cost import points
 from topmast.fast.region.inventory.allocation import Allocation
@@ -31,7 +31,7 @@ class PreemptiveSearch(Search):
         """The plan with the lowest score, victims' lost work included; ties as in `Search`."""
         found = super().best(ask, cluster)
         if found.plan is None and ask.preempt:
-            return Found(None, self._too_young_until_s(ask))
+            return Found(None, self.too_young_until_s(ask))
         return found
 
     def _plans(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
@@ -70,6 +70,14 @@ class PreemptiveSearch(Search):
     def _eligible(self, ask: PlacementRequest, now: float) -> list[Allocation]:
         """The attempts that may be stopped for the gang at a time."""
         return eligible_victims(self.allocations, ask.band, self.profile, now, ask.outranked)
+
+    def gains_milli(self, allocations: Iterable[Allocation]) -> dict[str, int]:
+        """By job, the GPUs that come free if it stops; 0 for one that may not be stopped now."""
+        min_s, now = self.profile.min_runtime_s, self.now
+        return {
+            a.job: a.plan.gpus_milli if a.may_stop and a.start_s + min_s <= now else 0
+            for a in allocations
+        }
 
     def _preempting(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
         eligible = self._eligible(ask, self.now)
@@ -129,7 +137,7 @@ class PreemptiveSearch(Search):
         if made is not None:
             yield made
 
-    def _too_young_until_s(self, ask: PlacementRequest) -> float | None:
+    def too_young_until_s(self, ask: PlacementRequest) -> float | None:
         """When the next running attempt of a lower band becomes old enough to be a victim."""
         ages = [
             a.start_s + self.profile.min_runtime_s

@@ -43,6 +43,15 @@ def choices_of(ask: PlacementRequest) -> tuple[int, ...]:
     return tuple(c for c in listed if ask.models is None or c in ask.models)
 
 
+def fewest_gpus_milli(ask: PlacementRequest) -> int:
+    """Thousandths of GPUs that the gang needs at least, whichever accelerator it takes."""
+    needs_milli = (
+        sum([group.count * gpus_of_task(group.resources, choice) for group in ask.groups])
+        for choice in choices_of(ask)
+    )
+    return min(needs_milli, default=0)
+
+
 def levels_of(ask: PlacementRequest) -> tuple[Level, ...]:
     """The levels a plan may span, tightest first; `required` caps them."""
     required = Level.CLUSTER if ask.topology.required is None else ask.topology.required
