@@ -463,6 +463,9 @@ def test_what_is_private_stays_private(rig: Rig) -> None:
     assert any("s3cret" in path.read_text("utf-8", errors="replace") for path in files)
     for path in files:
         assert path.stat().st_mode & 0o077 == 0, path
+    sockets = list((rig.folder / "engine").rglob("agent.sock"))
+    assert sockets
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in sockets)
     assert (rig.folder / "engine").stat().st_mode & 0o077 == 0
     for process in psutil.process_iter(["cmdline"]):
         assert not any("s3cret" in word for word in process.info["cmdline"] or ())

@@ -26,6 +26,7 @@ from topmast.fast.machine import Fact
 from topmast.fast.queue.facts import (
     AttemptsSkipped,
     Bound,
+    BudgetNoted,
     DatasetRemoved,
     DependencyMet,
     Edited,
@@ -149,9 +150,10 @@ def test_the_story_leaves_out_no_kind_of_fact() -> None:
         QuotaSet,
         QuotaBegun,
         QuotaOver,
+        BudgetNoted,
         *TURNS,
     }
-    why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed, no host or cluster closed or gone, no tenant paused, no job held, requeued or changed, none waits for another, no hosts reserved, no quota changed for a while"
+    why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed, no host or cluster closed or gone, no tenant paused, no job held, requeued or changed, none waits for another, no hosts reserved, no quota changed for a while, no budget used"
     assert every - seen == left_out, why
 
 

@@ -69,6 +69,9 @@ def test_a_backup_of_a_running_server_starts_another_one(tmp_path: Path, other: 
         assert drill["jobs"] == {"SUCCEEDED": 1, "RUNNING": 1, "PENDING": 1}
         assert "in use by another process" in run("restore", file, "--state", server.state, code=1)
     run("restore", file, "--state", state)
+    assert (state / "role").read_text() == "the queue\n"
+    restored = [path for path in state.rglob("*") if path.is_file()]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in restored), restored
     assert "has a journal already" in run("restore", file, "--state", state, code=1)
     with other.up() as client:
         assert client.job(ended.id).state == "SUCCEEDED"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -592,5 +593,56 @@ def test_a_quota_for_a_while_is_checked_and_told_of(door: Entrance) -> None:
             ended = (await client.post("/tenants/vision/quota/end", json={})).json()
             assert (ended["before"], ended["quota"]) == ({"H100": 4}, {"H100": 2})
             assert (await client.post("/tenants/vision/quota/end", json={})).status_code == 404
+
+    run(story)
+
+
+def test_a_budget_that_is_used_up_holds_its_tenant(door: Entrance) -> None:
+    """Nothing of it starts until it has a larger one; people are told once of each threshold."""
+
+    async def story() -> None:
+        chief = await door.token("chief", (Role.ADMIN, "/"))
+        ann = await door.token("ann", (Role.SUBMITTER, "nlp"))
+        looks = door.system.budgets
+
+        async def give(client: httpx.AsyncClient, **budget: Any) -> None:
+            tenants = (await client.get("/fleet")).json()["fleet"]["tenants"]
+            tenants["vision"]["budget"] = budget
+            answer = await client.post("/fleet/apply", json={"tenants": tenants})
+            assert answer.status_code == 200, answer.text
+
+        async with door.client(chief) as client, door.client(ann) as submitter:
+            (job,) = await submit(submitter, 1, tenant="nlp")
+            await give(client, gpu_hours=1e-9, at_limit="warn")
+            for _ in range(2):
+                await asyncio.to_thread(looks.look)
+            (view,) = (await submitter.get("/budgets")).json()["budgets"] or [{}]
+            assert view == {}  # that of the tenant above is not theirs to see
+            (view,) = (await client.get("/budgets")).json()["budgets"]
+            assert (view["tenant"], view["at_limit"], view["gpu_hours"]) == ("vision", "warn", 1e-9)
+            assert view["used_percent"] > 100.0
+            lines = [
+                row.text
+                for _, row in door.system.journal.history_after(0, 1000)
+                if row.kind == "budget"
+            ]
+            assert len(lines) == 1
+            assert lines[0].startswith("the budget of tenant vision for ")
+            await give(client, gpu_hours=1e-9, at_limit="hold")
+            await asyncio.to_thread(looks.look)
+            (waits,) = await submit(submitter, 1, tenant="nlp")
+            view = (await client.get(f"/jobs/{waits}")).json()
+            assert view["reason"] == "TenantPaused"
+            told = (await client.get(f"/jobs/{waits}/explain")).json()
+            assert "paused by its budget" in told["summary"]
+            assert (await client.get(f"/jobs/{job}")).json()["state"] != "PENDING"
+            assert [act.verb for act in door.acts(actor="budget")] == ["pause-tenant"]
+            await give(client, gpu_hours=1e9, at_limit="hold")
+            await asyncio.to_thread(looks.look)
+            assert (await client.get(f"/jobs/{waits}")).json()["reason"] != "TenantPaused"
+            await client.post("/tenants/vision/pause", json={"reason": "by hand"})
+            await asyncio.to_thread(looks.look)
+            rows = (await client.get("/tenants")).json()["tenants"]
+            assert any("by hand" in row["paused"] for row in rows)
 
     run(story)

@@ -12,6 +12,7 @@ from topmast.api.bodies import BULK_BYTES, read_object
 from topmast.api.wire import answer, number, returns, takes, text, texts, truth
 from topmast.model.access import Permission
 from topmast.model.act_views import FleetDiff, FleetView, JobsActed, QuotaActed, TenantPause
+from topmast.model.budget import BudgetView
 from topmast.model.errors import InvalidInput
 from topmast.model.files.changes import changes_of
 from topmast.model.job import Band, JobChanges
@@ -108,6 +109,20 @@ def _tenants(router: APIRouter, service: Service) -> None:
             dry_run=truth(body, "dry_run"),
         )  # fmt: skip
         return answer(found)
+
+    _quotas(router, service)
+
+
+def _quotas(router: APIRouter, service: Service) -> None:
+    @router.get(
+        "/budgets",
+        tags=["fleet"],
+        summary="Budgets of tenants, and what is used of them this month",
+        **returns(BudgetView, listed="budgets"),
+    )
+    @needs(Permission.USAGE_VIEW)
+    async def budgets(request: Request) -> Response:
+        return answer({"budgets": await service.list_budgets(caller_of(request))})
 
     @router.post(
         "/tenants/{tenant}/quota",

@@ -16,6 +16,7 @@ from fastapi.responses import Response
 from topmast.model import (
     account_views,
     act_views,
+    budget,
     decided,
     map_views,
     plan_views,
@@ -67,6 +68,7 @@ SHOWN = (
     act_views.ClusterActed,
     act_views.ReservationView,
     act_views.QuotaActed,
+    budget.BudgetView,
     act_views.FleetView,
     act_views.FleetDiff,
     webhooks.WebhookView,
@@ -77,7 +79,7 @@ SHOWN = (
 
 DOCUMENTED = (
     views, plan_views, account_views, act_views, map_views, system_views, whatif_views, reason,
-    decided,
+    decided, budget,
 )  # fmt: skip
 """Where the fields of these types are documented."""
 

@@ -36,6 +36,7 @@ from topmast.model.views import JobView
 from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile
 from topmast.ports import HistoryRow, Replica
+from topmast.service.budgets import Budgets
 from topmast.service.capacityplans import CapacityPlans
 from topmast.service.dataplans import DataPlans
 from topmast.service.event_stream import FIRST_EVENT, EventStream
@@ -134,6 +135,7 @@ class ControlPlane(Process):
             self.journal, self.clock, self._told_of, self.service.access.path,
             partial(self._deliver, notify_networks),
         )  # fmt: skip
+        self.service.budgets = self.budgets = Budgets(self.runtime, self.journal, self.clock)
         self.service.webhooks = Webhooks(
             self.runtime, self.service.access, self.clock, self.notifier
         )
@@ -160,11 +162,13 @@ class ControlPlane(Process):
         self.data_plans.open()
         self.capacity_plans.open()
         self.notifier.open()
+        self.budgets.open()
 
     def close(self) -> None:
         """Save a snapshot and let go; jobs run on."""
         self.event_stream.close()
         self.notifier.close()
+        self.budgets.close()
         self.data_plans.close()
         self.capacity_plans.close()
         super().close()

@@ -131,6 +131,7 @@ def _restore(options: StoreOptions) -> dict[str, Any]:
             blobs.put(digest, data)
         if store is not None:
             copy_database(part, store, Files(state))
+            (state / STORE).touch(0o600)  # it may have a password
             (state / STORE).write_text(f"{store}\n", encoding="utf-8")
         role = state / ROLE
         role.touch(0o600)

@@ -49,6 +49,7 @@ def add(app: typer.Typer) -> None:
         "topmast tenants pause vision --drain --dry-run",
     )(pause)  # fmt: skip
     command(group, "resume", example="topmast tenants resume vision")(resume)
+    command(group, "budgets", example="topmast tenants budgets --json")(budgets)
     command(
         group, "quota", example="topmast tenants quota vision --gpus H100=64 --until 3d "
         "--reason deadline\ntopmast tenants quota vision --end",
@@ -100,6 +101,25 @@ def resume(
     with session.client() as client:
         found = client.resume_tenant(tenant, reason=reason or "", dry_run=dry_run)
     session.show(found, lambda: _say_pause(found))
+
+
+def budgets(session: Session) -> None:
+    """Budgets of tenants for a month, and what is used of them; a tenant counts those below it."""
+    with session.client() as client:
+        found = client.budgets()
+    columns = [
+        Column("TENANT", whole=True), Column("MONTH"), Column("GPU-H USED", right=True),
+        Column("OF", right=True), Column("USD USED", right=True), Column("OF", right=True),
+        Column("USED", right=True), Column("AT LIMIT"),
+    ]  # fmt: skip
+    rows = [
+        [
+            one.tenant, one.month, number(round(one.used_gpu_hours, 1)), number(one.gpu_hours),
+            f"{one.used_usd:.2f}", number(one.usd), f"{one.used_percent:.0f}%", one.at_limit,
+        ]
+        for one in found
+    ]  # fmt: skip
+    session.show({"budgets": found}, lambda: say_table(columns, rows))
 
 
 def quota(

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from topmast.client.transport import Transport
 from topmast.model.act_views import FleetDiff, FleetView, JobsActed, QuotaActed, TenantPause
+from topmast.model.budget import BudgetView
 from topmast.model.errors import NotFound
 
 
@@ -108,6 +109,10 @@ class VerbsCalls:
     def resume_tenant(self, tenant: str, *, reason: str = "", dry_run: bool = False) -> TenantPause:
         """Let the jobs of a tenant start again."""
         return self._pause(tenant, "resume", reason, dry_run)
+
+    def budgets(self) -> list[BudgetView]:
+        """The budgets of tenants, and what is used of them this month."""
+        return self._transport.get(dict[str, list[BudgetView]], "/budgets")["budgets"]
 
     def set_quota(
         self,

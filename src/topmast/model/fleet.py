@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, Struct, UnsetType
 
 from topmast.model.absent import given
+from topmast.model.budget import Budget
 from topmast.model.engines import PROCESSES, Capability, Deadlines
 
 
@@ -90,6 +91,8 @@ class TenantSpec(Struct, frozen=True):
     """The most idle GPUs of the quota, by model, that others may use; None does not limit."""
     parent: str | None = None
     """None: the root of a tree."""
+    budget: Budget | UnsetType = UNSET
+    """What it may spend in a month; absent: there is no limit."""
 
 
 class DatasetSpec(Struct, frozen=True):

@@ -20,10 +20,14 @@ EVENTS = (
     *(state.value for state in JobState), "submitted", "placed", "refused", "held", "released",
     "requeued", "edited", "checkpointed", "resumed", "copy-begun", "copy-done", "copy-failed",
     "replica-dropped", "dataset-removed", "host-up", "host-down", "host-closed", "host-opened",
-    "host-suspect", "host-trusted", "cordoned", "uncordoned", "drained", "budget",
+    "host-suspect", "host-trusted", "host-cordoned", "host-uncordoned", "host-drained",
+    "cluster-closed", "cluster-opened", "hosts-reserved", "reservation-over", "tenant-paused",
+    "tenant-resumed", "quota-set", "quota-over", "budget",
 )  # fmt: skip
 """What there is to tell: states that jobs come into, and what else the histories name."""
 
+_ONCE = {name: f"host-{name}" for name in ("cordoned", "uncordoned", "drained")}
+"""Events by the names that they once had here."""
 _REFERENCE = re.compile(r"file:/[^\x00-\x1f\x7f]+|env:[A-Za-z_][A-Za-z0-9_]*")
 _URL = re.compile(r"https?://[^\s\x00-\x1f\x7f@]+", re.IGNORECASE)
 _FIELDS = ("url", "secret", "events", "tenants", "labels", "template")
@@ -100,6 +104,8 @@ def _items(value: Value | None) -> list[Value]:
 def _event(item: Value) -> str:
     """The name of an event; those of states may be in small letters."""
     text = item.text(limit_bytes=100)
+    if text in _ONCE:
+        return _ONCE[text]
     if text.upper() in EVENTS:
         return text.upper()
     return item.choice({event: event for event in EVENTS}, "an event")

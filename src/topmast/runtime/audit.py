@@ -25,6 +25,7 @@ from topmast.model.messages import (
     EndQuota,
     EndWindow,
     Message,
+    NoteBudget,
     ReleaseJobs,
     ResumeTenant,
     SetClosure,
@@ -227,6 +228,10 @@ class AuditLog:
         else:
             self._host_line(now, fact.host, "host-opened", "is open again in its cluster")
 
+    def _budget_noted(self, fact: f.BudgetNoted, event: NoteBudget, now: float) -> None:
+        detail = {"tenant": fact.tenant, "month": fact.month, "percent": fact.percent}
+        self._line(now, "", "budget", event.text, **detail)
+
     def _quota_set(self, fact: f.QuotaSet, event: SetQuota, now: float) -> None:
         self._line(now, "", "quota-set", event.timed.why(), tenant=fact.tenant)
 
@@ -330,6 +335,7 @@ _TELLERS: dict[type[Struct], Callable[..., None]] = {
     f.Moved: AuditLog._moved,
     f.HoldSet: AuditLog._hold_set,
     f.TenantPaused: AuditLog._tenant_paused,
+    f.BudgetNoted: AuditLog._budget_noted,
     f.QuotaSet: AuditLog._quota_set,
     f.QuotaOver: AuditLog._quota_over,
     f.WindowSet: AuditLog._window_set,

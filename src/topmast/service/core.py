@@ -20,6 +20,7 @@ from topmast.service.accounts import Directory
 from topmast.service.admission import Admission
 from topmast.service.arrivals import Arrivals
 from topmast.service.blobs import Blobs
+from topmast.service.budgets import Budgets
 from topmast.service.capacityplans import CapacityPlans
 from topmast.service.dataplans import DataPlans
 from topmast.service.event_stream import EventStream
@@ -78,6 +79,8 @@ class Core:
         self.limits = Limits(Rates(), elapsed_s)
         self.directory = Directory(runtime, journal, clock, self.access)
         self.logins = Logins(runtime, self.directory, self.limits)
+        self.budgets: Budgets | None = None
+        """Set by what composes the server."""
         self.webhooks: Webhooks | None = None
         """Set by what composes the server."""
         self.admission = Admission(runtime.machines, self.regions, self.access, blobs)

@@ -221,12 +221,15 @@ class _Worker(threading.Thread):
         if row.kind not in hook.events:
             return None
         job = self._notifier.find(row.job) if row.job else None
-        if hook.tenants or hook.labels:
-            if job is None or any(job.labels.get(k) != v for k, v in hook.labels.items()):
-                return None
-            if hook.tenants and not set(hook.tenants) & set(self._notifier.path(job.tenant)):
-                return None
         detail = msgspec.json.decode(row.detail, type=dict[str, object])
+        if hook.labels and (
+            job is None or any(job.labels.get(k) != v for k, v in hook.labels.items())
+        ):
+            return None
+        if hook.tenants:
+            tenant = job.tenant if job is not None else str(detail.get("tenant", ""))
+            if not tenant or not set(hook.tenants) & set(self._notifier.path(tenant)):
+                return None
         return Message(f"{hook.name}_{number}", row.kind, row.at_s, row.text, job, detail)
 
     def _tell(self, message: Message) -> bool:

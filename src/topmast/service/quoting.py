@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from msgspec import UNSET
@@ -12,6 +13,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.act_views import QuotaActed
+from topmast.model.budget import BudgetView
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.files.fields import nearest
 from topmast.model.files.fleetdump import dump_fleet
@@ -73,6 +75,13 @@ class Quoting(FleetChanges):
             tenant, dry_run, spec.quota or {}, usual.quota or {}, None, None, reason, 0, 0
         )
         return await self._with_jobs_of(found)
+
+    async def list_budgets(self, caller: Caller) -> tuple[BudgetView, ...]:
+        """The budgets that the caller may see, and what is used of them this month."""
+        self.limits.take(caller, "list")
+        found = () if self.budgets is None else await asyncio.to_thread(self.budgets.views)
+        seen = self.access.tenants(caller, Permission.USAGE_VIEW)
+        return tuple(view for view in found if seen is None or view.tenant in seen)
 
     async def _tenant(self, tenant: str) -> TenantSpec:
         """A tenant with the quota that it has now. Raises NotFound."""

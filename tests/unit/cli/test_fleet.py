@@ -19,6 +19,7 @@ from topmast.model.act_views import (
     QuotaActed,
     ReservationView,
 )
+from topmast.model.budget import BudgetView
 from topmast.model.plan_views import (
     CapacityPlanView,
     CapacityRow,
@@ -314,6 +315,15 @@ def test_a_quota_is_given_for_a_while(server: FakeServer, call: Call) -> None:
         ("--end", "--gpus", "H100=64", "--until", "3d"),
     ):  # fmt: skip
         assert call(*quota, *wrong).code == 2
+
+
+def test_budgets_are_listed(server: FakeServer, call: Call) -> None:
+    """What is used, of how much, and what happens then."""
+    one = BudgetView("vision", "2030-01", "hold", 50.04, 7.0, 50.0, 9.0, 100.0)
+    server.on("GET", "/budgets", {"budgets": [one]})
+    line = call("tenants", "budgets").out.splitlines()[1]
+    assert line.split() == ["vision", "2030-01", "50", "100", "7.00", "-", "50%", "hold"]
+    assert call("tenants", "budgets", "--json").document["budgets"][0]["until_s"] == 9.0
 
 
 def test_a_busy_host_is_summed_up(server: FakeServer, call: Call) -> None:

@@ -22,6 +22,7 @@ from topmast.model.act_views import (
     QuotaActed,
     ReservationView,
 )
+from topmast.model.budget import BudgetView
 from topmast.model.errors import InvalidInput, NotFound, Unavailable
 from topmast.model.job import JobSpec, Resources, TaskGroup
 from topmast.model.reason import ClusterVerdict
@@ -33,6 +34,7 @@ HOST = views.HostView(
 DRAIN = views.DrainView("h0", "east", "draining", ())
 HOSTS_ACTED = HostsActed("drain", True, (HOST,), (HostEffect("h0", "done"),), 8.0, ())
 QUOTA = QuotaActed("a b", False, {}, {"H100": 4}, 1.0, 9.0, "", 2, 1)
+BUDGET = BudgetView("a", "2030-01", "hold", 5.0, 7.0, 50.0, 9.0, 10.0)
 RESERVATION = ReservationView(
     "w1", "planned", 1.0, 9.0, ("h0",), "", "", ("a",), "ada", "a new disk", 8.0, ("j1",)
 )
@@ -127,6 +129,7 @@ CASES = [
         lambda c: c.end_quota("a"), "POST /tenants/a/quota/end", QUOTA,
         want_body={"user": "ada", "reason": "", "dry_run": False},
     ),
+    Case(lambda c: c.budgets(), "GET /budgets", {"budgets": [BUDGET]}, [BUDGET]),
     Case(lambda c: c.drain_plan("h0"), "GET /hosts/h0/drain", DRAIN),
     Case(
         lambda c: c.add_dataset("imagenet", "east"), "POST /datasets", DATASET,

@@ -215,6 +215,10 @@ def _window_over(queue: QueueState, fact: f.WindowOver, event: m.Message) -> Non
     queue.backlog.unblock(Anything())
 
 
+def _budget_noted(queue: QueueState, fact: f.BudgetNoted, event: m.Message) -> None:
+    queue.tenancy.budgets_noted[fact.tenant] = (fact.month, fact.percent)
+
+
 def _quota_set(queue: QueueState, fact: f.QuotaSet, event: m.SetQuota) -> None:
     before = queue.tenancy.timed.get(fact.tenant)
     queue.tenancy.timed[fact.tenant] = KnownQuota(event.timed)
@@ -414,6 +418,7 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.CancelWanted: _cancel_wanted,
     f.HoldSet: _hold_set,
     f.TenantPaused: _tenant_paused,
+    f.BudgetNoted: _budget_noted,
     f.QuotaSet: _quota_set,
     f.QuotaBegun: _quota_begun,
     f.QuotaOver: _quota_over,

@@ -125,6 +125,14 @@ class WindowOver(Fact, frozen=True):
     name: str
 
 
+class BudgetNoted(Fact, frozen=True):
+    """People were told how much of a tenant's budget is used."""
+
+    tenant: str
+    month: str
+    percent: int
+
+
 class QuotaSet(Fact, frozen=True):
     """A tenant is to have another quota for a while; it is in the event."""
 
@@ -259,5 +267,5 @@ QueueFact = (
     | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped | DatasetRemoved
     | DeletionBegun | DeletionDone | PackedWith | AttemptsSkipped | HoldSet | Requeued | Edited
     | EditTaken | DependencyMet | TenantPaused | WindowSet | WindowBegun | WindowOver
-    | QuotaSet | QuotaBegun | QuotaOver
+    | QuotaSet | QuotaBegun | QuotaOver | BudgetNoted
 )  # fmt: skip

@@ -144,6 +144,7 @@ class GlobalQueue(QueueViews):
         m.PreemptJobs: verbs.preempt,
         m.PauseTenant: pausing.pause,
         m.ResumeTenant: pausing.resume,
+        m.NoteBudget: pausing.note_budget,
         m.SetWindow: set_window,
         m.EndWindow: end_window,
         m.SetQuota: set_quota,

@@ -40,6 +40,14 @@ def resume(queue: QueueViews, event: m.ResumeTenant) -> NotFound | None:
     return None
 
 
+def note_budget(queue: QueueViews, event: m.NoteBudget) -> None:
+    """Tell people of a threshold of a budget, once a month."""
+    month, percent = queue.tenancy.budgets_noted.get(event.tenant, ("", 0))
+    is_new = month != event.month or percent < event.percent
+    if is_new and event.tenant in queue.tenancy.ledger.tenants:
+        queue.decide(f.BudgetNoted(event.tenant, event.month, event.percent))
+
+
 def in_branch(queue: QueueViews, tenant: str) -> Iterator[JobRecord]:
     """The jobs of a tenant and of those below it that are not over. O(jobs)."""
     tree = queue.tenancy.ledger.tree

@@ -67,9 +67,16 @@ def _link(link: Link) -> dict[str, Any]:
 def _tenant(tenant: TenantSpec) -> dict[str, Any]:
     found = {
         "parent": tenant.parent, "quota": tenant.quota, "borrow_limit": tenant.borrow_limit,
-        "lend_limit": tenant.lend_limit, "weight": tenant.weight,
+        "lend_limit": tenant.lend_limit, "weight": tenant.weight, "budget": _budget(tenant),
     }  # fmt: skip
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _budget(tenant: TenantSpec) -> dict[str, Any] | None:
+    budget = tenant.budget
+    if not budget:
+        return None
+    return _given(gpu_hours=budget.gpu_hours, usd=budget.usd, at_limit=budget.at_limit.value)
 
 
 def _dataset(dataset: DatasetSpec) -> dict[str, Any]:

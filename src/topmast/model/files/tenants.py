@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from msgspec import UNSET
+
+from topmast.model.budget import AtLimit, Budget
 from topmast.model.files.fields import Value
 from topmast.model.fleet import TenantSpec
 from topmast.model.units import show
@@ -15,7 +18,10 @@ MAX_WEIGHT = 1e6
 
 DEFAULT_TENANT = "default"
 
-_FIELDS = ("parent", "quota", "borrow_limit", "lend_limit", "weight")
+_FIELDS = ("parent", "quota", "borrow_limit", "lend_limit", "weight", "budget")
+_BUDGET = ("gpu_hours", "usd", "at_limit")
+_AT_LIMIT = {one.value: one for one in AtLimit}
+MAX_BUDGET = 1e15
 
 Specs = Mapping[str, TenantSpec]
 
@@ -41,7 +47,7 @@ def _tenant(name: str, value: Value, models: Collection[str]) -> TenantSpec:
         return TenantSpec(name)
     fields = value.record(_FIELDS)
     quota, borrow, lend = (fields.get(f) for f in ("quota", "borrow_limit", "lend_limit"))
-    parent, weight = fields.get("parent"), fields.get("weight")
+    parent, weight, budget = (fields.get(f) for f in ("parent", "weight", "budget"))
     if borrow and not quota:
         raise borrow.error("has no quota to borrow beyond", "give the tenant a quota as well")
     if lend and not quota:
@@ -53,6 +59,19 @@ def _tenant(name: str, value: Value, models: Collection[str]) -> TenantSpec:
         weight=weight.number(high=MAX_WEIGHT, above=True) if weight else 1.0,
         lend_limit=_gpus_by_model(lend, models) if lend else None,
         parent=parent.name() if parent else None,
+        budget=_budget(budget) if budget else UNSET,
+    )
+
+
+def _budget(value: Value) -> Budget:
+    fields = value.record(_BUDGET)
+    hours, usd, at_limit = (fields.get(name) for name in _BUDGET)
+    if not hours and not usd:
+        raise value.error("has no limit", "give gpu_hours, usd or both")
+    return Budget(
+        hours.number(high=MAX_BUDGET, above=True) if hours else None,
+        usd.number(high=MAX_BUDGET, above=True) if usd else None,
+        at_limit.choice(_AT_LIMIT, "what happens at a limit") if at_limit else AtLimit.WARN,
     )
 
 

@@ -114,6 +114,7 @@ from topmast.model.messages.queue import (
     EndWindow,
     GrowTree,
     HoldJobs,
+    NoteBudget,
     PauseTenant,
     PreemptJobs,
     ReleaseJobs,
@@ -134,7 +135,7 @@ Event = (
     Wake | Recovered
     | ConfigureFleet | SkipAttempts | SubmitJobs | CancelJobs
     | HoldJobs | ReleaseJobs | PreemptJobs | RequeueJobs | EditJobs | PauseTenant | ResumeTenant
-    | SetWindow | EndWindow | SetQuota | EndQuota
+    | SetWindow | EndWindow | SetQuota | EndQuota | NoteBudget
     | AddDataset | RequestReplica | DropReplica | RemoveDataset
     | CopyDone | CopyFailed | ReplicaDeleted | DeletionFailed | TreeGrown
     | ConfigureRegion | RequestFleetBids | FleetBids | RequestRegionBids | RegionBids
@@ -209,6 +210,7 @@ __all__ = [
     "LinkUp",
     "ListTasks",
     "Message",
+    "NoteBudget",
     "NoteLogin",
     "NoteTokenUse",
     "OfferLease",

@@ -146,6 +146,17 @@ class EndQuota(Message, frozen=True):
     reason: str | UnsetType = UNSET
 
 
+class NoteBudget(Message, frozen=True):
+    """So much of a tenant's budget is used: people are told once a month of each threshold."""
+
+    tenant: str
+    month: str
+    percent: int
+    """The threshold."""
+    text: str
+    """In words."""
+
+
 class AddDataset(Message, frozen=True):
     """Enter a dataset in the catalogue; its replicas are in their stores already."""
 

@@ -61,6 +61,7 @@ class Saved(Struct):
     windows: dict[str, KnownWindow] | UnsetType = UNSET
     next_window: int | UnsetType = UNSET
     quotas: dict[str, KnownQuota] | UnsetType = UNSET
+    budgets_noted: dict[str, tuple[str, int]] | UnsetType = UNSET
 
 
 class QueueState(EventMachine):
@@ -235,6 +236,7 @@ class QueueState(EventMachine):
                 self.windows.known or UNSET,
                 self.windows.next_number if self.windows.next_number > 1 else UNSET,
                 self.tenancy.timed or UNSET,
+                self.tenancy.budgets_noted or UNSET,
             )
         )
 
@@ -258,6 +260,7 @@ class QueueState(EventMachine):
         self.fleet_edited = given(state.fleet_edited, False)
         self.tenancy.paused = given(state.paused, {})
         self.tenancy.timed = given(state.quotas, {})
+        self.tenancy.budgets_noted = given(state.budgets_noted, {})
         self.windows = Windows(given(state.windows, {}), given(state.next_window, 1))
         self.take_fleet(state.fleet)
         self.tenancy.ledger.set_decayed(state.used_at_s, state.used_gpu_s)

@@ -30,6 +30,8 @@ class Tenancy:
         self.gpus_by_region: dict[str, int] = {}
         self.paused: dict[str, str] = {}
         """Tenants of which no job may start, nor any of those below them, and why."""
+        self.budgets_noted: dict[str, tuple[str, int]] = {}
+        """By tenant, the month and the per cent of its budget that people were told of last."""
         self.timed: dict[str, KnownQuota] = {}
         """By tenant, quotas for a while."""
         self._fleet = Fleet(())
