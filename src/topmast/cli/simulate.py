@@ -17,7 +17,6 @@ from topmast.cli.command import NOTHING, RESEARCH, Session, command
 from topmast.cli.completion import complete_profiles, complete_settings
 from topmast.cli.output import Column, note, say, say_fields, say_table
 from topmast.cli.text import number
-from topmast.model.units import format_duration
 
 if TYPE_CHECKING:
     from topmast.experiments.run import RunOptions
@@ -204,6 +203,8 @@ class Progress:
 
     def _left(self, now: float, over: int, jobs: int) -> str:
         """The rest, at the rate of the last half minute."""
+        from topmast.model.units import format_duration
+
         self._seen.append((now, over))
         while len(self._seen) > 2 and self._seen[1][0] <= now - RATE_S:
             self._seen.popleft()
