@@ -14,7 +14,7 @@ from topmast.model import ids
 from topmast.model.errors import InvalidInput
 from topmast.model.group_views import JobGroup
 from topmast.model.job import MILLI
-from topmast.model.selector import Selector, selector_of, states_of
+from topmast.model.selector import LABEL, Selector, selector_of, states_of
 from topmast.model.states import TERMINAL, WAITING
 from topmast.model.sweep_views import SweepView
 from topmast.model.views import JobView
@@ -163,14 +163,24 @@ GROUP_KEYS: dict[str, Callable[[JobRecord], str]] = {
     "user": lambda record: record.spec.user,
     "band": lambda record: record.band.name.lower(),
 }
-"""What jobs can be grouped by."""
+"""What jobs can be grouped by, besides ``label.KEY``."""
+NO_LABEL = "(none)"
+
+
+def group_key(by: str) -> Callable[[JobRecord], str]:
+    """Tells the group of a job. Raises InvalidInput."""
+    label = by.removeprefix(LABEL)
+    if by.startswith(LABEL) and label:
+        return lambda record: (record.spec.labels or {}).get(label, NO_LABEL)
+    if by not in GROUP_KEYS:
+        known = ", ".join((*GROUP_KEYS, f"{LABEL}KEY"))
+        raise InvalidInput(f"'{by}' is not one of {known}", field="group")
+    return GROUP_KEYS[by]
 
 
 def grouped(queue: GlobalQueue, wanted: Selection, by: str, now: float) -> tuple[JobGroup, ...]:
     """Wanted jobs in memory, a row for each group, the one that holds most first. O(jobs)."""
-    if by not in GROUP_KEYS:
-        raise InvalidInput(f"'{by}' is not one of {', '.join(GROUP_KEYS)}", field="group")
-    key, rows = GROUP_KEYS[by], dict[str, _Tally]()
+    key, rows = group_key(by), dict[str, _Tally]()
     for record in queue.jobs.records.values():
         if wanted.takes(record):
             rows.setdefault(key(record), _Tally()).count(record)

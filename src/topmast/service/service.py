@@ -265,7 +265,7 @@ class Service(Reserving):
     async def groups(
         self, caller: Caller, by: str, states: Sequence[str], selector: str
     ) -> tuple[JobGroup, ...]:
-        """Jobs in memory by tenant, user or band. O(jobs)."""
+        """Jobs in memory by tenant, user, band or a label (``label.KEY``). O(jobs)."""
         self.limits.take(caller, "list")
         seen, queue = self.access.tenants(caller, Permission.JOBS_VIEW), self.machines.queue
         wanted = listing.select(tuple(states), "", 1, "", True, seen, selector)

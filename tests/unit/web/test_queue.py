@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 
@@ -128,6 +129,7 @@ def test_groups_add_up(door: Entrance) -> None:
             assert "j3" in row(text, "vision")
             assert rows(await shown(client, "/?group=user&tenant=vision")) == ["ann", "cy"]
             assert (await client.get("/?group=shoe")).status_code == 422
+            assert (await client.get("/?group=label.")).status_code == 422
 
     run(story)
 
@@ -159,5 +161,23 @@ def test_a_tenant_sees_its_own_and_no_more_acts_than_it_may(door: Entrance) -> N
             assert rows(await shown(client, f"{URL}/?group=user")) == ["bob"]
         async with local(door) as client:
             assert 'data-verb="cancel"' in await shown(client, "/")
+
+    run(story)
+
+
+def test_jobs_are_grouped_by_a_label(door: Entrance) -> None:
+    """The form offers the labels of the page's jobs; a group leads to its jobs."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            for team in ("red", "red", "blue"):
+                await submit(client, labels={"team": team})
+            assert "<option>label.team</option>" in await shown(client, "/")
+            text = await shown(client, "/?group=label.team&tenant=vision")
+            assert set(rows(text)) == {"red", "blue", "(none)"}
+            assert "<option selected>label.team</option>" in text
+            links = [html.unescape(link) for link in re.findall(r'<td><a href="([^"]*)', text)]
+            found = [len(rows(await shown(client, f"/{link}"))) for link in links]
+            assert sorted(found) == [1, 2]
 
     run(story)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import html
+import json
+import re
 import sys
 from collections.abc import Iterator
 
@@ -12,6 +14,7 @@ import pytest
 from httpx import ASGITransport
 
 from tests.support.entrance import ROOT, URL, Entrance, entrance, run
+from tests.unit.web.support import local
 from topmast.api import create_api
 from topmast.api.guard import LoopbackGate
 from topmast.model.access import Caller, Grant, Principal, Role
@@ -21,6 +24,7 @@ from topmast.runtime.meter import QUICK_S, Meter
 from topmast.service.system import quantile, timings
 from topmast.service.whatif import WhatIfs
 from topmast.web import routes
+from topmast.web.pages.whatif import FIGURES
 
 HOSTILE = "<script>alert(1)</script>\u202e"
 JOB = {"name": "job", "run": "true", "tenant": "vision", "resources": {"accelerators": "H100:1"}}
@@ -166,6 +170,31 @@ def test_a_whatif_runs_in_a_process_of_its_own(
         ended = whatifs.view(begun.id)
         assert (ended.state, ended.why, bool(ended.result)) == (state, why, state == "done")
         assert whatifs.latest() == (ended,)
+
+    run(story)
+
+
+def test_a_difference_that_rounds_to_nothing_is_not_shown(door: Entrance) -> None:
+    """Neither as more nor as less than nothing."""
+    base: dict[str, object] = {key: 1.0 for key, *_ in FIGURES if "." not in key}
+    base |= {"wait_s": {"mean": 60, "p50": 60, "p90": 90}, "jct_s": {"mean": 600}, "tenants": {}}
+    changed = base | {"allocation_rate": 0.9999, "started": 3.0, "finished": 0.0}
+    about = {"changes": ["one"], "warnings": [], "for_s": 60, "at_s": 0}
+    document = json.dumps({"base": base, "changed": changed} | about)
+
+    async def story() -> None:
+        async with local(door) as client:
+            whatifs = WhatIfs(
+                (sys.executable, "-c", f"print({document!r})"), (), door.service.clock
+            )
+            door.service.whatifs = whatifs
+            begun = whatifs.start(WhatIfAsk())
+            while whatifs.view(begun.id).state == "running":  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            text = (await client.get(f"/whatif?id={begun.id}")).text
+            door.service.whatifs = None
+        shown = re.findall(r'data-label="Difference" class="right">([^<]*)<', text)
+        assert [one for one in shown if one] == ["+2", "−1"]
 
     run(story)
 

@@ -13,9 +13,10 @@ from msgspec import Struct
 from topmast.model.access import Permission
 from topmast.model.job import Band
 from topmast.model.reason import PendingReason
+from topmast.model.selector import LABEL
 from topmast.model.states import TERMINAL, WAITING, JobState
 from topmast.model.views import JobPage, JobView
-from topmast.service.listing import GROUP_KEYS
+from topmast.service.listing import GROUP_KEYS, NO_LABEL
 from topmast.web.page import Ask, Page
 from topmast.web.shared import shared
 
@@ -54,7 +55,7 @@ async def view(ask: Ask) -> dict[str, Any] | Response:
     shown = {
         "given": given, "selector": selector, "link": partial(ask.link, given),
         "states": list(JobState), "bands": [band.name.lower() for band in Band],
-        "group_keys": list(GROUP_KEYS), "act_selector": _to_act_on(states, selector),
+        "act_selector": _to_act_on(states, selector),
     }  # fmt: skip
     if given["group"]:
         by = given["group"]
@@ -63,14 +64,37 @@ async def view(ask: Ask) -> dict[str, Any] | Response:
             lambda: ask.service.groups(ask.caller, by, states, selector),
         )  # fmt: skip
         page = await _page(ask, states, selector, 1, "", in_order=True)
+        shown |= {
+            "group_keys": _group_keys(page, by),
+            "group_link": partial(_group_link, ask, given),
+        }
         return {**shown, "groups": groups, "page_of": page, "lines": (), "onward": ""}
     in_order = not any(state in TERMINAL for state in states) and bool(states)
     cursor = ask.query.get("cursor", "")
     page = await _page(ask, states, selector, ROWS, cursor, in_order=in_order)
     lines, held = await _lines(ask, page, in_order)
     onward = ask.link(given, cursor=page.next_cursor or "", held=str(held))
+    shown["group_keys"] = _group_keys(page, "")
     return {**shown, "groups": None, "page_of": page, "lines": lines,
             "onward": onward if page.next_cursor else ""}  # fmt: skip
+
+
+def _group_keys(page: JobPage, chosen: str) -> list[str]:
+    """What jobs can be grouped by: of labels, those of the jobs on the page."""
+    labels = {f"{LABEL}{key}" for job in page.jobs for key in job.labels or {}}
+    return list(dict.fromkeys([*GROUP_KEYS, *sorted(labels), *([chosen] if chosen else [])]))
+
+
+def _group_link(ask: Ask, given: dict[str, str], key: str) -> str:
+    """The jobs of a group; empty where no selector means them."""
+    by = given["group"]
+    if not by.startswith(LABEL):
+        return ask.link(given, group="", **{by: key})
+    if key == NO_LABEL:
+        return ""
+    value = key.replace(",", "*")
+    selector = ",".join(part for part in (given["selector"], f"{by}={value}") if part)
+    return ask.link(given, group="", selector=selector)
 
 
 async def _page(
