@@ -14,6 +14,7 @@ from topmast import __version__
 from topmast.cli import (
     accounts,
     allocate,
+    calibrate,
     completion,
     composed,
     datasets,
@@ -96,6 +97,7 @@ def build(root: Root) -> typer.Typer:
     down.add(app)
     plan.add(app)
     simulate.add(app)
+    calibrate.add(app)
     reproduce.add(app)
     policies.add(app)
     allocate.add(app)

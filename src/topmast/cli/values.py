@@ -6,6 +6,7 @@ import ipaddress
 import time
 from collections.abc import Iterable
 from datetime import datetime
+from pathlib import Path
 
 import typer
 
@@ -80,14 +81,28 @@ def whole_numbers(text: str) -> tuple[int, ...]:
 
 
 def assignments(texts: Iterable[str], option: str = "") -> dict[str, str]:
-    """The names and values of ``NAME=VALUE``."""
+    """The names and values of ``NAME=VALUE``; ``@FILE`` stands for the lines of a file."""
     found = {}
-    for text in texts:
+    for text in _lines_of_files(texts, option):
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=_hint(option))
         found[name.strip()] = value
     return found
+
+
+def _lines_of_files(texts: Iterable[str], option: str) -> Iterable[str]:
+    for text in texts:
+        if not text.startswith("@"):
+            yield text
+            continue
+        try:
+            lines = Path(text[1:]).read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise typer.BadParameter(
+                f"{text[1:]} cannot be read: {error}", param_hint=_hint(option)
+            ) from None
+        yield from (line for line in lines if line.strip() and not line.startswith("#"))
 
 
 def _hint(option: str) -> str | None:

@@ -1,0 +1,275 @@
+"""The times of a simulated world, fitted to jobs that really ran."""
+
+from __future__ import annotations
+
+import csv
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from topmast.adapters.kernels import load_kernels, load_solvers
+from topmast.experiments.collector import calm
+from topmast.experiments.run import RunOptions, load, run
+from topmast.model.errors import InvalidInput
+from topmast.sim.books import JOBS, Tables
+from topmast.sim.settings import PREFIX, Settings
+from topmast.sim.simulation import Simulation
+
+COLUMNS = ("job_id", "submit_s", "finish_s")
+"""Of the table of jobs that `simulate --out` writes; others are not read."""
+_AT = [JOBS.index(name) for name in COLUMNS]
+FITTED = ("sim.startup_s", "sim.restore_s", "sim.checkpoint_s")
+LONGEST_S = 600.0
+"""No start, restore or checkpoint is looked for beyond."""
+TOLERANCE_S = 0.5
+RUNS = 20
+"""At most so many simulations for each setting."""
+
+
+class Error(Struct, frozen=True):
+    """How far simulated job completion times lie from measured ones, as fractions."""
+
+    mean: float
+    """Of the means: 0.05 is 5% too long."""
+    p50: float
+    p99: float
+    makespan: float
+    by_job: float
+    """The mean over jobs of the difference, whatever its sign, over the measured time."""
+    correlation: float | None
+    """Of the times of jobs; None where all are alike."""
+
+
+class Calibration(Struct, frozen=True):
+    """What was fitted, and what it is good for."""
+
+    settings: dict[str, float]
+    jobs: int
+    unmatched: int
+    """Jobs of one side that the other lacks, or that did not end; they are left out."""
+    runs: int
+    """Simulations that the search took."""
+    before: Error
+    after: Error
+    held_out_before: Error
+    """Of every other job: those that the search did not see."""
+    held_out_after: Error
+
+
+class Times(Struct, frozen=True):
+    """When a job was submitted, and when it ended."""
+
+    submit_s: float
+    finish_s: float
+
+
+def calibrate(
+    options: RunOptions,
+    measured: Path,
+    out: Path | None = None,
+    names: Sequence[str] = FITTED,
+    tell: Callable[[int, float], object] = lambda runs, error: None,
+) -> Calibration:
+    """Fit ``names`` so that simulated jobs take as long as measured ones, and write the settings.
+
+    The search (Powell's method) sees every other job by its submission, and minimises the mean of
+    |log(simulated / measured)| over them, which a few long jobs do not rule. ``tell`` gets the
+    number of runs so far and the least such mean. At most some twenty simulations for each name.
+    Raises InvalidInput for files that do not fit.
+    """
+    from scipy.optimize import minimize
+
+    check_names(names)
+    real = read_times(measured)
+    load_kernels()
+    load_solvers(options.world()[0])
+    world = _World(options, real, tuple(names), tell)
+    before = world.simulate({})
+    shared = [job for job in real if job in before]
+    if len(shared) < 4:
+        raise InvalidInput(
+            f"only {len(shared)} of its jobs end in the simulation", where=str(measured),
+            remedy="give the trace of which these jobs are; job_id is the name of a job in it",
+        )  # fmt: skip
+    world.seen = shared[::2]
+    given = world.given()
+    minimize(
+        world.loss, given, method="Powell", bounds=[(0.0, LONGEST_S)] * len(names),
+        options={"xtol": TOLERANCE_S, "ftol": 1e-4, "maxfev": RUNS * len(names)},
+    )  # fmt: skip
+    best = world.best
+    after = world.simulate(best)
+    held_out = shared[1::2]
+    result = Calibration(
+        best, len(shared), len(real.keys() ^ before.keys()), world.runs,
+        error_of(real, before, shared), error_of(real, after, shared),
+        error_of(real, before, held_out), error_of(real, after, held_out),
+    )  # fmt: skip
+    if options.out is not None:
+        run(with_settings(options, best))
+    if out is not None:
+        lines = [f"# fitted to {measured.name} with profile {options.profile}"]
+        lines += [f"{name}={value:.1f}" for name, value in best.items()]
+        out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return result
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raises InvalidInput for a setting that is no time of the world."""
+    known = [f"{PREFIX}{name}" for name in Settings.__struct_fields__ if name.endswith("_s")]
+    if unknown := [name for name in names if name not in known]:
+        raise InvalidInput(
+            f"{', '.join(unknown)} cannot be fitted", field="--fit",
+            remedy=f"times of the world: {', '.join(known)}",
+        )  # fmt: skip
+    if not names:
+        raise InvalidInput("nothing to fit", field="--fit", remedy=f"such as {FITTED[0]}")
+
+
+def with_settings(options: RunOptions, settings: Mapping[str, float]) -> RunOptions:
+    """The same run in a world with other times."""
+    texts = {name: str(value) for name, value in settings.items()}
+    return replace(options, settings={**options.settings, **texts})
+
+
+def _nowhere(row: Sequence[object]) -> None:
+    """Rows that nothing needs."""
+
+
+class _World:
+    """Simulations of one trace with other times, and the best so far."""
+
+    def __init__(
+        self,
+        options: RunOptions,
+        real: Mapping[str, Times],
+        names: tuple[str, ...],
+        tell: Callable[[int, float], object],
+    ) -> None:
+        self._options = options
+        self._setup = load(options)
+        self._real = real
+        self._names = names
+        self._tell = tell
+        self._known: dict[tuple[float, ...], float] = {}
+        self.seen: list[str] = []
+        """The jobs that the search looks at."""
+        self.runs = 0
+        self.best: dict[str, float] = {}
+        self._least = math.inf
+
+    def given(self) -> list[float]:
+        """Where the search begins: the settings of the command."""
+        _, settings = self._options.world()
+        return [float(getattr(settings, name.removeprefix(PREFIX)) or 0.0) for name in self._names]
+
+    def loss(self, values: Sequence[float]) -> float:
+        """The mean of |log(simulated / measured)|; values are rounded to a tenth of a second."""
+        point = tuple(round(float(value), 1) for value in values)
+        if point not in self._known:
+            times = self.simulate(dict(zip(self._names, point, strict=True)))
+            found = [
+                abs(math.log(_jct_s(times[job]) / _jct_s(self._real[job])))
+                for job in self.seen
+                if job in times
+            ]
+            self._known[point] = statistics.fmean(found) if found else math.inf
+            if self._known[point] < self._least:
+                self._least = self._known[point]
+                self.best = dict(zip(self._names, point, strict=True))
+            self._tell(self.runs, self._least)
+        return self._known[point]
+
+    def simulate(self, settings: Mapping[str, float]) -> dict[str, Times]:
+        """The times of the jobs that end."""
+        self.runs += 1
+        found: dict[str, Times] = {}
+
+        def note(row: Sequence[object]) -> None:
+            job, submit_s, finish_s = (row[at] for at in _AT)
+            if isinstance(submit_s, float) and isinstance(finish_s, float):
+                found[str(job)] = Times(submit_s, finish_s)
+
+        profile, given = with_settings(self._options, settings).world()
+        simulation = Simulation(
+            self._setup.trace, self._setup.fleet, profile, given,
+            Tables(note, _nowhere, _nowhere, _nowhere), self._options.seed,
+            throughputs=self._setup.throughputs,
+        )  # fmt: skip
+        with calm():
+            simulation.run()
+        simulation.finish()
+        return found
+
+
+def _jct_s(times: Times) -> float:
+    """At least a second: a ratio of less says nothing."""
+    return max(1.0, times.finish_s - times.submit_s)
+
+
+def error_of(
+    real: Mapping[str, Times], simulated: Mapping[str, Times], jobs: Sequence[str]
+) -> Error:
+    """Simulated times over measured ones, of the jobs that both have."""
+    both = [job for job in jobs if job in simulated]
+    wanted = np.array([_jct_s(real[job]) for job in both])
+    found = np.array([_jct_s(simulated[job]) for job in both])
+    alike = len(both) < 2 or np.ptp(wanted) == 0.0 or np.ptp(found) == 0.0
+    return Error(
+        mean=float(found.mean() / wanted.mean() - 1.0),
+        p50=float(np.median(found) / np.median(wanted) - 1.0),
+        p99=float(np.quantile(found, 0.99) / np.quantile(wanted, 0.99) - 1.0),
+        makespan=_makespan_s(simulated, both) / _makespan_s(real, both) - 1.0,
+        by_job=float(np.mean(np.abs(found / wanted - 1.0))),
+        correlation=None if alike else float(np.corrcoef(wanted, found)[0, 1]),
+    )
+
+
+def _makespan_s(times: Mapping[str, Times], jobs: Sequence[str]) -> float:
+    first = min(times[job].submit_s for job in jobs)
+    return max(1.0, max(times[job].finish_s for job in jobs) - first)
+
+
+def read_times(path: Path) -> dict[str, Times]:
+    """The jobs of a table that have ended, by submission. Raises InvalidInput for all bad rows."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.DictReader(file)
+            if missing := [name for name in COLUMNS if name not in (rows.fieldnames or ())]:
+                raise InvalidInput(
+                    f"no column {', '.join(missing)}", where=str(path),
+                    remedy=f"a table of jobs has {', '.join(COLUMNS)}",
+                )  # fmt: skip
+            found = _rows(rows, path)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInput(f"cannot be read: {error}", where=str(path)) from error
+    return dict(sorted(found.items(), key=lambda item: (item[1].submit_s, item[0])))
+
+
+def _rows(rows: csv.DictReader[str], path: Path) -> dict[str, Times]:
+    found: dict[str, Times] = {}
+    bad: list[str] = []
+    for row in rows:
+        job = row["job_id"] or ""
+        if not row["finish_s"]:
+            continue
+        try:
+            times = Times(float(row["submit_s"]), float(row["finish_s"]))
+            wrong = not times.submit_s <= times.finish_s < math.inf
+        except (TypeError, ValueError):
+            wrong = True
+        if wrong or not job or job in found:
+            bad.append(f"line {rows.line_num}: job {job!r} twice, or times that are none")
+        else:
+            found[job] = times
+    if bad:
+        more = f"; and {len(bad) - 3} more" if len(bad) > 3 else ""
+        raise InvalidInput("; ".join(bad[:3]) + more, where=str(path))
+    if not found:
+        raise InvalidInput("no job in it has ended", where=str(path))
+    return found
