@@ -132,6 +132,18 @@ def test_the_scheduler_may_end_a_runner(rig: Watched) -> None:
         assert rig.log("j1", rank).endswith("saved\n")
 
 
+def test_an_eviction_is_told_though_a_stop_is_ordered_meanwhile(rig: Watched) -> None:
+    """Peers give up at once, so that a gang is often stopped before its eviction is told."""
+    script = "trap 'echo ends; sleep 1; exit 0' TERM\necho up\nwhile true; do sleep 0.05; done"
+    started(rig, "j1", script)
+    (file,) = (rig.folder / "scheduler" / "parts").glob("*.json")
+    for runner in json.loads(file.read_text())["runners"].values():
+        os.kill(runner["pid"], signal.SIGTERM)
+    rig.says("j1", "ends")
+    rig.engine.stop("j1", 1, 20.0)
+    assert "the scheduler" in rig.news.wait(TaskEvicted, job="j1").why
+
+
 def test_nothing_outlives_a_lease_without_home(rig: Watched) -> None:
     """With its engine gone for long a runner ends its tasks by itself, and tells so later."""
     started(rig, "j1")

@@ -14,6 +14,17 @@ def step(promise: str, old: str, new: str, test: str = STORIES) -> Mutant:
 
 FAR = (
     step(
+        "an eviction is told as one, though a stop was ordered",
+        "                    event.evicted and not self.attempts.was_cancelled(event.part),",
+        "                    event.evicted and attempt.stop is None,",
+    ),
+    step(
+        "what we have the scheduler end is not evicted",
+        "                place.cancelled_s, part.cancelled = self._now.s, True",
+        "                place.cancelled_s = self._now.s",
+        STEPS,
+    ),
+    step(
         "only a look that began after an intent counts",
         "            if event.began_s >= part.since_s and not part.submitting:",
         "            if not part.submitting:",

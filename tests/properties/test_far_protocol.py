@@ -2,7 +2,11 @@
 
 import pytest
 
-from tests.support.fakelauncher import Broken, World
+from tests.support.build import cluster
+from tests.support.fakelauncher import HOSTS, Broken, World
+from topmast.fast.cluster.machine import ClusterManager
+from topmast.model import messages as m
+from topmast.model.states import Outcome
 
 STORIES = 600
 BATCH = 100
@@ -25,3 +29,54 @@ def test_the_stories_are_not_tame() -> None:
     assert sum(len(world.bodies) for world in worlds) > ranks / 2
     assert sum(len(world.told) - len(world.bodies) for world in worlds) > ranks / 10
     assert sum(world.life > 1 for world in worlds) > 30
+
+
+def test_a_gang_that_was_evicted_does_not_count_as_failed() -> None:
+    """Its peers give up at once, and home orders a stop before the eviction is told."""
+    late = 0
+    for seed in range(100):
+        world = World(seed)
+        world.rates = dict.fromkeys(world.rates, 0.0)
+        world.rates |= {"peers of what ended give up": 1.0, "message is lost": 0.2}
+        world.many_hosts = False
+        gang = evicted_gang(world)
+        if gang is None:
+            continue
+        ended, first = outcome_of(world, gang)
+        late += isinstance(first, m.TaskExited)
+        told = f"seed {seed}: {ended}"
+        assert (ended.outcome, ended.evicted) == (Outcome.PREEMPTED, True), told
+    assert late > 30, "the race is run"
+
+
+def evicted_gang(world: World) -> m.StartGang | None:
+    """Run a gang on two hosts, and evict it from one of them; peers see that at once.
+
+    None: not all of it ran then.
+    """
+    gang = world.gang("j0", HOSTS)
+    world.start(gang)
+
+    world.run_until(20.0)
+    if sum(body.alive for body in world.bodies.values()) < len(HOSTS):
+        return None
+    (runner,) = world.dice.choice(world.entries).runners
+    runner.entry.evicted = True
+    runner.signal(10.0)
+    (rank,) = runner.bodies
+    world.shake(("j0", 1, rank))
+    world.run_until(100.0)
+    return gang
+
+
+def outcome_of(world: World, gang: m.StartGang) -> tuple[m.AttemptEnded, m.Message]:
+    """What a cluster manager makes of the news, in their order; and the first end that was bad."""
+    manager = ClusterManager("east-1")
+    manager.handle(m.ConfigureCluster("east", cluster("east-1")), 0.0)
+    launch = m.LaunchGang(gang.job, gang.epoch, gang.spec, "east", "east-1", gang.seats, None)
+    manager.handle(launch, 0.0)
+    news = [n for n in world.news if not isinstance(n, m.HostUp)]
+    sends = [send for one in news for send in manager.handle(one, 1.0).sends]
+    (ended,) = [send.message for send in sends if isinstance(send.message, m.AttemptEnded)]
+    bad = [n for n in news if isinstance(n, m.TaskExited | m.TaskEvicted | m.TaskLost)]
+    return ended, next(n for n in bad if not isinstance(n, m.TaskExited) or n.code != 0)

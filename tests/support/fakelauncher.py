@@ -10,7 +10,7 @@ looks at each moment whether a promise is broken:
 
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -52,6 +52,7 @@ FAULTS = (
     "message is lost",
     "message is late",
     "message comes twice",
+    "peers of what ended give up",
     "we crash",
 )
 CHAOS_S = 250.0
@@ -83,6 +84,8 @@ class Entry:
     state: State = State.HELD
     why: str = ""
     evicted: bool = False
+    cancelled: bool = False
+    """We had it ended."""
     run: str = ""
     hosts: int = 0
     runners: list["Runner"] = field(default_factory=list)
@@ -107,6 +110,8 @@ class Runner:
         self.frozen_until_s = 0.0
         self.until_s = float("inf")
         self.stopping = False
+        self.evicted = False
+        """It was ended by something else before it heard of a stop."""
         self.ends: dict[int, tuple[int | None, bool]] = {}
         self.told: set[int] = set()
         self.drift = 1.0 - world.dice.random() * 0.005
@@ -205,8 +210,11 @@ class Runner:
         body = self.bodies.get(rank)
         if body is not None and body.alive and not (self.still and code == 0):
             body.alive = False
-            self.ends[rank] = (code, evicted)
+            self.evicted = self.evicted or evicted
+            self.ends[rank] = (code, self.evicted)
             self.tell(rank)
+            if code != 0:
+                self.world.shake(body.key)
 
     def end_all(self, code: int | None, evicted: bool = False) -> None:
         for rank in list(self.bodies):
@@ -255,7 +263,8 @@ class Runner:
 
     def signal(self, grace_s: float) -> None:
         """SIGTERM by the scheduler, and SIGKILL later."""
-        self.world.at(self.world.dice.random() * grace_s, self.end_all, 143, True)
+        self.evicted = self.evicted or not self.stopping
+        self.world.at(self.world.dice.random() * grace_s, self.end_all, 143)
         self.world.at(grace_s + 1.0, self.die)
 
     def die(self) -> None:
@@ -289,10 +298,12 @@ class World:
         self.runs_again = self.dice.random() < 0.5
         """Whether the scheduler may run a part again, and tells one run from another."""
         self.entries: list[Entry] = []
+        self.runners: list[Runner] = []
         self.next_id = 1
         self.silent: dict[str, bool] = dict.fromkeys(HOSTS, False)
         self.bodies: dict[tuple[str, int, int], Body] = {}
         self.told: dict[tuple[str, int, int], m.Message] = {}
+        self.news: list[m.Message] = []
         self.started: set[tuple[str, int, int]] = set()
         self.gangs: dict[tuple[str, int], m.StartGang] = {}
         self.taken: set[tuple[str, int]] = set()
@@ -334,11 +345,15 @@ class World:
             self.at(self.dice.random() * CHAOS_S, self.disturb)
         self.at(CHAOS_S, self.be_calm)
         self.at(CHAOS_S + 190.0, self.judge_starts)
-        while self._later and self.now_s < CHAOS_S + QUIET_S:
-            self.now_s, _, call, given = heapq.heappop(self._later)
-            call(*given)
+        self.run_until(CHAOS_S + QUIET_S)
         self.judge()
         return self
+
+    def run_until(self, until_s: float) -> None:
+        """Have everything happen that happens before."""
+        while self._later and self.now_s < until_s:
+            self.now_s, _, call, given = heapq.heappop(self._later)
+            call(*given)
 
     def be_calm(self) -> None:
         self.calm = True
@@ -451,11 +466,7 @@ class World:
 
     def order(self, job: str) -> None:
         """Start a gang; sometimes again, sometimes stop it, even before."""
-        tasks = self.dice.randint(1, 4)
-        spec = JobSpec("a job", (TaskGroup("trainer", tasks, Resources(), "true"),))
-        seats = tuple(Seat("trainer", n, self.dice.choice(HOSTS), (n,)) for n in range(tasks))
-        gang = m.StartGang(job, 1, spec, "east", "east-1", seats)
-        self.gangs[job, 1] = gang
+        gang = self.gang(job, [self.dice.choice(HOSTS) for _ in range(self.dice.randint(1, 4))])
         for delay_s in [0.0] + [self.dice.random() * CHAOS_S] * self.dice.randint(0, 2):
             self.at(delay_s, self.start, gang)
         for _ in range(self.dice.choice([0, 0, 1, 2])):
@@ -463,6 +474,13 @@ class World:
             self.at(self.dice.random() * 90.0, self.event, stop)
         self.at(CHAOS_S + 1.0, self.start, gang)
         self.at(CHAOS_S + 200.0, self.event, e.Stop(job, 1, 1.0))
+
+    def gang(self, job: str, hosts: Sequence[str]) -> m.StartGang:
+        """A gang with a task on each of these hosts."""
+        spec = JobSpec("a job", (TaskGroup("trainer", len(hosts), Resources(), "true"),))
+        seats = tuple(Seat("trainer", n, host, (n,)) for n, host in enumerate(hosts))
+        gang = self.gangs[job, 1] = m.StartGang(job, 1, spec, "east", "east-1", seats)
+        return gang
 
     def start(self, gang: m.StartGang) -> None:
         parts = make_parts(gang, "f", many_hosts=self.many_hosts)
@@ -537,6 +555,7 @@ class World:
             hosts.remove(self.dice.choice(hosts))
         entry.hosts = len(hosts)
         entry.runners += [Runner(self, entry, host) for host in hosts]
+        self.runners += entry.runners[-len(hosts) :]
 
     def runner_left(self, runner: Runner) -> None:
         """The scheduler takes the last run of an entry for the entry."""
@@ -551,12 +570,22 @@ class World:
         entry = self.find(listed)
         if entry is None:
             return
+        entry.cancelled = True
         if entry.state in (State.HELD, State.WAITING):
             entry.state = State.ENDED
             if (self.runs_again or not entry.runners) and self.strikes("cancelled part comes back"):
                 self.at(self.dice.random() * 30.0, self.execute_again, entry)
         for runner in entry.runners:
             runner.signal(grace_s)
+
+    def shake(self, key: tuple[str, int, int]) -> None:
+        """What computes together with a task that ended otherwise than well may end too."""
+        for entry in self.entries:
+            for runner in entry.runners:
+                for rank, body in runner.bodies.items():
+                    is_peer = body.key[:2] == key[:2] and body.key != key
+                    if body.alive and is_peer and self.strikes("peers of what ended give up"):
+                        self.at(self.dice.random() * 2.0, runner.end, rank, 1)
 
     def disturb(self) -> None:
         """Something happens to the scheduler or a host."""
@@ -615,15 +644,21 @@ class World:
 
     def hear(self, message: m.Message) -> None:
         self.note(message)
+        self.news.append(message)
         if isinstance(message, m.TaskExited | m.TaskLost | m.TaskEvicted):
             key = (message.job, message.epoch, message.rank)
             if key in self.bodies and self.bodies[key].alive:
                 raise Broken(f"{message}, and it lives")
+            is_new = key not in self.told
             before = self.told.setdefault(key, message)
             if type(before) is not type(message) and self.gangs:
                 raise Broken(f"{before}, and then {message}")
             if isinstance(message, m.TaskExited) and key not in self.bodies:
                 raise Broken(f"{message}, and it never ran")
+            self.check_why(key, message)
+            if is_new and not (isinstance(message, m.TaskExited) and message.code == 0):
+                stop = e.Stop(message.job, message.epoch, 30.0)  # a gang ends as a whole
+                self.at(self.dice.random(), self.event, stop)
         elif isinstance(message, m.TaskStarted):
             self.started.add((message.job, message.epoch, message.rank))
         elif isinstance(message, m.HostDown):
@@ -632,6 +667,20 @@ class World:
                 raise Broken(f"{message}, and {alive} live")
         elif isinstance(message, m.TaskList):
             self.check_truth(message)
+
+    def check_why(self, key: tuple[str, int, int], message: m.Message) -> None:
+        """What something else ended is told as that, also after a stop; and nothing more is."""
+        runners = [r for r in self.runners if self.attempt_of(r.entry.name) == key[:2]]
+        entries = [n for n in self.entries if self.attempt_of(n.name) == key[:2]]
+        entries += [runner.entry for runner in runners]
+        runners = [r for r in runners if key[2] in r.entry.plan.ranks[r.host]]
+        said = [r.ends[key[2]][1] for r in runners if key[2] in r.ends]
+        ours = any(entry.cancelled for entry in entries)
+        evicted = isinstance(message, m.TaskEvicted)
+        if isinstance(message, m.TaskExited) and any(said) and not ours and self.life == 1:
+            raise Broken(f"{message}, and something else had it ended")
+        if evicted and not any(entry.evicted for entry in entries) and not any(said):
+            raise Broken(f"{message}, and nothing else had it ended")
 
     def check_truth(self, truth: m.TaskList) -> None:
         said = {(t.job, t.epoch, t.rank): t.running for t in truth.tasks}

@@ -64,6 +64,8 @@ class Part:
     """How many looks in a row did not show what they should."""
     lingering: int = 0
     """How many looks in a row showed it after it was over."""
+    cancelled: bool = False
+    """After a stop the scheduler was asked to end it, or a process before this one may have."""
 
     @property
     def name(self) -> str:
@@ -174,6 +176,10 @@ class Attempts:
     def part(self, name: str) -> tuple[Attempt, Part] | None:
         """The part of this name and its attempt."""
         return self._parts.get(name)
+
+    def was_cancelled(self, name: str) -> bool:
+        """Whether we had the scheduler end a part: then what it evicts is our own doing."""
+        return self._parts[name][1].cancelled
 
     def parts_of(self, facts: Iterable[e.Fact]) -> list[str]:
         """The parts of the attempts that facts are about."""

@@ -93,6 +93,7 @@ class Protocol:
                 attempt.stopped_s = now.s
             for part in attempt.parts:
                 part.since_s = now.s
+                part.cancelled = attempt.stop is not None  # perhaps
                 for place in part.running:
                     place.heard_s = now.s
             self._tell(attempt)
@@ -267,7 +268,8 @@ class Protocol:
                 attempt,
                 e.Ended(
                     *attempt.key, event.rank, event.code, event.at_s, event.error,
-                    event.evicted and attempt.stop is None, event.code is None, event.report,
+                    event.evicted and not self.attempts.was_cancelled(event.part),
+                    event.code is None, event.report,
                 ),
             )  # fmt: skip
         self._draft.answer = e.Answer(e.GRANTED, attempt.orders())
@@ -369,19 +371,15 @@ class Protocol:
             return
         for place in part.running:
             silent = self._now.s - place.heard_s > self.terms.silence_s
-            if (silent or self._now.s > attempt.overdue_s) and self._may_cancel(place):
+            due = self._now.s - place.cancelled_s > CANCEL_AGAIN_S
+            if due and (silent or self._now.s > attempt.overdue_s):
+                place.cancelled_s, part.cancelled = self._now.s, True
                 self._do(e.Cancel(chosen, attempt.stop.grace_s))
-
-    def _may_cancel(self, place: Place) -> bool:
-        due = self._now.s - place.cancelled_s > CANCEL_AGAIN_S
-        if due:
-            place.cancelled_s = self._now.s
-        return due
 
     def _gone(self, attempt: Attempt, part: Part, chosen: Listed | None, *, alone: bool) -> None:
         """What was recorded has ended, as the scheduler says, or is not known to it any more."""
         why = "the scheduler does not know it any more" if chosen is None else _why(chosen)
-        evicted = chosen is not None and chosen.evicted and attempt.stop is None
+        evicted = chosen is not None and chosen.evicted and not part.cancelled
         for place in part.unclaimed:
             self._lose(attempt, place, why, evicted=evicted, blameless=True)
         patience_s = self._now.s - self.terms.silence_s

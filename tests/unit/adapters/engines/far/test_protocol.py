@@ -424,16 +424,28 @@ def test_nothing_is_submitted_or_released_beside_a_running_one() -> None:
 
 
 def test_an_eviction_is_told_as_one() -> None:
-    """By the scheduler's people, not by our own stop."""
-    story = Story().released()
-    story.claims()
-    evicted = story.does(e.RankEnded(PART, "h0", "n1", 0, 143, 5.0, "preempted", evicted=True))
-    assert [one.why for one in news(evicted, m.TaskEvicted)] == ["preempted"]
+    """Also after a stop: a peer that gave up because of it may have been told before."""
+    for stops in (False, True):
+        story = Story().released()
+        story.claims()
+        if stops:
+            story.does(e.Stop("j1", 1, 5.0))
+        ended = e.RankEnded(PART, "h0", "n1", 0, 143, 5.0, "preempted", evicted=True)
+        assert [one.why for one in news(story.does(ended), m.TaskEvicted)] == ["preempted"]
+
+
+def test_what_we_have_the_scheduler_end_is_not_evicted() -> None:
+    """Nor what a process before this one may have had it end."""
     story = Story().released()
     story.claims()
     story.does(e.Stop("j1", 1, 5.0))
-    stopped = story.does(e.RankEnded(PART, "h0", "n1", 0, 143, 5.0, "", evicted=True))
-    assert [one.code for one in news(stopped, m.TaskExited)] == [143]
+    other = story.restarted()
+    story.now_s += 100.0
+    assert only(story.looks(listed(State.RUNNING)), e.Cancel)
+    other.protocol.recover(e.Moment(other.now_s, other.now_s))
+    for one in (story, other):
+        ended = one.does(e.RankEnded(PART, "h0", "n1", 0, 143, 5.0, "", evicted=True))
+        assert [end.code for end in news(ended, m.TaskExited)] == [143]
 
 
 def test_what_was_forgotten_does_not_start_again() -> None:

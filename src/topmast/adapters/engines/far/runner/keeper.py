@@ -72,7 +72,7 @@ class Keeper:
         self.held: list[int] = []
         """Locks on that data in the cache, which tasks have too: nothing deletes it meanwhile."""
         self.why = ""
-        """Why we end what runs, if home did not order it."""
+        """Why we end what runs, if home had not ordered that before."""
         self.signalled = self.still = False
         self.left: int | None = None
         """The exit status of the caller, once home needs no other."""
@@ -100,6 +100,12 @@ class Keeper:
 
     def _signal(self, *_: object) -> None:
         self.signalled = True
+        self._blame("the scheduler ended it")  # at once: peers give up, and home orders a stop
+
+    def _blame(self, why: str) -> None:
+        """Note why it ends, unless home ordered that before."""
+        if self.orders is None or self.orders["grace_s"] is None:
+            self.why = self.why or why
 
     def _turn(self, reader: int) -> None:
         struct.pack_into("d", self.turns, 0, now_s())
@@ -205,10 +211,9 @@ class Keeper:
             send([self.caller], signal.SIGKILL)
         if self.signalled:
             self.signalled = False
-            self.why = self.why or "the scheduler ended it"
             self.stop_s = min(self.stop_s, now_s() + self.ticket["grace_s"])
         if now_s() >= self.until_s - self.ticket["grace_s"] and self.stop_s > self.until_s:
-            self.why = self.why or "home was silent for %g s" % self.ticket["lease_s"]  # noqa: UP031
+            self._blame("home was silent for %g s" % self.ticket["lease_s"])  # noqa: UP031
             self.stop_s = self.until_s
 
     # --- the ranks -------------------------------------------------------------------------------
@@ -304,11 +309,9 @@ class Keeper:
     def _end(self, rank: str, code: int | None, error: str) -> None:
         if rank in self.ends:
             return
-        ordered = self.orders is not None and self.orders["grace_s"] is not None
-        why = "" if ordered else self.why
         self.ends[rank] = {
-            "rank": int(rank), "code": code, "at_s": time.time(), "error": error or why,
-            "evicted": bool(why),
+            "rank": int(rank), "code": code, "at_s": time.time(), "error": error or self.why,
+            "evicted": bool(self.why),
         }  # fmt: skip
         self.wire.tell(op="end", rank=rank, end=self.ends[rank])
 
