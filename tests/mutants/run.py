@@ -51,6 +51,11 @@ def tested(folder: Path, test: str) -> int:
     return done.returncode
 
 
+def is_failure(ended: int) -> bool:
+    """Whether tests failed, or a signal ended them: a broken kernel may write where it must not."""
+    return ended == SOME_FAILED or ended < 0
+
+
 def copy_to(folder: Path) -> None:
     """The source and the tests, with what was compiled beside them."""
     for name in ("src", "tests"):
@@ -67,7 +72,7 @@ def noticed(mutant: Mutant) -> bool:
             print(f"{mutant.test} fails on the source as it is", file=sys.stderr)
             return False
         break_it(folder / "src", mutant)
-        return tested(folder, mutant.test) == SOME_FAILED
+        return is_failure(tested(folder, mutant.test))
 
 
 def main(words: Sequence[str]) -> int:

@@ -51,6 +51,30 @@ def test_every_attempt_is_that_of_a_plain_pool(within: str, key: Key, seed: int)
     assert found.result.summary["preemptions"] > 0
 
 
+@pytest.mark.parametrize("rounds_s", [360.0, 100.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_in_rounds_every_attempt_is_that_of_a_plain_pool_in_rounds(
+    seed: int, rounds_s: float
+) -> None:
+    """What ends within a round is idle until the next; what ends at its very moment makes room in it."""
+    drawn = _drawn(seed, 4)
+    first_s = drawn[0].submit_s  # from when on a run counts
+    for job in drawn:
+        job.submit_s -= first_s
+    trace = jobs(*((j.submit_s, j.duration_s, j.gpus) for j in drawn))
+    pool = Pool(16, ENDS, ours, rounds_s=rounds_s)
+    pool.run(drawn)
+    options = {"rounds_s": str(rounds_s), "rerank_interval_s": "0.000001"}
+    world = fleet(cluster("pool-1", hosts=1, gpus=16))
+    found = run(trace, world, load_profile("tiresias-las", options))
+    ours_s, theirs_s = _attempts(found.allocations), sorted(pool.attempts)
+    assert len(ours_s) > len(drawn), "some were stopped"
+    assert [a[0] for a in ours_s] == [a[0] for a in theirs_s]
+    for one, other in zip(ours_s, theirs_s, strict=True):
+        assert one[1:] == pytest.approx(other[1:], abs=1e-3)
+        assert one[1] % rounds_s == pytest.approx(0.0, abs=1e-3)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_gangs_of_all_sizes_take_as_long_as_in_a_plain_pool(seed: int) -> None:
     """What a large one leaves may go to who was asked about when it came free, and not to the first: 3%."""

@@ -51,12 +51,16 @@ def as_listed(job: Job) -> tuple[float, ...]:
 
 @dataclass
 class Pool:
-    """``in_seconds``: the public code's mistake, the next to sink sought with seconds for GPU-seconds."""
+    """``in_seconds``: the public code's mistake, the next to sink sought with seconds for GPU-seconds.
+
+    ``rounds_s``: GPUs are handed out at multiples of it only.
+    """
 
     gpus: int
     ends_gpu_s: Sequence[float]
     key: Key = ours
     in_seconds: bool = False
+    rounds_s: float | None = None
     now_s: float = 0.0
     jobs: list[Job] = field(default_factory=list)
     jct_s: dict[int, float] = field(default_factory=dict)
@@ -75,12 +79,15 @@ class Pool:
                 self._enter(coming.pop(0))
             self._end()
             self._sink()
-            self._hand_out()
+            if self.rounds_s is None or self.now_s % self.rounds_s == 0.0:
+                self._hand_out()
         return sum(self.jct_s.values()) / len(self.jct_s)
 
     def _next_s(self) -> float:
         running = [job for job in self.jobs if job.running]
         ends = [self.now_s + job.left_s for job in running]
+        if self.rounds_s is not None and self.jobs:
+            ends.append((self.now_s // self.rounds_s + 1.0) * self.rounds_s)
         return min([*ends, *(self._sinks_s(job) for job in running)], default=math.inf)
 
     def _sinks_s(self, job: Job) -> float:

@@ -313,6 +313,8 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     """The cost of a restart in addition to the lost work."""
     rerank_interval_s: float = 60.0
     """How long ranks stay frozen."""
+    rounds_s: float | None = None
+    """Jobs are tried at multiples of this time only; None: at once, when something changes."""
     backoff_s: float = 2.0
     """The delay before a failed job restarts; it doubles with each failure."""
     backoff_cap_s: float = 300.0

@@ -258,6 +258,11 @@ def _made(document: dict[str, Any], options: Mapping[str, str]) -> Profile:
             f"{profile.slow.buffer_fraction:g} is out of range",
             field="--set slow.buffer_fraction", remedy="0 to less than 1",
         )  # fmt: skip
+    if profile.rounds_s is not None and profile.shares.policy != NO_SHARES:
+        raise InvalidInput(
+            "cannot be combined with rounds in which time is shared (shares.policy)",
+            field="--set rounds_s", remedy="shares.round_s says how long those are",
+        )  # fmt: skip
     policies_of(profile)
     return profile
 
@@ -270,6 +275,7 @@ _ABOVE_ZERO = (
     "age_cap_s",
     "usage_half_life_s",
     "rerank_interval_s",
+    "rounds_s",
     "every_s",
     "quantum_gpu_s",
     "default_duration_s",

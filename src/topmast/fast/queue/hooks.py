@@ -82,6 +82,14 @@ class QueueHooks:
     def on_wake(self) -> None:
         """Time has come for something; nothing is asked of the regions yet."""
 
+    def may_try(self) -> bool:
+        """Whether candidates may be tried now; if not, they wait."""
+        return True
+
+    def news(self) -> str:
+        """What is to be said of a job that was not tried yet; empty if nothing is."""
+        return ""
+
     def on_all_decided(self) -> None:
         """No job is left to be asked about."""
 

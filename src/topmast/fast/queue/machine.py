@@ -20,6 +20,7 @@ from topmast.fast.queue.applying import APPLIERS
 from topmast.fast.queue.backlog.blocked import Anything
 from topmast.fast.queue.cycle import cycle
 from topmast.fast.queue.cycle.auction import earliest
+from topmast.fast.queue.cycle.decision_rounds import DecisionRounds
 from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.data.orders import order_copy, order_deletion
 from topmast.fast.queue.dependencies.hooks import DependencyHooks
@@ -42,8 +43,8 @@ from topmast.policies.base import PairSpeeds, Policies
 class GlobalQueue(QueueViews):
     """The machine of the world. There is one. Each event has a function, each fact another.
 
-    It alone knows the hooks: jobs that wait for others, rounds where time is shared, and sizes
-    where jobs may change theirs.
+    It alone knows the hooks: jobs that wait for others, rounds where time is shared or
+    decisions are made at fixed times, and sizes where jobs may change theirs.
     """
 
     def __init__(self, policies: Policies, pair_speeds: PairSpeeds | None = None) -> None:
@@ -59,6 +60,8 @@ class GlobalQueue(QueueViews):
             hooks.append(SlicesHooks())
         if profile.elastic.grow or profile.elastic.shrink:
             hooks.append(ElasticHooks(self, profile.elastic))
+        if profile.rounds_s is not None:
+            hooks.append(DecisionRounds(self, profile.rounds_s))
         self.hooks = tuple(hooks)
 
     def _configure(self, event: m.ConfigureFleet) -> Conflict | None:
@@ -116,7 +119,8 @@ class GlobalQueue(QueueViews):
         """At once while candidates wait; else when time alone changes something."""
         if self.cycle.decision is not None:
             return self.cycle.decision.deadline_s
-        if self.backlog.blocked.stirred or self.cycle.backfill.freed or self.quota_may_help():
+        is_stirred = self.backlog.blocked.stirred and self.may_try()
+        if is_stirred or self.cycle.backfill.freed or self.quota_may_help():
             return 0.0
         return earliest(
             (

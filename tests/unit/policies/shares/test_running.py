@@ -140,6 +140,7 @@ def test_a_model_without_a_price() -> None:
         ("order", "credit", "turn"),
         ("preemption", "band", "none"),
         ("bind.policy", "home", "late"),
+        ("rounds_s", "60", "shares.round_s"),
         ("shares.turns", "1", "no such option"),
     ],
 )

@@ -96,7 +96,8 @@ def advance(queue: QueueViews) -> None:
 
     1. While regions think about a job, wait for them.
     2. All bids are in: commit a plan, ask in the next phase, or block the job.
-    3. Other events get their turn after so many candidates, and when seats came free.
+    3. Other events get their turn after so many candidates, and when seats came free; a hook may
+       let candidates wait.
     4. The best-ranked job that is not blocked is next: ask about it, or block it.
     5. No job is left: regions hold nothing for later candidates, and idle GPUs go to elastic jobs.
     """
@@ -107,7 +108,7 @@ def advance(queue: QueueViews) -> None:
         if decision is not None:
             decide(queue, decision)
             continue
-        if queue.cycle.budget <= 0 or queue.cycle.backfill.freed:
+        if queue.cycle.budget <= 0 or queue.cycle.backfill.freed or not queue.may_try():
             return
         candidate = queue.backlog.next()
         if candidate is None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from topmast.fast.queue.backlog.backlog import effective_band
 from topmast.fast.queue.backlog.blocked import Candidate
-from topmast.fast.queue.backlog.placement_class import JobClass, Verdict
+from topmast.fast.queue.backlog.placement_class import NOT_TRIED, JobClass, Verdict
 from topmast.fast.queue.cycle.running_order import RunningOrder, running_order
 from topmast.fast.queue.cycle.state import QueueState
 from topmast.fast.queue.data.catalogue import DataCost
@@ -58,6 +58,13 @@ class QueueViews(QueueState):
     def quota_may_help(self) -> bool:
         """Whether quota changed since job classes were blocked that it might let use more."""
         return self.backlog.blocked.wants_quota and self.tenancy.ledger.is_touched
+
+    def may_try(self) -> bool:
+        """Whether candidates may be tried now."""
+        for hook in self.hooks:  # noqa: SIM110  (a generator costs more than the question)
+            if not hook.may_try():
+                return False
+        return True
 
     # --- what regions are asked -------------------------------------------------------------------
 
@@ -206,7 +213,8 @@ class QueueViews(QueueState):
         if job_class is None:
             return Verdict(evaluation, f"waits out a delay: {record.cause or 'a failure'}")
         verdict = self.verdict_of(job_class)
-        parts = (verdict.detail, self.backlog.grants.news(record.id))
+        news = [hook.news() for hook in self.hooks] if verdict == NOT_TRIED else []
+        parts = (verdict.detail, self.backlog.grants.news(record.id), *news)
         detail = "; ".join(part for part in parts if part)
         return self.as_reached(replace(verdict, detail=detail))
 
