@@ -41,6 +41,7 @@ from topmast.service.capacityplans import CapacityPlans
 from topmast.service.dataplans import DataPlans
 from topmast.service.event_stream import FIRST_EVENT, EventStream
 from topmast.service.gauges import gauges
+from topmast.service.history import ANSWER_S, History, Key, sample
 from topmast.service.live_progress import LiveProgress
 from topmast.service.metrics import Metrics, Sources
 from topmast.service.notifier import Notifier, Told
@@ -130,7 +131,7 @@ class ControlPlane(Process):
             self.live_progress, self.event_stream, self._process_of, regions,
             self.data_plans, self.capacity_plans,
         )  # fmt: skip
-
+        self.samples = self.service.samples = History(self.journal, self.clock, self._sample)
         self.notifier = Notifier(
             self.journal, self.clock, self._told_of, self.service.access.path,
             partial(self._deliver, notify_networks),
@@ -162,11 +163,13 @@ class ControlPlane(Process):
         self.data_plans.open()
         self.capacity_plans.open()
         self.notifier.open()
+        self.samples.open()
         self.budgets.open()
 
     def close(self) -> None:
         """Save a snapshot and let go; jobs run on."""
         self.event_stream.close()
+        self.samples.close()
         self.notifier.close()
         self.budgets.close()
         self.data_plans.close()
@@ -184,6 +187,11 @@ class ControlPlane(Process):
 
     def _look(self) -> None:
         self.regions.look_now(SCRAPE_S)
+
+    def _sample(self) -> dict[Key, float]:
+        self._look()
+        question = partial(sample, self.machines.queue, self.regions.placers)
+        return self.runtime.ask(question).result(ANSWER_S)
 
     def _show(self, message: m.Message) -> bool:
         return self.live_progress.note(message)

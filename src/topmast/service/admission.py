@@ -9,6 +9,7 @@ import msgspec
 from topmast.model.access import Caller, Permission
 from topmast.model.errors import InvalidInput, refuse_all
 from topmast.model.files.jobfile import faults_in_fleet, parse_job
+from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec, has_image
 from topmast.runtime.machines import Machines
 from topmast.service.access import Access
@@ -27,6 +28,8 @@ class Admission:
         self._regions = regions
         self._access = access
         self._blobs = blobs
+        self._models: tuple[Fleet | None, tuple[str, ...]] = (None, ())
+        """Those of the fleet that was asked last: with many hosts they take long to list."""
         self._warned: dict[tuple[Any, ...], tuple[str, ...]] = {}
 
     def read(self, caller: Caller, document: Any, user: str, where: str) -> JobSpec:
@@ -47,13 +50,18 @@ class Admission:
                 remedy="upload a snapshot (PUT /workdirs/DIGEST), and give its digest",
             )  # fmt: skip
         spec = file.spec
-        models = self._machines.queue.fleet.models()
         seen = self._access.tenants(caller, Permission.JOBS_VIEW)
         known = tenants if seen is None else {n: t for n, t in tenants.items() if n in seen}
-        refuse_all(faults_in_fleet(spec, known, models, where))
+        refuse_all(faults_in_fleet(spec, known, self._known_models(), where))
         self._access.require(caller, Permission.JOBS_SUBMIT, spec.tenant)
         for_user = self._access.user(caller, user, spec.tenant)
         return spec if for_user == user else msgspec.structs.replace(spec, user=for_user)
+
+    def _known_models(self) -> tuple[str, ...]:
+        fleet = self._machines.queue.fleet
+        if self._models[0] is not fleet:
+            self._models = (fleet, fleet.models())
+        return self._models[1]
 
     def with_workdir(self, spec: JobSpec, workdir: str) -> JobSpec:
         """The job with its work folder, which was uploaded before. Raises InvalidInput."""

@@ -26,6 +26,7 @@ from topmast.service.dataplans import DataPlans
 from topmast.service.event_stream import EventStream
 from topmast.service.fleet_map import FleetMaps
 from topmast.service.forecast import Forecasts
+from topmast.service.history import History
 from topmast.service.limits import Limits, Rates
 from topmast.service.live_progress import LiveProgress
 from topmast.service.logins import Logins
@@ -83,6 +84,8 @@ class Core:
         """Set by what composes the server."""
         self.webhooks: Webhooks | None = None
         """Set by what composes the server."""
+        self.samples: History | None = None
+        """The fleet over time; set by what composes the server."""
         self.admission = Admission(runtime.machines, self.regions, self.access, blobs)
 
     def set_limits(self, rates: Rates) -> None:

@@ -1,4 +1,4 @@
-"""What is shown but never journalled: steps of jobs, what starts wait for, bytes of copies."""
+"""What is shown but never journalled: steps and metrics, what starts wait for, bytes of copies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections import Counter
 
 from msgspec import Struct
 
+from topmast.model.history_views import CurveView
 from topmast.model.messages import CopyProgress, Message, Progress, TaskPreparing
+from topmast.service.curves import Curves
 
 REASONS_SHOWN = 3
 
@@ -39,6 +41,7 @@ class LiveProgress:
         self._lock = threading.Lock()
         self._jobs: dict[str, Steps] = {}
         self._copies: dict[str, int] = {}
+        self._curves = Curves()
 
     def note(self, message: Message) -> bool:
         """Take a message that is only shown to people; False for any other."""
@@ -68,6 +71,8 @@ class LiveProgress:
                 steps.step = max(steps.step or 0, message.step)
             if message.metrics and (message.rank == 0 or not steps.metrics):
                 steps.metrics = message.metrics
+            if message.metrics and message.rank == 0 and message.step is not None:
+                self._curves.add(message.job, message.step, message.metrics)
 
     def _steps_of(self, job: str, epoch: int) -> Steps | None:
         """What is known of an attempt; None for one that is over."""
@@ -80,6 +85,11 @@ class LiveProgress:
         """The latest report of an attempt."""
         steps = self._jobs.get(job)
         return steps if steps is not None and steps.epoch == epoch else None
+
+    def curves_of(self, job: str) -> tuple[CurveView, ...]:
+        """What a job reported of its metrics since the server's start, also if it is over."""
+        with self._lock:
+            return self._curves.of(job)
 
     def of_copy(self, copy: str) -> int:
         """Bytes of a copy so far."""

@@ -13,14 +13,16 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model import views as v
 from topmast.model.access import ROOT, Caller, Permission
-from topmast.model.errors import NotFound, Unavailable
+from topmast.model.errors import InvalidInput, NotFound, Unavailable
 from topmast.model.files.fields import nearest
+from topmast.model.history_views import HistoryView
 from topmast.model.map_views import FleetMap
 from topmast.model.plan_views import CapacityPlanView, DataPlanView
 from topmast.model.whatif_views import WhatIfAsk, WhatIfView
 from topmast.service import fleet
 from topmast.service.access import act, row
 from topmast.service.fleet_map import seen_by
+from topmast.service.history import RINGS, history_seen_by
 from topmast.service.host_acts import HostActs
 from topmast.service.whatif import WhatIfs
 
@@ -64,6 +66,19 @@ class Operating(HostActs):
         now, placer = self.clock.now(), self.regions.placers[region]
         found = await self._ask(lambda: fleet.drain_plans(placer, (host, *others), now))
         return self._shown(caller, found[0])
+
+    def history(self, caller: Caller, period: str) -> HistoryView:
+        """The fleet over a period of `RINGS` up to now; other tenants' GPUs are added up."""
+        if period not in RINGS:
+            raise InvalidInput(
+                f"'{period}' is not one of them", field="period", remedy=", ".join(RINGS)
+            )
+        if self.samples is None:
+            now_s = self.clock.now()
+            return HistoryView(now_s, now_s, 0.0, None, (), ())
+        found = self.samples.view(period)
+        seen = self.access.tenants(caller, Permission.USAGE_VIEW)
+        return found if seen is None else history_seen_by(found, seen)
 
     # --- what-ifs -------------------------------------------------------------------------------
 

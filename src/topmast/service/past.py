@@ -35,6 +35,7 @@ from topmast.service.blobs import Blobs
 from topmast.service.core import ReadLog
 from topmast.service.event_stream import EventStream, Told
 from topmast.service.explain import explain_job
+from topmast.service.history import History
 from topmast.service.limits import Rate, Rates
 from topmast.service.listing import Selection
 from topmast.service.live_progress import LiveProgress
@@ -55,6 +56,10 @@ class Kept(Journal, Protocol):
 
     def history_until(self, until_s: float, limit: int) -> list[HistoryRow]:
         """The newest lines of all histories up to a time, oldest first."""
+        ...
+
+    def option(self, name: str) -> str | None:
+        """What was kept."""
         ...
 
 
@@ -152,6 +157,18 @@ class PastJournal:
                 break
             before_number = rows[-1].number
         return found[:limit]
+
+    def option(self, name: str) -> str | None:
+        """What was kept, as it is now."""
+        return self._journal.option(name)
+
+    def set_option(self, name: str, value: str) -> None:
+        """Refused."""
+        raise Conflict(FIXED)
+
+    def leads(self) -> bool:
+        """Never."""
+        return False
 
     def close(self) -> None:
         """The journal itself stays open, for other moments."""
@@ -286,5 +303,6 @@ def past_service(
         runtime, past, runtime.clock, read_log, no_mover, blobs, LiveProgress(),
         PastEvents(past, tenant_of), lambda cluster, host: None,
     )  # fmt: skip
+    service.samples = History(past, runtime.clock)
     service.set_limits(Rates(*(LIVELY for _ in Rates.__struct_fields__)))
     return service, rebuilt

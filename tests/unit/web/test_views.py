@@ -19,8 +19,10 @@ from topmast.api import create_api
 from topmast.api.guard import LoopbackGate
 from topmast.model.access import Caller, Grant, Principal, Role
 from topmast.model.errors import Conflict, InvalidInput
+from topmast.model.messages import Progress
 from topmast.model.whatif_views import WhatIfAsk
 from topmast.runtime.meter import QUICK_S, Meter
+from topmast.service.history import Rings
 from topmast.service.system import quantile, timings
 from topmast.service.whatif import WhatIfs
 from topmast.web import routes
@@ -226,3 +228,33 @@ def test_times_are_told_by_step(door: Entrance) -> None:
         ("commit", 1, 0.004), ("queue", 1, 0.002),
     ]  # fmt: skip
     assert all(one.median_s in QUICK_S for one in told)
+
+
+def test_charts_are_told_as_tables_too(door: Entrance) -> None:
+    """Supply and demand, use by tenant, metrics of a job; without samples they say so."""
+    samples = door.system.samples
+    samples._over.set()
+    samples._rings = Rings()
+    assert "There are no samples" in get(door, "/data").text
+    for at_s in (0.0, 60.0):
+        samples._rings.add(door.service.clock.now() - 120.0 + at_s, samples._read())  # type: ignore[misc]
+    for path, title, labels in (
+        ("/data", "H100", ["present", "held", "held or waited for"]),
+        ("/data?within=east", "H100 in east", ["present", "held"]),
+        ("/data?within=moon&period=7d", "Demand over supply by region", ["east"]),
+        ("/usage?period=1h", "GPUs held by tenant", ["vision", "speech", "visio", "vision2"]),
+    ):
+        text = get(door, path).text
+        found = charts(text)
+        assert found[title] == labels, path
+        assert ("H100 in moon" in found) is False
+        assert f'aria-label="{title} as a table"' in text
+    door.service.live_progress.note(Progress("j1", 1, 0, 7, {HOSTILE: 0.5}, 0.0))
+    assert charts(get(door, "/jobs/j1").text) == {HOSTILE: [HOSTILE]}
+
+
+def charts(text: str) -> dict[str, list[str]]:
+    """The labels of the lines by the title of the chart."""
+    scripts = re.findall(r'<time-series><script type="application/json">(.*?)</script>', text)
+    read = [json.loads(script) for script in scripts]
+    return {one["label"]: [series["label"] for series in one["series"]] for one in read}

@@ -8,13 +8,16 @@ from topmast.model.access import Permission
 from topmast.model.errors import Unavailable
 from topmast.model.plan_views import DataPlanView
 from topmast.web.page import Ask, Page
+from topmast.web.series import PERIODS, USUAL, supply_and_demand
 
 ROWS = 200
 
 
 async def view(ask: Ask) -> dict[str, Any]:
     """Datasets, with what the URL asks for, and the plan."""
-    given = ask.filters("name", "region", "from")
+    given = ask.filters("name", "region", "from", "period", "within")
+    period = given["period"] if given["period"] in PERIODS else USUAL
+    over = ask.service.history(ask.caller, period)
     service, caller = ask.service, ask.caller
     every = await service.list(caller, "datasets")
     regions = await service.list(caller, "regions")
@@ -38,6 +41,10 @@ async def view(ask: Ask) -> dict[str, Any]:
         "plan": await _plan(ask),
         "supply": _supply(gpus),
         "waiting": _waiting(tenants),
+        "period": period,
+        "periods": PERIODS,
+        "over": over,
+        "charts": supply_and_demand(over, given["within"]) if over.times else [],
     }
 
 

@@ -19,6 +19,7 @@ from topmast.model.views import Explanation, JobView
 from topmast.service.service import Service
 from topmast.web.candidates import axis_of, candidates, plan_bars, terms_of
 from topmast.web.page import Ask, Page
+from topmast.web.series import curves
 
 FRESH_S = 5.0
 """An explanation is a search: for so long it serves, and for longer if it took long."""
@@ -77,6 +78,7 @@ async def view(ask: Ask) -> dict[str, Any]:
         "log": await _log(ask, job),
         "bands": [band.name.lower() for band in Band],
         "is_over": is_over,
+        "curves": curves(ask.service.live_progress.curves_of(job.id)),
     }  # fmt: skip
 
 

@@ -1,14 +1,15 @@
 // <time-series>: lines over time, drawn by uPlot.
 //
 // Its data: {"x": [seconds since the epoch ...], "series": [{"label": ..., "values": [...]}],
-// "unit": "GPUs", "label": "what it shows"}. With "elapsed": true, x are seconds from a start.
+// "unit": "GPUs", "label": "what it shows"}. With "elapsed": true, x are seconds from a start, or steps;
+// with "zero": true, the axis begins at 0; "span": the first and the last x of the axis.
 
 import uPlot from "../vendor/uplot.js";
 import { colour, dataOf, make, number, onTheme, placeFor } from "./common.js";
 
 /**
  * @typedef {{x: number[], series: {label: string, values: (number | null)[]}[], unit?: string,
- *   label?: string, elapsed?: boolean}} Series
+ *   label?: string, elapsed?: boolean, zero?: boolean, span?: [number, number]}} Series
  */
 
 const HEIGHT = 220;
@@ -44,7 +45,7 @@ class TimeSeries extends HTMLElement {
 
   /** @param {Series} data */
   update(data) {
-    const same = this.#data !== null && this.#data.series.length === data.series.length;
+    const same = this.#data !== null && labels(this.#data) === labels(data);
     this.#data = data;
     if (this.#plot !== null && same) this.#plot.setData(columns(data));
     else this.#draw();
@@ -67,7 +68,10 @@ class TimeSeries extends HTMLElement {
     this.#plot = new uPlot(
       {
         width: this.#width(), height: HEIGHT,
-        scales: { x: { time: data.elapsed !== true } },
+        scales: {
+          x: { time: data.elapsed !== true, ...(data.span ? { range: () => /** @type {Series} */ (this.#data).span } : {}) },
+          y: data.zero ? { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, most * 1.05 || 1] } : {},
+        },
         axes: [{ ...axis }, { ...axis, label: data.unit ?? "", size: 64 }],
         series: [{}, ...data.series.map((each, at) => ({
           label: each.label, width: 2, dash: DASHES[at % DASHES.length],
@@ -77,6 +81,11 @@ class TimeSeries extends HTMLElement {
       columns(data), box,
     );
   }
+}
+
+/** @param {Series} data */
+function labels(data) {
+  return JSON.stringify(data.series.map((each) => each.label));
 }
 
 /** @param {Series} data */
