@@ -37,6 +37,7 @@ from topmast.model.plan import (
     Preempt,
     RegionTerms,
     Seat,
+    TaskShape,
 )
 from topmast.model.states import HostState
 from topmast.policies.options import ScoreWeights
@@ -52,6 +53,10 @@ MIXES = (((1, 0.25), (2, 0.25), (4, 0.5)), ((1, 0.5), (3, 0.5)), ((2, 1.0),))
 SHARES = (100, 250, 300, 400, 500, 600, 700)
 SPARING = ScoreWeights(
     locality=0.7, fragmentation=0.3, allocated_cpus=0.7, allocated_memory=2.0, gpu_hosts=1.5
+)
+
+SHAPED = ScoreWeights(
+    speed=2.0, locality=0.7, fragmentation=0.3, shapes=True, gpu_hosts=1.5, models=(("A100", 0.9),)
 )
 
 
@@ -157,6 +162,36 @@ def _check_seats(
     assert plan.level == level if tightest else plan.level >= level
 
 
+def _equal_tasks(rng: random.Random) -> GroupRequest:
+    """Tasks with whole GPUs of named models; where any will do, all tasks get the same one."""
+    task = _resources(rng, "whole")
+    named = replace(task, accelerators=tuple(a for a in task.accelerators if a.model is not None))
+    if not named.accelerators:
+        named = replace(named, accelerators=(Accelerator("H100", MILLI),))
+    return GroupRequest("g", rng.randint(1, 4), named)
+
+
+def _with_shapes(rng: random.Random, ask: PlacementRequest) -> PlacementRequest:
+    """The request with shapes of recent tasks, which some hosts could take and some not.
+
+    Of a gang with shares of two sizes one group is left: two may share a GPU in ways that are not all tried.
+    """
+    shares = [g for g in ask.groups if any(a.gpus_milli < MILLI for a in g.resources.accelerators)]
+    groups = ask.groups if len(shares) < 2 else (shares[0],)
+    count = rng.randint(1, 5)
+    shapes = tuple(
+        TaskShape(
+            rng.choice((*SHARES, 1000, 1000, 2000, 3000)),
+            rng.choice((0.0, 0.1, 0.5, 1.0, 2.0)),
+            rng.choice((0, 0, 16, 32)),
+            rng.choice(((), (), ("H100",), MODELS, ("T4",))),
+            1 / count,
+        )
+        for _ in range(count)
+    )
+    return replace(ask, groups=groups, shapes=shapes)
+
+
 # --- what the search promises ----------------------------------------------------------------------------------
 
 
@@ -180,17 +215,37 @@ def test_no_plan_on_free_hosts_scores_lower_than_the_one_found(
         assert found.score == pytest.approx(total(priced))
 
 
+@bounded(400)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([SHAPED, replace(BALANCING, shapes=True)]))
+def test_no_plan_strands_less_by_the_shapes_of_recent_tasks(
+    seed: int, weights: ScoreWeights
+) -> None:
+    """Gangs of every form, where free GPUs are judged by CPUs, memory, models and shares as well."""
+    rng = random.Random(seed)
+    columns = _columns(rng, _region(rng, most_hosts=4, most_gpus=3))
+    ask = _with_shapes(rng, _ask(rng, columns, most_tasks=4))
+    if rng.random() < 0.4:
+        ask = replace(ask, groups=(_equal_tasks(rng),), models=None)
+    search = PreemptiveSearch("here", columns, {}, profile(score=weights), 0, 0.0)
+    for _ in range(2):  # the second time by what was kept of the first, and what has changed since
+        found = search.best(ask).plan
+        best = best_on_free(columns, ask, weights)
+        assert (found.score if found else None) == (
+            None if best is None else pytest.approx(best, abs=1e-7)
+        )
+        if found is None:
+            return
+        _check_seats(columns, ask, found)
+        columns.take(found.seats, {group.name: group.resources for group in ask.groups})
+
+
 @bounded(800)
 @given(st.integers(0, 2**32 - 1))
 def test_equal_tasks_on_whole_gpus_are_balanced_at_the_least_score(seed: int) -> None:
     """Gangs that other kernels answer where hosts do not cost by their GPUs."""
     rng = random.Random(seed)
     columns = _columns(rng, _region(rng, most_hosts=4, most_gpus=3))
-    task = _resources(rng, "whole")
-    named = replace(task, accelerators=tuple(a for a in task.accelerators if a.model is not None))
-    if not named.accelerators:
-        named = replace(named, accelerators=(Accelerator("H100", MILLI),))
-    group = GroupRequest("g", rng.randint(1, 4), named)
+    group = _equal_tasks(rng)
     ask = replace(_ask(rng, columns, most_tasks=4), groups=(group,), models=None)
     found = PreemptiveSearch("here", columns, {}, profile(score=BALANCING), 0, 0.0).best(ask).plan
     best = best_on_free(columns, ask, BALANCING)

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.search import stranded
 from topmast.fast.region.search.scoring import accelerators_of, slowdown
+from topmast.model.absent import given
 from topmast.model.job import MILLI, Accelerator, Level, Resources
 from topmast.model.plan import PlacementRequest
 from topmast.policies.options import ScoreWeights
@@ -43,6 +45,8 @@ class Brute:
 
     def _stranded(self, row: int) -> float:
         free = self.free[row]
+        if given(self.ask.shapes, ()):
+            return self._stranded_by_shapes(row)
         whole = free.count(MILLI)
         waste: float = sum(
             part * (whole % size if whole >= size else whole) for size, part in self.ask.mix
@@ -50,20 +54,48 @@ class Brute:
         shared: int = sum(milli for milli in free if 0 < milli < MILLI)
         return waste + 0.5 * shared / MILLI
 
+    def _stranded_by_shapes(self, row: int) -> float:
+        """The mean over the shapes of what a task could not use: all, or the useless rests of shared GPUs."""
+        free = [max(0, milli) for milli in self.free[row]]
+        useless_of = stranded.useless_of(given(self.ask.shapes, ()))
+        useless = sum(float(useless_of[milli]) for milli in free if milli < MILLI)
+        waste: float = 0.0
+        for shape in given(self.ask.shapes, ()):
+            if shape.gpus_milli < MILLI:
+                fits = max(free, default=0) >= shape.gpus_milli
+            else:
+                fits = free.count(MILLI) * MILLI >= shape.gpus_milli
+            fits &= self.cpus[row] + 1e-9 >= shape.cpus and self.memory[row] >= shape.memory_bytes
+            fits &= not shape.models or self.columns.hosts[row].model in shape.models
+            waste += float(shape.share) * (useless if fits else sum(free) / MILLI)
+        return waste
+
+    def _ease(self, row: int) -> float:
+        """What a host's tasks pay for all that is left of it."""
+        if not self.ask.shapes:
+            return 0.0
+        left: float = sum(max(0, milli) for milli in self.free[row]) / MILLI / 8
+        if self.cpus[row] < float("inf"):
+            left += self.cpus[row] / 128
+        if self.memory[row] < float("inf"):
+            left += self.memory[row] / 2**40
+        return 0.02 * left * self.placed[row] / len(self.tasks)
+
     def every(
         self, at: int = 0, last: tuple[int, int] = (-1, -1)
     ) -> Iterator[tuple[float, frozenset[int], dict[tuple[int, int], int]]]:
         """The change in stranded GPUs, the hosts used, and the tasks by host and group."""
         if at == len(self.tasks):
             used = {row for row, count in self.placed.items() if count}
-            change = sum(self._stranded(row) - self.before[row] for row in used)
+            change = sum(self._stranded(row) - self.before[row] + self._ease(row) for row in used)
             yield change, frozenset(used), dict(self.vector)
             return
         number, wanted, resources = self.tasks[at]
         again = at > 0 and self.tasks[at - 1][0] == number
         for row in self.rows:
             for slots in self._slots(row, wanted):
-                place = (row, slots[0] if len(slots) == 1 and wanted.gpus_milli < MILLI else -1)
+                chosen = len(slots) == 1 and wanted.gpus_milli < MILLI and not self.ask.shapes
+                place = (row, slots[0] if chosen else -1)
                 if (again and place < last) or not self._holds(row, wanted, resources):
                     continue
                 self._move(row, number, slots, min(wanted.gpus_milli, MILLI), resources, -1)
@@ -76,7 +108,10 @@ class Brute:
         if wanted.gpus_milli == 0:
             return [()]
         if wanted.gpus_milli < MILLI:
-            return [(slot,) for slot, milli in enumerate(free) if milli >= wanted.gpus_milli]
+            able = [slot for slot, milli in enumerate(free) if milli >= wanted.gpus_milli]
+            if self.ask.shapes:  # on the fullest GPU with room, whatever that strands
+                able = sorted(able, key=lambda slot: (free[slot], slot))[:1]
+            return [(slot,) for slot in able]
         whole = [slot for slot, milli in enumerate(free) if milli == MILLI]
         needed = wanted.gpus_milli // MILLI
         return [tuple(whole[:needed])] if len(whole) >= needed else []

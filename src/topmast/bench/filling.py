@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
 from topmast.adapters.kernels import load_kernels
 from topmast.bench.fleet import best_of
@@ -52,11 +53,15 @@ def measure_filling(options: FillingOptions) -> dict[str, Any]:
         {"seed": options.seed + number, **dict(zip(found, row, strict=True))}
         for number, row in enumerate(zip(*found.values(), strict=True))
     ]
+    means = {f"{name}_percent": float(np.mean(values)) for name, values in found.items()}
     return {
-        **{f"{name}_percent": float(np.mean(values)) for name, values in found.items()},
+        "unallocated_pct": means["topmast_unallocated_percent"],
+        "at_100_pct": means.pop("topmast_at_100_percent"),
+        **means,
         "runs": rows,
         "profile": options.profile,
         "asked": options.asked,
+        "orders": options.seeds,
         "seeds": options.seeds,
         "seed": options.seed,
         "trace": options.trace.name,
@@ -68,11 +73,17 @@ def measure_filling(options: FillingOptions) -> dict[str, Any]:
 def filled(
     trace: Trace, fleet: Fleet, profile: Profile, asked: float, seeds: range
 ) -> dict[str, list[float]]:
-    """Percent of the GPUs that stay idle, for each seed: by ``profile``, and by each rival."""
-    found: dict[str, list[float]] = {f"{name}_unallocated": [] for name in ("topmast", *PEERS)}
+    """Percent of the GPUs that stay idle, for each seed: by ``profile``, and by each rival.
+
+    ``topmast_at_100`` is what was idle when the jobs had requested as many GPUs as there are.
+    """
+    names = ("topmast_unallocated", "topmast_at_100", *(f"{name}_unallocated" for name in PEERS))
+    found: dict[str, list[float]] = {name: [] for name in names}
     for seed in seeds:
         specs = drawn(trace, fleet, asked, seed)
-        found["topmast_unallocated"].append(100 * idle_after(specs, fleet, profile))
+        idle = idle_after(specs, fleet, profile)
+        found["topmast_unallocated"].append(100 * idle[-1])
+        found["topmast_at_100"].append(100 * idle[_all_asked(specs, fleet)])
         for name in PEERS:
             found[f"{name}_unallocated"].append(100 * idle_beside(name, specs, fleet, seed))
     return found
@@ -96,28 +107,40 @@ def drawn(trace: Trace, fleet: Fleet, asked: float, seed: int) -> list[JobSpec]:
     return specs
 
 
+def _all_asked(specs: list[JobSpec], fleet: Fleet) -> int:
+    """The first job with which as many GPUs are requested as there are; else the last."""
+    asked = np.cumsum([spec.gpus_milli() for spec in specs])
+    enough = asked >= MILLI * sum(fleet.gpus().values())
+    return int(np.argmax(enough)) if enough.any() else len(specs) - 1
+
+
 # --- by Topmast ---------------------------------------------------------------------------------
 
 
-def idle_after(specs: list[JobSpec], fleet: Fleet, profile: Profile) -> float:
-    """The part of the GPUs that stays idle when Topmast places these jobs in turn."""
+def idle_after(specs: list[JobSpec], fleet: Fleet, profile: Profile) -> list[float]:
+    """The part of the GPUs that is idle after each of these jobs, placed by Topmast in turn."""
     machines, mix = Machines(profile), Mix()
     for region in fleet.regions:
         _at(machines, ids.placer(region.name), m.ConfigureRegion(region))
     terms = {region.name: RegionTerms() for region in fleet.regions}
-    held_milli = 0
+    free_milli = all_milli = MILLI * sum(fleet.gpus().values())
+    idle: list[float] = []
     for number, spec in enumerate(specs, 1):
         mix.saw(spec)
         mix.settle()
         groups = tuple(GroupRequest(g.name, g.count, g.resources) for g in spec.groups)
-        ask = PlacementRequest(f"j{number}", groups, spec.topology, spec.band, mix=mix.current)
+        ask = PlacementRequest(
+            f"j{number}", groups, spec.topology, spec.band, mix=mix.current,
+            shapes=(profile.score.shapes and mix.shapes) or UNSET,
+        )  # fmt: skip
         (send,) = machines.fleet_placer.handle(m.RequestFleetBids(number, ask, terms), 0.0).sends
         assert isinstance(send.message, m.FleetBids)
         plan = best_of(send.message)
         if plan is not None:
             _at(machines, ids.placer(plan.region), m.CommitPlan(plan, 1, spec, spec.band))
-            held_milli += plan.gpus_milli
-    return 1.0 - held_milli / MILLI / sum(fleet.gpus().values())
+            free_milli -= plan.gpus_milli
+        idle.append(free_milli / all_milli)
+    return idle
 
 
 def _at(machines: Machines, address: str, message: m.Message) -> None:

@@ -211,7 +211,10 @@ def _add_fill(app: typer.Typer, root: Root) -> None:
         asked: Annotated[
             float, typer.Option(min=0.01, help="GPUs that jobs ask for, over those there are.")
         ] = 1.3,
-        seeds: Annotated[int, typer.Option(min=1, help="How many random orders of the jobs.")] = 3,
+        seeds: Annotated[
+            int,
+            typer.Option("--orders", "--seeds", min=1, help="How many random orders of the jobs."),
+        ] = 3,
         seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
         profile: Annotated[
             str,

@@ -192,6 +192,18 @@ Mode = Free | Colocate | Move | Shrink | Preempt
 """How a place may be found: the one thing that the phases of the pipeline differ in."""
 
 
+class TaskShape(Struct, frozen=True, gc=False):
+    """What tasks ask for that came lately."""
+
+    gpus_milli: int
+    cpus: float
+    memory_bytes: int
+    models: tuple[str, ...]
+    """GPU models that will do; empty: any."""
+    share: float
+    """Of the tasks with GPUs."""
+
+
 class PlacementRequest(Struct, frozen=True, gc=False):
     """A request to a region: where would this job run best, and at which cost?"""
 
@@ -212,6 +224,8 @@ class PlacementRequest(Struct, frozen=True, gc=False):
     """Without room now, say where and when there will be room first."""
     mix: tuple[tuple[int, float], ...] = DEFAULT_MIX
     """Sizes of recent tasks, in GPUs, with their shares."""
+    shapes: tuple[TaskShape, ...] | UnsetType = UNSET
+    """Shapes of recent tasks; absent where the sizes say it all, or the score asks for no more."""
     cluster: str | None = None
     """The only cluster that may hold the gang; None: any."""
     image: bool | UnsetType = UNSET

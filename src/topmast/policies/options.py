@@ -28,6 +28,8 @@ class ScoreWeights(Struct, frozen=True, forbid_unknown_fields=True):
     """Per level above the preferred one."""
     fragmentation: float = 0.5
     """For a host with a free rest that no task can use."""
+    shapes: bool = False
+    """Whether a free rest is judged by all that recent tasks ask for, not by whole GPUs alone."""
     data: float = 6.0
     """Per hour until the data is there."""
     balance: float = 0.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec.structs import replace
 
 from topmast import jit
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
@@ -31,7 +32,7 @@ from topmast.model.job import (
     TaskGroup,
     Topology,
 )
-from topmast.model.plan import Free, GroupRequest, PlacementRequest, Preempt
+from topmast.model.plan import Free, GroupRequest, PlacementRequest, Preempt, TaskShape
 from topmast.model.states import HostState
 from topmast.policies.options import Profile, ScoreWeights
 
@@ -58,6 +59,10 @@ def _load_free() -> None:
     for cpus in (0.0, 1.0):
         attempt = _hold(columns, held, search, cpus, preempt=False)
         columns.let_go(held.pop(attempt.plan.job))
+    shapes = (TaskShape(MILLI, 1.0, 0, (), 1.0),)
+    profile = Profile("warm-up", score=ScoreWeights(shapes=True))
+    shaped = PreemptiveSearch("r", columns, held, profile, 0, 0.0)
+    assert shaped.best(replace(_ask(1.0, preempt=False), shapes=shapes)).plan is not None
     columns.watched = False
     columns.hold(attempt)
     columns.let_go(attempt)

@@ -26,7 +26,7 @@ from topmast.fast.queue.backlog.placement_class import (
 )
 from topmast.fast.queue.backlog.priority_timers import PriorityTimers
 from topmast.fast.queue.backlog.ranking import Ranking, Waiting
-from topmast.fast.queue.backlog.task_mix import Mix
+from topmast.fast.queue.backlog.task_mix import Mix, Shapes
 from topmast.fast.queue.backlog.timers import Timers
 from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
 from topmast.fast.queue.hooks import Grant, Grants
@@ -82,10 +82,11 @@ class Backlog:
         learned: Learned | None,
         sizes: dict[int, float],
         services_gpu_s: list[float],
+        shapes: Shapes | None,
     ) -> None:
         """Take up what was learned from jobs. O(what is kept)."""
         self.durations.restore(histories, learned)
-        self.mix = Mix(sizes)
+        self.mix = Mix(sizes, shapes)
         self.attained_service.restore(services_gpu_s)
 
     # --- jobs come and go -------------------------------------------------------------------------

@@ -1,9 +1,11 @@
-"""The mix of task sizes seen lately: what GPUs that a plan leaves should still be good for."""
+"""The mix of tasks seen lately: what GPUs that a plan leaves should still be good for."""
 
 from __future__ import annotations
 
-from topmast.model.job import MILLI, JobSpec
-from topmast.model.plan import DEFAULT_MIX
+from msgspec import Struct
+
+from topmast.model.job import MILLI, JobSpec, Resources
+from topmast.model.plan import DEFAULT_MIX, TaskShape
 
 HALF_LIFE_JOBS = 1_000
 """After so many jobs with GPUs one counts for half."""
@@ -13,34 +15,69 @@ FEWEST_JOBS = 20
 SIZES = 8
 PARTS = 64
 """Shares are told in these parts, so that the mix changes seldom."""
+SHAPES = 64
+"""So many of the most frequent shapes are told,"""
+SHAPES_KEPT = 512
+"""and so many are kept."""
+SETTLED_JOBS = 256
+"""Shapes are told anew after so many jobs at most: searches keep what follows from them."""
+MOST_UNIT = 1e9
 
 Sizes = tuple[tuple[int, float], ...]
 
 
-class Mix:
-    """Weights of sizes, in whole GPUs of a task. A job counts once, whatever its number of tasks.
+class Shapes(Struct):
+    """Weights of shapes by what a task asks for; a snapshot holds them."""
 
-    ``current`` holds still between calls of `settle`, so that prices do not change with each job.
+    weights: list[tuple[TaskShape, float]] = []
+    """In units; the share of a shape says nothing here."""
+    unit: float = 1.0
+    """What a job weighs that comes now: it grows, instead of all weights fading."""
+    jobs: int = 0
+    """With GPUs, seen so far."""
+    told_at: int = 0
+    """So many had been seen when shapes were told last."""
+    current: tuple[TaskShape, ...] = ()
+
+
+class Mix:
+    """Weights of sizes, in whole GPUs of a task, and of shapes. A job counts once.
+
+    ``current`` holds still between calls of `settle`, so that prices do not change with each job;
+    ``shapes`` depends on the jobs alone, and changes after some of them.
     """
 
-    def __init__(self, weights: dict[int, float] | None = None) -> None:
+    def __init__(
+        self, weights: dict[int, float] | None = None, shapes: Shapes | None = None
+    ) -> None:
         self.weights: dict[int, float] = dict(weights or {})
         self.current: Sizes = DEFAULT_MIX
+        self.seen = shapes or Shapes()
+        self._weight_of = dict(self.seen.weights)
         self.settle()
 
+    @property
+    def shapes(self) -> tuple[TaskShape, ...]:
+        """The shapes told; empty where tasks ask for nothing but whole GPUs."""
+        return self.seen.current
+
     def saw(self, spec: JobSpec) -> None:
-        """A job was submitted. O(groups + sizes)."""
-        sizes = [
-            max(1, listed[0].gpus_milli // MILLI)
-            for group in spec.groups
-            if (listed := group.resources.accelerators)
-        ]
-        if not sizes:
+        """A job was submitted. O(groups + sizes), and sometimes O(shapes)."""
+        asked = [group.resources for group in spec.groups]
+        found = [_shape_of(needed) for needed in asked if needed.accelerators]
+        if not found:
             return
         for size in self.weights:
             self.weights[size] *= FADE
-        for size in sizes:
-            self.weights[size] = self.weights.get(size, 0.0) + 1.0 / len(sizes)
+        seen = self.seen
+        seen.unit /= FADE
+        for shape in found:
+            size = max(1, shape.gpus_milli // MILLI)
+            self.weights[size] = self.weights.get(size, 0.0) + 1.0 / len(found)
+            self._weight_of[shape] = self._weight_of.get(shape, 0.0) + seen.unit / len(found)
+        seen.jobs += 1
+        if seen.jobs - seen.told_at >= min(max(FEWEST_JOBS, seen.told_at), SETTLED_JOBS):
+            self._tell()
 
     def settle(self) -> None:
         """Let the mix be what was seen up to now: the most frequent sizes and their shares."""
@@ -51,3 +88,38 @@ class Mix:
         parts = {size: round(PARTS * self.weights[size] / total) for size in sorted(most)}
         told = sum(parts.values())
         self.current = tuple((size, count / told) for size, count in parts.items() if count)
+
+    def saved(self) -> Shapes | None:
+        """What a snapshot should hold of the shapes; None: nothing yet. O(shapes)."""
+        self.seen.weights = list(self._weight_of.items())
+        return self.seen if self._weight_of else None
+
+    def _tell(self) -> None:
+        """Tell the most frequent shapes. O(shapes log shapes)."""
+        seen, weight_of = self.seen, self._weight_of
+        ranked = sorted(weight_of, key=lambda shape: (-weight_of[shape], _order(shape)))
+        scale = seen.unit if seen.unit > MOST_UNIT else 1.0
+        seen.unit /= scale
+        self._weight_of = {shape: weight_of[shape] / scale for shape in ranked[:SHAPES_KEPT]}
+        most = ranked[:SHAPES]
+        total = sum(weight_of[shape] for shape in most)
+        seen.told_at = seen.jobs
+        is_plain = all(
+            shape.gpus_milli % MILLI == 0 and not (shape.cpus or shape.memory_bytes)
+            for shape in most
+        )
+        seen.current = () if is_plain else tuple(
+            TaskShape(s.gpus_milli, s.cpus, s.memory_bytes, s.models, weight_of[s] / total)
+            for s in most
+        )  # fmt: skip
+
+
+def _shape_of(needed: Resources) -> TaskShape:
+    listed = needed.accelerators
+    names = sorted({a.model for a in listed if a.model is not None})
+    models = () if any(a.model is None for a in listed) else tuple(names)
+    return TaskShape(listed[0].gpus_milli, needed.cpus, needed.memory_bytes, models, 0.0)
+
+
+def _order(shape: TaskShape) -> tuple[int, float, int, tuple[str, ...]]:
+    return shape.gpus_milli, shape.cpus, shape.memory_bytes, shape.models

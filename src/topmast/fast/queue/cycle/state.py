@@ -12,6 +12,7 @@ from topmast.fast.machine import EventMachine
 from topmast.fast.queue.backlog.backlog import Backlog
 from topmast.fast.queue.backlog.durations import Durations, History
 from topmast.fast.queue.backlog.learning import Learned
+from topmast.fast.queue.backlog.task_mix import Shapes
 from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
 from topmast.fast.queue.cycle.memory import Cycle
 from topmast.fast.queue.data.catalogue import DatasetRecord
@@ -62,6 +63,7 @@ class Saved(Struct):
     next_window: int | UnsetType = UNSET
     quotas: dict[str, KnownQuota] | UnsetType = UNSET
     budgets_noted: dict[str, tuple[str, int]] | UnsetType = UNSET
+    shapes: Shapes | UnsetType = UNSET
 
 
 class QueueState(EventMachine):
@@ -237,6 +239,7 @@ class QueueState(EventMachine):
                 self.windows.next_number if self.windows.next_number > 1 else UNSET,
                 self.tenancy.timed or UNSET,
                 self.tenancy.budgets_noted or UNSET,
+                backlog.mix.saved() or UNSET,
             )
         )
 
@@ -264,7 +267,10 @@ class QueueState(EventMachine):
         self.windows = Windows(given(state.windows, {}), given(state.next_window, 1))
         self.take_fleet(state.fleet)
         self.tenancy.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
-        self.backlog.restore(state.histories, state.learned, state.sizes, state.services_gpu_s)
+        shapes = given(state.shapes, None)
+        self.backlog.restore(
+            state.histories, state.learned, state.sizes, state.services_gpu_s, shapes
+        )
         for hook in self.hooks:
             hook.on_restored()
         for record in state.jobs.values():

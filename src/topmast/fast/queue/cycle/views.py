@@ -92,6 +92,7 @@ class QueueViews(QueueState):
             held=held,
             reserve=reserve,
             mix=self.backlog.mix.current,
+            shapes=(self.profile.score.shapes and self.backlog.mix.shapes) or UNSET,
             cluster=cluster,
             image=has_image(spec),
             reserved=self._reserved_for(spec, record),

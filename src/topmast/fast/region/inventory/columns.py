@@ -12,6 +12,7 @@ no other attempt can take it when it comes free.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol, Self
 
 import msgspec
@@ -39,6 +40,9 @@ CPU_DECIMALS = 6
 
 class Counts(Protocol):
     """What is counted over these columns, and kept with each change (see `index.Index`)."""
+
+    version: Ints
+    """(H) grows when what is free of a host has changed."""
 
     def serve(self, row: int, available: bool) -> None:
         """A host goes in or out of service."""
@@ -138,6 +142,8 @@ class Columns(Amounts):
 
     affinity: Affinity | None = None
     """What chooses among equally good GPUs; None: the first are taken."""
+    version: Ints
+    """(H) grows when what is free of a host has changed."""
 
     def __init__(self, region: RegionSpec, slices: int = 1) -> None:
         """``slices``: how often each host stands here, once for every time slice."""
@@ -175,7 +181,10 @@ class Columns(Amounts):
         self.free_milli: Ints = np.full(int(self.offset[-1]), MILLI, dtype=np.int64)
         self.free_cpus, self.free_memory = self.cpus.copy(), self.memory.copy()
         self.unable = self._unable(region)
-        self.states: list[HostState] = [HostState.HEALTHY] * len(self.hosts)
+        self.version, self.states = (
+            np.zeros_like(self.size_of),
+            [HostState.HEALTHY] * len(self.hosts),
+        )
         self.available: Bools = np.ones(len(self.hosts), dtype=np.bool_)
         self.sections = Sections(
             self.parts,
@@ -201,6 +210,17 @@ class Columns(Amounts):
         self.first_row = 0
         """The number of the first host in the index."""
 
+    @cached_property
+    def names_of_models(self) -> tuple[str, ...]:
+        """The models of the hosts' GPUs, by name. O(hosts) once."""
+        return tuple(sorted({h.model for h in self._known if h.gpus}))
+
+    @cached_property
+    def model_of(self) -> Ints:
+        """(H) the number of each host's model among those; any for a host without GPUs."""
+        numbers = {name: at for at, name in enumerate(self.names_of_models)}
+        return np.array([numbers.get(name, 0) for name in self.models], dtype=np.int64)
+
     def adopt(self, counts: Counts, arrays: Arrays, first_row: int) -> None:
         """Keep what is free in the arrays of an index from now on, from ``first_row`` on."""
         self.counts, self.first_row = counts, first_row
@@ -210,6 +230,7 @@ class Columns(Amounts):
         self.free_cpus = arrays.free_cpus[rows]
         self.free_memory = arrays.free_memory[rows]
         self.available = arrays.available[rows]
+        self.version = counts.version[rows]
 
     def _domains(self) -> Ints:
         """Number the domains of each level by first appearance; a name counts within its parent."""
@@ -347,6 +368,8 @@ class Columns(Amounts):
             if need.memory_bytes:
                 self.free_memory[row] += sign * need.memory_bytes
             rows[row] = None
+        for row in rows:
+            self.version[row] += 1
         return list(rows)
 
     def _other_than_gpus(self, row: int) -> tuple[float, float]:

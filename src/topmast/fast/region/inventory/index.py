@@ -85,6 +85,8 @@ class Index:
         self.width = max((int(p.gpus.max(initial=0)) for p in parts), default=0) + 1
         """One more than the GPUs of the widest host."""
         self.arrays = self._arrays()
+        self.version: I64 = np.zeros(len(self.arrays.whole), np.int64)
+        """(H) grows when what is free of a host has changed."""
         self.counted = counted_of(self.arrays)
         self.holders = AllocationIndex(self.arrays, [p.region for p in parts])
         for number, part in enumerate(parts):

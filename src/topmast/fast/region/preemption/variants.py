@@ -125,6 +125,7 @@ def variants_of(h: Hosts, held: Held, prices: Prices, hosts: I64) -> HostVariant
         np.zeros(total, np.int64),
         np.zeros(total, np.int64),
         np.ones(total, np.bool_),
+        np.zeros(total, np.int64),  # unread: shapes do not apply to plans with victims
     )
     variants = HostVariants(
         free, np.zeros(total, np.int64), np.zeros(total, np.int64), np.zeros(total), start, entry,

@@ -14,23 +14,28 @@ from msgspec import Struct
 from topmast.fast.region.inventory.columns import Floats, Ints, cpus_of, level_of
 from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.inventory.overlay import Overlay
-from topmast.fast.region.search import kernels, limited_kernels, loads
+from topmast.fast.region.search import kernels, limited_kernels, loads, stranded
 from topmast.fast.region.search.kernels import NOWHERE, Question
 from topmast.fast.region.search.limited_kernels import Loads
 from topmast.fast.region.search.packing import Seated
 from topmast.fast.region.search.scoring import (
     MANY_SLOTS,
+    by_shapes,
     choice_cost,
     fixed_cost,
     locality_cost,
     stranded_table,
 )
+from topmast.fast.region.search.stranded import Mixture
+from topmast.model.absent import given
 from topmast.model.job import MILLI, Level
 from topmast.model.plan import PlacementRequest, RegionTerms, Seat
 from topmast.policies.options import Profile, ScoreWeights
 
 KINDS_KEPT = 4_096
 """Of so many kinds of gangs the questions are kept."""
+COSTS_KEPT = 16
+"""Of so many kinds of tasks it is kept what they cost on each host, by the shapes of tasks."""
 
 
 class Choice(Struct, frozen=True, gc=False):
@@ -42,8 +47,13 @@ class Choice(Struct, frozen=True, gc=False):
 
 
 def applies(ask: PlacementRequest, weights: ScoreWeights) -> bool:
-    """Whether the kernels answer a question: not where a host costs by its allocated GPUs."""
-    return is_plain(ask) and (ask.preempt or not weights.allocated_gpus)
+    """Whether the kernels answer a question: not where a host costs by its allocated GPUs.
+
+    Nor where it costs by its load, and free GPUs are judged by the shapes of tasks as well.
+    """
+    if not is_plain(ask) or (by_shapes(ask, weights) and loads.counts(ask, weights)):
+        return False
+    return ask.preempt or not weights.allocated_gpus
 
 
 def is_plain(ask: PlacementRequest) -> bool:
@@ -52,6 +62,17 @@ def is_plain(ask: PlacementRequest) -> bool:
         return False
     listed = ask.groups[0].resources.accelerators
     return bool(listed) and all(a.gpus_milli >= MILLI for a in listed)
+
+
+class Known(Struct, frozen=True):
+    """What up to ``tasks`` tasks of one kind cost on each host by the shapes of recent tasks."""
+
+    mixture: Mixture
+    tasks: int
+    costs: Floats
+    """(tasks on a host - 1, H)"""
+    seen: Ints
+    """(H) the version of the host by which that was worked out."""
 
 
 class Workspace:
@@ -66,7 +87,16 @@ class Workspace:
         self.no_loads = Loads(False, nothing, nothing)
         self.loads = Loads(True, nothing.copy(), nothing.copy())
         """What hosts cost the gang that is asked about; only those with room are written."""
+        self.known: dict[object, Known] = {}
+        """By kind of task, as `COSTS_KEPT` says."""
+        self.hosts: Ints = np.arange(len(nothing))
+        self.models = tuple(index.models)
+        self.model_of: Ints = np.zeros(len(nothing), np.int64)
+        """(H) the number of the host's model; any for a host without GPUs."""
+        for number, of_model in enumerate(index.of_model):
+            self.model_of[of_model] = number
         self._room: Ints = np.zeros((1, len(nothing)), np.int64)
+        self._costs: Floats = np.zeros((1, max(1, index.width - 1), len(nothing)))
 
     def room(self, choices: int) -> Ints:
         """Room to note tasks by host (choices x H), with what the last search left there.
@@ -76,6 +106,12 @@ class Workspace:
         if len(self._room) < choices:
             self._room = np.zeros((choices, self._room.shape[1]), np.int64)
         return self._room[:choices]
+
+    def costs(self, choices: int) -> Floats:
+        """Room to note what tasks cost (choices x tasks on a host x H), as it was left."""
+        if len(self._costs) < choices:
+            self._costs = np.zeros((choices, *self._costs.shape[1:]))
+        return self._costs[:choices]
 
 
 def costs_of(
@@ -111,13 +147,13 @@ def best_seats(
     if not choices:
         return None
     question = question_of(index, ask, weights, choices, cluster_cost)
-    room = _room(index, ask, choices) if _is_limited(ask) else None
-    costs = index.workspace(Workspace).no_loads
+    walks = _is_limited(ask) or by_shapes(ask, weights)
+    room = _room(index, ask, choices) if walks else None
     if room is None:
         cluster, at_choice, level, place = kernels.best_place(*index.arrays, *question)
     else:
-        costs = _loads(index, ask, weights, room)
-        found = limited_kernels.best_limited_plan(index.arrays, question, room, costs)
+        costs, of, alike = _costs(index, ask, weights, question, room)
+        found = limited_kernels.best_limited_plan(index.arrays, question, room, costs, of, alike)
         _, cluster, at_choice, level, place = found
     if cluster == NOWHERE:
         return None
@@ -128,8 +164,13 @@ def best_seats(
             rows = [_host_by_affinity(index, cluster, choice, rows[0], question.tasks)]
     else:
         hosts = index.hosts_in(int(place))
-        free = _free_room(index, hosts, choice) if room is None else room[at_choice]
-        rows, tasks = _spread(index, question, free, choice, hosts, costs)
+        if room is None:
+            alike, free = True, _free_room(index, hosts, choice)
+            costs = index.workspace(Workspace).costs(1)[0]
+            _count(index, hosts, free, question, at_choice, costs)
+        else:
+            free, costs = room[at_choice], costs[of[at_choice]]
+        rows, tasks = _spread(index, question, free, hosts, costs, alike)
     return seated(index, None, ask, cluster, choice, rows, tasks)
 
 
@@ -241,14 +282,74 @@ def _loads(index: Index, ask: PlacementRequest, weights: ScoreWeights, room: Int
     return found
 
 
+def _costs(
+    index: Index, ask: PlacementRequest, weights: ScoreWeights, question: Question, room: Ints
+) -> tuple[Floats, Ints, bool]:
+    """What t tasks cost on each host with room (kinds x t x H); the kind of each choice.
+
+    Also whether hosts with as many free GPUs are alike.
+    """
+    space = index.workspace(Workspace)
+    if not by_shapes(ask, weights):
+        costs = space.costs(len(room))
+        found = _loads(index, ask, weights, room)
+        for at in range(len(room)):
+            _count(index, space.hosts, room[at], question, at, costs[at], found)
+        return costs, np.arange(len(room)), not found.apply
+    needs, gpus = ask.groups[0].resources, question.choice_gpus.tolist()
+    kinds = {count: at for at, count in enumerate(dict.fromkeys(gpus))}
+    each = [_known(index, ask, weights, question.tasks, count) for count in kinds]
+    for at, count in enumerate(gpus):
+        known = each[kinds[count]]
+        task = (count, cpus_of(needs), float(needs.memory_bytes))
+        stranded.costs_by_shapes(
+            index.arrays, space.model_of, space.hosts, room[at], task, question.tasks,
+            known.mixture, index.version, known.seen, known.costs,
+        )  # fmt: skip
+    costs = each[0].costs[None] if len(each) == 1 else np.stack([k.costs for k in each])
+    return costs, np.array([kinds[count] for count in gpus]), False
+
+
+def _count(
+    index: Index,
+    hosts: Ints,
+    room: Ints,
+    question: Question,
+    choice: int,
+    costs: Floats,
+    found: Loads | None = None,
+) -> None:
+    """What t tasks cost on some hosts by their free GPUs, and by their load if that counts."""
+    limited_kernels.costs_by_counts(
+        index.arrays, hosts, room, int(question.choice_gpus[choice]), question.tasks,
+        question.stranded, found or index.workspace(Workspace).no_loads, costs,
+    )  # fmt: skip
+
+
+def _known(
+    index: Index, ask: PlacementRequest, weights: ScoreWeights, tasks: int, gpus: int
+) -> Known:
+    """What is known of the costs of a kind of task by the shapes now; of COSTS_KEPT kinds."""
+    space, needs = index.workspace(Workspace), ask.groups[0].resources
+    key = (gpus, needs.cpus, needs.memory_bytes, tasks)
+    mixture = stranded.mixture_of(given(ask.shapes, ()), space.models, weights.fragmentation)
+    known = space.known.pop(key, None)
+    if known is None or known.mixture is not mixture:
+        rows = min(tasks, max(1, index.width - 1))
+        seen: Ints = np.full(len(space.hosts), -1)
+        known = Known(mixture, tasks, np.zeros((rows, len(seen))), seen)
+    space.known[key] = known
+    if len(space.known) > COSTS_KEPT:
+        del space.known[next(iter(space.known))]
+    return known
+
+
 def _spread(
-    index: Index, question: Question, room: Ints, choice: Choice, hosts: Ints, costs: Loads
+    index: Index, question: Question, room: Ints, hosts: Ints, costs: Floats, alike: bool
 ) -> tuple[list[int], list[int]]:
     """Which hosts of the winning section are used, and how many tasks each takes."""
     taken: Ints = np.zeros(len(hosts), np.int64)
-    limited_kernels.seat(
-        index.arrays, hosts, room, question.tasks, choice.gpus, question.stranded, taken, costs
-    )
+    limited_kernels.seat(index.arrays, hosts, room, question.tasks, costs, alike, taken)
     used = np.flatnonzero(taken)
     return hosts[used].tolist(), taken[used].tolist()
 

@@ -16,10 +16,13 @@ from numpy.typing import NDArray
 from topmast.fast.region.inventory.arrays import F64, I64, MILLI
 from topmast.fast.region.search.kernels import EPSILON, INFINITE, NOWHERE
 from topmast.fast.region.search.knapsack import Options, append, infinite, new_options, nowhere
+from topmast.fast.region.search.stranded import EASE, Left, Mixture, ease, stranded_of
 from topmast.jit import inner, kernel
 
 Bools = NDArray[np.bool_]
 
+MICRO = 1_000_000
+"""Millionths of a CPU."""
 PACKING_NODES = 20_000
 """Steps of the search for a packing of shares of several sizes into a host; then it fails."""
 
@@ -37,6 +40,8 @@ class Hosts(NamedTuple):
     """(H) bytes."""
     usable: Bools
     """(H) in service, and not to be avoided."""
+    model: I64
+    """(H) the number of the host's model."""
 
 
 class Gang(NamedTuple):
@@ -64,6 +69,8 @@ class Gang(NamedTuple):
     """(W) the priced number of stranded GPUs on a host with f wholly free ones."""
     share_price: float
     """The price of a thousandth that is free of a GPU in shares."""
+    mixture: Mixture
+    """By which free GPUs are judged instead of the last two, if it applies."""
     choice_cost: F64
     level_cost: F64
     """(5) infinite for a level that is not allowed."""
@@ -205,9 +212,45 @@ def best_opening(
 
 
 @inner
+def _left(g: Gang, whole: int, bins: I64, cpus: int, memory: int) -> Left:
+    """What is free of a host, as the shapes of recent tasks see it. O(bins)."""
+    widest = MILLI if whole > 0 else 0
+    parts, useless = 0.0, 0.0
+    for milli in bins:
+        widest = max(widest, milli)
+        parts += milli / MILLI
+        useless += g.mixture.useless[milli]
+    return Left(whole, parts, useless, widest, cpus / MICRO, float(memory))
+
+
+@inner
+def _change_by_shapes(
+    g: Gang, model: int, old: Left, bins: I64, items: I64, count: int, opened: int, new: Left,
+    part: float,
+) -> float:  # fmt: skip
+    """The points for tasks on a host: ``count`` shares on its ``bins`` and on ``opened`` GPUs.
+
+    ``new``: what is left, but for GPUs in shares. ``part`` of the gang's tasks are these.
+    """
+    after = np.empty(bins.shape[0] + opened, np.int64)
+    for k in range(after.shape[0]):
+        after[k] = bins[k] if k < bins.shape[0] else MILLI
+    if count > 0:
+        where = np.empty(count, np.int64)
+        packs(items, count, bins, opened, where)
+        for i in range(count):
+            after[where[i]] -= items[i]
+    left = _left(g, new.whole, after, 0, 0)
+    left = Left(new.whole, left.parts, left.useless, left.widest, new.cpus, new.memory)
+    change = stranded_of(g.mixture, model, left) - stranded_of(g.mixture, model, old)
+    return g.mixture.price * (change + EASE * part * ease(left))
+
+
+@inner
 def price(
-    g: Gang, choice: int, whole: int, bins: I64, cpus: int, memory: int, tasks: I64, items: I64
-) -> tuple[float, int]:
+    g: Gang, choice: int, model: int, whole: int, bins: I64, cpus: int, memory: int, tasks: I64,
+    items: I64,
+) -> tuple[float, int]:  # fmt: skip
     """The cost of a vector of tasks on a host, and the fillers beside it; infinite if too large."""
     last = g.tasks.shape[0] - 1
     taken = 0
@@ -220,9 +263,16 @@ def price(
     if (used_cpus > 0 and used_cpus > cpus) or (used_memory > 0 and used_memory > memory):
         return INFINITE, 0
     count = list_shares(g, choice, tasks, items)
-    change, _ = best_opening(g, items, count, bins, whole, taken)
+    change, opened = best_opening(g, items, count, bins, whole, taken)
     if change == INFINITE:
         return INFINITE, 0
+    if g.mixture.apply:
+        old = _left(g, whole, bins, cpus, memory)
+        left = Left(
+            whole - taken - opened, 0.0, 0.0, 0, (cpus - used_cpus) / MICRO, memory - used_memory
+        )
+        part = tasks.sum() / g.total
+        change = _change_by_shapes(g, model, old, bins, items, count, opened, left, part)
     fill = g.tasks[last]
     if g.cpus[last] > 0:
         fill = min(fill, max(0, cpus - used_cpus) // g.cpus[last])
@@ -236,6 +286,7 @@ def list_vectors(
     g: Gang,
     choice: int,
     host: int,
+    model: int,
     whole: int,
     bins: I64,
     cpus: int,
@@ -251,7 +302,7 @@ def list_vectors(
     items = np.empty(g.total, np.int64)
     listed = 0
     state = 0
-    cost, fill = 0.0, price(g, choice, whole, bins, cpus, memory, tasks, items)[1]
+    cost, fill = 0.0, price(g, choice, model, whole, bins, cpus, memory, tasks, items)[1]
     while True:
         if state > 0 or fill > 0:
             found.state[listed] = state
@@ -263,7 +314,7 @@ def list_vectors(
             if tasks[at] < g.tasks[at] and g.right[choice, at, host]:
                 tasks[at] += 1
                 state += g.stride[at]
-                cost, fill = price(g, choice, whole, bins, cpus, memory, tasks, items)
+                cost, fill = price(g, choice, model, whole, bins, cpus, memory, tasks, items)
                 if cost < INFINITE:
                     break
             state -= tasks[at] * g.stride[at]
@@ -347,8 +398,9 @@ def _new_looks(h: Hosts) -> _Looks:
 
 
 @inner
-def _first_like(looks: _Looks, offset: I64, right: Bools, host: int) -> int:
+def _first_like(looks: _Looks, h: Hosts, by_model: bool, right: Bools, host: int) -> int:
     """The first host noted that looks like this one, which may be itself. O(slots + G)."""
+    offset = h.offset
     start, parts = offset[host], looks.parts[host]
     mixed = looks.whole[host] * 31 + looks.cpus[host] * 1_000_003 + looks.memory[host]
     for i in range(parts):
@@ -361,6 +413,7 @@ def _first_like(looks: _Looks, offset: I64, right: Bools, host: int) -> int:
             and looks.cpus[other] == looks.cpus[host]
             and looks.memory[other] == looks.memory[host]
             and looks.parts[other] == parts
+            and (not by_model or h.model[other] == h.model[host])
         )
         if same:
             for i in range(parts):
@@ -386,7 +439,7 @@ def kinds_of_hosts(h: Hosts, g: Gang, places: Places) -> Kinds:
     table = nowhere(looks.table.shape[0])
     count = 0
     for choice in range(choices):
-        shares = g.shares[choice, 0] != NOWHERE
+        shares = g.shares[choice, 0] != NOWHERE or g.mixture.apply
         right = g.right[choice]
         for at in range(table.shape[0]):
             looks.table[at] = NOWHERE
@@ -405,12 +458,14 @@ def kinds_of_hosts(h: Hosts, g: Gang, places: Places) -> Kinds:
                 looks.whole[host], looks.parts[host] = whole, parts
                 looks.cpus[host] = min(max(0, h.cpus[host]), g.total_cpus)
                 looks.memory[host] = min(max(0, h.memory[host]), g.total_memory)
-                like = _first_like(looks, h.offset, right, host)
+                like = _first_like(looks, h, g.mixture.apply, right, host)
                 if like != host:
                     of_host[choice, host] = of_host[choice, like]
                     continue
                 cpus, memory = looks.cpus[host], looks.memory[host]
-                listed = list_vectors(g, choice, host, whole, bins[:parts], cpus, memory, found)
+                listed = list_vectors(
+                    g, choice, host, h.model[host], whole, bins[:parts], cpus, memory, found
+                )
                 if listed == 0:
                     continue
                 at = _slot_of(table, store, start, found, listed)

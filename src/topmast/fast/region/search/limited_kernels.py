@@ -1,5 +1,6 @@
 """Compiled kernels for gangs limited by CPUs, memory or hosts to avoid: walks over hosts.
 
+What t tasks cost on a host is worked out beforehand, in ``costs`` (t - 1, H) for each choice.
 Times are as in `kernels.py`.
 """
 
@@ -41,14 +42,31 @@ ROUNDING = 1e-12
 
 
 @kernel
+def costs_by_counts(
+    a: Arrays, hosts: I64, room: I64, gpus: int, tasks: int, stranded: F64, loads: Loads, costs: F64
+) -> None:
+    """What t tasks cost on a host by its free GPUs and its load, to ``costs``, up to its room."""
+    for i in range(hosts.shape[0]):
+        host = hosts[i]
+        free = a.whole[host]
+        for t in range(1, min(room[host], tasks) + 1):
+            change = stranded[free - t * gpus] - stranded[free]
+            if loads.apply:
+                change += t * (loads.base[host] + t * loads.rise[host])
+            costs[t - 1, host] = change
+
+
+@kernel
 def best_limited_plan(
-    a: Arrays, q: Question, room: I64, loads: Loads
+    a: Arrays, q: Question, room: I64, costs: F64, of: I64, alike: bool
 ) -> tuple[float, int, int, int, int]:
     """`best_plan` for a gang that something besides free GPUs limits.
 
-    ``room`` (choices x H): how many tasks each host could take. At host level the last number is
-    the host. Walks over all hosts: O(choices * H * levels), and a knapsack for each section that
-    price and capacity do not rule out.
+    ``room`` (choices x H): how many tasks each host could take; ``costs`` (kinds x tasks x H): what
+    they cost there, ``of`` (choices) saying of which kind a choice is; ``alike``: the same on hosts
+    with as many free GPUs. At host level the last number is the host. Walks over all hosts:
+    O(choices * H * levels), and a knapsack for each section that price and capacity do not rule
+    out.
     """
     best = INFINITE
     at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE
@@ -57,14 +75,14 @@ def best_limited_plan(
             continue
         for choice in range(q.choice_model.shape[0]):
             price = q.cluster_cost[cluster] + q.choice_cost[choice]
-            change, host = _one_roomy_host(a, q, cluster, choice, room[choice], loads)
+            change, host = _one_roomy_host(a, q, cluster, choice, room[choice], costs[of[choice]])
             score = price + q.level_cost[HOST_LEVEL] + change
             if score < best:
                 best, at_cluster, at_choice = score, cluster, choice
                 at_level, at_place = HOST_LEVEL, host
             if q.tasks > 1:
                 score, level, section = _best_roomy_section(
-                    a, q, cluster, choice, price, best, room[choice], loads
+                    a, q, cluster, choice, price, best, room[choice], costs[of[choice]], alike
                 )
                 if score < best:
                     best, at_cluster, at_choice = score, cluster, choice
@@ -74,33 +92,28 @@ def best_limited_plan(
 
 @inner
 def _one_roomy_host(
-    a: Arrays, q: Question, cluster: int, choice: int, room: I64, loads: Loads
+    a: Arrays, q: Question, cluster: int, choice: int, room: I64, costs: F64
 ) -> tuple[float, int]:
-    """The least change and load on one host with room for the whole gang; that host. O(hosts)."""
+    """The least cost on one host with room for the whole gang; that host. O(hosts)."""
     best, at_host = INFINITE, NOWHERE
-    model, needed = q.choice_model[choice], q.choice_gpus[choice] * q.tasks
+    model = q.choice_model[choice]
     low, high = a.by_cluster[cluster, model, 3, 0], a.by_cluster[cluster, model, 3, 1]
     for section in range(low, high):
         for i in range(a.member_start[section], a.member_start[section + 1]):
             host = a.members[i]
-            if room[host] >= q.tasks:
-                free = a.whole[host]
-                change = q.stranded[free - needed] - q.stranded[free]
-                if change < best:
-                    change += q.tasks * (loads.base[host] + q.tasks * loads.rise[host])
-                if change < best:
-                    best, at_host = change, host
+            if room[host] >= q.tasks and costs[q.tasks - 1, host] < best:
+                best, at_host = costs[q.tasks - 1, host], host
     return best, at_host
 
 
 @inner
 def _best_roomy_section(
     a: Arrays, q: Question, cluster: int, choice: int, price: float, best: float, room: I64,
-    loads: Loads,
+    costs: F64, alike: bool,
 ) -> tuple[float, int, int]:  # fmt: skip
     """`_best_section` by the room of each host."""
     at_level, at_section = NOWHERE, NOWHERE
-    model, gpus = q.choice_model[choice], q.choice_gpus[choice]
+    model = q.choice_model[choice]
     for level in range(1, 5):
         if q.level_cost[level] == INFINITE:
             break
@@ -109,19 +122,17 @@ def _best_roomy_section(
         high = a.by_cluster[cluster, model, level - 1, 1]
         for section in range(low, high):
             hosts = a.members[a.member_start[section] : a.member_start[section + 1]]
-            least = _least(a, hosts, room, q.tasks, gpus, q.stranded, loads)
+            least = _least(hosts, room, q.tasks, costs)
             if least < best - start - ROUNDING:  # a section as good as the best loses the tie
                 taken = np.zeros(hosts.shape[0], np.int64)
-                change = seat(a, hosts, room, q.tasks, gpus, q.stranded, taken, loads)
+                change = seat(a, hosts, room, q.tasks, costs, alike, taken)
                 if start + change < best:
                     best, at_level, at_section = start + change, level, section
     return best, at_level, at_section
 
 
 @inner
-def _least(
-    a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, loads: Loads
-) -> float:
+def _least(hosts: I64, room: I64, tasks: int, costs: F64) -> float:
     """A price that no seating of the gang on ``hosts`` can be below. O(hosts * tasks).
 
     It is the least price itself where enough hosts take equally many tasks at the best rate.
@@ -132,10 +143,8 @@ def _least(
         host = hosts[i]
         most = min(room[host], tasks)
         capacity += most
-        free = a.whole[host]
         for t in range(1, most + 1):
-            change = stranded[free - t * gpus] - stranded[free]
-            change += t * (loads.base[host] + t * loads.rise[host])
+            change = costs[t - 1, host]
             if change / t < best_rate:
                 best_rate, taken, at_best = change / t, t, t
             elif change / t == best_rate and t == taken:
@@ -149,13 +158,13 @@ def _least(
 
 @kernel
 def seat(
-    a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64, loads: Loads
+    a: Arrays, hosts: I64, room: I64, tasks: int, costs: F64, alike: bool, taken: I64
 ) -> float:
-    """Seat a gang on ``hosts`` at the least change in stranded GPUs, and the least load.
+    """Seat a gang on ``hosts`` at the least cost.
 
     ``room`` (H): how many tasks each host could take. Writes the tasks of each host to ``taken``
-    (hosts) and returns the change, infinite if they do not fit. A bounded knapsack over hosts, of a
-    kind at most as many as tasks (all, where loads apply): exact up to EXACT_TASKS. Larger gangs
+    (hosts) and returns the cost, infinite if they do not fit. A bounded knapsack over hosts, of a
+    kind at most as many as tasks (all, where not ``alike``): exact up to EXACT_TASKS. Larger gangs
     fill the hosts of the best rate first, and only the rest is exact. Ties go to the first hosts.
     O(hosts + kinds * n * n * tasks per host).
     """
@@ -163,15 +172,13 @@ def seat(
     done = 0.0
     left = tasks
     if tasks > EXACT_TASKS:
-        done, left = _fill(a, hosts, room, tasks, gpus, stranded, taken, loads)
-    change = _seat_exactly(a, hosts, room, left, gpus, stranded, taken, loads)
+        done, left = _fill(hosts, room, tasks, costs, taken)
+    change = _seat_exactly(a, hosts, room, left, costs, alike, taken)
     return done + change
 
 
 @inner
-def _fill(
-    a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64, loads: Loads
-) -> tuple[float, int]:
+def _fill(hosts: I64, room: I64, tasks: int, costs: F64, taken: I64) -> tuple[float, int]:
     """Fill hosts to their most, best rate first, until EXACT_TASKS are left; ties: first hosts.
 
     O(n * rates that differ), of which there are few: a sort would take long to compile.
@@ -180,9 +187,7 @@ def _fill(
     for i in range(hosts.shape[0]):
         most = room[hosts[i]]
         if most > 0:
-            free = a.whole[hosts[i]]
-            change = stranded[free - most * gpus] - stranded[free]
-            rates[i] = change / most + loads.base[hosts[i]] + most * loads.rise[hosts[i]]
+            rates[i] = costs[most - 1, hosts[i]] / most
     change = 0.0
     left = tasks
     rate = _next_above(-INFINITE, rates)
@@ -193,7 +198,6 @@ def _fill(
             most = room[hosts[i]]
             if left - most < EXACT_TASKS:
                 return change, left
-            free = a.whole[hosts[i]]
             taken[i] = most
             left -= most
             change += rate * most
@@ -213,10 +217,13 @@ def _next_above(bound: float, values: F64) -> float:
 
 @inner
 def _seat_exactly(
-    a: Arrays, hosts: I64, room: I64, tasks: int, gpus: int, stranded: F64, taken: I64, loads: Loads
+    a: Arrays, hosts: I64, room: I64, tasks: int, costs: F64, alike: bool, taken: I64
 ) -> float:
     """The exact part of `seat`, over untouched hosts: of those alike no more than tasks."""
-    looked = np.zeros((stranded.shape[0], tasks + 1), np.int64)
+    widest = 0
+    for i in range(hosts.shape[0]):
+        widest = max(widest, a.whole[hosts[i]])
+    looked = np.zeros((widest + 1, tasks + 1), np.int64)
     useful = np.empty(hosts.shape[0], np.int64)
     first = np.empty(hosts.shape[0], np.int64)
     last = np.empty(hosts.shape[0], np.int64)
@@ -224,7 +231,7 @@ def _seat_exactly(
     for i in range(hosts.shape[0]):
         most = min(room[hosts[i]], tasks)
         free = a.whole[hosts[i]]
-        enough = not loads.apply and looked[free, most] >= tasks
+        enough = alike and looked[free, most] >= tasks
         if most > 0 and taken[i] == 0 and not enough:
             looked[free, most] += 1
             useful[count], first[count], last[count] = i, end, end + most
@@ -232,12 +239,10 @@ def _seat_exactly(
     options = new_options(end)
     for n in range(count):
         host = hosts[useful[n]]
-        free = a.whole[host]
         for t in range(1, last[n] - first[n] + 1):
             at = first[n] + t - 1
-            change = stranded[free - t * gpus] - stranded[free]
             options.state[at] = t
-            options.cost[at] = change + t * (loads.base[host] + t * loads.rise[host])
+            options.cost[at] = costs[t - 1, host]
     picked = np.empty(count, np.int64)
     p = states_of_one_group(tasks)
     cost = seat_at_least(p, options, first[:count], last[:count], picked)

@@ -27,11 +27,14 @@ from topmast.fast.region.search.kernels import INFINITE, NOWHERE
 from topmast.fast.region.search.packing import Seated, gpus_of_task
 from topmast.fast.region.search.scoring import (
     SHARE_STRANDED,
+    by_shapes,
     choice_cost,
     fixed_cost,
     locality_cost,
     stranded_table,
 )
+from topmast.fast.region.search.stranded import mixture_of
+from topmast.model.absent import given
 from topmast.model.job import MILLI, Level
 from topmast.model.plan import GroupRequest, PlacementRequest, Seat
 from topmast.policies.options import Profile, ScoreWeights
@@ -127,7 +130,7 @@ def question_of(
 def _order(ask: PlacementRequest, weights: ScoreWeights) -> tuple[int | None, ...]:
     """The groups, the filler last: the largest without GPUs; none where all tasks cost."""
     loose = [i for i, group in enumerate(ask.groups) if not group.resources.accelerators]
-    loose = [] if loads.counts(ask, weights) else loose
+    loose = [] if loads.counts(ask, weights) or by_shapes(ask, weights) else loose
     filler = max(loose, key=lambda i: (ask.groups[i].count, -i), default=None)
     return (*(i for i in range(len(ask.groups)) if i != filler), filler)
 
@@ -154,6 +157,8 @@ def _gang(
         vectors[:, at] = states // step % base
     cpus = [micro(cpus_of(group.resources)) for group in groups]
     memory = [group.resources.memory_bytes for group in groups]
+    judged = by_shapes(ask, weights)
+    price = 0.0 if judged else weights.fragmentation
     return Gang(
         tasks=np.array(counts, np.int64),
         milli=milli,
@@ -161,13 +166,18 @@ def _gang(
         cpus=np.array(cpus, np.int64),
         memory=np.array(memory, np.int64),
         total=sum(counts),
-        total_cpus=sum(map(mul, counts, cpus)),
-        total_memory=sum(map(mul, counts, memory)),
+        total_cpus=UNLIMITED if judged else sum(map(mul, counts, cpus)),
+        total_memory=UNLIMITED if judged else sum(map(mul, counts, memory)),
         right=_right(columns, groups, allowed),
         stride=np.array(stride, np.int64),
         vectors=vectors,
-        stranded=weights.fragmentation * stranded_table(ask.mix, columns.width),
-        share_price=weights.fragmentation * SHARE_STRANDED / MILLI,
+        stranded=price * stranded_table(ask.mix, columns.width),
+        share_price=price * SHARE_STRANDED / MILLI,
+        mixture=mixture_of(
+            given(ask.shapes, ()) if judged else (),
+            columns.names_of_models,
+            weights.fragmentation,
+        ),
         choice_cost=np.array([choice_cost(ask, weights, c) for c in allowed], np.float64),
         level_cost=np.array([locality_cost(ask, weights, level) for level in Level]),
     )
@@ -211,6 +221,7 @@ def hosts_of(columns: Columns, ask: PlacementRequest) -> Hosts:
         whole_numbers(columns.free_cpus * MICRO),
         whole_numbers(columns.free_memory),
         usable,
+        columns.model_of,
     )
 
 

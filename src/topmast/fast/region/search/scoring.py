@@ -5,13 +5,15 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from msgspec import UNSET
 
 from topmast.fast.preemption_cost import points
-from topmast.fast.region.inventory.columns import Columns, Floats, Ints
+from topmast.fast.region.inventory.columns import Columns, Floats, Ints, cpus_of
 from topmast.fast.region.inventory.overlay import Overlay
-from topmast.fast.region.search import loads
+from topmast.fast.region.search import loads, stranded
+from topmast.model.absent import given
 from topmast.model.job import MILLI, Accelerator, Level
-from topmast.model.plan import PlacementRequest, RegionTerms, Seat
+from topmast.model.plan import PlacementRequest, RegionTerms, Seat, needs_of
 from topmast.policies.options import ScoreWeights
 
 SHARE_STRANDED = 0.5
@@ -37,7 +39,9 @@ def score_terms(
     O(tasks + slots of the hosts used).
     """
     price, fragmentation = weights.fragmentation, 0.0
-    if price:
+    if by_shapes(ask, weights):
+        fragmentation = shapes_cost(ask, weights, columns, seats, time_slice)
+    elif price:
         table = stranded_table(ask.mix, columns.width)
         change = stranded_change(columns, table, seats, time_slice)
         fragmentation = price * change
@@ -54,6 +58,46 @@ def score_terms(
     if loads.counts(ask, weights):
         terms["allocation"] = loads.allocation_cost(columns, ask, weights, seats, time_slice)
     return terms
+
+
+def by_shapes(ask: PlacementRequest, weights: ScoreWeights) -> bool:
+    """Whether free GPUs are judged by the shapes of recent tasks; not where others have to stop.
+
+    What victims give back is not known before they are chosen.
+    """
+    is_free = ask.shapes is not UNSET and not ask.preempt
+    return is_free and weights.shapes and weights.fragmentation > 0.0
+
+
+def shapes_cost(
+    ask: PlacementRequest,
+    weights: ScoreWeights,
+    columns: Columns | Overlay,
+    seats: tuple[Seat, ...],
+    time_slice: int,
+) -> float:
+    """What the tasks pay for the GPUs that they strand, by shapes. O(tasks + slots x shapes)."""
+    if isinstance(columns, Overlay):
+        columns = columns.columns
+    names = columns.names_of_models
+    mixture = stranded.mixture_of(given(ask.shapes, ()), names, weights.fragmentation)
+    needs, by_row = needs_of(ask.groups), dict[int, list[Seat]]()
+    for seat in seats:
+        by_row.setdefault(columns.row(seat.host, time_slice), []).append(seat)
+    cost = 0.0
+    for row, here in by_row.items():
+        before = columns.slots(row)
+        after = before.copy()
+        for seat in here:
+            after[list(seat.slots)] -= seat.slot_milli
+        cost += stranded.change_on(
+            mixture, int(columns.model_of[row]), before, after,
+            float(columns.free_cpus[row]), float(columns.free_memory[row]),
+            sum([cpus_of(needs[seat.group]) for seat in here]),
+            float(sum([needs[seat.group].memory_bytes for seat in here])),
+            len(here) / len(seats),
+        )  # fmt: skip
+    return cost
 
 
 def total(terms: dict[str, float]) -> float:

@@ -14,7 +14,7 @@ from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.search import compiled, loads, mixed
 from topmast.fast.region.search.loads import Loads
 from topmast.fast.region.search.packing import Seated, capacity_by_group, gpus_of_task, seat_gang
-from topmast.fast.region.search.scoring import accelerators_of, score_terms, total
+from topmast.fast.region.search.scoring import accelerators_of, by_shapes, score_terms, total
 from topmast.model.job import Level
 from topmast.model.plan import PlacementRequest, Plan, Seat, Victim
 from topmast.policies.options import Profile
@@ -181,8 +181,11 @@ class Search:
                 seen.add(kind)
             yield self._plan(ask, columns, domain, seats, ())
 
-    def _alike(self, columns: Columns, ask: PlacementRequest) -> Callable[[int], tuple[int, ...]]:
+    def _alike(self, columns: Columns, ask: PlacementRequest) -> Callable[[int], tuple[float, ...]]:
         """What tells hosts with the same free shares of GPUs apart, as far as the score goes."""
+        if by_shapes(ask, self.profile.score):
+            rest = (columns.model_of, columns.free_cpus, columns.free_memory, columns.gpus > 0)
+            return lambda row: tuple(float(column[row]) for column in rest)
         if not loads.counts(ask, self.profile.score):
             return lambda row: ()
         step = Loads(columns, ask, self.profile.score).step

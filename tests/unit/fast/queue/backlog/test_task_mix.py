@@ -50,3 +50,27 @@ def test_the_mix_holds_still_until_it_is_settled() -> None:
     assert mix.current == DEFAULT_MIX
     assert dict(Mix(mix.weights).current) == {4: 1.0}
     assert sum(share for _, share in Mix(mix.weights).current) == pytest.approx(1.0)
+
+
+def test_shapes_are_told_where_tasks_ask_for_more_than_whole_gpus() -> None:
+    """The most frequent first, each with its share; a snapshot keeps them, and when they are told next."""
+    mix = Mix()
+    for number in range(FEWEST_JOBS):
+        assert not mix.shapes
+        mix.saw(job(resources=needs(1, cpus=2 if number % 4 else 4)))
+    assert [(s.gpus_milli, s.cpus) for s in mix.shapes] == [(1000, 2.0), (1000, 4.0)]
+    assert sum(shape.share for shape in mix.shapes) == pytest.approx(1.0)
+    again = Mix(mix.weights, mix.saved())
+    for each in (mix, again):
+        for _ in range(2 * FEWEST_JOBS):
+            each.saw(job(gpus=0.5))
+    assert again.shapes == mix.shapes
+    assert mix.shapes[0].gpus_milli == 500
+
+
+def test_shapes_say_nothing_where_all_ask_for_whole_gpus() -> None:
+    """Then the sizes say it all."""
+    mix = Mix()
+    for gpus in (1, 8) * 50:
+        mix.saw(job(gpus=gpus))
+    assert mix.shapes == ()
