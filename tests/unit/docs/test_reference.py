@@ -153,6 +153,7 @@ def test_every_term_with_its_weight() -> None:
         elif name in ("allocated_cpus", "gpu_hosts"):
             assert f"`score.{name}` = {getattr(weights, name)}" in text, "the term `allocation`"
         elif name == "shapes":
-            assert weights.shapes and "`score.shapes` = true" in text, "the term `fragmentation`"
+            assert weights.shapes
+            assert "`score.shapes` = true" in text, "the term `fragmentation`"
         else:
             assert f"| `{name}` | `score.{name}` = {getattr(weights, name)} |" in text
