@@ -69,7 +69,8 @@ def test_the_public_pods_leave_few_gpus_idle(data_dir: Path, tmp_path: Path) -> 
     assert document["topmast_unallocated_percent"] < document["random_unallocated_percent"]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("pods", ["gpushare40", "gpuspec33"])
 def test_the_published_rule_leaves_more_idle(pods: str, data_dir: Path, tmp_path: Path) -> None:
     """Fragmentation gradient descent, written from its paper, on other mixes of the public pods."""
