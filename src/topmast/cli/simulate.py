@@ -68,6 +68,10 @@ class TraceOptions:
     to: Annotated[
         str | None, typer.Option("--to", metavar="T", help="Only jobs submitted before this time.")
     ] = None
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="T", help="End the run at this simulated time."),
+    ] = None
     load: Annotated[
         float, typer.Option("--load", metavar="X", help="Let jobs arrive X times as fast.")
     ] = 1.0
@@ -95,6 +99,7 @@ class TraceOptions:
             limit=self.limit,
             from_s=values.duration_s(self.from_, "--from") or 0.0,
             to_s=values.duration_s(self.to, "--to"),
+            until_s=values.duration_s(self.until, "--until"),
             load=self.load,
             skip_bad_rows=self.skip_bad_rows,
             out=self.out,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TRACE_FORMATS = (
     "topmast, pai, pai-tasks, openb, philly, helios, helios-jobs, gavel, shockwave, tiresias, "
-    "muri or sia"
+    "muri, muri-iterations or sia"
 )
 MACHINE_FORMATS = "pai-machines or openb-nodes"
 KINDS = "pai-like, philly-like, mast-like, gavel-like, gandiva-like or gandiva-elastic-like"

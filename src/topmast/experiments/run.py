@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from topmast.experiments.outputs import SUMMARY, tables_in, write_json
 from topmast.experiments.recording import recorded
 from topmast.experiments.report import Curves, Overview, quantiles, write_report
 from topmast.experiments.worlds import world_of
+from topmast.fast.region import count_of
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import Fleet
@@ -45,6 +47,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     limit: int | None = None
     from_s: float = 0.0
     to_s: float | None = None
+    until_s: float | None = None
+    """When the run ends, whatever still runs or waits then."""
     load: float = 1.0
     skip_bad_rows: bool = False
     out: Path | None = None
@@ -83,6 +87,8 @@ def load(options: RunOptions) -> Setup:
         trace = trace.head(options.limit)
     if options.load != 1.0:
         trace = trace.with_load(options.load)
+    if options.until_s is not None:
+        trace = trace.between(0.0, options.until_s)
     if not len(trace):
         raise InvalidInput("no job is left to run", field="--trace", where=str(options.trace))
     table = None if options.throughputs is None else read_throughputs(options.throughputs)
@@ -122,7 +128,10 @@ def run(options: RunOptions, tell: Tell | None = None) -> Ran:
         )
         loop_begun_s = time.perf_counter()
         with recorded(options.record, profile, simulation), calm():
-            simulation.run(None if tell is None else lambda over, now_s: tell(over, jobs, now_s))
+            simulation.run(
+                None if tell is None else lambda over, now_s: tell(over, jobs, now_s),
+                math.inf if options.until_s is None else options.until_s,
+            )
         wall_s = time.perf_counter() - loop_begun_s
         result = simulation.finish()
     done = simulation.recorder.finished
@@ -176,9 +185,11 @@ def _warnings(setup: Setup, result: Result) -> list[str]:
             " and parts of the "
             f"time stayed as they were ({rounds['failure']})"
         )
+    if result.summary["running"]:
+        found.append(f"{count_of(result.summary['running'], 'job')} still ran when the run ended")
     for jobs, what in (
         (result.set_aside, "can never start, not even on an empty fleet: set aside"),
-        (result.waiting, "had not started, or not ended, when the run ended"),
+        (result.waiting, "waited when the run ended"),
     ):
         if jobs:
             counts: dict[str, int] = {}

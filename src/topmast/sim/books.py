@@ -29,6 +29,8 @@ ALLOCATIONS = (
 COPIES = ("dataset", "from", "to", "bytes", "start_s", "end_s", "cause")
 SUSPENDED, PACKED, UNPACKED = "suspended", "packed", "unpacked"
 """Why a turn ends that is not the last of its attempt."""
+RUNNING = "running"
+"""Why the row of an attempt ends that has not ended when the run does."""
 FAILURES = (Outcome.FAILED, Outcome.HOST_LOST, Outcome.LAUNCH_FAILED)
 
 

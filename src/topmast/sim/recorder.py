@@ -24,6 +24,7 @@ from topmast.model.states import TERMINAL, JobState, Outcome
 from topmast.sim.books import (
     FAILURES,
     PACKED,
+    RUNNING,
     SUSPENDED,
     UNPACKED,
     Finished,
@@ -298,20 +299,11 @@ class Recorder:
 
         What is kept is what it did first: turns come one after the other.
         """
-        turns = job.turns
+        turns, reason = job.turns, event.outcome.value
         if job.start_s is not None:
-            turns = [*turns, TimeShare(job.start_s, now, job.share, event.outcome.value)]
-        gpus, left_s, lost_gpu_s = job.gpus, event.kept_s, 0.0
+            turns = [*turns, TimeShare(job.start_s, now, job.share, reason)]
         self.totals.attempts += 1
-        held_s = 0.0
-        for number, turn in enumerate(turns):
-            last, length_s = number == len(turns) - 1, turn.end_s - turn.start_s
-            kept_s = left_s if last else min(left_s, length_s)
-            left_s -= kept_s
-            held_s += length_s
-            lost_gpu_s += gpus * turn.share * (length_s - kept_s)
-            reason = event.outcome.value if last else turn.end_reason
-            self._row(job, event.epoch + job.rows_before + number, turn, kept_s, reason)
+        held_s, lost_gpu_s = self._rows(job, turns, event.kept_s, reason)
         job.rows_before += len(turns) - 1
         job.held_s += held_s
         job.end_s = turns[-1].end_s
@@ -319,6 +311,30 @@ class Recorder:
         job.preemptions += event.outcome is Outcome.PREEMPTED
         job.ended = event.outcome
         job.start_s, job.turns, job.share = None, [], 1.0
+
+    def _rows(
+        self, job: Job, turns: Sequence[TimeShare], kept_s: float, reason: str
+    ) -> tuple[float, float]:
+        """Write a row for each turn; returns seconds held, and GPU-seconds of them not kept."""
+        left_s, held_s, lost_gpu_s = kept_s, 0.0, 0.0
+        for number, turn in enumerate(turns):
+            last, length_s = number == len(turns) - 1, turn.end_s - turn.start_s
+            kept_of_turn_s = left_s if last else min(left_s, length_s)
+            left_s -= kept_of_turn_s
+            held_s += length_s
+            lost_gpu_s += job.gpus * turn.share * (length_s - kept_of_turn_s)
+            why = reason if last else turn.end_reason
+            self._row(job, job.epoch + job.rows_before + number, turn, kept_of_turn_s, why)
+        return held_s, lost_gpu_s
+
+    def cut(self, now: float) -> None:
+        """The run ends before its attempts do: so do their rows, and all of it counts as kept."""
+        self.advance(now)
+        for job in self.jobs.values():
+            turns = job.turns
+            if job.start_s is not None:
+                turns = [*turns, TimeShare(job.start_s, now, job.share, RUNNING)]
+            self._rows(job, turns, sum(turn.end_s - turn.start_s for turn in turns), RUNNING)
 
     def _row(self, job: Job, epoch: int, turn: TimeShare, kept_s: float, reason: str) -> None:
         gpus, totals = job.gpus * turn.share, self.totals

@@ -5,6 +5,7 @@ them.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,12 +14,12 @@ import numpy as np
 from msgspec import Struct
 
 from topmast import __version__
-from topmast.fast.queue import NOT_TRIED, Verdict
+from topmast.fast.queue import Verdict
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dataset import Copy, ReplicaState
 from topmast.model.fleet import Fleet
-from topmast.model.job import Band, JobSpec, speed_of_size
+from topmast.model.job import Band, JobSpec
 from topmast.model.plan import Seat
 from topmast.model.reason import PendingReason
 from topmast.model.states import JobState
@@ -45,6 +46,7 @@ from topmast.sim.planning import (
 from topmast.sim.recorder import Recorder
 from topmast.sim.settings import Settings
 from topmast.sim.sharing import Sharing
+from topmast.sim.speeds import rate, rate_of_size
 from topmast.sim.streams import Streams
 from topmast.sim.summary import distribution, summary_of
 from topmast.sim.timeline import Timeline
@@ -293,15 +295,21 @@ class Simulation:
         self._arrivals = self.workload.arrivals()
         self._await_next()
 
-    def run(self, tell: Callable[[int, float], None] | None = None) -> None:
+    def run(
+        self, tell: Callable[[int, float], None] | None = None, until_s: float = math.inf
+    ) -> None:
         """Let things happen until every job is over or nothing can happen any more.
 
         ``tell``, now and then, gets the number of jobs that are over and the virtual time.
+        ``until_s``: the run ends then, after all that happens at that instant.
         """
         self.begin()
         heap, step = self.heap, self.loop.step
         count = 0
         while len(heap) and not self._is_over():
+            if heap.next_s() > until_s:
+                self.clock.now_s = until_s
+                break
             step()
             count += 1
             if count % LOOK_EVERY == 0:
@@ -411,12 +419,15 @@ class Simulation:
 
     def finish(self) -> Result:
         """Close the books: jobs that still wait, the last intervals, the summary."""
-        self.recorder.advance(self.clock.now_s)
-        queue, waiting = self.machines.queue, []
+        self.recorder.cut(self.clock.now_s)
+        queue, waiting, running = self.machines.queue, [], 0
         for number, job in self.recorder.jobs.items():
             record = queue.jobs.records[number]
-            verdict = queue.verdict_on(record) or NOT_TRIED
-            waiting.append(Waits(job.arrival.spec.name, verdict.reason, verdict.detail))
+            verdict = queue.verdict_on(record)
+            if verdict is None:
+                running += 1
+            else:
+                waiting.append(Waits(job.arrival.spec.name, verdict.reason, verdict.detail))
             self.recorder.close(job, record.state)
         for arrival in self._held_back.values():
             detail = "waits for job " + ", ".join(self._waits_for(arrival))
@@ -426,7 +437,7 @@ class Simulation:
         self.recorder.timeline.cut(self.clock.now_s)
         summary = summary_of(self.recorder, self.window)
         summary["never_startable"] = len(self.set_aside)
-        summary["waiting"] = len(waiting)
+        summary["waiting"], summary["running"] = len(waiting), running
         rounds = queue.rounds
         if rounds is not None:
             summary["rounds"] = {
@@ -472,25 +483,3 @@ class Simulation:
             else:
                 digest.update(values.tobytes())
         return digest.hexdigest()
-
-
-def rate_of_size(spec: JobSpec, seats: Sequence[Seat], efficiency: float) -> float:
-    """Work per second of a gang with as many tasks as it has seats; 1 with those that it asked
-    for.
-    """
-    elastic = spec.elastic
-    if elastic is None:
-        return 1.0
-    tasks = sum(seat.group == elastic.name for seat in seats)
-    return speed_of_size(elastic, tasks, efficiency)
-
-
-def rate(spec: JobSpec, models: Sequence[str]) -> float:
-    """Work per second of a gang on hosts of these models: the slowest decides; 1 on the first
-    listed.
-    """
-    listed = spec.groups[0].resources.accelerators
-    if len(listed) < 2:
-        return 1.0
-    speeds: Mapping[str | None, float] = {a.model: a.speed for a in reversed(listed)}
-    return min(speeds[model] for model in dict.fromkeys(models)) / listed[0].speed

@@ -34,7 +34,7 @@ from topmast.sim.mover import SimulatedMover
 from topmast.sim.progress import Progress
 from topmast.sim.settings import Settings
 from topmast.sim.sharing import Beside
-from topmast.sim.simulation import rate, rate_of_size
+from topmast.sim.speeds import rate, rate_of_size
 
 LIVE = Settings().without_overheads()
 """What is known of real runs counts from launch to end: start-up and checkpoints are in it."""

@@ -120,6 +120,24 @@ def test_a_trace_can_be_cut_and_hurried(call: Call, files: tuple[str, ...]) -> N
     assert call(*base, "--limit", "2", "--load", "2").document["makespan_s"] == 150.0
 
 
+def test_a_run_ends_when_it_is_told_to(call: Call, files: tuple[str, ...], tmp_path: Path) -> None:
+    """One job is done, one runs, one waits, and one comes later: each is told as what it is."""
+    (tmp_path / "jobs.csv").write_text(
+        "job_id,submit_s,duration_s,gpus\na,0,40,8\nb,10,50,8\nc,20,5,8\nd,70,5,1\n"
+    )
+    out = tmp_path / "out"
+    base = ("simulate", *files, "--profile", "fifo", "--overheads", "none", "--json")
+    cut = call(*base, "--until", "1m", "--out", str(out)).document
+    assert [cut[x] for x in ("jobs", "finished", "running", "waiting")] == [3, 1, 1, 1]
+    assert [job["job_id"] for job in cut["still_waiting"]] == ["c"]
+    assert "1 job still ran when the run ended" in cut["warnings"]
+    with (out / "allocations.csv").open() as file:
+        rows = [(row["job_id"], row["end_s"], row["end_reason"]) for row in csv.DictReader(file)]
+    assert rows == [("a", "40.0", "succeeded"), ("b", "60.0", "running")]
+    whole = call(*base, "--until", "1d").document
+    assert [whole[x] for x in ("jobs", "finished", "running", "waiting")] == [4, 4, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -132,6 +150,8 @@ def test_a_trace_can_be_cut_and_hurried(call: Call, files: tuple[str, ...]) -> N
         (("--load", "0"), "load"),
         (("--from", "20", "--to", "10"), "--to"),
         (("--from", "1h"), "no job is left"),
+        (("--until", "0"), "no job is left"),
+        (("--until", "soon"), "--until"),
         (("--limit", "0"), "--limit"),
     ],
 )

@@ -112,6 +112,10 @@ CASES: list[tuple[str, str, dict[str, list[Any]]]] = [
             "skew": [102.76 / 143.67, 2.36 / 25.56, math.nan],
         },
     ),
+    (
+        "muri-iterations", "muri.csv",
+        {"submit_s": [0, 1456], "duration_s": [927474.546, 926132.733], "gpus": [4, 4]},
+    ),
     ("muri", "muri.csv", {"submit_s": [0, 1456], "duration_s": [927475.5, 926133], "gpus": [4, 4]}),
     (
         "sia", "sia.csv",

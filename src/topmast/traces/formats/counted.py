@@ -131,18 +131,30 @@ TRAINING: dict[str, Kind] = {
 }
 TIRESIAS = Layout(TRAINING)
 MURI = Layout(TRAINING)
+ITERATED = Layout(
+    {
+        **TRAINING,
+        "iterations": Number(high=1e12, whole=True),
+        "iteration_time": Number(high=LONGEST_S * MS),
+    }
+)
 
 
-def _read_training(path: Path, options: Options, layout: Layout, unit: float) -> Trace:
+def _read_training(
+    path: Path, options: Options, layout: Layout, unit: float, *, is_iterated: bool = False
+) -> Trace:
     table = with_ids(table_of(path, layout, options), options)
     column = table.columns
+    run_time = column["duration"]
+    if is_iterated:
+        run_time = column["iterations"] * column["iteration_time"]
     model: Texts = column["model_name"]
     skews = np.array([skew_of(name) for name in model.names])
     return jobs(
         path, table, options,
         job_id=column["job_id"],
         submit_s=column["submit_time"] / unit,
-        duration_s=column["duration"] / unit,
+        duration_s=run_time / unit,
         counts=column["num_gpu"],
         model=model,
         skew=skews[model.codes],
@@ -157,6 +169,11 @@ def read_tiresias(path: Path, options: Options) -> Trace:
 def read_muri(path: Path, options: Options) -> Trace:
     """As Tiresias, with times in milliseconds."""
     return _read_training(path, options, MURI, MS)
+
+
+def read_muri_iterations(path: Path, options: Options) -> Trace:
+    """As Muri; a job runs for its iterations, each as long as its iteration time."""
+    return _read_training(path, options, ITERATED, MS, is_iterated=True)
 
 
 # ---------------------------------------------------------------------------------------------- sia
@@ -206,5 +223,11 @@ FORMATS = (
     Format("helios", "the cluster_log.csv of Helios", (HELIOS,), read_helios),
     Format("tiresias", "the job files of Tiresias, in seconds", (TIRESIAS,), read_tiresias),
     Format("muri", "the job files of Muri, in milliseconds", (MURI,), read_muri),
+    Format(
+        "muri-iterations",
+        "as muri, running iterations x iteration_time",
+        (ITERATED,),
+        read_muri_iterations,
+    ),
     Format("sia", "the workloads of Sia and Pollux", (SIA,), read_sia),
 )
