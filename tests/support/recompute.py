@@ -127,8 +127,8 @@ def _spread(values: Iterable[float]) -> dict[str, float | None]:
     return {"mean": sum(listed) / len(listed), "p50": p50, "p90": p90, "p99": p99}
 
 
-def _ratio(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
 
 
 def _overlap(start_s: float, end_s: float, first_s: float, last_s: float) -> float:

@@ -226,27 +226,37 @@ class Progress:
 
 
 _FIGURES = (
-    "jobs", "finished", "failed", "never_startable", "waiting", "makespan_s", "allocation_rate",
-    "allocation_rate_waiting", "goodput_rate", "preemptions", "migrations", "restarts",
+    "jobs", "finished", "failed", "never_startable", "waiting", "running", "makespan_s",
+    "allocation_rate", "allocation_rate_waiting", "goodput_rate", "preemptions", "migrations", "restarts",
     "lost_gpu_s", "events", "wall_s", "jobs_per_s",
 )  # fmt: skip
 
 
 def say_summary(document: Mapping[str, Any]) -> None:
     """The summary for people: the figures, then the distributions."""
-    say_fields((name, number(document[name])) for name in _FIGURES)
+    say_fields((name, _figure(document[name], name)) for name in _FIGURES)
     say()
     names = ("jct_s", "wait_s", "first_wait_s", "ftf_rho")
     columns = [Column(""), *(Column(x, right=True) for x in ("MEAN", "P50", "P90", "P99"))]
     rows = [
-        [name, *(_figure(document[name][x]) for x in ("mean", "p50", "p90", "p99"))]
+        [name, *(_spread(document[name][x], name) for x in ("mean", "p50", "p90", "p99"))]
         for name in names
     ]
     say_table(columns, rows)
 
 
-def _figure(value: float | None) -> str:
-    return "-" if value is None else number(value)
+def _figure(value: float | None, name: str) -> str:
+    """A number; a time of a minute and more as people say it, too."""
+    plain, spoken = number(value), _spread(value, name)
+    return plain if value is None or value < 60 or plain == spoken else f"{plain} ({spoken})"
+
+
+def _spread(value: float | None, name: str) -> str:
+    """A time as people say it; any other figure as a number."""
+    from topmast.model.units import format_duration
+
+    is_time = name.endswith("_s") and not name.endswith(("gpu_s", "per_s"))
+    return format_duration(value) if is_time and value is not None else number(value)
 
 
 def say_comparison(document: Mapping[str, Any]) -> None:
@@ -265,7 +275,7 @@ def say_comparison(document: Mapping[str, Any]) -> None:
     rows = [
         [
             name, number(d["finished"]),
-            *(_figure(d[x][part]) for x in ("jct_s", "wait_s") for part in ("mean", "p90")),
+            *(_spread(d[x][part], x) for x in ("jct_s", "wait_s") for part in ("mean", "p90")),
             number(d["allocation_rate"]), number(d["goodput_rate"]), number(d["preemptions"]),
         ]
         for name, d in document["profiles"].items()

@@ -116,7 +116,7 @@ class Outlook:
         return {
             **self._part(jobs),
             "gpus": present,
-            "allocation_rate": held / (present * length_s) if present and length_s else 0.0,
+            "allocation_rate": held / (present * length_s) if present and length_s else None,
             "tenants": {
                 name: self._part([job for job in jobs if job.tenant == name]) for name in tenants
             },

@@ -451,7 +451,7 @@ class Simulation:
             }
         if self.sharing is not None:
             present_gpu_s = self.recorder.totals.present_in_window_gpu_s
-            summary["work_rate"] = self.stock_gpu_s / present_gpu_s if present_gpu_s else 0.0
+            summary["work_rate"] = self.stock_gpu_s / present_gpu_s if present_gpu_s else None
             summary["suspensions"] = self.recorder.totals.suspensions
             early_s = [at_s - self._submit_s[job] for job, at_s in self.work.early_s.items()]
             summary["first_minibatches_s"] = distribution(np.array(early_s))

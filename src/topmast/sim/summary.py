@@ -89,8 +89,9 @@ def _replication(recorder: Recorder, window: tuple[float, float]) -> dict[str, f
     return {"end": end, "mean": mean}
 
 
-def _rate(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0
+def _rate(part: float, whole: float) -> float | None:
+    """None where there is nothing to have a part of, as in a window without length."""
+    return part / whole if whole else None
 
 
 def _groups(recorder: Recorder, jct_s: Floats, wait_s: Floats) -> dict[str, Any]:
