@@ -227,8 +227,8 @@ class Progress:
 
 _FIGURES = (
     "jobs", "finished", "failed", "never_startable", "waiting", "running", "makespan_s",
-    "allocation_rate", "allocation_rate_waiting", "goodput_rate", "preemptions", "migrations", "restarts",
-    "lost_gpu_s", "events", "wall_s", "jobs_per_s",
+    "allocation_rate", "allocation_rate_waiting", "goodput_rate", "preemptions", "migrations",
+    "restarts", "lost_gpu_s", "events", "wall_s", "jobs_per_s",
 )  # fmt: skip
 
 
