@@ -18,6 +18,10 @@ from topmast.policies.options import InsideQueue, QueueOptions
 
 HAIR_GPU_S = 1e-3
 """So much short of a threshold counts as there: times are whole microseconds."""
+HAIR_S = 1e-3
+"""A job that begins to run at a threshold has not sunk in this run."""
+RUNS, STOPPED, CAME, SUNK = range(4)
+"""Places in a list, the first in front."""
 
 
 class Feedback:
@@ -38,8 +42,29 @@ class Feedback:
         """Keys inside a queue (n x 2). O(n)."""
         if self._options.within is InsideQueue.FIRST_START:
             return np.column_stack((view.first_start_s, view.submit_s))
+        if self._options.within is InsideQueue.LISTED:
+            return self._listed(view)
         since_s = np.where(view.running, view.first_start_s, view.since_s)
         return np.column_stack((~view.running, since_s))
+
+    def _listed(self, view: QueueView) -> Floats:
+        """As in a list for each queue, of which no place has to be kept (n x 2). O(n log queues).
+
+        At its front are the jobs that run, in the order in which they began to run in this queue.
+        A job that is stopped stays before all that wait; a job that comes, or sinks while it runs,
+        goes behind them. If nothing stops it at that moment, it runs on, with those at the front.
+        """
+        begins_gpu_s = np.concatenate(([0.0], self._ends))[self.numbers(view).astype(np.int64)]
+        had_gpu_s = view.attained_gpu_s - begins_gpu_s
+        ran_here = had_gpu_s > 2 * HAIR_GPU_S
+        with np.errstate(divide="ignore", invalid="ignore"):
+            entered_s = np.where(view.gpus > 0, view.now_s - had_gpu_s / view.gpus, -np.inf)
+        has_sunk = view.running & ~ran_here & (entered_s > view.since_s + HAIR_S)
+        began_s = np.maximum(view.since_s, entered_s)
+        waits = np.where(ran_here, STOPPED, CAME)
+        place = np.where(view.running, np.where(has_sunk, SUNK, RUNS), waits)
+        waits_s = np.where(ran_here, -view.since_s, view.since_s)
+        return np.column_stack((place, np.where(view.running, began_s, waits_s)))
 
     def drifts_s(self, view: QueueView) -> Floats:
         """When each job leaves its queue by itself (n); inf: never. O(n log queues)."""

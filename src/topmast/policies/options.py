@@ -104,6 +104,8 @@ class InsideQueue(StrEnum):
     """Those that run, by their first start; then those that wait, by since when."""
     FIRST_START = "first-start"
     """By the first start, running or not; then those that never ran, by submission."""
+    LISTED = "listed"
+    """As the public code's list: a job that sinks while it runs goes behind those that wait."""
 
 
 class QueueOptions(Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from importlib import resources
 from typing import Any, TypeVar
 
@@ -200,10 +201,28 @@ def _named(known: Mapping[str, Policy], name: str, field: str) -> Policy:
     return known[name]
 
 
+AS_PUBLISHED = "-as-published"
+"""Behind the name of a profile: it does what the public code of its system does."""
+
+
 def profile_names() -> tuple[str, ...]:
-    """All profiles there are, sorted."""
+    """All profiles there are, sorted; without those `AS_PUBLISHED`."""
     folder = resources.files("topmast.policies") / "profiles"
     return tuple(sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".yaml")))
+
+
+@cache
+def _public_code() -> dict[str, dict[str, Any]]:
+    """By profile, or by the family that names begin with: the options of the public code."""
+    text = (resources.files("topmast.policies") / "as_published.yaml").read_text("utf-8")
+    found: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    return found
+
+
+def _public_options(name: str) -> dict[str, str]:
+    known = _public_code()
+    options = known.get(name) or known.get(name.partition("-")[0]) or {}
+    return {key: str(value).lower() for key, value in options.items()}
 
 
 def load_profile(name: str, options: Mapping[str, str] | None = None) -> Profile:
@@ -211,13 +230,21 @@ def load_profile(name: str, options: Mapping[str, str] | None = None) -> Profile
 
     Raises InvalidInput for a name or option that does not exist, or a value out of place.
     """
-    names = profile_names()
-    if name not in names:
+    names, own = profile_names(), name.removesuffix(AS_PUBLISHED)
+    if own not in names:
         near = get_close_matches(name, names, 1)
         hint = f"did you mean '{near[0]}'?" if near else f"known: {_by_family(names)}"
         raise InvalidInput(f"unknown profile '{name}'", field="profile", remedy=hint)
-    text = (resources.files("topmast.policies") / "profiles" / f"{name}.yaml").read_text("utf-8")
-    return _made(yaml.safe_load(text), options or {})
+    if own != name and not _public_options(own):
+        known = ", ".join(f"{key}{AS_PUBLISHED}" for key in _public_code())
+        message = f"of '{own}' no other code is public, or it does the same"
+        raise InvalidInput(message, field="profile", remedy=f"{own}; there are {known}")
+    text = (resources.files("topmast.policies") / "profiles" / f"{own}.yaml").read_text("utf-8")
+    document = yaml.safe_load(text)
+    if own == name:
+        return _made(document, options or {})
+    document |= {"name": name, "description": f"{document['description']} As its public code."}
+    return _made(document, _public_options(own) | dict(options or {}))
 
 
 def _by_family(names: Sequence[str]) -> str:

@@ -85,3 +85,20 @@ def test_a_profile_that_does_not_exist() -> None:
     with pytest.raises(InvalidInput) as caught:
         load_profile("fifo-skp")
     assert "fifo-skip" in caught.value.remedy
+
+
+@pytest.mark.parametrize("name", ["tiresias-las", "gavel-fifo", "gavel-makespan-packed"])
+def test_as_published_a_profile_has_other_options(name: str) -> None:
+    """Those of the public code; what is set by hand lies over them."""
+    own, public = load_profile(name), load_profile(f"{name}-as-published")
+    assert public.name == f"{name}-as-published"
+    assert (own.shares, own.queues) != (public.shares, public.queues)
+    assert load_profile(public.name, {"shares.lease": "3"}).shares.lease == 3.0
+    assert public.shares.lease == (1.0 if name.startswith("gavel") else own.shares.lease)
+
+
+def test_where_no_other_code_is_public_there_is_no_such_profile() -> None:
+    """It would be the profile itself under another name."""
+    with pytest.raises(InvalidInput, match="'srtf'") as refused:
+        load_profile("srtf-as-published")
+    assert "tiresias-las-as-published" in refused.value.remedy
