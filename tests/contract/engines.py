@@ -110,6 +110,8 @@ class Rig:
     """Where hosts have folders of this machine, where that is tried."""
     checkpoint_store: str = ""
     """The URL of a bucket for checkpoints, where that is tried."""
+    leader: int = 0
+    """The epoch of the leader that opens the engine, where that is tried."""
     broken: list[str] = field(default_factory=list)
     """News of ends that came while a process of the task was alive."""
     news: News = field(default_factory=News)
@@ -193,7 +195,10 @@ def site_of(rig: Rig) -> Site:
         return found
 
     folder = rig.folder / "checkpoints"
-    return Site(WallClock(), replica, rig.blobs.get, folder, checkpoint_store=rig.checkpoint_store)
+    return Site(
+        WallClock(), replica, rig.blobs.get, folder, checkpoint_store=rig.checkpoint_store,
+        leader=rig.leader,
+    )  # fmt: skip
 
 
 ENGINES: dict[str, Callable[[Rig], Engine]] = {"local": local, "far": far}

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.contract.engines import ENGINES, Rig, alive, eventually, opened, order, scripts_of
+from topmast.model.errors import Unavailable
 from topmast.model.job import Checkpoint
 from topmast.model.messages import (
     Checkpointed,
@@ -207,6 +208,21 @@ def test_an_order_of_a_leader_that_was_replaced_is_refused(rig: Rig) -> None:
     rig.end_of("j3")
     assert rig.log("j2") == ""
     assert not rig.news.all(TaskStarted, job="j2")
+
+
+def test_a_leader_that_was_replaced_takes_nothing_over(rig: Rig) -> None:
+    """It may be halted between its election and its look at the folder."""
+    rig.leader = 2
+    rig.reopen()
+    rig.leader = 1
+    rig.engine.close()
+    with pytest.raises(Unavailable, match="is leader 2"):
+        rig.open()
+    rig.engine.close()
+    rig.leader = 2
+    rig.open()
+    rig.engine.order(order("j1", "exit 3"), leader=2)
+    assert rig.end_of("j1").code == 3
 
 
 # --- stopping and suspending -------------------------------------------------------------------

@@ -4,6 +4,7 @@ from tests.mutants.mutant import Mutant
 
 PROTOCOL = "adapters/engines/far/protocol.py"
 STEPS = "tests/unit/adapters/engines/far/test_protocol.py"
+DRIVER = "tests/unit/adapters/engines/far/test_engine.py"
 STORIES = "tests/properties/test_far_protocol.py"
 
 
@@ -12,7 +13,30 @@ def step(promise: str, old: str, new: str, test: str = STORIES) -> Mutant:
     return Mutant(promise, PROTOCOL, old, new, test)
 
 
+def driver(promise: str, old: str, new: str, test: str) -> Mutant:
+    """A step of what drives the protocol that is left out."""
+    return Mutant(promise, "adapters/engines/far/engine.py", old, new, f"{DRIVER}::{test}")
+
+
 FAR = (
+    driver(
+        "a replaced leader grants no claim",
+        "        with self._leaders.held() as leads:\n            if leads:",
+        "        with self._leaders.held():\n            if True:",
+        "test_a_runner_is_granted_nothing_by_a_replaced_leader",
+    ),
+    driver(
+        "an order that waits is not carried out after another leader",
+        "        with self._leaders.held() as leads:\n            if leads:",
+        "        with self._leaders.held():\n            if True:",
+        "test_an_order_that_waits_is_not_carried_out_after_another_leader",
+    ),
+    driver(
+        "a replaced leader asks nothing of the scheduler",
+        "                if self._leaders.leads:",
+        "                if True:",
+        "test_a_replaced_leader_asks_nothing_of_the_scheduler",
+    ),
     step(
         "an eviction is told as one, though a stop was ordered",
         "                    event.evicted and not self.attempts.was_cancelled(event.part),",

@@ -108,13 +108,13 @@ class Process(ABC):
         )  # fmt: skip
         self.rebuilt = self._recover(follower)
         self.blobs = Blobs(state / "workdirs", self.journal if self.journal.must_renew else None)
-        self.site = Site(
-            self.clock, self.replica, self.blob_path, self.checkpoints, self.journal.leads,
-            self.checkpoint_store,
-        )  # fmt: skip
-        self.engines: dict[str, Engine] = {}
         self.leader = self.journal.epoch
         """The epoch of the leader that the orders of this process come from."""
+        self.site = Site(
+            self.clock, self.replica, self.blob_path, self.checkpoints, self.journal.leads,
+            self.checkpoint_store, self.leader,
+        )  # fmt: skip
+        self.engines: dict[str, Engine] = {}
         self.ends: dict[str, LinkEnd] = {}
         self.outlets: dict[ids.Address, Callable[[Any], None]] = {}
         """What takes the messages to an address outside of the machines."""

@@ -54,6 +54,8 @@ class Site(Struct, frozen=True):
     """Whether this process is sure to lead; while it is not, an engine changes nothing."""
     checkpoint_store: str = ""
     """The URL of a bucket in the place of that folder."""
+    leader: int = 0
+    """The epoch of the leader that orders come from; 0: it is not known before the first order."""
 
 
 class NoOptions(Struct, frozen=True):

@@ -15,6 +15,7 @@ from pathlib import Path
 import structlog
 
 from topmast.adapters.engines.local import files
+from topmast.model.errors import Unavailable
 
 log = structlog.get_logger(__name__)
 
@@ -79,6 +80,23 @@ class LeaderFence:
             self._admitted = leader
         return leader == self._highest
 
+    def take_over(self, leader: int) -> None:
+        """Shut out all earlier leaders, before what they left is read.
+
+        With 0 the first order does. Raises Unavailable if it cannot be done.
+        """
+        self.open()
+        if leader and not self.admits(leader):
+            raise Unavailable(
+                f"leader {leader} cannot take over {self._file.parent}: the last one to order it is "
+                f"leader {self.highest}"
+            )
+
+    @property
+    def leads(self) -> bool:
+        """Whether no later leader has given orders since; only `held` says that none begins to."""
+        return int(os.pread(self.open(), 32, 0) or b"0") <= self._admitted
+
     def open(self) -> int:
         """Open the lock file, if it is not open; returns its descriptor."""
         if self._fd < 0:
@@ -106,7 +124,7 @@ class LeaderFence:
                 yield False
                 return
             try:
-                yield int(os.pread(self._fd, 32, 0) or b"0") <= self._admitted
+                yield self.leads
             finally:
                 fcntl.lockf(self._fd, fcntl.LOCK_UN)
 

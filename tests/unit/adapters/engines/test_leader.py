@@ -9,6 +9,7 @@ import pytest
 
 from topmast.adapters.engines import leader
 from topmast.adapters.engines.leader import LeaderFence
+from topmast.model.errors import Unavailable
 
 
 def test_a_replaced_leader_orders_nothing_any_more(tmp_path: Path) -> None:
@@ -58,6 +59,18 @@ def test_what_was_admitted_is_not_carried_out_after_another_leader(tmp_path: Pat
         assert not leads
     with new.held() as leads:
         assert leads
+
+
+def test_a_leader_takes_over_before_its_first_order(tmp_path: Path) -> None:
+    """What an earlier one did after the look at its folder would not be known."""
+    old, new = LeaderFence(tmp_path), LeaderFence(tmp_path)
+    old.take_over(1)
+    assert old.leads
+    new.take_over(2)
+    assert new.leads
+    assert not old.leads
+    with pytest.raises(Unavailable, match="the last one to order it is leader 2"):
+        old.take_over(1)
 
 
 HOLDER = """

@@ -125,6 +125,7 @@ class FarEngine(Engine):
     def open(self, post: Post) -> None:
         self._post = post
         files.make_folder(self._folder)
+        self._leaders.take_over(self._site.leader)
         self._identity = Identity(self._folder)
         self._facts = FactLog(self._folder / "facts")
         self._outputs = Outputs(self._folder / "attempts", self._options.log_max_bytes)
@@ -223,10 +224,11 @@ class FarEngine(Engine):
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._launcher.close()
             self._facts.close()
+        self._leaders.close()
 
     # --- the thread of the protocol -------------------------------------------------------------
 
-    def _tell(self, event: Struct | Callable[[], None]) -> None:
+    def _tell(self, event: Struct | Callable[[], e.Outcome | None]) -> None:
         self._events.put((event, None))
 
     async def _ask(self, event: Struct) -> Any:
@@ -254,9 +256,10 @@ class FarEngine(Engine):
                 self._reports.poll(self._site.clock.now())
             if now_s - forgot_s >= FORGET_EVERY_S:
                 forgot_s = now_s
-                self._commit(
-                    [(self._protocol.forget(self._options.keep_attempts, self._now()), None)]
-                )
+                self._turn((self._forget, None))
+
+    def _forget(self) -> e.Outcome:
+        return self._protocol.forget(self._options.keep_attempts, self._now())
 
     def _turn(self, first: tuple[Any, Future[Any] | None]) -> None:
         """Handle what has come, with one write for all of it."""
@@ -264,13 +267,26 @@ class FarEngine(Engine):
         with suppress(queue.Empty):
             while len(batch) < 1000:
                 batch.append(self._events.get_nowait())
+        with self._leaders.held() as leads:
+            if leads:
+                self._handle(batch)
+            else:
+                self._drop(batch)
+
+    def _drop(self, batch: Sequence[tuple[Any, Future[Any] | None]]) -> None:
+        """Runners are told to ask again: what is granted now, the next leader cannot know."""
+        log.error("a leader that was replaced does nothing more", cluster=self._cluster.name)
+        for _, answer in batch:
+            if answer is not None:
+                answer.cancel()
+
+    def _handle(self, batch: Sequence[tuple[Any, Future[Any] | None]]) -> None:
         outcomes = []
         for event, answer in batch:
             try:
-                if callable(event):
-                    event()
-                else:
-                    outcomes.append((self._protocol.handle(event, self._now()), answer))
+                outcome = event() if callable(event) else self._protocol.handle(event, self._now())
+                if outcome is not None:
+                    outcomes.append((outcome, answer))
             except Exception as error:
                 log.exception("far engine", cluster=self._cluster.name)
                 if answer is not None:
@@ -368,7 +384,8 @@ class FarEngine(Engine):
 
         def work() -> None:
             try:
-                call()
+                if self._leaders.leads:  # if not any more since, the next leader's looks find it
+                    call()
             except (Refused, Unreachable) as error:
                 log.warning("the scheduler did not do it", what=what, why=str(error))
             except Exception:

@@ -73,7 +73,7 @@ class LocalEngine(Engine):
     def open(self, post: Post) -> None:
         for folder in (self._layout.tasks, self._layout.attempts, self._layout.hosts):
             files.make_folder(folder)
-        self._fence.open()
+        self._fence.take_over(self._site.leader)
         self._post = post
         self._tasks = Tasks(self._layout, self._site.clock, post)
         self._stops = Stops(self._layout, self._tasks)

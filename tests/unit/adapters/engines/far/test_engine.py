@@ -3,17 +3,21 @@
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.contract.engines import Rig, eventually, far, far_with, opened, order
 from tests.support.processlauncher import ProcessEngine, ProcessLauncher
+from topmast.adapters.engines.far import plan
 from topmast.adapters.engines.far.launcher import Listed, Unreachable
+from topmast.adapters.engines.far.store import FactLog
+from topmast.adapters.engines.leader import LeaderFence
 from topmast.model.engines import Capability
 from topmast.model.errors import Unavailable
-from topmast.model.messages import TaskExited, TaskList, TaskPreparing
+from topmast.model.messages import TaskExited, TaskList, TaskPreparing, TaskStarted
 
 
 @pytest.fixture
@@ -123,6 +127,95 @@ def test_output_of_forgotten_attempts_is_deleted(tmp_path: Path) -> None:
 
 def forgetful(rig: Rig) -> ProcessEngine:
     return far_with(rig, lease_s=60.0, keep_attempts=1)
+
+
+def test_an_order_that_waits_is_not_carried_out_after_another_leader(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the order and its record a process can be halted for as long as one likes."""
+    real = plan.environment
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def environment(*given: Any) -> Any:
+        begun.set()
+        goes_on.wait(30)
+        return real(*given)
+
+    monkeypatch.setattr(plan, "environment", environment)
+    engine = rig.engine
+    assert isinstance(engine, ProcessEngine)
+    engine.order(order("j1", "exit 3"), leader=1)
+    assert begun.wait(30)
+    replaced(rig)
+    goes_on.set()
+    engine._pool.shutdown()
+    eventually(engine._events.empty, "the order is taken")
+    engine.close()
+    assert not (rig.folder / "engine" / "facts").read_bytes()
+
+
+def test_a_runner_is_granted_nothing_by_a_replaced_leader(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its successor has read the facts, and would not know of the claim."""
+    release, drop = ProcessLauncher.release, ProcessEngine._drop
+    asked = threading.Event()
+
+    def late(launcher: ProcessLauncher, listed: Sequence[Listed]) -> None:
+        replaced(rig)
+        release(launcher, listed)
+
+    def dropped(engine: ProcessEngine, batch: Any) -> None:
+        if any(answer is not None for _, answer in batch):
+            asked.set()
+        drop(engine, batch)
+
+    monkeypatch.setattr(ProcessLauncher, "release", late)
+    monkeypatch.setattr(ProcessEngine, "_drop", dropped)
+    rig.engine.order(order("j1", "exit 3"), leader=1)
+    assert asked.wait(30)
+    assert not rig.news.all(TaskStarted)
+    rig.engine.close()
+    rig.leader = 2
+    rig.open()
+    assert rig.end_of("j1").code == 3
+
+
+def test_a_replaced_leader_asks_nothing_of_the_scheduler(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had decided before is left to its successor."""
+    record, release, recorded = FactLog.append, ProcessEngine._release, threading.Event()
+
+    def append(facts: FactLog, new: Any) -> None:
+        record(facts, new)
+        # As if it were halted here, and its lock were lost with its machine.
+        (rig.folder / "engine" / "leader.lock").write_text(f"{2:>20}\n")
+        recorded.set()
+
+    done = threading.Event()
+
+    def after(engine: ProcessEngine) -> None:
+        release(engine)
+        if recorded.is_set():
+            done.set()
+
+    monkeypatch.setattr(FactLog, "append", append)
+    monkeypatch.setattr(ProcessEngine, "_release", after)
+    engine = rig.engine
+    assert isinstance(engine, ProcessEngine)
+    rig.truth()  # after a look a part is submitted at once
+    engine.order(order("j1", "exit 3"), leader=1)
+    assert done.wait(30)
+    engine._pool.shutdown()
+    assert not list((rig.folder / "scheduler" / "parts").iterdir())
+
+
+def replaced(rig: Rig) -> None:
+    """Another process takes the engine's folder over."""
+    fence = LeaderFence(rig.folder / "engine")
+    fence.take_over(2)
+    # Not closed: to close a file of this process is to let go of all its locks on it.
 
 
 def test_what_an_engine_can_do_is_its_launchers() -> None:
