@@ -1,11 +1,15 @@
 """The runner is one file that any host can run."""
 
 import ast
+import socket
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
 from topmast.adapters.engines.far import runner
+from topmast.adapters.engines.far.runner.calls import Home
 from topmast.adapters.engines.far.runner.tasks import environments
 
 
@@ -19,6 +23,61 @@ def test_it_is_python_3_8_and_the_standard_library_alone() -> None:
         elif isinstance(node, ast.ImportFrom):
             imported.add((node.module or "").partition(".")[0])
     assert imported - {"__future__"} <= sys.stdlib_module_names
+
+
+def test_it_starts_without_what_takes_long_to_compile() -> None:
+    """Images of the site often have no compiled modules: each start would pay for it."""
+    tree = ast.parse(runner.text())
+    imported = {a.name for node in tree.body if isinstance(node, ast.Import) for a in node.names}
+    assert not imported & {"http", "http.client", "urllib.request", "email", "hashlib", "typing"}
+
+
+@pytest.mark.parametrize(
+    ("said", "want"),
+    [
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi", (200, b"hi")),
+        (b"HTTP/1.1 410 Gone\r\nx: y\r\nContent-Length: 0\r\n\r\n", (410, b"")),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nhi", "cut off"),
+        (b"HTTP/1.1 200 OK\r\ncontent-len", "hung up"),
+        (b"HTTP/1.1 200 OK\r\n\r\nhi", "cut off"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n", "cut off"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: all\r\n\r\nhi", "cannot be read"),
+        (b"HTTP/1.1 what\r\ncontent-length: 0\r\n\r\n", "cannot be read"),
+        (b"SSH-2.0-OpenSSH_9\r\n", "hung up"),
+        (b"", "hung up"),
+    ],
+)
+def test_an_answer_counts_only_when_it_is_whole(
+    tmp_path: Path, said: bytes, want: tuple[int, bytes] | str
+) -> None:
+    """A runner asks again whatever came between; what it asks is read as HTTP."""
+    heard: list[bytes] = []
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "home"))
+        listener.listen()
+        thread = threading.Thread(target=answer, args=(listener, said, heard))
+        thread.start()
+        home = Home({"url": f"unix:{tmp_path / 'home'}", "token": "t", "part": "p", "ca": ""})
+        if isinstance(want, str):
+            with pytest.raises(OSError, match=want):
+                home.call("claim", b"{}")
+        else:
+            assert home.call("claim", b"{}") == want
+        home.hang_up()
+        thread.join()
+    head, _, body = heard[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /p/claim HTTP/1.1\r\n")
+    assert b"\r\nAuthorization: Bearer t" in head
+    assert b"\r\nContent-Length: 2" in head
+    assert body == b"{}"
+
+
+def answer(listener: socket.socket, said: bytes, heard: list[bytes]) -> None:
+    """Give one client this answer, and hang up."""
+    visitor, _ = listener.accept()
+    with visitor:
+        heard.append(visitor.recv(4096))
+        visitor.sendall(said)
 
 
 def test_its_modules_define_no_name_twice() -> None:

@@ -29,8 +29,11 @@ MODULES = (
 """In the order in which they need one another."""
 
 LATER = frozenset(
-    {"hashlib", "secrets", "shutil", "tarfile", "tempfile", "urllib.error", "urllib.request"}
-)
+    {
+        "hashlib", "http.client", "secrets", "shutil", "tarfile", "tempfile", "urllib.error",
+        "urllib.request",
+    }
+)  # fmt: skip
 """Imported when they are used: most attempts start without. In an image without compiled modules,
 imports are most of what a runner takes.
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
 import select
@@ -121,7 +120,7 @@ class Caller:
                 self.asked_s = now_s()
                 try:
                     status, answer = ask(home)
-                except (OSError, http.client.HTTPException) as error:
+                except OSError as error:
                     status, answer = 0, repr(error).encode()
                 self._complain(status, answer)
                 if status in (200, 422) or status in HUNG_UP:
@@ -160,7 +159,7 @@ class Caller:
     def say(self, why: str) -> None:
         """Tell people what tasks wait for, or what is at fault; that it arrives does not matter."""
         body = json.dumps({**self.me, "why": why}).encode()
-        with contextlib.suppress(OSError, http.client.HTTPException):
+        with contextlib.suppress(OSError):
             Home(self.ticket).call("preparing", body)
 
     # --- output and ends -------------------------------------------------------------------------
@@ -172,7 +171,7 @@ class Caller:
             for rank in self.plan["ranks"]:
                 try:
                     moved = self._ship_rank(home, rank) or moved
-                except (OSError, http.client.HTTPException):
+                except OSError:
                     time.sleep(BACKOFF_S)
             if len(self.told) == len(self.plan["ranks"]):
                 os._exit(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import http.client
+import http.client as http_client
 import json
 import os
 import re
@@ -192,7 +192,7 @@ class Download:
             before = self._at
             try:
                 yield from self._more()
-            except (OSError, http.client.HTTPException) as error:
+            except (OSError, http_client.HTTPException) as error:
                 self._judge(error)
             if self._at > before:
                 self._moved_s, self._refreshed = now_s(), False
@@ -253,7 +253,7 @@ def ask(home: Home, path: str, what: str) -> bytes:
     while True:
         try:
             status, answer = home.call(path)
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http_client.HTTPException) as error:
             status, answer = 0, repr(error).encode()
         if status == 200:
             return answer

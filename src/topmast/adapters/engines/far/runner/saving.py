@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
+import http.client as http_client
 import json
 import os
 import shutil
@@ -164,7 +164,7 @@ class Saving:
                     self._there.difference_update(missing)
                     self._rows.clear()
                 raise CannotSave("what was written to the bucket is not there")
-            except (CannotSave, CannotFetch, OSError, http.client.HTTPException) as error:
+            except (CannotSave, CannotFetch, OSError, http_client.HTTPException) as error:
                 return f"the checkpoint is not saved: {error}"
             finally:
                 home.hang_up()
@@ -263,7 +263,7 @@ class Saving:
             try:
                 with web.urlopen(asked, timeout=CALL_S):  # noqa: S310
                     return
-            except (OSError, http.client.HTTPException) as error:
+            except (OSError, http_client.HTTPException) as error:
                 said, final = words_of(error)
             if final or now_s() - began_s > SAVE_PATIENCE_S:
                 raise CannotSave(f"the bucket refuses it: {said}")
@@ -274,7 +274,7 @@ class Saving:
         while True:
             try:
                 status, answer = home.call(path, body)
-            except (OSError, http.client.HTTPException):
+            except (OSError, http_client.HTTPException):
                 status, answer = 0, b""
             if status == 200:
                 return answer

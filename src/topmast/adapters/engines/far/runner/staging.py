@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import http.client
+import http.client as http_client
 import time
 from typing import Any
 
@@ -54,7 +54,7 @@ class Staging:
                 key, envs[variable] = self._bring(name)
                 keys.append(key)
             self._say("")
-        except (CannotCache, CannotFetch, OSError, http.client.HTTPException) as error:
+        except (CannotCache, CannotFetch, OSError, http_client.HTTPException) as error:
             self._say("")
             self._caller.wire.tell(op="unready", error=f"the host cannot be prepared: {error}")
             return
