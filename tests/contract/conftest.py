@@ -1,14 +1,15 @@
-"""Databases for the tests of journals: of both kinds, or in PostgreSQL alone."""
+"""What tests have to do with that runs beside them: databases, and a store of Azure's kind."""
 
 import os
 import random
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
-from tests.support import postgresql
+from tests.support import azurite, postgresql
 from tests.support.stores import Store
 
 
@@ -16,6 +17,15 @@ from tests.support.stores import Store
 def postgres() -> Iterator[str | None]:
     with postgresql.server() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def azure() -> Iterator[Callable[[], str]]:
+    """Makes containers on a server of Azure's protocol; gives their URLs."""
+    if why := azurite.missing():
+        pytest.skip(why)
+    with azurite.azurite() as url:
+        yield lambda: azurite.make_container(url, f"c{time.monotonic_ns()}")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

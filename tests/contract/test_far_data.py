@@ -14,6 +14,8 @@ from tests.support.s3 import S3, SECRET, s3_server
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines.far.runner.calls import Home
 from topmast.adapters.objects import StoreMover
+from topmast.adapters.objects.reading import ReplicaReader
+from topmast.adapters.objects.region import RegionStore
 from topmast.model.messages import TaskLost, TaskPreparing
 from topmast.ports import Replica
 
@@ -51,7 +53,11 @@ def open_rig(tmp_path: Path) -> Iterator[Callable[..., Rig]]:
 
 def uploaded(s3: S3, bucket: str, tree: Path) -> Replica:
     """A replica that the mover put into a bucket: with a manifest."""
-    url = f"{s3.bucket(bucket)}/store"
+    return moved(f"{s3.bucket(bucket)}/store", tree)
+
+
+def moved(url: str, tree: Path) -> Replica:
+    """The same in a store with this URL."""
     mover = StoreMover({"east": url}, clock=SystemClock())
     mover.open(lambda _: None)
     mover.put_directory("east", "data/words", tree)
@@ -77,6 +83,17 @@ def test_a_dataset_in_a_bucket_reaches_the_hosts(
 ) -> None:
     rig = open_rig()
     rig.datasets["words"] = uploaded(s3, "reach", put(tmp_path / "tree"))
+    assert read(rig, "j1") == checksums()
+
+
+def test_a_dataset_in_a_container_of_azure_reaches_the_hosts(
+    azure: Callable[[], str], open_rig: Callable[..., Rig], tmp_path: Path
+) -> None:
+    """By URLs where Azure takes them as they are signed, and by way of home for the others."""
+    rig = open_rig()
+    rig.datasets["words"] = replica = moved(f"{azure()}/store", put(tmp_path / "tree"))
+    urls = ReplicaReader(RegionStore("east", replica.store), replica.path).urls(list(TREE))
+    assert [bool(url) for url in urls] == [True, False, True, False]
     assert read(rig, "j1") == checksums()
 
 

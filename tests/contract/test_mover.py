@@ -139,13 +139,16 @@ def moving(tmp_path: Path) -> Iterator[Moving]:
     made.mover.close()
 
 
-@pytest.fixture(params=["directories", "buckets"])
+@pytest.fixture(params=["directories", "buckets", "azure"])
 def anywhere(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Moving]:
-    """Directories, and stores behind URLs as far as memory can stand in for them."""
+    """Directories, stores behind URLs as far as memory can stand in for them, and Azure's own."""
     if request.param == "directories":
         made = Moving(str(tmp_path / "east"), str(tmp_path / "west"))
+    elif request.param == "azure":
+        container = request.getfixturevalue("azure")
+        made = Moving(f"{container()}/store", f"{container()}/store")
     else:
         buckets = {"s3://east": MemoryStore(), "s3://west": MemoryStore()}
         monkeypatch.setattr(region, "from_url", buckets.__getitem__)
@@ -634,11 +637,23 @@ def test_an_older_replica_makes_way(moving: Moving) -> None:
 
 
 def test_only_directories_and_known_urls_are_stores(tmp_path: Path) -> None:
-    for url in ("http://169.254.169.254/latest", "https://host/x", "ftp://host/x", "memory:///"):
+    urls = ["http://169.254.169.254/latest", "https://host/x", "ftp://host/x", "memory:///"]
+    for url in (*urls, "hdfs://a/b", "gcs://b", "s3://b?region=x", "s3://b/#1"):
         with pytest.raises(InvalidInput, match="no store"):
             StoreMover({"east": url}, clock=SystemClock())
     moved = StoreMover({"east": f"file://{tmp_path}/a%20b"}, clock=SystemClock())
     assert moved.replica("east", "d").folder == tmp_path / "a b" / "d"
+
+
+@pytest.mark.parametrize("url", ["s3://", "az://container/prefix", "az://", "gs://"])
+def test_a_bucket_that_could_never_be_asked_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    """Not by the first job that needs it."""
+    for name in [name for name in os.environ if name.startswith(("AZURE_", "GOOGLE_"))]:
+        monkeypatch.delenv(name)
+    with pytest.raises(InvalidInput, match="east"):
+        StoreMover({"east": url}, clock=SystemClock())
 
 
 def small_disk(folder: Path, size_mb: int) -> Iterator[None]:

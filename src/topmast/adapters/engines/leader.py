@@ -88,8 +88,8 @@ class LeaderFence:
         self.open()
         if leader and not self.admits(leader):
             raise Unavailable(
-                f"leader {leader} cannot take over {self._file.parent}: the last one to order it is "
-                f"leader {self.highest}"
+                f"leader {leader} cannot take over {self._file.parent}: the last one to order it "
+                f"is leader {self.highest}"
             )
 
     @property

@@ -56,6 +56,8 @@ class StoreMover(Mover):
         assert parallel >= 1
         self._leads = leads
         self._stores = {name: RegionStore(name, location) for name, location in regions.items()}
+        for store in self._stores.values():
+            store.require_client()
         _require_own_stores(self._stores.values())
         self._clock = clock
         self._parallel = parallel

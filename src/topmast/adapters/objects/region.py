@@ -17,10 +17,11 @@ from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 from urllib.request import url2pathname
 
 import obstore
+import structlog
 from msgspec import Struct
 from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionError
 from obstore.store import LocalStore, from_url
@@ -32,6 +33,8 @@ from topmast.model.decoding import decode
 from topmast.model.errors import InvalidInput, TopmastError
 
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss")
+UNTRIED = ("gs",)
+"""Of these none was ever tried with a real server, nor with one that speaks its protocol."""
 WRITE_BUFFER_BYTES = 8 * 2**20
 """Of S3, no part of an object but the last may be smaller than 5 MiB."""
 PARTS_MAX = 9_000
@@ -43,6 +46,8 @@ _DENIED = "may Topmast's credentials list and read there, and have they ended?"
 _S3_CODE = re.compile(r"<Code>(\w+)</Code>")
 
 _T = TypeVar("_T")
+
+log = structlog.get_logger(__name__)
 
 
 class StoreError(TopmastError):
@@ -80,11 +85,25 @@ class RegionStore:
             self.root = Path(url2pathname(urlsplit(location).path))
         elif not scheme:
             self.root = Path(location).expanduser().absolute()
-        elif scheme in SCHEMES:
+        elif scheme in SCHEMES and not {"?", "#"}.intersection(location):
             self._url = location
         else:
-            remedy = f"a directory, or a URL with {', '.join(SCHEMES)}"
+            remedy = f"a directory, or a URL with {', '.join(SCHEMES)}, without ? and #"
             raise InvalidInput(f"{location}: no store", field=f"{region}.store", remedy=remedy)
+
+    def require_client(self) -> None:
+        """Raise InvalidInput for a bucket that could never be asked; nothing is asked now."""
+        try:
+            if self.root is None:
+                assert self._store is not None
+        except StoreError as error:
+            raise InvalidInput(
+                f"{self._url}: {error}", field=f"{self.region}.store",
+                remedy="name a bucket; its account is in the URL or in the server's environment, "
+                "as docs/guides/data.md says for each kind",
+            ) from None  # fmt: skip
+        if urlsplit(self._url).scheme in UNTRIED:
+            log.warning("this kind of store was never tried with a server", store=self._url)
 
     @property
     def place(self) -> str:
@@ -167,12 +186,17 @@ class RegionStore:
     def signed(self, method: Literal["GET", "PUT"], keys: Sequence[str], for_s: float) -> list[str]:
         """URLs to read or write these objects by, for a while; of a bucket only.
 
-        They are secrets: no further proof is asked.
+        They are secrets: no further proof is asked. Empty for one that cannot be signed: Azure
+        wants names signed as they are, and the library signs them as they are written in a URL.
         """
-        if not keys:
-            return []
-        with self._explained(keys[0]):
-            return list(obstore.sign(self._store, method, keys, timedelta(seconds=for_s)))
+        azure = urlsplit(self._url).scheme not in ("s3", "s3a", "gs")
+        fit = [key for key in keys if not azure or quote(key) == key]
+        if not fit:
+            return [""] * len(keys)
+        with self._explained(fit[0]):
+            urls = obstore.sign(self._store, method, fit, timedelta(seconds=for_s))
+        signed = dict(zip(fit, urls, strict=True))
+        return [signed.get(key, "") for key in keys]
 
     # --- writing ------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ PATH_LIMIT_BYTES = 1024
 IMAGE_LIMIT_BYTES = 500
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|(s3a?|gs|gcs|az|azure|adl|abfss?):", re.IGNORECASE)
 _IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._/:@#+-]*")
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _LONGEST_NUMBER = 40
@@ -210,12 +210,10 @@ class Value:
         except InvalidInput as error:
             raise self.error(error.message, error.remedy) from None
 
-    def no_url(self, text: str) -> str:
+    def no_url(self, text: str, remedy: str = "buckets are not supported here") -> str:
         """``text``, unless it is written as a URL: a bucket must not become a local folder."""
         if _URL.match(text):
-            raise self.error(
-                f"{show(text)} is a URL, and must be a path", "buckets are not supported here"
-            )
+            raise self.error(f"{show(text)} is a URL, and must be a path", remedy)
         return text
 
     def image(self) -> str:

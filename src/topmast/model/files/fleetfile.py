@@ -138,7 +138,7 @@ def _prices(value: Value | None) -> dict[str, float]:
 
 def _store(value: Value) -> str:
     text = value.text()
-    return text if "://" in text else value.no_url(text)
+    return text if "://" in text else value.no_url(text, "a bucket is s3://BUCKET/PREFIX")
 
 
 def _cluster(name: str, value: Value, region: str, totals: _Totals) -> ClusterSpec:
