@@ -33,7 +33,7 @@ FAR = (
     ),
     driver(
         "a replaced leader asks nothing of the scheduler",
-        "                if self._leaders.leads:",
+        "                if self._leaders.leads():",
         "                if True:",
         "test_a_replaced_leader_asks_nothing_of_the_scheduler",
     ),

@@ -92,7 +92,6 @@ class LeaderFence:
                 f"is leader {self.highest}"
             )
 
-    @property
     def leads(self) -> bool:
         """Whether no later leader has given orders since; only `held` says that none begins to."""
         return int(os.pread(self.open(), 32, 0) or b"0") <= self._admitted
@@ -124,7 +123,7 @@ class LeaderFence:
                 yield False
                 return
             try:
-                yield self.leads
+                yield self.leads()
             finally:
                 fcntl.lockf(self._fd, fcntl.LOCK_UN)
 

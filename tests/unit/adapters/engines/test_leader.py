@@ -65,10 +65,10 @@ def test_a_leader_takes_over_before_its_first_order(tmp_path: Path) -> None:
     """What an earlier one did after the look at its folder would not be known."""
     old, new = LeaderFence(tmp_path), LeaderFence(tmp_path)
     old.take_over(1)
-    assert old.leads
+    assert old.leads()
     new.take_over(2)
-    assert new.leads
-    assert not old.leads
+    assert new.leads()
+    assert not old.leads()
     with pytest.raises(Unavailable, match="the last one to order it is leader 2"):
         old.take_over(1)
 

@@ -384,7 +384,7 @@ class FarEngine(Engine):
 
         def work() -> None:
             try:
-                if self._leaders.leads:  # if not any more since, the next leader's looks find it
+                if self._leaders.leads():  # if not any more since, the next leader's looks find it
                     call()
             except (Refused, Unreachable) as error:
                 log.warning("the scheduler did not do it", what=what, why=str(error))
