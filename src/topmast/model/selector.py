@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from msgspec import Struct, UnsetType
+from msgspec.structs import replace
 
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fields import nearest, one_of
@@ -73,6 +74,15 @@ class Selector(Struct, frozen=True):
         """Whether it names nothing."""
         return self == _ALL
 
+    @property
+    def counts_alike(self) -> bool:
+        """Whether it means all jobs of a tenant in a state, or none."""
+        return replace(self, states=(), tenants=()) == _ALL
+
+    def takes_kind(self, tenant: str, state: str) -> bool:
+        """Whether jobs of a tenant in a state may be meant."""
+        return (not self.states or state in self.states) and like(self.tenants, tenant)
+
     def takes(
         self,
         of: Described,
@@ -83,9 +93,8 @@ class Selector(Struct, frozen=True):
     ) -> bool:
         """Whether a job is meant. O(patterns), and O(hosts) if hosts are named."""
         return (
-            (not self.states or state in self.states)
+            self.takes_kind(of.tenant, state)
             and (not self.bands or band in self.bands)
-            and like(self.tenants, of.tenant)
             and like(self.users, of.user)
             and like(self.names, of.name)
             and like(self.sweeps, of.in_sweep)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 import msgspec
 from msgspec import Struct
@@ -97,12 +97,11 @@ def select(
 
 
 def counts(queue: GlobalQueue, seen: frozenset[str] | None = None) -> dict[str, int]:
-    """Jobs in memory by state, of all tenants or of those ``seen``. O(jobs)."""
+    """Jobs in memory by state, of all tenants or of those ``seen``. O(tenants)."""
     found: dict[str, int] = {}
-    for record in queue.jobs.records.values():
-        if seen is not None and record.spec.tenant not in seen:
-            continue
-        found[record.state.value] = found.get(record.state.value, 0) + 1
+    for (tenant, state), count in queue.jobs.counts.items():
+        if seen is None or tenant in seen:
+            found[state.value] = found.get(state.value, 0) + count
     return found
 
 
@@ -122,40 +121,55 @@ def sweeps(queue: GlobalQueue, wanted: Selection) -> tuple[SweepView, ...]:
 
 
 def total(queue: GlobalQueue, wanted: Selection) -> int | None:
-    """How many jobs are wanted, on all pages; None if some may have left memory. O(jobs)."""
+    """How many jobs are wanted, on all pages; None if some may have left memory.
+
+    O(tenants), or O(jobs) where other things than tenants and states are asked for.
+    """
     if wanted.may_be_archived and queue.jobs.has_forgotten:
         return None
+    jobs, seen = wanted.jobs, wanted.seen
+    if jobs.counts_alike and not (wanted.fold and queue.jobs.sweeps.records):
+        return sum(
+            count
+            for (tenant, state), count in queue.jobs.counts.items()
+            if (seen is None or tenant in seen) and jobs.takes_kind(tenant, state)
+        )
     return sum(wanted.takes(job) for job in queue.jobs.records.values())
 
 
 def newest(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
-    """The newest wanted jobs in memory. O(jobs log limit)."""
-    before = wanted.cursor
+    """The newest wanted jobs in memory. O(jobs that are newer than the last of them)."""
+    before, records = wanted.cursor, queue.jobs.records  # records are in the order of numbers
     chosen = (
         record
-        for record in queue.jobs.records.values()
+        for record in reversed(records.values())
         if (before is None or record.number < before) and wanted.takes(record)
     )
-    return heapq.nlargest(wanted.limit, chosen, key=lambda record: record.number)
+    return list(islice(chosen, wanted.limit))
 
 
 def in_queue_order(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
     """Wanted jobs in queue order: those that hold GPUs, waiting ones by rank, finished ones.
 
-    O(jobs log (limit + cursor)).
+    O(jobs that hold GPUs + waiting jobs before the last of them).
     """
-    records = queue.jobs.records.values()
-    chosen = (record for record in records if wanted.takes(record))
     skipped = wanted.cursor or 0
+    chosen = (record for record in _in_queue_order(queue, wanted) if wanted.takes(record))
+    return list(islice(chosen, skipped, skipped + wanted.limit))
 
-    def key(record: JobRecord) -> tuple[float, ...]:
-        if record.finished:
-            return (2.0, -(record.finish_s or 0.0), -float(record.number))
-        if record.state in WAITING and record.plan is None:
-            return (1.0, *queue.rank_key(record))
-        return (0.0, -float(record.band), record.submit_s, float(record.number))
 
-    return heapq.nsmallest(skipped + wanted.limit, chosen, key=key)[skipped:]
+def _in_queue_order(queue: GlobalQueue, wanted: Selection) -> Iterator[JobRecord]:
+    """The jobs in memory, without some that are not wanted."""
+    jobs, states = queue.jobs, wanted.jobs.states
+    yield from sorted(
+        jobs.placed.values(), key=lambda job: (-float(job.band), job.submit_s, job.number)
+    )
+    if not states or any(state in WAITING for state in states):
+        yield from queue.waiting_in_order()
+    yield from sorted(
+        (jobs.records[job] for job in jobs.finished),
+        key=lambda job: (-(job.finish_s or 0.0), -job.number),
+    )
 
 
 GROUP_KEYS: dict[str, Callable[[JobRecord], str]] = {

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from tests.support.entrance import URL, Entrance, entrance, run
 from tests.unit.docs.test_reference import rows as rows_of_page
 from tests.unit.web.support import local, submit
 from topmast.model.access import Role
-from topmast.model.reason import ClusterVerdict, Rejection
+from topmast.model.reason import Change, ChangeKind, ClusterVerdict, Rejection
 from topmast.model.views import ExpectedStart, Explanation, RegionVerdict
 from topmast.ports import LogPage
 from topmast.web import candidates as c
+from topmast.web.pages.job import Help, _helps
 from topmast.web.words import plain
 
 BIG = {"accelerators": "H100:2"}
@@ -214,3 +216,28 @@ def test_each_rejection_has_the_sentence_of_the_reference() -> None:
         row[0].strip("`"): row[2] for row in rows_of_page("states.md", "Why a place was not chosen")
     }
     assert {reason.value: c.MEANING[reason] for reason in Rejection} == told
+
+
+@pytest.mark.parametrize(
+    ("change", "edit", "try_out"),
+    [
+        (Change(ChangeKind.PRIORITY, "x", 1.0, to="HIGH"), {"priority": "high"}, ""),
+        (Change(ChangeKind.HOSTS, "x", 1.0, cluster="a-1", to=2.0), None, "/whatif?add=a-1&count=2"),
+        (
+            Change(ChangeKind.QUOTA, "x", 1.0, was=8.0, to=16.0, added_gpus={"vision": {"H100": 8}}),
+            None, "/whatif?quota=vision%3AH100&gpus=16",
+        ),
+        (
+            Change(ChangeKind.QUOTA, "x", 1.0, to=16.0, added_gpus={"a": {"H100": 8}, "b": {"H100": 8}}),
+            None, "",
+        ),
+        (Change(ChangeKind.TASKS, "x", 1.0, to=2.0), None, ""),
+    ],
+    ids=["an edit", "more hosts", "a larger quota", "two quotas", "a smaller job"],
+)  # fmt: skip
+def test_what_would_help_leads_to_what_can_show_it(
+    change: Change, edit: dict[str, str] | None, try_out: str
+) -> None:
+    """A what-if is filled in; where none can show it there is no button."""
+    found = _helps(replace(explanation(), changes=(change,), would_help=("x", "y")))
+    assert found == (Help("x", edit, try_out), Help("y"))

@@ -56,7 +56,7 @@ def _admitted(queue: QueueState, fact: f.Admitted, event: m.SubmitJobs) -> None:
             ended, turn = given(event.ended, {}), queue.jobs.sweeps.turn_of(spec)
             record.awaits = {**outstanding(spec, queue.jobs, ended), **turn} or UNSET
         record.paused = queue.tenancy.paused_by(spec.tenant) or UNSET
-        queue.jobs.records[record.id] = record
+        queue.jobs.add(record)
         if fact.places:
             record.bound, record.bindings = fact.places[offset], 1
             queue.cycle.binding.note(record, queue.now)
@@ -144,7 +144,7 @@ def _move(queue: QueueState, record: JobRecord, to: JobState) -> None:
     if record.state is not to:
         if not may_move(record.state, to):
             raise AssertionError(f"{record.id}: {record.state} may not become {to}")
-        record.state = to
+        queue.jobs.move(record, to)
         for hook in queue.hooks:
             hook.on_moved(record)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 from weakref import WeakKeyDictionary
 
 import yaml
@@ -52,6 +53,8 @@ class Help(Struct, frozen=True):
     text: str
     edit: dict[str, Any] | None = None
     """What `edit` is told; None: it is not a matter of this job alone."""
+    try_out: str = ""
+    """The address of a what-if that is filled in with it; empty: none can show it."""
 
 
 async def view(ask: Ask) -> dict[str, Any]:
@@ -105,8 +108,23 @@ async def _explanation(ask: Ask, job: JobView) -> tuple[Explanation | None, str]
 
 def _helps(explanation: Explanation) -> tuple[Help, ...]:
     """What would help, each with what to press where one thing of this job is all that changes."""
-    edits = {change.text: _edit(change) for change in explanation.changes}
-    return tuple(Help(text, edits.get(text)) for text in explanation.would_help)
+    known = {change.text: change for change in explanation.changes}
+    helps = ((text, known.get(text)) for text in explanation.would_help)
+    return tuple(
+        Help(text) if change is None else Help(text, _edit(change), _try_out(change))
+        for text, change in helps
+    )
+
+
+def _try_out(change: Change) -> str:
+    """More hosts for a cluster, or a larger quota."""
+    if isinstance(change.to, float) and change.kind in (ChangeKind.HOSTS, ChangeKind.SERVICE):
+        return f"/whatif?{urlencode({'add': change.cluster, 'count': int(change.to)})}"
+    added = [(tenant, model) for tenant, of in change.added_gpus.items() for model in of]
+    if isinstance(change.to, float) and change.kind is ChangeKind.QUOTA and len(added) == 1:
+        quota = {"quota": ":".join(added[0]), "gpus": int(change.to)}
+        return f"/whatif?{urlencode(quota)}"
+    return ""
 
 
 def _edit(change: Change) -> dict[str, Any] | None:

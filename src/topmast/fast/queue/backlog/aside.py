@@ -46,6 +46,10 @@ class Aside:
         if size > 1:
             self._sizes[kind] = one, reason, size - 1
 
+    def jobs(self) -> Iterator[str]:
+        """All of them."""
+        return iter(self._kind_of)
+
     def by_kind(self) -> Iterator[tuple[JobSpec, PendingReason, int]]:
         """One job of each reason, tenant, band and size, and how many are like it."""
         return iter(self._sizes.values())

@@ -346,7 +346,7 @@ class Backlog:
 
     def in_order(self) -> Iterator[str]:
         """Every job that may be placed, from the head on. O(jobs)."""
-        return self.ranking.in_order()
+        return (job for _, job in self.ranking.in_order())
 
 
 def effective_band(band: Band, over_quota: bool) -> Band:

@@ -35,6 +35,8 @@ MANY = 64
 """More inserts than this, and not few beside what is there, are sorted in at once."""
 FEW = 16
 """So many inserts, and a sixteenth of what is there, are worth keeping beside the sorted rows."""
+BLOCK = 1_024
+"""So many rows are read at a time."""
 SCAN_FIRST, SCAN_MOST = 64, 1 << 16
 
 _TYPES: dict[str, type[np.generic]] = {
@@ -299,15 +301,20 @@ class Ranking:
         row = self._row_of.get(job)
         return None if row is None else float(self._columns["remaining_s"][row])
 
-    def in_order(self, over_quota: bool = False) -> Iterator[str]:
-        """Every job from the head on, passed over or not; not to be changed meanwhile."""
+    def in_order(self, over_quota: bool = False) -> Iterator[tuple[Key, str]]:
+        """Every job from the head on, passed over or not; not to be changed meanwhile.
+
+        Amortised O(1) for each.
+        """
         self._settle()
         index = self._over if over_quota else self._within
-        alive = self._columns["alive"]
-        base = (self._key(row, over_quota) for row in index.base[alive[index.base]].tolist())
+        alive, sorted_rows = self._columns["alive"], index.base
+        blocks = (sorted_rows[at : at + BLOCK] for at in range(0, len(sorted_rows), BLOCK))
+        rows = (row for block in blocks for row in block[alive[block]].tolist())
+        base = (self._key(row, over_quota) for row in rows)
         late = (key for key in index.late if alive[int(key[-1])])
         for key in heapq.merge(base, late):
-            yield self._jobs[int(key[-1])]
+            yield key, self._jobs[int(key[-1])]
 
     # --- the next job that is not passed over -----------------------------------------------------
 

@@ -248,7 +248,8 @@ class QueueState(EventMachine):
         state = msgspec.json.decode(blob, type=Saved)
         self._begin()
         jobs, data = self.jobs, self.data
-        jobs.records, jobs.finished, jobs.keys = state.jobs, state.finished, state.keys
+        jobs.restore(state.jobs)
+        jobs.finished, jobs.keys = state.finished, state.keys
         last = max((record.number for record in state.jobs.values()), default=0)
         # Far beyond all jobs it was never given: a version took it from the name of a task.
         is_near = state.next_job - last <= 1 << 53

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import UNSET, UnsetType
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 
 from topmast.fast.queue.backlog.backlog import effective_band
 from topmast.fast.queue.backlog.blocked import Candidate
+from topmast.fast.queue.backlog.ordered_index import Key
 from topmast.fast.queue.backlog.placement_class import NOT_TRIED, JobClass, Verdict
 from topmast.fast.queue.cycle.running_order import RunningOrder, running_order
 from topmast.fast.queue.cycle.state import QueueState
@@ -50,10 +52,6 @@ class QueueViews(QueueState):
     def kept_until_s(self, record: JobRecord) -> float | None:
         """When a job may use what is kept for others now; None if nothing is, or for good."""
         return self.tenancy.kept_until_s(record.spec, record.submit_s, self.now)
-
-    def rank_key(self, record: JobRecord) -> tuple[float, ...]:
-        """Where a waiting job ranks, lower first: as its quota allows, in the profile's order."""
-        return self.backlog.key(record, not self.tenancy.choices(record.spec, over_quota=False))
 
     def quota_may_help(self) -> bool:
         """Whether quota changed since job classes were blocked that it might let use more."""
@@ -229,6 +227,29 @@ class QueueViews(QueueState):
         for record in self.backlog.delayed():
             yield record.spec, PendingReason.PENDING_EVALUATION, 1
         yield from self.backlog.aside.by_kind()
+
+    def waiting_in_order(self) -> Iterator[JobRecord]:
+        """The jobs without a plan, in the order of the profile, as the quota of each allows.
+
+        Not to be changed meanwhile. Amortised O(1) for each. Those in no order come last, and take
+        O(all of them).
+        """
+        backlog, records = self.backlog, self.jobs.records
+        modes: dict[int, bool] = {}
+
+        def is_over(job: str) -> bool:
+            one = backlog.job_class(job)
+            if one.number not in modes:
+                modes[one.number] = not self.tenancy.choices(one.spec, over_quota=False)
+            return modes[one.number]
+
+        def line(over: bool) -> Iterator[tuple[Key, str]]:
+            return (pair for pair in backlog.ranking.in_order(over) if is_over(pair[1]) is over)
+
+        for _, job in heapq.merge(line(False), line(True)):
+            yield records[job]
+        others = [*backlog.delayed(), *(records[job] for job in backlog.aside.jobs())]
+        yield from sorted(others, key=lambda record: record.number)
 
     def verdict_of(self, one: JobClass) -> Verdict:
         """Why the jobs of a class wait.

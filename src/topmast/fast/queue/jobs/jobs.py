@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from msgspec import Struct
 
 from topmast.fast.queue.jobs.record import JobRecord
@@ -9,6 +11,7 @@ from topmast.fast.queue.jobs.sweeps import Sweeps
 from topmast.model import ids
 from topmast.model.expansion import size_of
 from topmast.model.messages import SkipAttempts, SubmitJobs
+from topmast.model.states import JobState
 
 FINISHED_KEPT = 10_000
 """Finished jobs kept in memory; older ones are in the audit tables."""
@@ -28,6 +31,8 @@ class Jobs:
 
     def __init__(self) -> None:
         self.records: dict[str, JobRecord] = {}
+        self.counts: Counter[tuple[str, JobState]] = Counter()
+        """Records by tenant and state."""
         self.placed: dict[str, JobRecord] = {}
         """Jobs with a plan."""
         self.finished: list[str] = []
@@ -38,6 +43,28 @@ class Jobs:
         self.sweeps = Sweeps()
         self.skipped: dict[str, int] = {}
         """Epochs of jobs that are taken, though this journal does not know by what."""
+
+    def restore(self, records: dict[str, JobRecord]) -> None:
+        """Take up the records of a snapshot. O(jobs)."""
+        self.records = records
+        self.counts = Counter((record.spec.tenant, record.state) for record in records.values())
+
+    def add(self, record: JobRecord) -> None:
+        """A job is admitted."""
+        self.records[record.id] = record
+        self.counts[record.spec.tenant, record.state] += 1
+
+    def move(self, record: JobRecord, to: JobState) -> None:
+        """A job comes to another state."""
+        self._leave(record)
+        record.state = to
+        self.counts[record.spec.tenant, to] += 1
+
+    def _leave(self, record: JobRecord) -> None:
+        key = record.spec.tenant, record.state
+        self.counts[key] -= 1
+        if not self.counts[key]:
+            del self.counts[key]
 
     @property
     def has_forgotten(self) -> bool:
@@ -87,5 +114,7 @@ class Jobs:
         self.finished.append(record.id)
         if len(self.finished) > FINISHED_KEPT:
             for job in self.finished[: FINISHED_KEPT // 10]:
-                self.records.pop(job, None)
+                forgotten = self.records.pop(job, None)
+                if forgotten is not None:
+                    self._leave(forgotten)
             del self.finished[: FINISHED_KEPT // 10]
