@@ -23,6 +23,7 @@ PATHS = {
     "job-waits": "/jobs/{waits}",
     "fleet": "/fleet",
     "host": "/fleet?host={host}",
+    "fleet-job": "/fleet?job={waits}",
     "tenants": "/tenants",
     "data": "/data",
     "usage": "/usage?period=24h",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,7 +83,26 @@ def install_wheel(folder: Path) -> Path:
     uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--no-deps"]
     place = folder / "installed"
     subprocess.run([*uv, "--target", str(place), str(wheel)], check=True, capture_output=True)
+    share_kernels(Path("src").absolute(), place)
     return place
+
+
+def share_kernels(source: Path, place: Path) -> None:
+    """Give modules of the wheel what was compiled of the same modules in the source.
+
+    Compiled kernels serve a file of the same size and time of change.
+    """
+    for module in source.rglob("*.py"):
+        same = place / module.relative_to(source)
+        compiled = list((module.parent / "__pycache__").glob(f"{module.stem}.*.nb[ic]"))
+        if not compiled or same.read_bytes() != module.read_bytes():
+            continue
+        times = module.stat()
+        os.utime(same, ns=(times.st_atime_ns, times.st_mtime_ns))
+        kept = same.parent / "__pycache__"
+        kept.mkdir(exist_ok=True)
+        for file in compiled:
+            shutil.copy(file, kept)
 
 
 @contextmanager
@@ -94,7 +114,6 @@ def stage(folder: Path, *, wheel: bool = True, hostile: bool = True) -> Iterator
     server = Server(folder / "state", place / FLEET, {"min_runtime_s": "1"})
     try:
         server.start()
-        # Another place than that of the source: its kernels are compiled anew.
         with Client(server.wait_ready(COMPILED_S), user="ann") as client:
             yield Stage(server, client, _play(folder, client, HOSTILE if hostile else "bob"))
     finally:

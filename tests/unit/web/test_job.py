@@ -241,3 +241,17 @@ def test_what_would_help_leads_to_what_can_show_it(
     """A what-if is filled in; where none can show it there is no button."""
     found = _helps(replace(explanation(), changes=(change,), would_help=("x", "y")))
     assert found == (Help("x", edit, try_out), Help("y"))
+
+
+def test_the_map_of_the_fleet_has_notes_for_a_job(door: Entrance) -> None:
+    """Each cluster with its verdict and its rejected hosts by reason, for the map and as text."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            text = await shown(client, "/fleet?job=j3")
+            assert '{"east/east-a":["✗ no room now","2 hosts: too few GPUs free"]}' in text
+            assert "east/east-a : no room now ; 2 hosts: too few GPUs free" in words(text)
+            assert "j5 is over" in words(await shown(client, "/fleet?job=j5"))
+            assert "/fleet?job=j3" in await shown(client, "/jobs/j3")
+
+    run(story)

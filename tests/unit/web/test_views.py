@@ -66,6 +66,7 @@ def get(door: Entrance, path: str) -> httpx.Response:
         ("/fleet?cluster=east-a&state=healthy", "2 hosts", "0 hosts"),
         ("/fleet?model=A100", "0 hosts", 'data-key="host east-a-0"'),
         ("/fleet?host=east-a-0", "takes work", "is in a state that this page does not know"),
+        ("/fleet?job=j1", "j1 has its place in east/east-a", "it needs no place"),
         ("/tenants?model=H100", '"gpu_model":"H100"', "A100"),
         ("/data", "Nothing is copied now", "The next datasets"),
         ("/usage?by=user&period=24h", "GPU-hours by user", "GPU-hours by tenant"),
@@ -90,6 +91,7 @@ def test_a_page_shows_what_its_address_asks_for(
     ("path", "status", "why"),
     [
         ("/fleet?host=nowhere", 404, "no host"),
+        ("/fleet?job=j999", 404, "j999"),
         ("/usage?by=moon", 422, "moon"),
         ("/events?show=audit&before=x", 422, "not a number"),
         ("/fleet?from=-1&region=%3Cscript%3E", 200, "0 hosts"),

@@ -9,8 +9,12 @@ from msgspec import Struct
 
 from topmast.model.access import Permission
 from topmast.model.map_views import FleetMap, HostCells
-from topmast.model.views import DrainView
+from topmast.model.states import TERMINAL, WAITING
+from topmast.model.views import DrainView, JobView
+from topmast.web.candidates import Candidate, candidates
+from topmast.web.explanations import explanation_of
 from topmast.web.page import Ask, Page
+from topmast.web.words import plural
 
 ROWS = 200
 HOUR_S = 3_600.0
@@ -47,7 +51,7 @@ class HostRow(Struct, frozen=True):
 
 async def view(ask: Ask) -> dict[str, Any]:
     """The fleet, with what the URL asks for."""
-    given = ask.filters("region", "cluster", "model", "state", "host", "by", "from")
+    given = ask.filters("region", "cluster", "model", "state", "host", "by", "from", "job")
     service, caller = ask.service, ask.caller
     whole = await service.fleet_map(caller)
     found = [row for row in _rows(whole) if _is_wanted(row, given)]
@@ -57,6 +61,8 @@ async def view(ask: Ask) -> dict[str, Any]:
         story = await service.host_story(caller, given["host"])
         if story.host.jobs and story.host.reachable:
             drain = await service.drain_plan(caller, given["host"])
+    job = (await service.story(caller, given["job"])).job if given["job"] else None
+    places, trouble = await _places(ask, job)
     every = list(_rows(whole))
     return {
         "given": given,
@@ -76,7 +82,29 @@ async def view(ask: Ask) -> dict[str, Any]:
         "story": story,
         "drain": drain,
         "hit": _hit(drain),
+        "job": job,
+        "places": places,
+        "notes": {f"{one.region}/{one.cluster}": _note(one) for one in places},
+        "trouble": trouble,
     }
+
+
+async def _places(ask: Ask, job: JobView | None) -> tuple[tuple[Candidate, ...], str]:
+    """Every cluster as a place for a job; or why that is not told."""
+    if job is None:
+        return (), ""
+    if job.state in TERMINAL:
+        return (), f"{job.id} is over: it needs no place"
+    if job.state not in WAITING:
+        return (), f"{job.id} has its place in {job.region}/{job.cluster}"
+    explanation, trouble = await explanation_of(ask, job)
+    return candidates(explanation) if explanation else (), trouble
+
+
+def _note(one: Candidate) -> list[str]:
+    """What the map says of a cluster: the verdict, and its hosts by reason."""
+    turned = [f"{plural(row.count, 'host')}: {row.why}" for row in one.turned]
+    return [f"{'✓' if one.fits else '✗'} {one.verdict}", *turned]
 
 
 def _hit(drain: DrainView | None) -> dict[str, float]:

@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
-from weakref import WeakKeyDictionary
 
 import yaml
 from msgspec import Struct
 
 from topmast.model.access import Permission
-from topmast.model.errors import NotFound, TooMany, Unavailable
+from topmast.model.errors import NotFound, Unavailable
 from topmast.model.job import Band
 from topmast.model.reason import Change, ChangeKind
 from topmast.model.states import TERMINAL
 from topmast.model.views import Explanation, JobView
-from topmast.service.service import Service
 from topmast.web.candidates import axis_of, candidates, plan_bars, terms_of
+from topmast.web.explanations import explanation_of
 from topmast.web.page import Ask, Page
 from topmast.web.series import curves
 
-FRESH_S = 5.0
-"""An explanation is a search: for so long it serves, and for longer if it took long."""
-REST = 20.0
-"""An explanation that took a second serves for so many."""
-MOST_KEPT = 500
 LOG_BYTES = 65_536
 """Of the output that a page without scripts shows."""
 BEYOND = 1 << 50
 """No output is so long: what is read from there on is nothing, and says where the end is."""
 ROWS = 500
 """Lines of history that are shown; the newest."""
-
-
-class Told(Struct):
-    """An explanation, and how long it serves."""
-
-    what: tuple[Any, ...]
-    """The job as it stood then, and the reader."""
-    explanation: Explanation
-    until_s: float
-
-
-_kept: WeakKeyDictionary[Service, dict[tuple[str, str], Told]] = WeakKeyDictionary()
 
 
 class Help(Struct, frozen=True):
@@ -62,7 +43,7 @@ async def view(ask: Ask) -> dict[str, Any]:
     story = await ask.service.story(ask.caller, ask.path["job"])
     job, now_s = story.job, ask.service.clock.now()
     is_over = job.state in TERMINAL
-    explanation, trouble = (None, "") if is_over else await _explanation(ask, job)
+    explanation, trouble = (None, "") if is_over else await explanation_of(ask, job)
     return {
         "title": f"{job.id} {job.name}",
         "job": job,
@@ -83,27 +64,6 @@ async def view(ask: Ask) -> dict[str, Any]:
         "is_over": is_over,
         "curves": curves(ask.service.live_progress.curves_of(job.id)),
     }  # fmt: skip
-
-
-async def _explanation(ask: Ask, job: JobView) -> tuple[Explanation | None, str]:
-    """Why the job stands there; or why that is not told now."""
-    kept = _kept.setdefault(ask.service, {})
-    key = (job.id, ask.caller.principal.subject)
-    what = (job.state, job.reason, job.attempts, job.band, job.hold)
-    known, begun_s = kept.get(key), time.monotonic()
-    if known is not None and known.what == what and begun_s < known.until_s:
-        return known.explanation, ""
-    try:
-        found = await ask.service.explain(ask.caller, job.id)
-    except TooMany as error:
-        return known.explanation if known else None, str(error)
-    except Unavailable as error:
-        return None, str(error)
-    took_s = time.monotonic() - begun_s
-    while len(kept) >= MOST_KEPT:
-        del kept[next(iter(kept))]
-    kept[key] = Told(what, found, begun_s + max(FRESH_S, REST * took_s))
-    return found, ""
 
 
 def _helps(explanation: Explanation) -> tuple[Help, ...]:

@@ -1,7 +1,8 @@
 // <gpu-map>: every GPU of the fleet as a cell, and a list beside it for the keyboard.
 //
 // Its data is that of GET /api/v1/fleet/map, given in a script or fetched from the address in
-// `src`. The attribute `by` says what colours tell: tenant, band, use or health.
+// `src`. A script beside `src` has notes on clusters, by region and name: a list of lines each.
+// The attribute `by` says what colours tell: tenant, band, use or health.
 
 import { count, dataOf, make, number, onTheme, placeFor } from "./common.js";
 import { KINDS, kindsOf } from "./gpu-kinds.js";
@@ -37,6 +38,8 @@ class GpuMap extends HTMLElement {
   #path = [];
   #chosen = "";
   #shown = "";
+  /** @type {Record<string, string[]>} */
+  #notes = {};
   #width = 0;
   /** @type {import("./gpu-plot.js").Stamps} */
   #stamps = new Map();
@@ -70,6 +73,10 @@ class GpuMap extends HTMLElement {
     const source = this.getAttribute("src");
     const answer = source === null ? null : await fetch(source, { redirect: "error" });
     const data = answer === null ? dataOf(this) : answer.ok ? await answer.json() : null;
+    const notes = source === null ? {} : dataOf(this) ?? {};
+    const changed = JSON.stringify(notes) !== JSON.stringify(this.#notes);
+    this.#notes = notes;
+    if (changed && data !== null) this.#fleet = null;
     if (data !== null) this.update(data);
   }
 
@@ -165,6 +172,8 @@ class GpuMap extends HTMLElement {
       role: "img", "aria-label": `GPUs of ${cluster.name}: ${summary(cluster.hosts)}`,
     }));
     const figure = make("figure", {}, make("figcaption", {}, cluster.name), canvas);
+    const notes = this.#notes[`${region.name}/${cluster.name}`] ?? [];
+    if (notes.length) figure.append(make("ul", { class: "notes" }, ...notes.map((line) => make("li", {}, line))));
     const plot = new Plot(canvas, this, cell, this.#stamps);
     plot.draw(cluster, kinds, Math.max(120, this.#width));
     this.#plots.set(`${region.name}/${cluster.name}`, plot);

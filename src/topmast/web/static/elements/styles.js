@@ -52,6 +52,7 @@ g:focus-visible rect { stroke: var(--ink); stroke-width: 3; }
 .clusters { display: flex; flex-wrap: wrap; gap: 0 2rem; }
 figure { margin: 0 0 1rem; }
 figcaption { color: var(--dim); }
+.notes { margin: 0.3rem 0 0; padding-left: 1.1rem; color: var(--dim); max-width: 34rem; }
 canvas { display: block; }
 .choices, .legend { display: flex; flex-wrap: wrap; gap: 0.4rem 1.2rem; margin-bottom: 0.6rem; }
 .kind { display: inline-flex; align-items: center; gap: 0.4rem; }
