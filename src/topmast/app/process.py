@@ -282,7 +282,9 @@ def own_folder(state: Path) -> None:
             remedy=f"chmod 700 {state}, or name a new folder",
         )  # fmt: skip
     state.chmod(0o700)
-    log.warning("the state folder was open to other users; it is closed to them now", folder=state)
+    log.warning(
+        "the state folder was open to other users; it is closed to them now", folder=str(state)
+    )
 
 
 def claim_role(state: Path, role: str) -> None:

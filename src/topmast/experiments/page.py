@@ -12,9 +12,11 @@ from typing import Any
 
 from topmast.experiments.config import Case, Experiment, all_figures
 from topmast.experiments.pictures import draw, jobs_of
-from topmast.experiments.report import STYLE
+from topmast.experiments.report import STYLE, is_time
+from topmast.model.units import format_duration
 
 Means = Sequence[Mapping[str, Any]]
+MINUTE_S = 60.0
 VERDICTS = {True: "reached", False: "NOT reached", None: "not comparable"}
 
 
@@ -112,7 +114,10 @@ def not_compared(checks: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _figures(experiment: Experiment, means: Means) -> str:
     rows = [
-        (m["label"], *(_with_interval(m["figures"].get(name)) for name in all_figures(experiment)))
+        (
+            m["label"],
+            *(_with_interval(m["figures"].get(name), name) for name in all_figures(experiment)),
+        )
         for m in means
     ]
     return table(("case", *all_figures(experiment)), rows)
@@ -151,8 +156,12 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 
 
-def _with_interval(value: Mapping[str, float | None] | None) -> str:
-    if value is None:
+def _with_interval(value: Mapping[str, float | None] | None, figure: str) -> str:
+    """The mean, the interval if there is one, and a long time as people say it, too."""
+    mean = None if value is None else value["mean"]
+    if value is None or mean is None:
         return "-"
-    text = number(value["mean"])
-    return text if value["ci95"] is None else f"{text} ± {number(value['ci95'])}"
+    text = number(mean)
+    text = text if value["ci95"] is None else f"{text} ± {number(value['ci95'])}"
+    spoken = is_time(figure.partition(".")[0]) or is_time(figure.rpartition(".")[0])
+    return f"{text} ({format_duration(mean)})" if spoken and mean >= MINUTE_S else text

@@ -145,12 +145,12 @@ def _over_time(drawn: Any, curves: Mapping[str, Curves]) -> None:
 def _table(documents: Mapping[str, Mapping[str, Any]]) -> str:
     every = documents.values()
     rows = [
-        [name, *(_text(d.get(name), _is_time(name)) for d in every), what]
+        [name, *(_text(d.get(name), is_time(name)) for d in every), what]
         for name, what in FIGURES.items()
     ]
     for name, what in SPREADS.items():
         rows += [
-            [f"{name} {part}", *(_text(d[name][part], _is_time(name)) for d in every), what]
+            [f"{name} {part}", *(_text(d[name][part], is_time(name)) for d in every), what]
             for part in ("mean", "p50", "p90", "p99")
         ]
     ratios = [_text(d["demand_supply_ratio"]["max"]) for d in every]
@@ -164,7 +164,8 @@ def _table(documents: Mapping[str, Mapping[str, Any]]) -> str:
     return f"<table><tr>{head}\n{body}\n</table>"
 
 
-def _is_time(name: str) -> bool:
+def is_time(name: str) -> bool:
+    """Whether a figure is a time in seconds."""
     return name.endswith("_s") and not name.endswith("gpu_s")
 
 
