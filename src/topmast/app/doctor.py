@@ -137,6 +137,6 @@ def _fleet(file: Path) -> Iterator[tuple[str, Finding]]:
         yield str(file), Finding(Level.FAULT, "file", why, "pip install 'topmast[server]'")
         return
     clusters = sum(len(region.clusters) for region in fleet.regions)
-    yield str(file), Finding(Level.OK, "file", f"{clusters} clusters")
+    yield str(file), Finding(Level.OK, "file", f"{clusters} cluster{'s' * (clusters != 1)}")
     for cluster, finding in examine(fleet, load_profile(DEFAULT_PROFILE, {})):
         yield f"cluster {cluster}", finding

@@ -150,6 +150,11 @@ def _write(
     from topmast.model.files.fleetfile import parse_fleet
     from topmast.traces.machines import fleet_text, write_fleet
 
+    # First: they may be why there is nothing to write.
+    for line in found.notes:
+        note(line)
+    for line in found.left_out:
+        note(f"left out: {line}")
     cluster = cluster or found.name
     document = fleet_document(
         found, engine, region=region or found.region or cluster, cluster=cluster, options=options
@@ -164,7 +169,3 @@ def _write(
         session.show(
             written, lambda: say(f"wrote {out}: {plural(len(found.hosts), 'host')}, {gpus}")
         )
-    for line in found.notes:
-        note(line)
-    for line in found.left_out:
-        note(f"left out: {line}")
