@@ -38,6 +38,7 @@ def ended(number: int, finish_s: float, rng: random.Random) -> Audit:
         row = AttemptRow(
             job, epoch, rng.choice(("vision", "nlp")), rng.choice(("ada", "bob")), "east", "e1",
             rng.choice(("H100", "A100")), rng.choice((500, 8_000)), start_s, at_s, kept_s, "ended",
+            "", rng.random() * (at_s - start_s),
         )  # fmt: skip
         rows.append(row)
         at_s = start_s - 60.0
@@ -58,7 +59,9 @@ def used(journal: SqlJournal, by: str, since_s: float, until_s: float) -> dict[s
         journal.attempts(since_s, until_s), by, since_s, until_s,
         journal.usage_days(since_s, until_s),
     )  # fmt: skip
-    return {row.key: [row.held_gpu_h, row.kept_gpu_h, row.lost_gpu_h] for row in rows}
+    return {
+        row.key: [row.held_gpu_h, row.kept_gpu_h, row.lost_gpu_h, row.idle_gpu_h] for row in rows
+    }
 
 
 @pytest.mark.parametrize("by", ["tenant", "user", "gpu"])

@@ -156,6 +156,7 @@ class World:
             if machine is None:
                 sends.append(send)
                 continue
+            log.foresee(send.message)
             outcome = machine.handle(send.message, self.now)
             if outcome.facts:
                 event, facts = encode_event(send.message), encode_facts(outcome.facts)

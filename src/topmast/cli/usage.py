@@ -48,9 +48,10 @@ def usage(
     ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
 ) -> None:
-    """GPU-hours held, kept and lost over a period.
+    """GPU-hours held, kept, lost and idle over a period.
 
-    Lost hours are work that a preemption or a failure destroyed. With prices in the fleet file, the
+    Lost hours are work that a preemption or a failure destroyed. Idle hours are those of
+    attempts that start or stop. With prices in the fleet file, the
     held hours have a cost.
     """
     if csv and session.json:
@@ -73,6 +74,7 @@ def usage(
         Column("KEPT GPU-H", right=True),
         Column("LOST GPU-H", right=True),
         Column("LOST %", right=True),
+        Column("IDLE GPU-H", right=True),
         *([Column("USD", right=True)] if priced else []),
     ]
     rows = [
@@ -80,6 +82,7 @@ def usage(
             row.key, str(row.attempts),
             number(row.held_gpu_h), number(row.kept_gpu_h), number(row.lost_gpu_h),
             f"{100 * row.lost_gpu_h / row.held_gpu_h:.1f}" if row.held_gpu_h else "-",
+            number(row.idle_gpu_h),
             *([f"{row.cost_usd:.2f}"] if priced else []),
         ]
         for row in report.usage

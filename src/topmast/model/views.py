@@ -395,6 +395,9 @@ class UsageRow(Struct, frozen=True):
     """What the held hours cost, by the prices of the fleet."""
     unpriced_gpu_h: float = 0.0
     """Held hours of GPUs without a price, in a fleet that states prices."""
+    idle_gpu_h: float = 0.0
+    """Held hours in which an attempt did not compute: before all of its tasks were up, and from
+    when it was told to stop."""
 
 
 class Health(Struct, frozen=True):

@@ -46,6 +46,8 @@ class AttemptRow(Struct, frozen=True):
     outcome: str
     labels: str = ""
     """Of the job, as JSON; empty: it has none."""
+    idle_s: float = 0.0
+    """The part of the time in which it held its GPUs and did not compute."""
 
 
 class UsageDay(Struct, frozen=True):
@@ -62,6 +64,7 @@ class UsageDay(Struct, frozen=True):
     """Those that ended on it."""
     held_gpu_s: float
     kept_gpu_s: float
+    idle_gpu_s: float = 0.0
 
 
 class JobRow(Struct, frozen=True):

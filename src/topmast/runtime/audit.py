@@ -48,6 +48,14 @@ class AuditLog:
         self.attempts: list[AttemptRow] = []
         self.jobs: list[JobRow] = []
         self.acts: list[ActRow] = []
+        self._idle_s = 0.0
+        """Of the attempt that ends with the event that is handled."""
+
+    def foresee(self, event: Message) -> None:
+        """Note what is forgotten when an event is handled. O(1)."""
+        if isinstance(event, AttemptEnded):
+            record = self.queue.jobs.current(event.job, event.epoch)
+            self._idle_s = 0.0 if record is None else record.idle_s(event.end_s)
 
     def add(self, event: Message, facts: Sequence[Struct], now: float) -> None:
         """Note what a machine made of an event. O(facts, and jobs for a submission)."""
@@ -155,7 +163,7 @@ class AuditLog:
             lost_s=event.held_s - event.kept_s, exit_code=event.exit_code,
         )  # fmt: skip
         if record is not None:
-            self.attempts.append(_attempt_row(record, event))
+            self.attempts.append(_attempt_row(record, event, self._idle_s))
         self._finish(record, now)
 
     def _finish(self, record: JobRecord | None, now: float) -> None:
@@ -310,7 +318,7 @@ def _window_text(window: Window) -> str:
     return f"host {first}" + (f" and {more} more" if more else "")
 
 
-def _attempt_row(record: JobRecord, event: AttemptEnded) -> AttemptRow:
+def _attempt_row(record: JobRecord, event: AttemptEnded, idle_s: float) -> AttemptRow:
     return AttemptRow(
         job=record.id,
         epoch=event.epoch,
@@ -325,6 +333,7 @@ def _attempt_row(record: JobRecord, event: AttemptEnded) -> AttemptRow:
         kept_s=event.kept_s,
         outcome=event.outcome.value,
         labels=labels_text(record.spec.labels),
+        idle_s=max(0.0, min(idle_s, event.end_s - event.start_s)),
     )
 
 

@@ -253,6 +253,7 @@ class Runtime:
             if machine is None:
                 self._outbox.append(Send(address, event))
                 continue
+            self._audit_log.foresee(event)
             begun_s = stopwatch()
             outcome = machine.handle(event, now)
             took_s(stopwatch() - begun_s, address.partition("/")[0])

@@ -1,4 +1,4 @@
-"""GPU-hours held, kept and lost over a period, by tenant, user, GPU model or label."""
+"""GPU-hours held, kept, lost and idle over a period, by tenant, user, GPU model or label."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ class _Sum:
 
     def __init__(self) -> None:
         self.attempts = 0
-        self.held_gpu_h = self.kept_gpu_h = self.cost_usd = self.unpriced_gpu_h = 0.0
+        self.held_gpu_h = self.kept_gpu_h = self.idle_gpu_h = self.cost_usd = (
+            self.unpriced_gpu_h
+        ) = 0.0
 
-    def add(self, attempts: int, held_gpu_h: float, kept_gpu_h: float) -> None:
-        """Add what attempts held and kept."""
+    def add(self, attempts: int, held_gpu_h: float, kept_gpu_h: float, idle_gpu_h: float) -> None:
+        """Add what attempts held and kept, and how much of it was idle."""
         self.attempts += attempts
         self.held_gpu_h += held_gpu_h
         self.kept_gpu_h += kept_gpu_h
+        self.idle_gpu_h += idle_gpu_h
 
     def charge(self, price: PriceOf | None, of: AttemptRow | UsageDay, held_gpu_h: float) -> None:
         """Add what that costs, as far as there is a price."""
@@ -47,7 +50,7 @@ class _Sum:
     def row(self, key: str) -> UsageRow:
         """The sums, as people are shown them."""
         held, kept = self.held_gpu_h, self.kept_gpu_h
-        more = (self.cost_usd, self.unpriced_gpu_h)
+        more = (self.cost_usd, self.unpriced_gpu_h, self.idle_gpu_h)
         return UsageRow(key, self.attempts, held, kept, held - kept, *more)
 
 
@@ -64,7 +67,7 @@ def running_rows(records: Iterable[JobRecord], now: float) -> list[AttemptRow]:
         AttemptRow(
             r.id, r.epoch, r.spec.tenant, r.spec.user, r.region or "", r.cluster or "",
             r.model or "", r.gpus_milli or 0, r.start_s, now, now - r.start_s, "running",
-            labels_text(r.spec.labels),
+            labels_text(r.spec.labels), r.idle_s(now),
         )
         for r in records
         if r.plan is not None and r.start_s is not None
@@ -81,7 +84,8 @@ def usage(
 ) -> tuple[UsageRow, ...]:
     """Sum attempts over a period, by ``tenant``, ``user``, ``gpu`` or a label; largest first.
 
-    If an attempt overlaps the period in part, the same part of its kept work counts. Of a day of
+    If an attempt overlaps the period in part, the same part of its kept work and of its idle time
+    counts. Of a day of
     forgotten jobs that overlaps it in part, the same part; it knows no labels. ``price`` None:
     nothing is known of prices. O(attempts + days).
     """
@@ -94,15 +98,16 @@ def usage(
             continue
         gpu_h = held_s * row.gpus_milli / MILLI / 3600.0
         total = sums.setdefault(name(row), _Sum())
-        total.add(1, gpu_h, gpu_h * row.kept_s / whole_s)
+        total.add(1, gpu_h, gpu_h * row.kept_s / whole_s, gpu_h * row.idle_s / whole_s)
         total.charge(price, row, gpu_h)
     for day in days:
         part = (min(day.day_s + DAY_S, until_s) - max(day.day_s, since_s)) / DAY_S
         if part <= 0:
             continue
-        held_h, kept_h = (part * x / 3600.0 for x in (day.held_gpu_s, day.kept_gpu_s))
+        gpu_s = (day.held_gpu_s, day.kept_gpu_s, day.idle_gpu_s)
+        held_h, kept_h, idle_h = (part * x / 3600.0 for x in gpu_s)
         total = sums.setdefault(name(day), _Sum())
-        total.add(day.attempts, held_h, kept_h)
+        total.add(day.attempts, held_h, kept_h, idle_h)
         total.charge(price, day, held_h)
     rows = [sums[key].row(key) for key in sums]
     return tuple(sorted(rows, key=lambda row: (-row.held_gpu_h, row.key)))

@@ -395,13 +395,16 @@ def test_quotas_beyond_the_fleet_are_told(server: FakeServer, call: Call) -> Non
 
 def test_usage(server: FakeServer, call: Call) -> None:
     """GPU-hours by whatever is asked for, with the share that was lost."""
-    rows = [v.UsageRow("ada", 3, 10.0, 7.5, 2.5), v.UsageRow("bob", 0, 0.0, 0.0, 0.0)]
+    rows = [
+        v.UsageRow("ada", 3, 10.0, 7.5, 2.5, idle_gpu_h=1.25),
+        v.UsageRow("bob", 0, 0.0, 0.0, 0.0),
+    ]
     report = {"usage": msgspec.to_builtins(rows), "since_s": 1e9, "until_s": 1e9 + 60, "by": "user"}
     server.on("GET", "/usage", report)
     called = call("usage", "--by", "user", "--since", "1000000000")
     assert called.out.splitlines()[0].startswith("From 2001-09-0")
-    assert called.out.splitlines()[2].split() == ["ada", "3", "10", "7.5", "2.5", "25.0"]
-    assert called.out.splitlines()[3].split() == ["bob", "0", "0", "0", "0", "-"]
+    assert called.out.splitlines()[2].split() == ["ada", "3", "10", "7.5", "2.5", "25.0", "1.25"]
+    assert called.out.splitlines()[3].split() == ["bob", "0", "0", "0", "0", "-", "0"]
     assert call("usage", "--json").document == report
     asked = server.requests
     assert asked[0].query == {"by": "user", "since": "1000000000.0"}
@@ -415,9 +418,10 @@ def test_usage(server: FakeServer, call: Call) -> None:
     assert priced.error == "1 GPU-hours have no price in the fleet file"
     written = call("usage", "--by", "user", "--csv").out.splitlines()
     assert written[0] == (
-        "user,attempts,held_gpu_h,kept_gpu_h,lost_gpu_h,cost_usd,unpriced_gpu_h,since_s,until_s"
+        "user,attempts,held_gpu_h,kept_gpu_h,lost_gpu_h,cost_usd,unpriced_gpu_h,idle_gpu_h,"
+        "since_s,until_s"
     )
-    assert written[1] == "'=cmd,3,10.0,7.5,2.5,25.0,0.0,1000000000.0,1000000060.0"
+    assert written[1] == "'=cmd,3,10.0,7.5,2.5,25.0,0.0,0.0,1000000000.0,1000000060.0"
     assert call("usage", "--csv", "--json").code == 2
     assert asked[1].query == {"by": "tenant"}
 

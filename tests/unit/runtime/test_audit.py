@@ -155,3 +155,36 @@ def test_what_a_cluster_does_with_its_host_is_told() -> None:
         "host-closed: east-1-0 is closed by its cluster: drained: new disk",
         "host-opened: east-1-0 is open again in its cluster",
     ]
+
+
+def test_an_attempt_is_idle_while_it_starts_and_while_it_stops() -> None:
+    """Before all of its tasks are up, and from when it was told to stop, across a crash as well."""
+    world = World(fleet(cluster("east-1", hosts=1)), obedient=False)
+    world.submit(job(gpus=4, count=2))
+    world.advance(5.0)
+    world.start("j1", 0)  # the other task still pulls its image
+    world.advance(10.0)
+    assert world.jobs["j1"].idle_s(world.now) == 15.0
+    world.start("j1")
+    world.snapshot()
+    world.crash()
+    world.recover()
+    world.advance(20.0)
+    world.cancel("j1")
+    world.advance(4.0)
+    assert world.jobs["j1"].idle_s(world.now) == 19.0
+    world.finish("j1", None)
+    [attempt] = world.journal.attempts_of("j1")
+    assert attempt.end_s - attempt.start_s == 39.0
+    assert attempt.idle_s == 19.0
+    assert world.jobs["j1"].idle_s(world.now) == 0.0
+
+
+def test_an_attempt_that_never_ran_was_idle_all_the_time() -> None:
+    """Its GPUs were held for nothing."""
+    world = World(fleet(cluster("east-1", hosts=1)), obedient=False)
+    world.submit(job(gpus=8))
+    world.advance(30.0)
+    world.finish("j1", 1)
+    attempt = world.journal.attempts_of("j1")[0]
+    assert attempt.idle_s == attempt.end_s - attempt.start_s == 30.0

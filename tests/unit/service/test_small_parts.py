@@ -95,6 +95,16 @@ def test_usage_is_summed_by_what_is_asked_largest_first(by: str, want: list[str]
     assert [row.key for row in usage(rows, by, 0.0, 100.0)] == want
 
 
+def test_idle_hours_are_those_of_the_period() -> None:
+    """Of an attempt in part, the same part; of days of forgotten jobs, theirs."""
+    rows = [_attempt(0, 7_200, 7_200, gpus_milli=1_000, idle_s=1_800.0)]
+    day = UsageDay(0.0, "a", "ann", "east", "c", "H100", 1, 7_200.0, 0.0, 900.0)
+    (row,) = usage(rows, "tenant", 0.0, 3_600.0)
+    assert (row.held_gpu_h, row.idle_gpu_h) == (1.0, 0.25)
+    (row,) = usage([], "tenant", 0.0, 86_400.0, [day])
+    assert (row.held_gpu_h, row.idle_gpu_h) == (2.0, 0.25)
+
+
 def test_what_was_held_has_a_cost() -> None:
     """By the price of the region, else of the fleet; what has none is counted by itself."""
     fleet = Fleet(

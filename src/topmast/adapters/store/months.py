@@ -17,6 +17,8 @@ from topmast.ports import AttemptRow, UsageDay
 
 EPOCH_YEAR = 1970
 """Times are seconds since its begin."""
+_SUMS = ("attempts", "held_gpu_s", "kept_gpu_s", "idle_gpu_s")
+"""What is added up for each day: the last fields of a row."""
 
 
 def month_start_s(now_s: float, months: int) -> float:
@@ -37,13 +39,15 @@ def days_of(rows: Iterable[AttemptRow]) -> Iterator[UsageDay]:
         whole_s = row.end_s - row.start_s
         if whole_s <= 0:
             continue
-        gpus, kept = row.gpus_milli / MILLI, row.kept_s / whole_s
+        gpus = row.gpus_milli / MILLI
+        kept, idle = row.kept_s / whole_s, row.idle_s / whole_s
         day_s = row.start_s // DAY_S * DAY_S
         while day_s < row.end_s:
             held_s = min(row.end_s, day_s + DAY_S) - max(row.start_s, day_s)
+            held_gpu_s = gpus * held_s
             yield UsageDay(
                 day_s, row.tenant, row.user, row.region, row.cluster, row.model,
-                int(row.end_s <= day_s + DAY_S), gpus * held_s, gpus * held_s * kept,
+                int(row.end_s <= day_s + DAY_S), held_gpu_s, held_gpu_s * kept, held_gpu_s * idle,
             )  # fmt: skip
             day_s += DAY_S
 
@@ -65,9 +69,10 @@ def forget(connection: Connection, before_s: float, most: int) -> int:
 def _summed(days: Iterable[UsageDay]) -> list[tuple[object, ...]]:
     sums: dict[tuple[object, ...], list[float]] = {}
     for day in days:
-        *key, attempts, held_gpu_s, kept_gpu_s = astuple(day)
-        total = sums.setdefault(tuple(key), [0, 0.0, 0.0])
-        for at, value in enumerate((attempts, held_gpu_s, kept_gpu_s)):
+        values = astuple(day)
+        key, added = values[: -len(_SUMS)], values[-len(_SUMS) :]
+        total = sums.setdefault(key, [0, 0.0, 0.0, 0.0])
+        for at, value in enumerate(added):
             total[at] += value
     return [(*key, *total) for key, total in sums.items()]
 
@@ -75,10 +80,7 @@ def _summed(days: Iterable[UsageDay]) -> list[tuple[object, ...]]:
 def _add(connection: Connection, days: list[tuple[object, ...]]) -> None:
     sqlite = connection.dialect.name == "sqlite"
     insert = (sqlite_dialect if sqlite else postgresql_dialect).insert(USAGE_DAYS)
-    sums = {
-        name: USAGE_DAYS.c[name] + insert.excluded[name]
-        for name in ("attempts", "held_gpu_s", "kept_gpu_s")
-    }
+    sums = {name: USAGE_DAYS.c[name] + insert.excluded[name] for name in _SUMS}
     statement = insert.on_conflict_do_update(
         index_elements=list(USAGE_DAYS.primary_key.columns), set_=sums
     )

@@ -76,6 +76,7 @@ ATTEMPTS = Table(
     Column("kept_s", Float(53), nullable=False),
     Column("outcome", Text, nullable=False),
     Column("labels", Text, nullable=False, server_default=""),  # of the job, as JSON
+    Column("idle_s", Float(53), nullable=False, server_default="0"),  # held without computing
     Index("attempts_end", "end_s"),
 )
 
@@ -101,6 +102,7 @@ USAGE_DAYS = Table(
     Column("attempts", BigInteger, nullable=False),  # that ended on it
     Column("held_gpu_s", Float(53), nullable=False),
     Column("kept_gpu_s", Float(53), nullable=False),
+    Column("idle_gpu_s", Float(53), nullable=False, server_default="0"),
 )
 
 LEADER = Table(

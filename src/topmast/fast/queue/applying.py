@@ -132,6 +132,10 @@ def _moved(queue: QueueState, fact: f.Moved, event: m.Message) -> None:
         if record.first_start_s is None:
             record.first_start_s = queue.now
         queue.backlog.note_priority(record, queue.now)
+    elif fact.to is JobState.RUNNING:
+        record.ready_s = given(record.ready_s, queue.now)
+    elif fact.to in (JobState.PREEMPTING, JobState.CANCELLING):
+        record.told_to_stop_s = given(record.told_to_stop_s, queue.now)
     if record.finished:
         _retire(queue, record, queue.now)
 
@@ -308,6 +312,7 @@ def _ended(queue: QueueState, fact: f.Ended, event: m.AttemptEnded) -> None:
     if record.start_s is not None and record.start_s < event.end_s < queue.now:
         end_s = event.end_s  # before this process heard; another clock may say any time
     record.start_s, record.stopped_s = None, end_s
+    record.ready_s = record.told_to_stop_s = UNSET
     if event.step is not None:
         record.step = event.step
     if event.metrics:

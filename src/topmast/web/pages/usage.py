@@ -1,4 +1,4 @@
-"""Usage: GPU-hours held, kept and lost."""
+"""Usage: GPU-hours held, kept, lost and idle."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ async def view(ask: Ask) -> dict[str, Any]:
         "over": over,
         "words": series.PERIODS[sampled],
         "chart": series.use_by_tenant(over),
+        "idle": sum(row.idle_gpu_h for row in rows),
         "lost": sum(row.lost_gpu_h for row in rows),
     }
 

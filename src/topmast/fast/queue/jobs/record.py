@@ -93,6 +93,10 @@ class JobRecord(Struct, gc=False):
     """Why no job of its tenant may start, while that is paused."""
     awaits: dict[str, After] | UnsetType = UNSET
     """What other jobs have not come to yet, of all that it depends on."""
+    ready_s: float | UnsetType = UNSET
+    """When all tasks of the current attempt were up first; absent before, and without one."""
+    told_to_stop_s: float | UnsetType = UNSET
+    """When the current attempt was told to stop first."""
 
     @property
     def finished(self) -> bool:
@@ -120,6 +124,19 @@ class JobRecord(Struct, gc=False):
     def evictions_after(self, held_s: float) -> int:
         """How often in a row it was evicted, if an attempt of that length is evicted now."""
         return 1 if held_s >= LONG_S else given(self.evictions, 0) + 1
+
+    def idle_s(self, end_s: float) -> float:
+        """How long the current attempt has held its GPUs without computing, if it ends then.
+
+        That is before all of its tasks are up, and from when it is told to stop.
+        """
+        if self.start_s is None:
+            return 0.0
+        is_up = self.state in (JobState.RUNNING, JobState.SUSPENDED)
+        ready_s = given(self.ready_s, self.start_s if is_up else end_s)  # absent: of an old journal
+        until_s = min(end_s, given(self.told_to_stop_s, end_s))
+        whole_s = max(0.0, end_s - self.start_s)
+        return min(whole_s, whole_s - max(0.0, until_s - max(ready_s, self.start_s)))
 
     def time_left_s(self) -> float | None:
         """What remains of the time limit before the next attempt."""
