@@ -244,6 +244,9 @@ def test_many_jobs_are_admitted_all_or_none(http: httpx.Client) -> None:
     good = {"jobs": [{"run": "true", "name": f"bulk-{n}"} for n in range(3)]}
     answer = http.post("/jobs/bulk", json=good)
     assert (answer.status_code, len(set(answer.json()["ids"]))) == (201, 3)
+    first, second = {"run": "true", "name": "a"}, {"run": "true", "depends_on": ["a"]}
+    one, two = http.post("/jobs/bulk", json={"jobs": [first, second]}).json()["ids"]
+    assert http.get(f"/jobs/{two}").json()["depends_on"] == {one: "ok"}
 
 
 def test_jobs_are_listed_page_by_page(http: httpx.Client) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from topmast.model.errors import InvalidInput
@@ -17,6 +20,10 @@ if TYPE_CHECKING:
 STDIN = "-"
 """Stands for a job file on standard input."""
 COMMAND_LINE = "command line"
+NONE_BEFORE: Mapping[str, int] = MappingProxyType({})
+_BETWEEN = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
+_CONTENT = re.compile(rb"^(?!---)[ \t]*[^#\s]", re.MULTILINE)
+"""A line that is neither empty nor a comment."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +41,32 @@ class JobSource:
     document: dict[str, Any] | None = None
     """What there is in place of a text."""
 
-    def read(self) -> tuple[dict[str, Any], Path | None]:
-        """The document, checked, and the folder that the job works in."""
-        from topmast.client.client import sent_document
+    def parts(self) -> list[JobSource]:
+        """The jobs of a file: one, or several between lines of three dashes.
+
+        Each part begins with empty lines, so that errors name the lines of the file.
+        """
+        begins = [0, *(found.start() for found in _BETWEEN.finditer(self.data))]
+        found = []
+        for begin, end in itertools.pairwise([*begins, len(self.data)]):
+            text = self.data[begin:end]
+            if _CONTENT.search(text):
+                lines = b"\n" * self.data.count(b"\n", 0, begin)
+                found.append(replace(self, data=lines + text))
+        return found if len(found) > 1 else [self]
+
+    def read(self, before: Mapping[str, int] = NONE_BEFORE) -> tuple[dict[str, Any], Path | None]:
+        """The document, checked, and the folder that the job works in.
+
+        ``before``: how many jobs that come before it in the same submission have a name.
+        """
+        from topmast.client.documents import sent_document
         from topmast.model.files.jobfile import job_in
 
         if self.document is not None:
             return dict(self.document), None
         try:
-            file = job_in(self.data, self.where, name=self.stem, tenant_default="")
+            file = job_in(self.data, self.where, name=self.stem, tenant_default="", before=before)
             return sent_document(file, self.folder)
         except InvalidInput as error:
             error.more += self._fault_of_folder([error, *error.more])

@@ -17,6 +17,7 @@ from topmast.cli.explain import say_explanation
 from topmast.cli.groups import CommandBehind
 from topmast.cli.jobs import FINISHED, WAITING, JobArgument, JobsArgument, page_of, say_states
 from topmast.cli.jobsource import source_like, source_of
+from topmast.cli.launchmany import documents_of, dry_run_all, launch_all
 from topmast.cli.output import note, say
 from topmast.cli.overrides import JobOptions, named_for, with_changes
 from topmast.cli.sweeps import is_sweep, succeeded, wait_for
@@ -80,7 +81,8 @@ def launch(
 ) -> int:
     """Check a job file, and submit the job.
 
-    Its id is printed once the job can no longer be lost. Options change what the file says. A
+    Its id is printed once the job can no longer be lost. A file may have several jobs, between
+    lines of ---: all are submitted, or none. Options change what the file says. A
     command after -- is what the job runs; then no file is needed.
     """
     command_words = behind or []
@@ -92,6 +94,14 @@ def launch(
         raise typer.BadParameter("name a job file or --like JOB, not both")
     changes = options.changes(command_words)
     source = source_of(file)
+    if len(parts := source.parts()) > 1:
+        if follow:
+            raise typer.BadParameter("the file has several jobs: --wait", param_hint="'--follow'")
+        jobs = documents_of(parts, changes)
+        with session.client() as client:
+            if dry_run:
+                return dry_run_all(session, client, jobs)
+            return _verdict(launch_all(session, client, jobs, wait))
     if file is None and not like:
         changes = {"name": named_for(command_words), **changes}
     job = with_changes(*source.read(), changes) if not like else None

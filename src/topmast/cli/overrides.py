@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Annotated, Any
@@ -14,6 +14,7 @@ import typer
 from topmast.cli import values
 from topmast.cli.afteroptions import AfterOptions
 from topmast.cli.completion import complete_bands, complete_tenants
+from topmast.cli.jobsource import COMMAND_LINE, NONE_BEFORE
 
 _AS_TEXT = re.compile(r"(envs|labels|secrets)\..*|(.*\.)?(run|setup)")
 """Fields that take what is written as it is."""
@@ -133,10 +134,12 @@ class JobOptions(AfterOptions):
 
 
 def with_changes(
-    document: dict[str, Any], folder: Path | None, changes: dict[str, Any]
+    document: dict[str, Any],
+    folder: Path | None,
+    changes: dict[str, Any],
+    before: Mapping[str, int] = NONE_BEFORE,
 ) -> tuple[dict[str, Any], Path | None]:
     """A document with changes of fields by their dotted names, checked, and its work folder."""
-    from topmast.cli.jobsource import COMMAND_LINE
     from topmast.model.files.jobfile import parse_job
 
     if not changes:
@@ -147,10 +150,10 @@ def with_changes(
     if "workdir" in changes:
         folder = None
         if isinstance(named, str) and not named.startswith("sha256:"):
-            parse_job(document, where=COMMAND_LINE)
+            parse_job(document, where=COMMAND_LINE, before=before)
             del document["workdir"]
             return document, Path(named).expanduser()
-    parse_job(document, where=COMMAND_LINE)
+    parse_job(document, where=COMMAND_LINE, before=before)
     return document, folder
 
 

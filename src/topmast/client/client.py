@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
 import httpx
@@ -18,6 +19,7 @@ from topmast.adapters.backoff import Backoff
 from topmast.client.accounts import AccountsCalls
 from topmast.client.address import find_server
 from topmast.client.credentials import token_for
+from topmast.client.documents import Job, document_of
 from topmast.client.events import events
 from topmast.client.hosts import HostsCalls
 from topmast.client.identity import new_key, this_user
@@ -29,7 +31,6 @@ from topmast.client.webhooks import WebhooksCalls
 from topmast.client.workdir import snapshot
 from topmast.model.act_views import JobFileView
 from topmast.model.errors import NotFound, TopmastError
-from topmast.model.job import JobSpec
 from topmast.model.plan_views import CapacityPlanView, DataPlanView
 from topmast.model.states import TERMINAL
 from topmast.model.views import (
@@ -53,10 +54,7 @@ from topmast.model.views import (
 )
 
 if TYPE_CHECKING:
-    from topmast.model.files.jobfile import JobFile
-
-Job = JobSpec | Mapping[str, Any] | str | os.PathLike[str]
-"""A job to submit: a spec, a document (a job file as a mapping), or the path of a job file."""
+    pass
 
 PAGE_JOBS = 1000
 MANY_JOBS = 50
@@ -155,11 +153,16 @@ class Client(AccountsCalls, VerbsCalls, HostsCalls, SweepsCalls, WebhooksCalls):
         return self._transport.post(Receipt, "/jobs", body, key=key or new_key())
 
     def submit_many(self, jobs: Iterable[Job], *, key: str | None = None) -> BulkReceipt:
-        """Submit all of ``jobs``, or none if one of them cannot be accepted."""
+        """Submit all of ``jobs``, or none if one of them cannot be accepted.
+
+        ``depends_on`` of a job may have the names of jobs that come before it.
+        """
         documents = []
         snapshots: dict[Path, str] = {}
+        called = Counter[str]()
         for job in jobs:
-            document, folder = document_of(job)
+            document, folder = document_of(job, called)
+            called[str(document.get("name", ""))] += 1
             if folder is not None:
                 if folder not in snapshots:
                     snapshots[folder] = self.upload_workdir(folder)
@@ -444,35 +447,6 @@ class Client(AccountsCalls, VerbsCalls, HostsCalls, SweepsCalls, WebhooksCalls):
     def events(self, *, after: int | None = None) -> Iterator[EventView]:
         """Events as they happen, without end; ``after`` is the number of the last one seen."""
         return events(self._transport, after, PATIENCE_S)
-
-
-def document_of(job: Job) -> tuple[dict[str, Any], Path | None]:
-    """The document of a job as it is sent, and the folder it wants a snapshot of."""
-    from topmast.model.files.jobfile import dump_job, read_job
-
-    if isinstance(job, JobSpec):
-        return dump_job(job), None
-    if isinstance(job, Mapping):
-        document = dict(job)
-        folder = document.get("workdir")
-        if not isinstance(folder, str) or folder.startswith("sha256:"):
-            return document, None
-        del document["workdir"]
-        return document, Path(folder).expanduser()
-    path = Path(job)
-    return sent_document(read_job(path, tenant_default=""), path.parent)
-
-
-def sent_document(file: JobFile, folder: Path) -> tuple[dict[str, Any], Path | None]:
-    """The same of a job that was read from a file in ``folder``."""
-    from topmast.model.files.jobfile import dump_job
-
-    document = dump_job(file.spec)
-    if not file.spec.tenant:
-        del document["tenant"]  # the server knows the tenant of the user
-    if file.workdir is None:
-        return document, None
-    return document, folder / Path(file.workdir).expanduser()
 
 
 def _path(*parts: str) -> str:

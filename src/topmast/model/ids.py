@@ -33,6 +33,7 @@ So tasks cannot push the numbers of jobs and attempts to where they no longer fi
 """
 
 _IN_SWEEP = re.compile(r"(s(?:0|[1-9][0-9]{0,14}))\[(0|[1-9][0-9]{0,14})\]")
+_NTH_JOB = re.compile(r"jobs\[(0|[1-9][0-9]{0,14})\]")
 _JOB = re.compile(r"j(0|[1-9][0-9]{0,14})")
 
 
@@ -61,6 +62,17 @@ def job_in_sweep(text: str) -> tuple[str, int] | None:
     """The sweep and the place that ``s7[3]`` names; None for anything else."""
     found = _IN_SWEEP.fullmatch(text)
     return (found[1], int(found[2])) if found else None
+
+
+def nth_job(index: int) -> str:
+    """What stands in a submission for the id of its own job at a place, from 0."""
+    return f"jobs[{index}]"
+
+
+def place_in_submission(text: str) -> int:
+    """The place that `nth_job` names; -1 for anything else."""
+    found = _NTH_JOB.fullmatch(text)
+    return int(found[1]) if found else -1
 
 
 def copy_id(number: int) -> CopyId:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -32,10 +34,18 @@ class Admission:
         """Those of the fleet that was asked last: with many hosts they take long to list."""
         self._warned: dict[tuple[Any, ...], tuple[str, ...]] = {}
 
-    def read(self, caller: Caller, document: Any, user: str, where: str) -> JobSpec:
+    def read(
+        self,
+        caller: Caller,
+        document: Any,
+        user: str,
+        where: str,
+        before: Mapping[str, int] = MappingProxyType({}),
+    ) -> JobSpec:
         """A job from a request, checked against the fleet. Raises InvalidInput, Forbidden.
 
         A tenant that the caller may not see is unknown; one that it sees, it may not submit for.
+        ``before``: how many jobs that come before it in the request have a name.
         """
         if not isinstance(document, dict):
             raise InvalidInput("must be an object", field=where, remedy="see the job file")
@@ -43,7 +53,7 @@ class Admission:
         own = self._access.tenants(caller, Permission.JOBS_SUBMIT)
         usable = list(tenants) if own is None else [name for name in tenants if name in own]
         default = "default" if "default" in usable or not usable else usable[0]
-        file = parse_job(document, where=where, tenant_default=default, user=user)
+        file = parse_job(document, where=where, tenant_default=default, user=user, before=before)
         if file.workdir is not None:
             raise InvalidInput(
                 "a request cannot bring a folder", field="workdir", where=where,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -28,7 +29,7 @@ from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobFileView
 from topmast.model.dependency import awaited
 from topmast.model.errors import Forbidden, InvalidInput, NotFound
-from topmast.model.expansion import size_of
+from topmast.model.expansion import size_of, with_places
 from topmast.model.files.jobfile import dump_job
 from topmast.model.group_views import JobGroup
 from topmast.model.job import MILLI, JobSpec
@@ -90,12 +91,15 @@ class Service(Reserving):
             )
         self.limits.take(caller, "submit", 1.0 + len(documents) / JOBS_PER_TAKE)
         specs, warnings = [], []
+        called, places = Counter[str](), dict[str, int]()
         for i, document in enumerate(documents):
-            spec = self.admission.read(caller, document, user, f"jobs[{i}]")
+            spec = self.admission.read(caller, document, user, f"jobs[{i}]", called)
             if spec.sweep:
                 remedy = "submit each sweep by itself"
                 raise InvalidInput("a sweep is many jobs", field=f"jobs[{i}].sweep", remedy=remedy)
-            specs.append(self.admission.with_workdir(spec, ""))
+            specs.append(self.admission.with_workdir(with_places(spec, places), ""))
+            called[spec.name] += 1
+            places[spec.name] = i
             warnings += [f"jobs[{i}]: {w}" for w in self.admission.warnings(specs[-1])]
             if i % 100 == 99:
                 await asyncio.sleep(0)  # others' requests get their turn
@@ -119,6 +123,7 @@ class Service(Reserving):
         Raises InvalidInput for one that there is not, or that the caller may not see.
         """
         wanted = dict.fromkeys(job for spec in specs for job in spec.depends_on or ())
+        wanted = {job: None for job in wanted if ids.place_in_submission(job) < 0}
         if not wanted:
             return {}
         records, ended = self.machines.queue.jobs.records, dict[str, JobState]()

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.cli.conftest import REPO, Call, program
 from tests.unit.client.fake import Answer, FakeServer, Request, ended, job, problem, running
 from topmast.client import snapshot
-from topmast.model.views import Explanation, Fault, JobView, Problem, Receipt
+from topmast.model.views import BulkReceipt, Explanation, Fault, JobView, Problem, Receipt
 
 RECEIPT = Answer(Receipt("j7", "resnet", ("no dataset \x1b[1mimagenet",)), 201)
 
@@ -456,3 +456,62 @@ def test_followed_lines_appear_at_once(server: FakeServer) -> None:
     assert process.stdout.readline() == "step 1\n"
     process.terminate()
     process.communicate(timeout=20)
+
+
+PIPELINE = """# two jobs
+name: prepare
+run: echo prepared
+---
+name: train
+workdir: code
+depends_on: [prepare, {job: j3, after: any}]
+run: |
+  echo ---
+  echo trained
+---
+"""
+
+
+def test_launch_of_several_jobs(server: FakeServer, call: Call, tmp_path: Path) -> None:
+    """One request; options change every job; a job names those before it."""
+    server.on("POST", "/jobs/bulk", Answer(BulkReceipt(("j7", "j8"), ("jobs[1]: slow",)), 201))
+    (tmp_path / "code").mkdir()
+    server.on("HEAD", f"/workdirs/{snapshot(tmp_path / 'code').digest}", Answer(b"", 200))
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(PIPELINE)
+    called = call("launch", file, "--tenant", "nlp")
+    assert (called.out, called.error) == ("j7\nj8\n", "warning: jobs[1]: slow")
+    prepare, train = server.requests[-1].document["jobs"]
+    assert [job["tenant"] for job in (prepare, train)] == ["nlp", "nlp"]
+    assert train["depends_on"] == [
+        {"job": "prepare", "after": "ok"}, {"job": "j3", "after": "any"}
+    ]  # fmt: skip
+    assert (train["run"], train["workdir"][:7]) == ("echo ---\necho trained\n", "sha256:")
+    server.on(
+        "POST", "/jobs/dry-run", Explanation(None, "a", "NOT SUBMITTED", None, "here", (), (), ())
+    )
+    assert len(call("launch", file, "--dry-run", "--json").document["jobs"]) == 2
+    asked = [request.document["job"].get("depends_on", []) for request in server.requests[-2:]]
+    assert asked == [[], [{"job": "j3", "after": "any"}]]
+
+
+@pytest.mark.parametrize(
+    ("written", "options", "want"),
+    [
+        ("depends_on: [prepar]", [], ":6: depends_on[0]: 'prepar' is not the id of a job"),
+        ("num_node: 2", [], ":6: num_node: "),
+        ("name: b", ["--name", "x"], "has 2 jobs: write name there"),
+        ("name: b", ["--after-ok", "j1"], "has 2 jobs: write depends_on there"),
+        ("name: b", ["--follow"], "the file has several jobs"),
+    ],
+)
+def test_what_several_jobs_cannot_have(
+    written: str, options: list[str], want: str, server: FakeServer, call: Call, tmp_path: Path
+) -> None:
+    """The error names the line of the file."""
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(f"name: prepare\nrun: x\n\n--- # the second\n\n{written}\nrun: x\n")
+    called = call("launch", file, *options)
+    assert called.code == 2
+    assert want in called.error
+    assert server.requests == []

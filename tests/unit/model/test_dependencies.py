@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from topmast.model.dependency import After, awaited
 from topmast.model.errors import InvalidInput
+from topmast.model.expansion import jobs_of, with_places
 from topmast.model.files.jobfile import dump_job, parse_job
 
 
@@ -43,3 +45,18 @@ def test_what_is_waited_for_is_told_in_words() -> None:
     assert awaited({"j1": After.OK, "j2": After.ANY}) == "j1 has succeeded and j2 has ended"
     many = {f"j{i}": After.STARTED for i in range(9)}
     assert awaited(many).endswith("j2 has started and 6 more jobs have come so far")
+
+
+def test_a_job_of_the_same_submission_is_named_by_its_name() -> None:
+    """If one job before it is called so; an id stays an id."""
+    before = {"prepare": 1, "train": 2, "j7": 1}
+    spec = parse_job({"run": "x", "depends_on": ["prepare", "j7"]}, before=before).spec
+    places = {"prepare": 0, "train": 2, "j7": 3}
+    placed = with_places(spec, places)
+    assert placed.depends_on == {"jobs[0]": After.OK, "j7": After.OK}
+    one = parse_job({"run": "x"}).spec
+    admitted = list(jobs_of([one, placed], 12))
+    assert admitted == [one, replace(spec, depends_on={"j12": After.OK, "j7": After.OK})]
+    for name, message in (("train", "2 jobs that are"), ("eval", "not the id"), ("jobs[0]", "not")):
+        with pytest.raises(InvalidInput, match=message):
+            parse_job({"run": "x", "depends_on": [name]}, before=before)

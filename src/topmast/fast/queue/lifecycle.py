@@ -32,9 +32,7 @@ def submit(queue: QueueViews, event: m.SubmitJobs) -> tuple[str, ...] | TopmastE
         unknown = [spec.tenant for spec in event.jobs if spec.tenant not in known_now]
         if unknown:
             return InvalidInput(f"unknown tenant '{unknown[0]}'", field="tenant")
-    ended = given(event.ended, {})
-    faults = (fault_of(spec, queue.jobs, ended) for spec in event.jobs if spec.depends_on)
-    fault = next((fault for fault in faults if fault is not None), None)
+    fault = fault_of(event.jobs, queue.jobs, given(event.ended, {}))
     if fault is not None:
         return fault
     first = queue.jobs.next_number

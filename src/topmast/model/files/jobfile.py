@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from msgspec import UNSET, Struct
 
@@ -86,23 +86,30 @@ class JobFile(Struct, frozen=True):
     """
 
 
-def read_job(path: Path, *, tenant_default: str = "default", user: str = "") -> JobFile:
+class JobOptions(TypedDict, total=False):
+    """What a job file leaves open."""
+
+    tenant_default: str
+    """The tenant of a job that names none: else ``default``."""
+    user: str
+    before: Mapping[str, int]
+    """How many jobs that come before it in the same submission have a name."""
+
+
+def read_job(path: Path, **options: Unpack[JobOptions]) -> JobFile:
     """The job in the file at ``path``. A job without a name takes the file's."""
     where = str(path) if str(path).isprintable() else show(str(path))
     data = read_bytes(path, where, JOB_LIMITS)
-    return job_in(data, where, name=path.stem, tenant_default=tenant_default, user=user)
+    return job_in(data, where, name=path.stem, **options)
 
 
-def job_in(
-    data: bytes, where: str, *, name: str = "", tenant_default: str = "default", user: str = ""
-) -> JobFile:
+def job_in(data: bytes, where: str, *, name: str = "", **options: Unpack[JobOptions]) -> JobFile:
     """The job in the text of a job file; ``where`` names it in errors.
 
     A job without a name takes ``name``, as far as that can be one.
     """
     refuse_scripts(data, where)
-    node = parse_text(data, where, JOB_LIMITS)
-    return _job(node, where, tenant_default, user, job_name(name))
+    return _job(parse_text(data, where, JOB_LIMITS), where, job_name(name), options)
 
 
 def job_name(text: str) -> str:
@@ -111,27 +118,22 @@ def job_name(text: str) -> str:
 
 
 def parse_job(
-    document: Mapping[str, Any],
-    *,
-    where: str = "request",
-    tenant_default: str = "default",
-    user: str = "",
+    document: Mapping[str, Any], *, where: str = "request", **options: Unpack[JobOptions]
 ) -> JobFile:
     """The job in ``document``, for example the JSON body of a request."""
-    node = from_document(document, where, JOB_LIMITS)
-    return _job(node, where, tenant_default, user, DEFAULT_NAME)
+    return _job(from_document(document, where, JOB_LIMITS), where, DEFAULT_NAME, options)
 
 
-def _job(node: Node, where: str, tenant_default: str, user: str, name_default: str) -> JobFile:
+def _job(node: Node, where: str, name_default: str, options: JobOptions) -> JobFile:
     refuse_objects(node, where)
     try:
-        return every_error(lambda n: _read(n, where, tenant_default, user, name_default), node)
+        return every_error(lambda n: _read(n, where, name_default, options), node)
     except InvalidInput as error:
         error.more += skypilot_hint([error, *error.more], where)
         raise
 
 
-def _read(node: Node, where: str, tenant_default: str, user: str, name_default: str) -> JobFile:
+def _read(node: Node, where: str, name_default: str, options: JobOptions) -> JobFile:
     root = Value(node, "", where)
     job = root.record(_JOB_FIELDS, TOP_FIELDS)
     tenant, group, limit = job.get("tenant"), job.get("group"), job.get("time_limit")
@@ -147,8 +149,8 @@ def _read(node: Node, where: str, tenant_default: str, user: str, name_default: 
     spec = JobSpec(
         name=name.name() if name else name_default,
         groups=_groups(root, job),
-        tenant=tenant.name() if tenant else tenant_default,
-        user=user,
+        tenant=tenant.name() if tenant else options.get("tenant_default", "default"),
+        user=options.get("user", ""),
         band=band,
         envs=envs,
         workdir=digest,
@@ -165,7 +167,7 @@ def _read(node: Node, where: str, tenant_default: str, user: str, name_default: 
         image=image.image() if image else UNSET,
         secrets=read_secrets(job.get("secrets"), envs) or UNSET,
         labels=read_labels(job.get("labels")) or UNSET,
-        depends_on=read_dependencies(job.get("depends_on")) or UNSET,
+        depends_on=read_dependencies(job.get("depends_on"), options.get("before", {})) or UNSET,
         sweep=read_sweep(job.get("sweep")) or UNSET,
     )
     return JobFile(spec, folder)

@@ -209,3 +209,31 @@ def test_a_process_that_dies_between_the_end_and_what_follows_makes_up_for_it() 
     world.snapshot()
     world.restart()
     assert (world.state("j3"), world.state("j4")) == (JobState.RUNNING, JobState.CANCELLED)
+
+
+def test_jobs_of_one_submission_wait_for_one_another() -> None:
+    """Their places become ids when these are known, in what runs and in what is told."""
+    world = World(fleet(cluster("east-1")))
+    world.submit(job("before"))
+    second, third = ({ids.nth_job(place): After.OK} for place in (0, 1))
+    specs = (job("a"), job("b", depends_on=second), job("c", depends_on=third))
+    assert world.submit(*specs, key="monday") == ("j2", "j3", "j4")
+    assert world.submit(*specs, key="monday") == ("j2", "j3", "j4")
+    assert world.jobs["j3"].spec.depends_on == {"j2": After.OK}
+    assert reason(world, "j4") == (PendingReason.WAITING_FOR_JOBS, "j3 has succeeded")
+    assert "when j2 has succeeded" in world.journal.history("j3")[0].text
+    world.crash()
+    world.recover()
+    world.finish("j2")
+    assert world.states()["j3"] == "RUNNING"
+    world.cancel("j3")
+    assert world.states()["j4"] == "CANCELLED"
+
+
+@pytest.mark.parametrize("place", [1, 2, 7])
+def test_a_job_cannot_wait_for_one_that_is_not_before_it(place: int) -> None:
+    """So that no two jobs wait for each other, and no place is empty."""
+    world = World(fleet(cluster("east-1")))
+    wrong = job("b", depends_on={ids.nth_job(place): After.OK})
+    assert isinstance(world.submit(job("a"), wrong, job("c")), NotFound)
+    assert world.jobs == {}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from topmast.fast.queue.jobs.jobs import Jobs
 from topmast.model.absent import given
 from topmast.model.dependency import After, is_met, never
 from topmast.model.errors import InvalidInput, NotFound, TopmastError
+from topmast.model.ids import place_in_submission
 from topmast.model.job import JobSpec
 from topmast.model.states import JobState
 
@@ -37,9 +38,17 @@ def outstanding(spec: JobSpec, jobs: Jobs, ended: Ended) -> dict[str, After]:
     }
 
 
-def fault_of(spec: JobSpec, jobs: Jobs, ended: Ended) -> TopmastError | None:
-    """Why a job cannot be admitted: a job that it depends on is not known, or has failed it."""
+def fault_of(specs: Sequence[JobSpec], jobs: Jobs, ended: Ended) -> TopmastError | None:
+    """Why jobs cannot be admitted: one that they depend on is not known, or has failed it."""
+    dependent = ((place, spec) for place, spec in enumerate(specs) if spec.depends_on)
+    faults = (_fault_of(place, spec, jobs, ended) for place, spec in dependent)
+    return next((fault for fault in faults if fault is not None), None)
+
+
+def _fault_of(place: int, spec: JobSpec, jobs: Jobs, ended: Ended) -> TopmastError | None:
     for job, after in given(spec.depends_on, {}).items():
+        if 0 <= place_in_submission(job) < place:
+            continue  # it is admitted with this one, and before it
         if job not in jobs.records and job not in jobs.sweeps.records and job not in ended:
             return NotFound(f"no job '{job}'")
         if looked_up(job, after, jobs, ended) is False:
