@@ -156,7 +156,8 @@ class World:
             if machine is None:
                 sends.append(send)
                 continue
-            log.foresee(send.message)
+            if isinstance(send.message, m.AttemptEnded):
+                log.foresee(send.message)
             outcome = machine.handle(send.message, self.now)
             if outcome.facts:
                 event, facts = encode_event(send.message), encode_facts(outcome.facts)

@@ -20,7 +20,13 @@ from topmast.cli.jobsource import source_like, source_of
 from topmast.cli.launchmany import documents_of, dry_run_all, launch_all
 from topmast.cli.output import note, say
 from topmast.cli.overrides import JobOptions, named_for, with_changes
-from topmast.cli.sweeps import is_sweep, succeeded, wait_for
+from topmast.cli.sweeps import (
+    is_sweep,
+    say_sweep_logs,
+    succeeded,
+    wait_for,
+    write_sweep_logs,
+)
 from topmast.cli.text import BlockCleaner, RankedLines
 from topmast.cli.watch import Watch
 
@@ -49,7 +55,7 @@ def add_watching(app: typer.Typer) -> None:
     command(
         app, "logs", panel=DAY,
         example="topmast logs j17 --follow\ntopmast logs j17 --task 3 --attempt 1\n"
-        "topmast logs j17 --all --follow",
+        "topmast logs j17 --all --follow\ntopmast logs s7 --follow",
     )(logs)  # fmt: skip
     command(app, "wait", panel=DAY, example="topmast wait j17 j18 --timeout 2h")(wait)
 
@@ -130,6 +136,8 @@ def _submitted(session: Session, client: Client, receipt: Receipt, wait: bool, f
         return 0
     note(f"{receipt.name} is submitted as {receipt.id}")
     if is_sweep(receipt.id):
+        if follow:
+            write_sweep_logs(client, receipt.id, follow, sys.stderr if session.json else sys.stdout)
         sweep = wait_for(client, receipt.id, None)
         session.show({"id": receipt.id, "sweep": sweep}, lambda: say(receipt.id))
         return int(not succeeded(sweep))
@@ -242,10 +250,19 @@ def logs(
         bool, typer.Option("--raw", help="Keep colours and control characters.")
     ] = False,
 ) -> None:
-    """The output of a task of a job, with that of its setup."""
+    """The output of a task of a job, with that of its setup.
+
+    Of a sweep it is the output of all its jobs, each line with the number of its job.
+    """
     if every and task is not None:
         raise typer.BadParameter("--all is about all tasks, and --task about one")
     with session.client() as client:
+        if is_sweep(job):
+            if every or task is not None or attempt:
+                message = f"{job} is a sweep: --task, --attempt and --all are about one job"
+                raise typer.BadParameter(message)
+            say_sweep_logs(session, client, job, follow, raw)
+            return
         if every:
             _all_logs(session, client, job, attempt, follow, raw)
             return

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, TextIO
 
+from topmast.cli.command import Session
 from topmast.cli.output import Cell, Row, note, say_fields
-from topmast.cli.text import moment, number, plural
+from topmast.cli.text import RankedLines, moment, number, plural
 
 if TYPE_CHECKING:
     from topmast.client import Client
@@ -79,6 +81,50 @@ def wait_for(client: Client, name: str, timeout_s: float | None) -> SweepView:
     if found is None:
         raise WaitTimeout(f"time is up: {name} has not ended within {timeout_s:g} s")
     return found
+
+
+def say_sweep_logs(session: Session, client: Client, sweep: str, follow: bool, raw: bool) -> None:
+    """The output of all jobs of a sweep."""
+    if not session.json:
+        if not write_sweep_logs(client, sweep, follow, sys.stdout, raw):
+            note(f"nothing written yet: {percent(client.sweep(sweep))} of {sweep} is done")
+        return
+    found: dict[int, dict[int, list[str]]] = {}
+    names: dict[int, str] = {}
+    for chunk in client.sweep_logs(sweep, follow=follow):
+        names[chunk.index] = chunk.job
+        found.setdefault(chunk.index, {}).setdefault(chunk.attempt, []).append(chunk.text)
+    jobs = [
+        {
+            "index": index,
+            "job": names[index],
+            "attempts": [
+                {"attempt": attempt, "text": "".join(texts)}
+                for attempt, texts in found[index].items()
+            ],
+        }
+        for index in sorted(found)
+    ]
+    session.show({"sweep": sweep, "jobs": jobs}, lambda: None)
+
+
+def write_sweep_logs(
+    client: Client, sweep: str, follow: bool, stream: TextIO, raw: bool = False
+) -> bool:
+    """Write them line by line, each with the number of its job; whether there was any."""
+    lines, written = RankedLines(raw), False
+    try:
+        for chunk in client.sweep_logs(sweep, follow=follow):
+            stream.write(lines.feed(chunk.index, chunk.text))
+            stream.flush()
+            written = True
+    except KeyboardInterrupt:
+        if follow:
+            note(f"{sweep} goes on without you: topmast wait {sweep}, topmast cancel {sweep}")
+        raise
+    stream.write(lines.finish())
+    stream.flush()
+    return written
 
 
 def succeeded(sweep: SweepView) -> bool:

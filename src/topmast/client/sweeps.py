@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from topmast.adapters.backoff import Backoff
+from topmast.client.sweeplogs import SweepChunk, SweepReader
 from topmast.client.transport import Transport, patiently
 from topmast.model.sweep_views import SweepView
 
@@ -25,6 +27,17 @@ class SweepsCalls:
     def sweep(self, sweep: str) -> SweepView:
         """One sweep as it stands."""
         return self._transport.get(SweepView, f"/sweeps/{sweep}")
+
+    def sweep_logs(
+        self, sweep: str, *, follow: bool = False, patience_s: float = 30.0
+    ) -> Iterator[SweepChunk]:
+        """What the jobs of a sweep write, each in its latest attempt, in the order of the jobs.
+
+        Of a job with several tasks it is the first one, or the one by which the job failed. With
+        ``follow`` it continues, as they write it, to the end of the sweep.
+        """
+        look = partial(self.sweep, sweep)
+        return SweepReader(self._transport, look, patience_s).read(follow)
 
     def wait_sweep(
         self,

@@ -51,11 +51,10 @@ class AuditLog:
         self._idle_s = 0.0
         """Of the attempt that ends with the event that is handled."""
 
-    def foresee(self, event: Message) -> None:
-        """Note what is forgotten when an event is handled. O(1)."""
-        if isinstance(event, AttemptEnded):
-            record = self.queue.jobs.current(event.job, event.epoch)
-            self._idle_s = 0.0 if record is None else record.idle_s(event.end_s)
+    def foresee(self, event: AttemptEnded) -> None:
+        """Note what is forgotten when the end of an attempt is handled. O(1)."""
+        record = self.queue.jobs.current(event.job, event.epoch)
+        self._idle_s = 0.0 if record is None else record.idle_s(event.end_s)
 
     def add(self, event: Message, facts: Sequence[Struct], now: float) -> None:
         """Note what a machine made of an event. O(facts, and jobs for a submission)."""

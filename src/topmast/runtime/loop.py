@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from topmast.model.errors import InvalidInput
-from topmast.model.messages import Message, Recovered, Send, Wake
+from topmast.model.messages import AttemptEnded, Message, Recovered, Send, Wake
 from topmast.ports import Act, ActRow, Audit, Clock, HistoryRow, Journal, Record, Snapshot
 from topmast.runtime.audit import AuditLog
 from topmast.runtime.codec import encode_event, encode_facts, encode_foreign
@@ -243,7 +243,7 @@ class Runtime:
 
         ``data``: the message as a journal holds it, if that is known.
         """
-        now, stopwatch, took_s = self.clock.now(), self.meter.stopwatch, self.meter.handle_s.observe
+        now, stopwatch, handled = self.clock.now(), self.meter.stopwatch, self.meter.handled
         reply: Any = None
         waiting = deque([(to, message, True)])
         while waiting:
@@ -253,10 +253,11 @@ class Runtime:
             if machine is None:
                 self._outbox.append(Send(address, event))
                 continue
-            self._audit_log.foresee(event)
+            if type(event) is AttemptEnded:
+                self._audit_log.foresee(event)
             begun_s = stopwatch()
             outcome = machine.handle(event, now)
-            took_s(stopwatch() - begun_s, address.partition("/")[0])
+            handled(address, begun_s)
             if outcome.facts:
                 self._note(address, event, outcome.facts, now, data if is_first else None)
             if is_first:

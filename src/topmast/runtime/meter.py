@@ -71,10 +71,14 @@ class Family(Struct):
 
     def observe(self, value: float, *labels: str) -> None:
         """Count one value. O(log bounds)."""
+        self.member(*labels).observe(value)
+
+    def member(self, *labels: str) -> Histogram:
+        """The histogram of some values of the labels."""
         found = self.members.get(labels)
         if found is None:
             found = self.members[labels] = histogram(self.bounds)
-        found.observe(value)
+        return found
 
 
 class Meter:
@@ -114,6 +118,8 @@ class Meter:
         """From submission to the first start, by tenant and band."""
         self.handle_s = Family(QUICK_S)
         """How long a machine took for one message, by the kind of machine."""
+        self._handling: dict[str, Histogram] = {}
+        """The same histograms by the address of a machine."""
         self.commit_s = histogram(QUICK_S)
         """How long a transaction of the journal took."""
         self.records = 0
@@ -133,6 +139,14 @@ class Meter:
             count = _COUNTED.get(type(fact))
             if count is not None:
                 count(self, fact, event)
+
+    def handled(self, address: str, begun_s: float) -> None:
+        """A machine has handled a message that it began with at ``begun_s``. O(1)."""
+        found = self._handling.get(address)
+        if found is None:
+            found = self.handle_s.member(address.partition("/")[0])
+            self._handling[address] = found
+        found.observe(self.stopwatch() - begun_s)
 
     def committed(self, begun_s: float, records: int) -> None:
         """A transaction that began at ``begun_s`` is durable. O(1)."""

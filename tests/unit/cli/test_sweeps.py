@@ -5,7 +5,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tests.unit.cli.conftest import Call
-from tests.unit.client.fake import Answer, FakeServer, job
+from tests.unit.client.fake import Answer, FakeServer, ended, job
+from tests.unit.client.test_logs import Log
 from topmast.model.sweep_views import SweepView
 from topmast.model.views import JobPage, Receipt
 
@@ -64,3 +65,28 @@ def test_launch_of_a_sweep_waits_for_all_of_it(
     assert (called.code, called.out) == (0, "s7\n")
     sent = server.requests[0].document["job"]
     assert sent["sweep"] == {"matrix": {"LR": ["1", "2"]}}
+
+
+def test_logs_of_a_sweep_are_those_of_its_jobs(
+    server: FakeServer, call: Call, tmp_path: Path
+) -> None:
+    """Each line with the number of its job; what is about one job is refused."""
+    server.on("GET", "/sweeps/s7", Answer(replace(GOOD, jobs=2)))
+    jobs = (ended("j8"), ended("j7"))
+    server.on("GET", "/jobs", Answer(JobPage(jobs, None, {}, 2)))
+    for name, text in (("j7", b"lr 1\ndone\n"), ("j8", b"lr 2\n")):
+        server.on("GET", f"/jobs/{name}/logs", Log({1: text}, {1}, most=100))
+    assert call("logs", "s7").out == "0: lr 1\n0: done\n1: lr 2\n"
+    [first, second] = call("logs", "s7", "--json").document["jobs"]
+    assert first == {
+        "index": 0, "job": "j7", "attempts": [{"attempt": 1, "text": "lr 1\ndone\n"}]
+    }  # fmt: skip
+    assert second["job"] == "j8"
+    for option in (["--task", "0"], ["--attempt", "1"], ["--all"]):
+        assert call("logs", "s7", *option).code == 2
+    (tmp_path / "sweep.yaml").write_text("run: x\nsweep: {matrix: {LR: [1, 2]}}\n")
+    server.on("POST", "/jobs", Answer(Receipt("s7", "sweep", jobs=2), 201))
+    followed = call("launch", tmp_path / "sweep.yaml", "--follow")
+    assert followed.out == "0: lr 1\n0: done\n1: lr 2\ns7\n"
+    server.on("GET", "/jobs", Answer(JobPage((job("j7"), job("j8")), None, {}, 2)))
+    assert "nothing written yet: 100% of s7 is done" in call("logs", "s7").err
