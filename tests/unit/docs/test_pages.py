@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import re
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -58,14 +59,16 @@ REGIONS = {name: {"clusters": {f"{name}-1": FLEET}} for name in ("east", "west",
 @pytest.mark.parametrize("block", blocks("yaml"), ids=str)
 def test_files(block: Block) -> None:
     """Each YAML block is a file of jobs, fleets or accounts, or a part that lacks what is required."""
-    document: dict[str, Any] = yaml.safe_load(block.text)
-    of_a_fleet = set(document) & {"regions", "links", "tenants", "prices"}
-    if "oidc" in document:
-        parse_accounts(document)
-    elif of_a_fleet or isinstance(document.get("datasets"), dict):
-        parse_fleet({"regions": REGIONS, **document})
-    else:
-        parse_job(document if "groups" in document else {"run": "x", **document})
+    called = Counter[str]()
+    for document in yaml.safe_load_all(block.text):
+        of_a_fleet = set(document) & {"regions", "links", "tenants", "prices"}
+        if "oidc" in document:
+            parse_accounts(document)
+        elif of_a_fleet or isinstance(document.get("datasets"), dict):
+            parse_fleet({"regions": REGIONS, **document})
+        else:
+            whole = document if "groups" in document else {"run": "x", **document}
+            called[parse_job(whole, before=called).spec.name] += 1
 
 
 @pytest.mark.parametrize("block", blocks("python"), ids=str)
