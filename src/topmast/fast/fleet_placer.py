@@ -19,6 +19,7 @@ import msgspec
 from topmast.fast.machine import EventMachine
 from topmast.fast.region.explain.rejections import REASONS_KEPT, pending_reason
 from topmast.fast.region.inventory.allocation_table import threshold_of
+from topmast.fast.region.inventory.columns import Floats
 from topmast.fast.region.inventory.index import Index, Pool
 from topmast.fast.region.inventory.pair_seats import bid_to_external
 from topmast.fast.region.machine import RegionalPlacer
@@ -35,6 +36,7 @@ from topmast.fast.region.search.blocked_index import (
     Where,
     regions_with_room,
 )
+from topmast.fast.region.search.scoring import fixed_cost
 from topmast.fast.region.search.search import choices_of
 from topmast.fast.region.search.sizes import anywhere, largest, least_of, with_tasks
 from topmast.model import ids
@@ -43,7 +45,16 @@ from topmast.model.job import Level
 from topmast.model.plan import Colocate, Free, PlacementRequest, Preempt, RegionTerms, Reservation
 from topmast.model.reason import PendingReason
 from topmast.policies.base import ScorePolicy
-from topmast.policies.options import Profile
+from topmast.policies.options import Profile, ScoreWeights
+
+
+class _KnownCosts(msgspec.Struct, frozen=True):
+    """What clusters cost the job before."""
+
+    index: Index
+    weights: ScoreWeights
+    terms: Mapping[str, RegionTerms]
+    costs: Floats
 
 
 class FleetPlacer(EventMachine):
@@ -67,12 +78,16 @@ class FleetPlacer(EventMachine):
         self._index: Index | None = None
         """The index that the numbers in ``blocked`` refer to."""
         self._reasons_of: Index | None = None
+        self._known_costs: _KnownCosts | None = None
         self._reasons_by: dict[object, dict[str, PendingReason]] = {}
         """By region, why gangs find no place in the hosts of that index."""
 
     def _ask(self, event: m.RequestFleetBids) -> None:
-        here = {r: terms for r, terms in event.terms.items() if r in self.placers}
-        for region, terms in event.terms.items():
+        here = event.terms
+        if not event.terms.keys() <= self.placers.keys():
+            here = {r: terms for r, terms in event.terms.items() if r in self.placers}
+        apart = event.terms.items() if here is not event.terms else ()
+        for region, terms in apart:
             if region not in here:
                 ask = event.ask.in_region(terms)
                 self.send(
@@ -215,7 +230,7 @@ class FleetPlacer(EventMachine):
         """The best plan in all these regions, by one kernel call; nothing if there is none."""
         weights = self.score.weights(ask)
         index = self.pool.index()
-        costs = compiled.costs_of(index, terms, self.profile, weights, ask.cluster)
+        costs = self._costs(index, terms, weights, ask.cluster)
         allowed = choices_of(ask)
         if not ask.preempt:
             found = compiled.best_seats(index, ask, weights, allowed, costs)
@@ -233,6 +248,35 @@ class FleetPlacer(EventMachine):
         own = ask.in_region(terms[region])
         plan = self._placer(region).search(self.now, own).plan_without(own, index, cleared)
         return {region: m.Bid(ask.job, plan)}
+
+    def _costs(
+        self,
+        index: Index,
+        terms: Mapping[str, RegionTerms],
+        weights: ScoreWeights,
+        only: str | None,
+    ) -> Floats:
+        """What every plan in a cluster costs (C); counted anew where a region has other terms.
+
+        Most often these are the terms of the job before, but for the region that took it.
+        """
+        known = self._known_costs
+        if only is not None or index.slices is not None:
+            return compiled.costs_of(index, terms, self.profile, weights, only)
+        if (
+            known is None
+            or known.index is not index
+            or known.weights is not weights
+            or known.terms.keys() != terms.keys()
+        ):
+            costs = compiled.costs_of(index, terms, self.profile, weights)
+        else:
+            costs, before = known.costs, known.terms
+            for region in [r for r, its in terms.items() if its is not before[r]]:
+                first, last = index.spans.get(region, (0, 0))
+                costs[first:last] = fixed_cost(terms[region], weights)
+        self._known_costs = _KnownCosts(index, weights, terms, costs)
+        return costs
 
     def _refusals(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:
         """Every region's reason; where an attempt is too young to be stopped, until when."""

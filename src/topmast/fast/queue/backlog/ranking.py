@@ -37,6 +37,8 @@ FEW = 16
 """So many inserts, and a sixteenth of what is there, are worth keeping beside the sorted rows."""
 BLOCK = 1_024
 """So many rows are read at a time."""
+LOOKED_AT_FIRST = 3
+"""So many rows are looked at one by one before many at a time."""
 SCAN_FIRST, SCAN_MOST = 64, 1 << 16
 
 _TYPES: dict[str, type[np.generic]] = {
@@ -338,7 +340,8 @@ class Ranking:
             return found
         found = None
         index.cursor = self._seek(index, index.base, index.cursor)
-        index.late_cursor = self._seek(index, index.late_rows, index.late_cursor)
+        if index.late:
+            index.late_cursor = self._seek(index, index.late_rows, index.late_cursor)
         if index.cursor < len(index.base):
             found = self._key(index.base.item(index.cursor), over_quota)
         if index.late_cursor < len(index.late):
@@ -373,8 +376,12 @@ class Ranking:
 
     def _is_unblocked(self, index: OrderedIndex, row: int) -> bool:
         columns = self._columns
+        if not columns["alive"].item(row):
+            return False
+        if not index.blocked:
+            return True
         from_s = index.blocked_from_s(columns["job_class"].item(row))
-        return bool(columns["alive"].item(row) and columns["remaining_s"].item(row) < from_s)
+        return bool(columns["remaining_s"].item(row) < from_s)
 
     def _is_job_class_unblocked(self, index: OrderedIndex, row: int) -> bool:
         """As `_is_unblocked`, whatever there is of its placement class."""
@@ -387,8 +394,11 @@ class Ranking:
 
         O(rows), in numpy.
         """
-        if at < len(rows) and self._is_unblocked(index, rows.item(at)):
-            return at  # most often nothing happened at the head
+        near = min(at + LOOKED_AT_FIRST, len(rows))
+        while at < near:
+            if self._is_unblocked(index, rows.item(at)):
+                return at  # most often the head left, and the one behind it is next
+            at += 1
         alive, job_class = self._columns["alive"], self._columns["job_class"]
         left_s = self._columns["remaining_s"]
         size = SCAN_FIRST

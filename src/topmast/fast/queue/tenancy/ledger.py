@@ -45,6 +45,8 @@ class Ledger:
         self.held: dict[tuple[str, str], Holding] = {}
         self.totals: dict[tuple[str, str], Totals] = {}
         self.by_region: dict[str, int] = {}
+        self.booked_in: dict[str, None] = {}
+        """Regions whose sum changed since `Tenancy.plain_terms` last looked."""
         self.used_gpu_s: dict[str, float] = {}
         self._changes = 0
         self._changed: dict[str, int] = {}
@@ -108,6 +110,7 @@ class Ledger:
         else:
             holding.guaranteed += milli
         self.by_region[region] = self.by_region.get(region, 0) + milli
+        self.booked_in[region] = None
         branch = self.branch(tenant)
         self._changes += 1
         self._changed[branch] = self._changes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from topmast.fast.preemption_cost import weight_of
@@ -17,6 +18,23 @@ from topmast.model.job import MILLI
 
 SPARE = 256
 """Rows and entries to begin with."""
+
+
+class _Entry(Struct, gc=False):
+    """What an attempt holds on one host; or one of its shares of a GPU there."""
+
+    number: int
+    host: int
+    slot: int = NONE
+    milli: int = 0
+    whole: int = 0
+    cpus: float = 0.0
+    memory: float = 0.0
+
+    def fields(self, attempt: int, more: int) -> tuple[int | float, ...]:
+        """The fields of `ENTRY`, in its order, of an entry that is in no list of a host yet."""
+        held = (self.whole, self.slot, self.milli, self.cpus, self.memory)
+        return (attempt, self.host, *held, NONE, NONE, more)
 
 
 class AllocationIndex:
@@ -41,12 +59,13 @@ class AllocationIndex:
         row = self._new_row()
         key = (columns.region, allocation.job)
         self.rows[key], self.jobs[row], self.of_region[row] = row, key, region
-        gpus = allocation.plan.gpus_milli / MILLI
-        self.held.attempts[row] = (*self._described(allocation), gpus, NONE)
-        for entry in self._entries(columns, row, allocation)[::-1]:
-            self.held.entries["more"][entry] = self.held.attempts["entry"][row]
-            self.held.attempts["entry"][row] = entry
-        held = self.held
+        gpus, first = allocation.plan.gpus_milli / MILLI, NONE
+        entries = self._entries(columns, allocation)
+        held = self.held  # after that: it may have grown
+        for entry in reversed(entries):
+            held.entries[entry.number] = entry.fields(row, first)
+            first = entry.number
+        held.attempts[row] = (*self._described(allocation), gpus, first)
         holdings.link_all_of(held.attempts, held.entries, held.hosts, row)
 
     def count_anew(self, region: str, job: str) -> None:
@@ -62,28 +81,30 @@ class AllocationIndex:
     def _refresh(self, row: int) -> None:
         holdings.refresh_all_of(*self.counted, *self.held, row)
 
-    def _entries(self, columns: Columns, row: int, allocation: Allocation) -> list[int]:
+    def _entries(self, columns: Columns, allocation: Allocation) -> list[_Entry]:
         """An entry for each host, followed by those of its shares."""
-        needs = allocation.needs()
-        mains: dict[int, int] = {}
-        shares: dict[int, list[int]] = {}
+        needs, time_slice = allocation.needs(), allocation.plan.in_slice
+        found: dict[int, list[_Entry]] = {}
         for seat in allocation.plan.seats:
-            local = columns.find(seat.host, allocation.plan.in_slice)
+            local = columns.find(seat.host, time_slice)
             if local is None:
                 continue
             host = columns.first_row + local
-            if host not in mains:
-                mains[host] = self._new_entry(row, host, NONE, 0)
-                shares[host] = []
-            main, first_slot = mains[host], int(self.counted.offset[host])
-            slots = [first_slot + s for s in seat.slots if s < int(columns.gpus[local])]
+            on_host = found.get(host)
+            if on_host is None:
+                on_host = found[host] = [_Entry(self._new_entry(), host)]
+            main, gpus, need = on_host[0], columns.gpus.item(local), needs[seat.group]
+            slots = [slot for slot in seat.slots if slot < gpus]
             if seat.slot_milli >= MILLI:
-                self.held.entries["whole"][main] += len(slots)
+                main.whole += len(slots)
             else:
-                shares[host] += [self._new_entry(row, host, s, seat.slot_milli) for s in slots]
-            self.held.entries["cpus"][main] += round(needs[seat.group].cpus, 6)
-            self.held.entries["memory"][main] += needs[seat.group].memory_bytes
-        return [entry for host, main in mains.items() for entry in (main, *shares[host])]
+                first = self.counted.offset.item(host)
+                on_host += [
+                    _Entry(self._new_entry(), host, first + slot, seat.slot_milli) for slot in slots
+                ]
+            main.cpus += round(need.cpus, 6)
+            main.memory += need.memory_bytes
+        return [entry for on_host in found.values() for entry in on_host]
 
     def remove(self, region: str, job: str) -> None:
         """An attempt gave its seats back. O(slots and entries of their hosts)."""
@@ -131,14 +152,12 @@ class AllocationIndex:
             self._free_rows = list(range(size, 2 * size))[::-1]
         return self._free_rows.pop()
 
-    def _new_entry(self, row: int, host: int, slot: int, milli: int) -> int:
+    def _new_entry(self) -> int:
         if not self._free_entries:
             size = len(self.held.entries)
             self.held = self.held._replace(entries=_grown(self.held.entries))
             self._free_entries = list(range(size, 2 * size))[::-1]
-        entry = self._free_entries.pop()
-        self.held.entries[entry] = (row, host, 0, slot, milli, 0.0, 0.0, NONE, NONE, NONE)
-        return entry
+        return self._free_entries.pop()
 
 
 def _empty(hosts: int, bins: int) -> AllocationTable:
