@@ -244,12 +244,13 @@ class Runtime:
         ``data``: the message as a journal holds it, if that is known.
         """
         now, stopwatch, handled = self.clock.now(), self.meter.stopwatch, self.meter.handled
+        machines, known = self.machines, self.machines.known
         reply: Any = None
         waiting = deque([(to, message, True)])
         while waiting:
             to, event, is_first = waiting.popleft()
-            address = self.machines.route(to)
-            machine = self.machines.at(address)
+            address = machines.route(to)
+            machine = known.get(address) or machines.at(address)
             if machine is None:
                 self._outbox.append(Send(address, event))
                 continue
@@ -262,7 +263,7 @@ class Runtime:
                 self._note(address, event, outcome.facts, now, data if is_first else None)
             if is_first:
                 reply = outcome.reply
-            waiting.extend((send.to, send.message, False) for send in outcome.sends)
+            waiting.extend([(send.to, send.message, False) for send in outcome.sends])
         return reply
 
     def _note(

@@ -8,13 +8,15 @@ from typing import Any
 
 from topmast.ports import Record
 
+_TIME = struct.Struct("<d")
 WITH_TIME = 1 << 32
 """In a checksum: that it covers the time of the record too."""
 
 
 def crc_of(record: Record) -> int:
     """The checksum that is written with a record."""
-    return WITH_TIME | zlib.crc32(struct.pack("<d", record.at_s), crc_without_time(record))
+    said = (record.machine.encode(), record.event, record.facts, _TIME.pack(record.at_s))
+    return WITH_TIME | zlib.crc32(b"".join(said), record.seq & 0xFFFF_FFFF)
 
 
 def crc_without_time(record: Record) -> int:

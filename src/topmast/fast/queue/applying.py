@@ -149,7 +149,7 @@ def _move(queue: QueueState, record: JobRecord, to: JobState) -> None:
         if not may_move(record.state, to):
             raise AssertionError(f"{record.id}: {record.state} may not become {to}")
         queue.jobs.move(record, to)
-        for hook in queue.hooks:
+        for hook in queue.hooks.on_moved:
             hook.on_moved(record)
 
 
@@ -158,7 +158,7 @@ def _retire(queue: QueueState, record: JobRecord, finish_s: float) -> None:
     queue.waits_no_more(record)
     queue.backlog.durations.over(record.id)
     queue.cycle.binding.forget(record.id, queue.now)
-    for hook in queue.hooks:
+    for hook in queue.hooks.on_over:
         hook.on_over(record.id)
     queue.jobs.retire(record, finish_s)
 

@@ -120,13 +120,13 @@ def ended(queue: QueueViews, event: m.AttemptEnded) -> None:
     record = queue.jobs.current(event.job, event.epoch)
     if record is None:
         return
-    for hook in queue.hooks:
+    for hook in queue.hooks.before_end:
         hook.before_end(record)
     queue.decide(what_becomes(queue, record, event))
     _take_edit(queue, record)
     if record.finished:
         release_place(queue, record)
-    for hook in queue.hooks:
+    for hook in queue.hooks.on_ended:
         hook.on_ended(record)
     _grow_if_due(queue)
 

@@ -6,7 +6,7 @@ would do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 
 from msgspec import UNSET, Struct, UnsetType
@@ -108,7 +108,7 @@ def decided_by(
     *,
     elastic: bool,
     bound: Binding | None = None,
-    absent: Iterable[str] = (),
+    absent: Collection[str] = (),
 ) -> Decided:
     """Why a plan was chosen: the rule, and the best of the others.
 
@@ -120,7 +120,9 @@ def decided_by(
     if best is not None:
         copies = bool(decision.costs[best.region].missing)
         rival = Rival(best.region, best.cluster, best.score, copies, bool(best.victims))
-    silent = () if bound else tuple(sorted({*decision.silent, *absent}))
+    silent: tuple[str, ...] = ()
+    if not bound and (decision.silent or absent):
+        silent = tuple(sorted({*decision.silent, *absent}))
     rule = _rule(decision, plan, others, elastic)
     return Decided(rule, rival, bound or UNSET, silent or UNSET)
 
@@ -141,7 +143,7 @@ def _rule(decision: PendingDecision, plan: Plan, others: list[Plan], elastic: bo
     rule = RULE_OF.get(decision.phase_of(plan))
     if rule is not None and (plan.victims or plan.colocated_with):
         return rule
-    if winner([plan, *others], elastic) is not plan:
+    if others and winner([plan, *others], elastic) is not plan:
         return Rule.HAS_DATA  # for nothing else passes over a better plan
     return Rule.MOST_TASKS if elastic else Rule.LOWEST_SCORE
 

@@ -42,7 +42,7 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
     if queue.now - queue.backlog.ranking.ranked_at_s >= queue.profile.rerank_interval_s:
         queue.backlog.rerank(queue.now)
         queue.backlog.mix.settle()
-    for hook in queue.hooks:
+    for hook in queue.hooks.on_wake:
         hook.on_wake()
     queue.cycle.budget = ASKS_PER_WAKE
     if queue.cycle.decision is not None and queue.cycle.decision.deadline_s <= queue.now:
@@ -122,7 +122,7 @@ def _all_decided(queue: QueueViews) -> None:
     """No job is left to be asked about."""
     for region, jobs in queue.cycle.prefetch.release():
         queue.send(ids.placer(region), m.DropLeases(jobs, quiet=True))
-    for hook in queue.hooks:
+    for hook in queue.hooks.on_all_decided:
         hook.on_all_decided()
 
 
@@ -144,8 +144,11 @@ def fleet_offered(queue: QueueViews, event: m.FleetBids) -> None:
     decision = queue.cycle.decision
     if decision is None or event.batch != decision.batch:
         return
-    heard = frozenset(event.regions)
-    decision.awaited = [r for r in decision.awaited if r not in heard]
+    if event.regions == tuple(decision.awaited):
+        decision.awaited = []  # as where no region is apart
+    else:
+        heard = frozenset(event.regions)
+        decision.awaited = [r for r in decision.awaited if r not in heard]
     decision.bids.update(event.offers)
     advance(queue)
 
@@ -183,7 +186,7 @@ def link_down(queue: QueueViews, event: m.LinkDown) -> None:
 def capacity(queue: QueueViews, event: m.CapacityChanged) -> None:
     """A region has more room: the fleet placer names the classes that it may help."""
     queue.cycle.prefetch.spoil(event.region)
-    for hook in queue.hooks:
+    for hook in queue.hooks.on_room:
         hook.on_room(event.region)
     if len(queue.backlog.ranking):
         queue.send(ids.FLEET_PLACER, m.CheckBlocked(event.region, event.clusters))
@@ -191,7 +194,7 @@ def capacity(queue: QueueViews, event: m.CapacityChanged) -> None:
 
 def out_of_service(queue: QueueViews, event: m.OutOfService) -> None:
     """Other hosts take work than before."""
-    for hook in queue.hooks:
+    for hook in queue.hooks.on_out_of_service:
         hook.on_out_of_service(event.region, event.gpus)
 
 

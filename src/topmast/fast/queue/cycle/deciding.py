@@ -99,7 +99,7 @@ def _commit(queue: QueueViews, record: JobRecord, decision: PendingDecision, pla
     decided = decided_by(decision, chosen, elastic=elastic, bound=record.bound, absent=absent)
     queue.decide(f.Planned(record.id, epoch, plan, over_quota, decided))
     queue.cycle.prefetch.take(plan.region, hold, plan.gpus_milli)
-    for hook in queue.hooks:
+    for hook in queue.hooks.on_committed:
         hook.on_committed(record)
     queue.send(
         ids.placer(plan.region),

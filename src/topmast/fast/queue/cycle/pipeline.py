@@ -188,7 +188,7 @@ def _may_shrink(queue: QueueViews, record: JobRecord, decision: PendingDecision)
     if not _is_full(queue, decision):
         return False
     band = effective_band(record.spec.band, decision.candidate.over_quota)
-    return any(hook.may_shrink(band, queue.now) for hook in queue.hooks)
+    return any(hook.may_shrink(band, queue.now) for hook in queue.hooks.may_shrink)
 
 
 def _shrink(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> Mode:

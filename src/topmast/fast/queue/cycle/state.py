@@ -17,7 +17,7 @@ from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
 from topmast.fast.queue.cycle.memory import Cycle
 from topmast.fast.queue.data.catalogue import DatasetRecord
 from topmast.fast.queue.data.data import Data
-from topmast.fast.queue.hooks import Grants, QueueHooks
+from topmast.fast.queue.hooks import Grants, HookSteps
 from topmast.fast.queue.jobs.jobs import Jobs, Key
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.jobs.sweeps import SweepRecord, Sweeps
@@ -77,7 +77,7 @@ class QueueState(EventMachine):
         self.profile = profile = policies.profile
         self.preemption = profile.preemption
         """What may be stopped for a job."""
-        self.hooks: tuple[QueueHooks, ...] = ()
+        self.hooks = HookSteps()
         """Policies that act at the steps of the queue, in their order."""
         self._policies, self._grants = policies, grants
         self.fleet = Fleet(())
@@ -115,7 +115,7 @@ class QueueState(EventMachine):
         self.cycle.binding.configure(fleet, self.jobs.records, self.now)
         self.tenancy.configure(fleet)
         self.windows.configure(fleet)
-        for hook in self.hooks:
+        for hook in self.hooks.on_fleet:
             hook.on_fleet(fleet, self.tenancy.entitlements)
         self.backlog.topology_policy.configure(fleet)
 
@@ -127,7 +127,7 @@ class QueueState(EventMachine):
         self.fleet = fleet
         self.windows.configure(fleet)
         self.cycle.binding.configure(fleet, self.jobs.records, self.now)
-        for hook in self.hooks:
+        for hook in self.hooks.on_owners:
             hook.on_owners(fleet, self.tenancy.entitlements)
         self.backlog.topology_policy.configure(fleet)
 
@@ -135,7 +135,7 @@ class QueueState(EventMachine):
 
     def enqueue(self, record: JobRecord) -> None:
         """Let a job wait. It may do more than others of its class if it may stop other jobs."""
-        for hook in self.hooks:
+        for hook in self.hooks.on_enqueued:
             hook.on_enqueued(record)
         self._wait(record)
         if self.preemption.by_rank or record.moves:
@@ -184,7 +184,7 @@ class QueueState(EventMachine):
     def book(self, record: JobRecord, plan: Plan) -> None:
         """A job has a plan: count what that holds on its tenant. O(models)."""
         self.jobs.placed[record.id] = record
-        for hook in self.hooks:
+        for hook in self.hooks.on_booked:
             hook.on_booked(record)
         self.tenancy.book(record.spec.tenant, plan, record.over_quota)
 
@@ -192,7 +192,7 @@ class QueueState(EventMachine):
         """Give back what a job's plan held, if it has one. O(models)."""
         plan = record.plan
         self.jobs.placed.pop(record.id, None)
-        for hook in self.hooks:
+        for hook in self.hooks.on_unbooked:
             hook.on_unbooked(record.id)
         if plan is not None:
             self.tenancy.unbook(record.spec.tenant, plan, record.over_quota)
@@ -272,7 +272,7 @@ class QueueState(EventMachine):
         self.backlog.restore(
             state.histories, state.learned, state.sizes, state.services_gpu_s, shapes
         )
-        for hook in self.hooks:
+        for hook in self.hooks.on_restored:
             hook.on_restored()
         for record in state.jobs.values():
             if record.plan is not None:

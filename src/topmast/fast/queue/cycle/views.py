@@ -59,7 +59,7 @@ class QueueViews(QueueState):
 
     def may_try(self) -> bool:
         """Whether candidates may be tried now."""
-        for hook in self.hooks:  # noqa: SIM110  (a generator costs more than the question)
+        for hook in self.hooks.may_try:  # noqa: SIM110  (a generator costs more than the question)
             if not hook.may_try():
                 return False
         return True
@@ -157,7 +157,7 @@ class QueueViews(QueueState):
             return None
         limit = elastic.most if record.moves else elastic.count
         more = self.tenancy.entitlements.more_of(record.spec, over_quota, choices, limit)
-        bounds = [hook.most_anywhere(elastic) for hook in self.hooks]
+        bounds = [hook.most_anywhere(elastic) for hook in self.hooks.most_anywhere]
         anywhere = min((bound for bound in bounds if bound is not None), default=limit)
         if more is None or limit <= anywhere:
             return more
@@ -215,7 +215,7 @@ class QueueViews(QueueState):
         if job_class is None:
             return Verdict(evaluation, f"waits out a delay: {record.cause or 'a failure'}")
         verdict = self.verdict_of(job_class)
-        news = [hook.news() for hook in self.hooks] if verdict == NOT_TRIED else []
+        news = [hook.news() for hook in self.hooks.news] if verdict == NOT_TRIED else []
         parts = (verdict.detail, self.backlog.grants.news(record.id), *news)
         detail = "; ".join(part for part in parts if part)
         return self.as_reached(replace(verdict, detail=detail))
