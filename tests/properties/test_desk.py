@@ -52,14 +52,31 @@ def random_fleet_placer(rng: random.Random) -> FleetPlacer:
 @bounded(400)
 @given(st.integers(0, 2**32 - 1))
 def test_one_call_for_all_regions_finds_the_best_of_theirs(seed: int) -> None:
-    """The best score over the regions, ties by region; or every region's own reason."""
+    """The best score over the regions, ties by region; or every region's own reason.
+
+    Also of the requests after it, for which some regions, or other regions, have other terms.
+    """
     rng = random.Random(seed)
     fleet_placer = random_fleet_placer(rng)
-    ask = random_ask(rng, [h.name for p in fleet_placer.placers.values() for h in p.columns.hosts])
-    terms = {
-        name: RegionTerms(data_s=rng.choice((0.0, 60.0)), balance=rng.random())
-        for name in fleet_placer.placers
-    }
+    names = list(fleet_placer.placers)
+    terms: dict[str, RegionTerms] = {}
+    for _ in range(3):
+        asked = (
+            names if rng.random() < 0.5 else sorted(rng.sample(names, rng.randint(1, len(names))))
+        )
+        changed = {name for name in asked if name not in terms or rng.random() < 0.5}
+        terms = {name: _any_terms(rng) if name in changed else terms[name] for name in asked}
+        ask = random_ask(rng, _hosts(fleet_placer))
+        _finds_the_best(fleet_placer, ask, terms)
+
+
+def _any_terms(rng: random.Random) -> RegionTerms:
+    return RegionTerms(data_s=rng.choice((0.0, 60.0)), balance=rng.random())
+
+
+def _finds_the_best(
+    fleet_placer: FleetPlacer, ask: PlacementRequest, terms: dict[str, RegionTerms]
+) -> None:
     (sent,) = fleet_placer.handle(m.RequestFleetBids(1, ask, terms), 0.0).sends
     assert isinstance(sent.message, m.FleetBids)
     alone = {name: fleet_placer.placers[name].offer(ask.in_region(terms[name])) for name in terms}

@@ -37,7 +37,8 @@ class EventStream:
 
     def __init__(self, first_seq: int) -> None:
         self._seq = first_seq
-        self._kept: deque[Told] = deque(maxlen=KEPT)
+        self._kept: deque[tuple[int, str, HistoryRow, str | None]] = deque(maxlen=KEPT)
+        """Number, job, row and tenant; a row is put into words for those that read it."""
         self._lock = threading.Lock()
         self._readers: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
         self._next_reader = 0
@@ -50,10 +51,8 @@ class EventStream:
         with self._lock:
             for row in rows:
                 self._seq += 1
-                detail = msgspec.json.decode(row.detail)
                 job = "" if ids.is_host(row.job) else row.job
-                event = EventView(self._seq, row.at_s, row.kind, job, row.text, detail)
-                self._kept.append(Told(event, tenant_of(job) if job else None))
+                self._kept.append((self._seq, job, row, tenant_of(job) if job else None))
             readers = list(self._readers.values())
         for loop, bell in readers:
             loop.call_soon_threadsafe(bell.set)
@@ -79,9 +78,10 @@ class EventStream:
     def since(self, seq: int) -> list[Told]:
         """Kept events after ``seq``, oldest first."""
         with self._lock:
-            if not self._kept or self._kept[-1].event.seq <= seq:
+            if not self._kept or self._kept[-1][0] <= seq:
                 return []
-            return [told for told in self._kept if told.event.seq > seq]
+            found = [kept for kept in self._kept if kept[0] > seq]
+        return [_told(*kept) for kept in found]
 
     async def follow(self, after: int, beat_s: float = 15.0) -> AsyncIterator[list[Told]]:
         """Batches of events after ``after`` as they come; an empty one each ``beat_s`` without."""
@@ -105,3 +105,8 @@ class EventStream:
         finally:
             with self._lock:
                 self._readers.pop(reader, None)
+
+
+def _told(seq: int, job: str, row: HistoryRow, tenant: str | None) -> Told:
+    detail = msgspec.json.decode(row.detail)
+    return Told(EventView(seq, row.at_s, row.kind, job, row.text, detail), tenant)

@@ -103,6 +103,7 @@ class Loop:
         take, hears, carrier, ticks = inbox.popleft, self._hears, self.carrier, self._ticks
         touched: dict[Address, Machine] = {}
         ahead, note = self.ahead, self.note
+        scopes, spent_s = self._scope, self.spent_s
         reply, first, handled = None, True, 0
         while inbox:
             sent = take()
@@ -121,7 +122,8 @@ class Loop:
             else:
                 begun_s = ticks()
                 outcome = machine.handle(event, now)
-                self._spent(address, ticks() - begun_s)
+                took_s = ticks() - begun_s
+                spent_s[scopes.get(address) or self._scope_of(address)] += took_s
             if note is not None and outcome.facts:
                 note(address, event, outcome.facts, now)
             if kind in hears:
@@ -162,11 +164,10 @@ class Loop:
             self._cascade()
             self._inbox = later
 
-    def _spent(self, address: Address, took_s: float) -> None:
-        scope = self._scope.get(address)
-        if scope is None:
-            scope = self._scope[address] = SCOPES[address.partition("/")[0]]
-        self.spent_s[scope] += took_s
+    def _scope_of(self, address: Address) -> str:
+        """The scope of an address that was not spoken to yet."""
+        scope = self._scope[address] = SCOPES[address.partition("/")[0]]
+        return scope
 
     def _note_wakeup(self, address: Address, at_s: float | None) -> None:
         if at_s is None:

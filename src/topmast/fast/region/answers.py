@@ -194,7 +194,7 @@ class RegionAnswers(RegionState):
         """
         held = self.state.allocations
         last_first = [job for job in names if job in held]
-        lacks_milli = fewest_gpus_milli(ask) - int(self.columns.free_by_host().sum())
+        lacks_milli = fewest_gpus_milli(ask) - int(self.columns.free_milli.clip(0).sum())
         gains_milli = search.gains_milli([held[job] for job in last_first])
         too_few = fewer_than(lacks_milli, [gains_milli[job] for job in last_first])
 

@@ -59,6 +59,7 @@ def _region(placer: RegionState, fact: RegionSet, event: m.ConfigureRegion) -> N
 
 
 def _taken(placer: RegionState, fact: SlotsTaken, event: m.CommitPlan) -> None:
+    waits = bool(fact.waiting_for)  # else `Launched` follows, and its hosts need no second count
     allocation = Allocation(
         plan=to_internal(event.plan),
         epoch=event.epoch,
@@ -67,7 +68,7 @@ def _taken(placer: RegionState, fact: SlotsTaken, event: m.CommitPlan) -> None:
         start_s=placer.now,
         time_left_s=event.time_left_s,
         expected_s=event.expected_s,
-        hold=AllocationPhase.CLAIMED,
+        hold=AllocationPhase.CLAIMED if waits else AllocationPhase.STARTING,
         waiting_for=list(fact.waiting_for),
     )
     placer.state.allocations[event.plan.job] = placer.claims[event.plan.job] = allocation
@@ -78,6 +79,8 @@ def _taken(placer: RegionState, fact: SlotsTaken, event: m.CommitPlan) -> None:
 def _launched(placer: RegionState, fact: Launched, event: m.Message) -> None:
     allocation = placer.state.allocations[fact.job]
     placer.claims.pop(fact.job, None)
+    if allocation.hold is AllocationPhase.STARTING and allocation.start_s == placer.now:
+        return
     allocation.hold = AllocationPhase.STARTING
     allocation.start_s = placer.now
     placer.columns.note(allocation)

@@ -13,6 +13,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,9 @@ _TYPES: dict[str, type[np.generic]] = {
 
 _SEEN = [name for name in _TYPES if name not in ("alive", "job_class", "number")]
 """The columns that an order sees."""
+_TOLD = [name for name in _SEEN if name != "tenant"]
+_told_of = attrgetter(*_TOLD)
+"""These of a `Waiting`; the tenant has a number here."""
 
 
 class Waiting(Struct, frozen=True):
@@ -278,11 +282,8 @@ class Ranking:
     def view_of(self, others: Sequence[Waiting], now: float, *, running: bool) -> QueueView:
         """Jobs that are not in, as the order sees them at a time. O(others)."""
         tenant = np.array([self._tenant(other.tenant) for other in others])
-        columns = {
-            name: np.array([getattr(other, name) for other in others], dtype=_TYPES[name])
-            for name in _SEEN
-            if name != "tenant"
-        }
+        rows = np.array([_told_of(other) for other in others]).T
+        columns = {name: row.astype(_TYPES[name]) for name, row in zip(_TOLD, rows, strict=True)}
         runs, fairness = np.full(len(others), running), self._fairness[tenant]
         return QueueView(now, tenant=tenant, fairness=fairness, running=runs, **columns)
 

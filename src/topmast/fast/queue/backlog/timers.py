@@ -35,6 +35,8 @@ class Timers(Generic[K]):
 
     def next_s(self) -> float | None:
         """The first time. Amortised O(log keys)."""
+        if not self._heap:
+            return None  # as most often: it is asked after every event
         first = self.first()
         return None if first is None else first[0]
 

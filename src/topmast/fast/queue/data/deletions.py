@@ -64,4 +64,4 @@ class Deletions:
 
     def next_s(self) -> float | None:
         """When one is to be tried again."""
-        return min(self._again_s.values(), default=None)
+        return min(self._again_s.values()) if self._again_s else None

@@ -46,7 +46,7 @@ class Ledger:
         self.totals: dict[tuple[str, str], Totals] = {}
         self.by_region: dict[str, int] = {}
         self.booked_in: dict[str, None] = {}
-        """Regions whose sum changed since `Tenancy.plain_terms` last looked."""
+        """Regions with another sum than when `Tenancy.plain_terms` looked last."""
         self.used_gpu_s: dict[str, float] = {}
         self._changes = 0
         self._changed: dict[str, int] = {}
