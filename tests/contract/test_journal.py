@@ -532,6 +532,18 @@ def test_acts_come_newest_first_through_every_filter(journal: SqlJournal) -> Non
     assert journal.acts(ActFilter(verb="submit")) == [replace(first, id=1)]
 
 
+def test_an_act_and_what_it_keeps_are_one_transaction(journal: SqlJournal) -> None:
+    """So that no change of an option goes without its line in the audit log, nor a line alone."""
+    journal.set_option("webhooks", "[]")
+    journal.append([], Audit(acts=[act("put webhook")], options={"webhooks": "[1]", "cursor": "7"}))
+    assert (journal.option("webhooks"), journal.option("cursor")) == ("[1]", "7")
+    broken = act("remove webhook", actor=None)  # a line that the table does not take
+    with pytest.raises(JournalFailure):
+        journal.append([], Audit(acts=[broken], options={"webhooks": "[]"}))
+    assert journal.option("webhooks") == "[1]"
+    assert [row.verb for row in journal.acts(ActFilter())] == ["put webhook"]
+
+
 def test_killed_at_any_moment_it_keeps_what_it_acknowledged_and_nothing_half(
     store: Store,
 ) -> None:

@@ -29,6 +29,7 @@ class MemoryJournal:
         self.ended: dict[tuple[str, int], AttemptRow] = {}
         self.finished: dict[str, JobRow] = {}
         self.noted: list[ActRow] = []
+        self.options: dict[str, str] = {}
         self.appends = 0
         self.closed = False
 
@@ -43,6 +44,7 @@ class MemoryJournal:
         self.ended.update(((row.job, row.epoch), row) for row in audit.attempts)
         self.finished.update((row.job, row) for row in audit.jobs)
         self.noted.extend(audit.acts)
+        self.options.update(audit.options)
         self.appends += 1
 
     def save_snapshot(self, snapshot: Snapshot) -> None:

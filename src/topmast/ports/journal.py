@@ -110,6 +110,8 @@ class Act(Struct, frozen=True):
     """The objects that an answer is about, one for each row."""
     also: tuple[ActRow, ...] = ()
     """Further rows, of an act at several tenants."""
+    options: Mapping[str, str] = {}
+    """What the act keeps for the leaders after this one, as `Journal.set_option` does."""
 
 
 class ActFilter(Struct, frozen=True):
@@ -135,6 +137,8 @@ class Audit(Struct, frozen=True):
     attempts: Sequence[AttemptRow] = ()
     jobs: Sequence[JobRow] = ()
     acts: Sequence[ActRow] = ()
+    options: Mapping[str, str] = {}
+    """What `Journal.set_option` would keep, by name."""
 
 
 class Snapshot(Struct, frozen=True):

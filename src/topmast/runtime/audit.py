@@ -48,6 +48,7 @@ class AuditLog:
         self.attempts: list[AttemptRow] = []
         self.jobs: list[JobRow] = []
         self.acts: list[ActRow] = []
+        self.options: dict[str, str] = {}
         self._idle_s = 0.0
         """Of the attempt that ends with the event that is handled."""
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
 from msgspec import Struct
@@ -30,6 +31,7 @@ EVENTS_PER_COMMIT = 1_000
 SNAPSHOT_RECORDS = 50_000
 SNAPSHOT_BYTES = 256 * 1024 * 1024
 IDLE_S = 3_600.0
+NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 T = TypeVar("T")
 Observer = Callable[[Sequence[HistoryRow]], None]
@@ -116,10 +118,13 @@ class Runtime:
         self._inbox.put(_Item(to, message, None, answer, act))
         return answer
 
-    def note(self, row: ActRow) -> Future[None]:
-        """Bring a line into the audit log about what no machine is told, such as a refusal."""
+    def note(self, row: ActRow, options: Mapping[str, str] = NO_OPTIONS) -> Future[None]:
+        """Bring a line into the audit log about what no machine is told, such as a refusal.
+
+        The same transaction keeps the options of the journal that the act changed.
+        """
         answer: Future[None] = Future()
-        self._inbox.put(_Item(answer=answer, act=Act(row)))
+        self._inbox.put(_Item(answer=answer, act=Act(row, options=options)))
         return answer
 
     def ask(self, question: Callable[[], T]) -> Future[T]:
@@ -161,6 +166,7 @@ class Runtime:
                 reply = self._take_in_act(item, item.message)
             elif item.act is not None:
                 self._audit_log.acts.append(replace(item.act.row, at_s=self.clock.now()))
+                self._audit_log.options.update(item.act.options)
             if item.answer is not None and item.question is None:
                 replies.append((item.answer, reply))
         self._commit()
@@ -287,7 +293,7 @@ class Runtime:
         records, self._records = self._records, []
         outbox, self._outbox = self._outbox, []
         if records or log.acts:
-            audit = Audit(log.history, log.attempts, log.jobs, log.acts)
+            audit = Audit(log.history, log.attempts, log.jobs, log.acts, log.options)
             begun_s = self.meter.stopwatch()
             self.journal.append(records, audit)
             self.meter.committed(begun_s, len(records))

@@ -8,7 +8,7 @@ journal's database: the next leader goes on from there.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -87,6 +87,8 @@ Send = Callable[[str, bytes, dict[str, str]], None]
 """Posts a body to a URL; raises Undelivered."""
 Find = Callable[[str], Told | None]
 """The job of this id; None: it is not known any more."""
+Keep = Callable[[Mapping[str, str]], None]
+"""Keeps options of the journal, all in one transaction."""
 Path = Callable[[str], Sequence[str]]
 """A tenant and those above it."""
 
@@ -118,7 +120,7 @@ class Notifier:
         with self._lock:
             return tuple(self._workers[name].view(newest) for name in sorted(self._workers))
 
-    def put(self, webhook: Webhook) -> None:
+    def put(self, webhook: Webhook, keep: Keep) -> None:
         """Add a webhook, or change it; a new one is told of what comes from now on."""
         with self._lock:
             before = self._workers.get(webhook.name)
@@ -126,22 +128,16 @@ class Notifier:
             if before is not None:
                 before.stop()
                 cursor = before.cursor
-            self._keep(cursor, webhook)
+            known = {name: worker.webhook for name, worker in self._workers.items()}
+            kept = {**known, webhook.name: webhook}
+            keep({CURSOR.format(webhook.name): str(cursor), LIST: _written(kept)})
             self._start(webhook, cursor)
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str, keep: Keep) -> None:
         """Remove a webhook that is there."""
         with self._lock:
             self._workers.pop(name).stop()
-            self._keep()
-
-    def _keep(self, cursor: int = 0, webhook: Webhook | None = None) -> None:
-        kept = {name: worker.webhook for name, worker in self._workers.items()}
-        if webhook is not None:
-            self.feed.set_option(CURSOR.format(webhook.name), str(cursor))
-            kept[webhook.name] = webhook
-        written = msgspec.json.encode([kept[name] for name in sorted(kept)]).decode()
-        self.feed.set_option(LIST, written)
+            keep({LIST: _written({n: worker.webhook for n, worker in self._workers.items()})})
 
     def _start(self, webhook: Webhook, cursor: int) -> None:
         self._workers[webhook.name] = worker = _Worker(self, webhook, cursor)
@@ -252,6 +248,11 @@ class _Worker(threading.Thread):
                 return True
             self._stopping.wait(backoff.take())
         return False
+
+
+def _written(webhooks: Mapping[str, Webhook]) -> str:
+    """Webhooks as they are kept."""
+    return msgspec.json.encode([webhooks[name] for name in sorted(webhooks)]).decode()
 
 
 def body_of(webhook: Webhook, message: Message) -> bytes:

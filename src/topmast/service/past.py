@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 
@@ -28,7 +28,7 @@ from topmast.ports import (
     Snapshot,
     UsageDay,
 )
-from topmast.runtime.loop import Runtime
+from topmast.runtime.loop import NO_OPTIONS, Runtime
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Follower, Rebuilt
 from topmast.service.blobs import Blobs
@@ -192,7 +192,7 @@ class PastRuntime(Runtime):
         answer.set_exception(Conflict(FIXED))
         return answer
 
-    def note(self, row: ActRow) -> Future[None]:
+    def note(self, row: ActRow, options: Mapping[str, str] = NO_OPTIONS) -> Future[None]:
         """The audit log of the past is full: the line is dropped."""
         answer: Future[None] = Future()
         answer.set_result(None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,10 +13,10 @@ from topmast.adapters.webhooks import Undelivered
 from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.errors import NotFound, Unavailable
 from topmast.model.webhooks import Webhook, WebhookView, read_webhook, refuse_another
-from topmast.ports import Clock
+from topmast.ports import ActRow, Clock
 from topmast.runtime.loop import Runtime
 from topmast.service.access import Access, json_text, row
-from topmast.service.notifier import Message, Notifier
+from topmast.service.notifier import Keep, Message, Notifier
 
 
 class Webhooks:
@@ -37,15 +38,16 @@ class Webhooks:
         known = {view.webhook.name for view in await self.listed(caller)}
         if name not in known:
             refuse_another(len(known))
-        await asyncio.to_thread(self._notifier.put, webhook)
-        await self._note(caller, "put webhook", name, events=webhook.events)
+        line = row(caller, "put webhook", name)
+        line = replace(line, after=json_text(events=webhook.events))
+        await asyncio.to_thread(self._notifier.put, webhook, self._keep(line))
         return await self._view(caller, name)
 
     async def remove(self, caller: Caller, name: str) -> WebhookView:
         """Remove one; what it was not told yet, it never is."""
         found = await self._view(caller, name)
-        await asyncio.to_thread(self._notifier.remove, name)
-        await self._note(caller, "remove webhook", name)
+        line = row(caller, "remove webhook", name)
+        await asyncio.to_thread(self._notifier.remove, name, self._keep(line))
         return found
 
     async def test(self, caller: Caller, name: str) -> WebhookView:
@@ -68,10 +70,14 @@ class Webhooks:
                 return view
         raise NotFound(f"no webhook '{name}'")
 
-    async def _note(
-        self, caller: Caller, verb: str, name: str, outcome: str = "done", **after: Any
-    ) -> None:
+    def _keep(self, line: ActRow) -> Keep:
+        """Keeps a change in the transaction that brings its line into the audit log. Blocks."""
+
+        def keep(options: Mapping[str, str]) -> None:
+            self._runtime.note(line, options).result()
+
+        return keep
+
+    async def _note(self, caller: Caller, verb: str, name: str, outcome: str = "done") -> None:
         line = row(caller, verb, name, outcome=outcome)
-        if after:
-            line = replace(line, after=json_text(**after))
         await asyncio.wrap_future(self._runtime.note(line))

@@ -107,7 +107,7 @@ def test_a_new_webhook_is_told_what_comes() -> None:
     notifier = notifying(feed, receiver)
     notifier.open()
     receiver.refusals = 2
-    notifier.put(Webhook("ops", URL, events=ALL))
+    notifier.put(Webhook("ops", URL, events=ALL), feed.options.update)
     for kind in ("submitted", "placed", "FAILED"):
         feed.add("j1", kind)
     until(lambda: len(receiver.taken) == 2)
@@ -121,7 +121,7 @@ def test_the_next_leader_goes_on() -> None:
     feed, receiver = Feed(), Receiver()
     first = notifying(feed, receiver)
     first.open()
-    first.put(Webhook("ops", URL, events=ALL))
+    first.put(Webhook("ops", URL, events=ALL), feed.options.update)
     for _ in range(3):
         feed.add("j1")
     until(lambda: len(receiver.taken) == 3)
@@ -146,7 +146,7 @@ def test_a_server_that_leads_no_more_is_silent() -> None:
     """Its successor tells."""
     feed, receiver = Feed(), Receiver()
     notifier = notifying(feed, receiver)
-    notifier.put(Webhook("ops", URL, events=ALL))
+    notifier.put(Webhook("ops", URL, events=ALL), feed.options.update)
     feed.is_leader = False
     feed.add("j1")
     time.sleep(0.1)
@@ -160,8 +160,8 @@ def test_a_receiver_that_hangs_delays_no_other() -> None:
     feed, receiver = Feed(), Receiver()
     receiver.hang.clear()
     notifier = notifying(feed, receiver)
-    notifier.put(Webhook("bad", f"{URL}hangs", events=ALL))
-    notifier.put(Webhook("good", URL, events=ALL))
+    notifier.put(Webhook("bad", f"{URL}hangs", events=ALL), feed.options.update)
+    notifier.put(Webhook("good", URL, events=ALL), feed.options.update)
     for _ in range(5):
         feed.add("j1")
     until(lambda: len(receiver.taken) == 5)
@@ -188,7 +188,7 @@ def test_filters(hook: Webhook, want: set[str]) -> None:
     """By event, tenant with those below it, and label."""
     feed, receiver = Feed(), Receiver()
     notifier = notifying(feed, receiver)
-    notifier.put(hook)
+    notifier.put(hook, feed.options.update)
     for job in ("j1", "j2", "gone"):
         feed.add(job)
     until(lambda: notifier.views()[0].pending == 0)
@@ -200,12 +200,12 @@ def test_a_webhook_that_is_removed_or_changed() -> None:
     """It is told no more; one that is changed goes on where it was."""
     feed, receiver = Feed(), Receiver()
     notifier = notifying(feed, receiver)
-    notifier.put(Webhook("ops", f"{URL}hangs", events=ALL))
+    notifier.put(Webhook("ops", f"{URL}hangs", events=ALL), feed.options.update)
     feed.add("j1")
     until(lambda: receiver.tried)
-    notifier.put(Webhook("ops", URL, events=ALL))
+    notifier.put(Webhook("ops", URL, events=ALL), feed.options.update)
     until(lambda: receiver.taken == ["ops_1"])
-    notifier.remove("ops")
+    notifier.remove("ops", feed.options.update)
     feed.add("j1")
     time.sleep(0.1)
     notifier.close()

@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import BigInteger, Connection, Dialect, Float, LargeBinary, Table
+from sqlalchemy import BigInteger, Connection, Dialect, Float, LargeBinary, Table, delete
 from sqlalchemy.dialects import postgresql as postgresql_dialect
 from sqlalchemy.dialects import sqlite as sqlite_dialect
 
-from topmast.adapters.store.tables import ACTS, ATTEMPTS, FINISHED_JOBS, HISTORY, JOURNAL, SNAPSHOTS
+from topmast.adapters.store.tables import (
+    ACTS,
+    ATTEMPTS,
+    FINISHED_JOBS,
+    HISTORY,
+    JOURNAL,
+    OPTIONS,
+    SNAPSHOTS,
+)
 
 COPIED_ROWS = 1_000
 """From so many rows of a table on, COPY is quicker than a statement executed many times."""
@@ -77,3 +85,9 @@ def insert_into(
         for column in columns
     )
     return Insert(str(compiled), f"COPY {table.name} ({listed}) FROM STDIN (FORMAT BINARY)", types)
+
+
+def put_option(connection: Connection, name: str, value: str) -> None:
+    """Keep an option in place of the one of the same name."""
+    connection.execute(delete(OPTIONS).where(OPTIONS.c.name == name))
+    connection.execute(OPTIONS.insert().values(name=name, value=value))
