@@ -152,6 +152,7 @@ FAR = (
         "an end by the scheduler may be that of another run",
         "chosen.run == place.run and not place.doubled",
         "not place.doubled",
+        STEPS,
     ),
     step(
         "after a second claim the scheduler is not believed",
@@ -169,6 +170,7 @@ FAR = (
         "an end by the scheduler needs a silent runner",
         "            if place.heard_s >= patience_s:\n                continue",
         "            if False:\n                continue",
+        STEPS,
     ),
     step(
         "what is claimed and not listed may live",
@@ -195,6 +197,7 @@ FAR = (
         "a refused start is recorded",
         "            self._note(e.Stopped(*key, 0.0, unfit))\n",
         "",
+        STEPS,
     ),
     step(
         "a submission that vanished is repeated",

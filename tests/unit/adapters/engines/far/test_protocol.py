@@ -312,31 +312,47 @@ def test_a_runner_that_does_not_obey_is_ended_by_the_scheduler() -> None:
 def test_the_scheduler_is_believed_when_the_runner_is_silent_and_the_daemon_answers() -> None:
     """Each of the three is needed, and that no other run is meant."""
     ended = listed(State.ENDED, why="NODE_FAIL", run="r1")
-    for story_of, silent_s, silent, before, run, want_lost in (
-        ("all is so", 40.0, (), (), "r1", True),
-        ("the runner was just heard", 1.0, (), (), "r1", False),
-        ("the daemon is silent", 40.0, ("h0",), (), "r1", False),
-        ("the daemon was silent until now", 40.0, (), ("h0",), "r1", False),
-        ("it is another run", 40.0, (), (), "r0", False),
-        ("the runner does not know which run it is of", 40.0, (), (), "", False),
+    for story_of, is_heard, silent, before, run, want_lost in (
+        ("all is so", False, (), (), "r1", True),
+        ("the runner was just heard", True, (), (), "r1", False),
+        ("the daemon is silent", False, ("h0",), (), "r1", False),
+        ("the daemon was silent until now", False, (), ("h0",), "r1", False),
+        ("it is another run", False, (), (), "r0", False),
+        ("the runner does not know which run it is of", False, (), (), "", False),
     ):
         story = Story().released()
         story.does(e.Claim(PART, "h0", "n1", run=run))
         story.looks(listed(State.RUNNING, run="r1"), silent=before)
-        story.now_s += silent_s
+        story.now_s += 40.0
+        if is_heard:
+            story.does(e.Beat(PART, "h0", "n1"))
         lost = news(story.looks(ended, silent=silent), m.TaskLost)
         assert bool(lost) is want_lost, story_of
 
 
 def test_after_a_second_claim_the_scheduler_is_not_believed() -> None:
-    """What ended may be the second run; that is remembered."""
-    story = Story().released()
-    story.claims()
-    story.claims(nonce="n2")
-    after = story.restarted()
-    after.protocol.recover(e.Moment(after.now_s, after.now_s))
-    after.now_s += 60.0
-    assert not news(after.looks(listed(State.ENDED)), m.TaskLost)
+    """What ended may be the second run; that is remembered over a restart."""
+    for nonces, want_lost in ((("n1", "n1"), True), (("n1", "n2"), False)):
+        story = Story().released()
+        for nonce in nonces:
+            story.does(e.Claim(PART, "h0", nonce, run="r1"))
+        after = story.restarted()
+        after.protocol.recover(e.Moment(after.now_s, after.now_s))
+        after.looks(listed(State.RUNNING, run="r1"))
+        after.now_s += 40.0
+        lost = news(after.looks(listed(State.ENDED, run="r1")), m.TaskLost)
+        assert bool(lost) is want_lost, nonces
+
+
+def test_what_could_not_start_does_not_start_after_a_restart() -> None:
+    """It was told to be lost: the same order again has the same answer, whatever is there now."""
+    story, order = Story(), gang()
+    parts = make_parts(order, "f", many_hosts=True)
+    refused = story.does(e.Start(order, parts, {}, cannot="no such image"))
+    assert [lost.error for lost in news(refused, m.TaskLost)] == ["no such image"]
+    again = story.restarted().does(e.Start(order, parts, {}))
+    assert [lost.error for lost in news(again, m.TaskLost)] == ["no such image"]
+    assert not [fact for fact in again.facts if isinstance(fact, e.Intended)]
 
 
 def test_a_claimed_part_that_is_not_listed_is_waited_for() -> None:
