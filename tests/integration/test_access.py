@@ -9,6 +9,7 @@ import io
 import json
 import re
 import tarfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,9 @@ ONLY_REFUSED = {
 """There is one replica, and it may not go; nothing receives the message; this server runs no what-ifs."""
 READS_BY_POST = {"POST /jobs/dry-run", "POST /fleet/diff", "POST /whatif"}
 
+TOMORROW_S = time.time() + 86_400.0
+NAMES = {"/accounts": "ci", "/reservations": "w1"}
+"""What routes are tried with that have a name in their path: by its beginning, else the dataset."""
 CALLS: dict[str, dict[str, Any]] = {
     "POST /jobs": {"json": {"job": ONE | {"tenant": "vision"}}},
     "POST /jobs/bulk": {"json": {"jobs": [ONE | {"tenant": "vision"}] * 2}},
@@ -80,6 +84,15 @@ CALLS: dict[str, dict[str, Any]] = {
     "POST /hosts/{host}/cordon": {"json": {}},
     "POST /hosts/{host}/uncordon": {"json": {}},
     "POST /hosts/{host}/drain": {"json": {}},
+    "POST /hosts/cordon": {"json": {"hosts": ["east-a-0"]}},
+    "POST /hosts/uncordon": {"json": {"hosts": ["east-a-0"]}},
+    "POST /hosts/drain": {"json": {"hosts": ["east-a-0"]}},
+    "POST /clusters/{cluster}/close": {"json": {}},
+    "POST /clusters/{cluster}/open": {"json": {}},
+    "POST /reservations": {"json": {"cluster": "east-a", "until_s": TOMORROW_S}},
+    "POST /reservations/{name}/end": {"json": {}},
+    "POST /tenants/{tenant}/quota": {"json": {"quota": {"H100": 1}, "until_s": TOMORROW_S}},
+    "POST /tenants/{tenant}/quota/end": {"json": {}},
     "POST /tenants/{tenant}/pause": {"json": {}},
     "POST /tenants/{tenant}/resume": {"json": {}},
     "POST /datasets": {"json": DATASET},
@@ -164,7 +177,7 @@ def test_every_route_asks_for_a_login_for_a_role_and_audits_changes_once(
             token = (await client.post("/tokens", json={"account": "ci"})).json()["view"]["id"]
         fill = {
             "job": job, "host": "east-a-0", "tenant": "vision", "digest": DIGEST, "region": "east", "token": token,
-            "sweep": sweep, "number": "1",
+            "sweep": sweep, "number": "1", "cluster": "east-a",
         }  # fmt: skip
         routes = [r for r in door.routes() if declared(r.endpoint) is not None]
         routes.sort(key=lambda r: LAST.index(name_of(r)) if name_of(r) in LAST else -1)
@@ -184,7 +197,7 @@ async def try_route(
     name = name_of(route)
     method, path = name.split()
     given = CALLS.get(name, {})
-    named = "ci" if path.startswith("/accounts") else "images"
+    named = next((name for begin, name in NAMES.items() if path.startswith(begin)), "images")
     for field, value in {**fill, "name": named}.items():
         path = path.replace(f"{{{field}}}", value)
     permission = declared(route.endpoint)
