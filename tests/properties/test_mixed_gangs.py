@@ -13,7 +13,8 @@ from tests.support.brute import best_on_free, best_with_victims, choices, level_
 from tests.support.build import needs, profile
 from tests.support.strategies import bounded
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
-from topmast.fast.region.inventory.columns import Columns, choose_slots
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.inventory.room import choose_slots
 from topmast.fast.region.preemption.price import cost_gpu_s, eligible_victims
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search import mixed

@@ -10,7 +10,7 @@ import numpy as np
 from topmast import jit
 from topmast.fast.region import warm
 from topmast.fast.region.inventory import allocation_table
-from topmast.fast.region.search import host_options, kernels
+from topmast.fast.region.search import kernels, share_packing
 from topmast.jit import sources_digest
 
 KERNEL = "from topmast.jit import inner\n\n@inner\ndef one() -> int:\n    return {}\n"
@@ -47,18 +47,18 @@ def test_kernels_are_kept_under_that_digest() -> None:
 
 def test_python_runs_kernels_until_they_are_compiled() -> None:
     """Every module has the same function under a kernel's name, and then the kernel again."""
-    own, count_all = host_options.fewest_opened, allocation_table.count_all
+    own, count_all = share_packing.fewest_opened, allocation_table.count_all
     share = np.full(2, 600, np.int64)
     wanted = own(share, 2, share, 2)
     jit.interpret("fast")
     try:
         assert jit.is_interpreting()
-        assert host_options.fewest_opened is not own
+        assert share_packing.fewest_opened is not own
         assert allocation_table.count_all is not count_all
-        found = host_options.fewest_opened(share, 2, share, 2)
+        found = share_packing.fewest_opened(share, 2, share, 2)
         assert (found, type(found)) == (wanted, type(wanted))
         warm.warm_up()
     finally:
         jit.run_compiled()
     assert not jit.is_interpreting()
-    assert (host_options.fewest_opened, allocation_table.count_all) == (own, count_all)
+    assert (share_packing.fewest_opened, allocation_table.count_all) == (own, count_all)

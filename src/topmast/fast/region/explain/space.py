@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from topmast.fast.region.inventory.allocation import Allocation
-from topmast.fast.region.inventory.columns import Columns, Ints, tasks_per_host
+from topmast.fast.region.inventory.columns import Columns, Ints
 from topmast.fast.region.inventory.leaving import Leaving
+from topmast.fast.region.inventory.room import tasks_per_host
 from topmast.fast.region.search.packing import seat_gang
 from topmast.fast.region.search.search import Domain, choices_of, domains
 from topmast.model.bisection import fewest_that

@@ -11,9 +11,10 @@ from functools import lru_cache
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.region.inventory.columns import Floats, Ints, cpus_of, level_of
+from topmast.fast.region.inventory.columns import Floats, Ints, cpus_of
 from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.inventory.overlay import Overlay
+from topmast.fast.region.inventory.room import level_of
 from topmast.fast.region.search import kernels, limited_kernels, loads, stranded
 from topmast.fast.region.search.kernels import NOWHERE, Question
 from topmast.fast.region.search.limited_kernels import Loads

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from topmast.fast.region.inventory.arrays import F64, I64, MILLI
 from topmast.fast.region.search.kernels import EPSILON, INFINITE, NOWHERE
 from topmast.fast.region.search.knapsack import Options, append, infinite, new_options, nowhere
+from topmast.fast.region.search.share_packing import fewest_opened, packs
 from topmast.fast.region.search.stranded import EASE, Left, Mixture, ease, stranded_of
 from topmast.jit import inner, kernel
 
@@ -23,8 +24,6 @@ Bools = NDArray[np.bool_]
 
 MICRO = 1_000_000
 """Millionths of a CPU."""
-PACKING_NODES = 20_000
-"""Steps of the search for a packing of shares of several sizes into a host; then it fails."""
 
 
 class Hosts(NamedTuple):
@@ -108,49 +107,6 @@ class Kinds(NamedTuple):
 # --- one host -------------------------------------------------------------------------------------
 
 
-@kernel
-def packs(items: I64, count: int, bins: I64, opened: int, where: I64) -> bool:
-    """Whether shares (``items``, largest first) fit into ``bins`` and so many whole GPUs.
-
-    Backtracking, equal shares and equally full bins being interchangeable. Writes the bin of each
-    to ``where``; bins beyond those given are the opened GPUs. At most PACKING_NODES steps.
-    """
-    total = bins.shape[0] + opened
-    free = np.empty(total, np.int64)
-    for k in range(total):
-        free[k] = bins[k] if k < bins.shape[0] else MILLI
-    for i in range(count):
-        where[i] = NOWHERE
-    at = 0
-    for _ in range(PACKING_NODES):
-        if at == count:
-            return True
-        least = where[at - 1] if at > 0 and items[at] == items[at - 1] else 0
-        start = least
-        if where[at] != NOWHERE:
-            free[where[at]] += items[at]
-            start = where[at] + 1
-        found = NOWHERE
-        for k in range(start, total):
-            if free[k] < items[at]:
-                continue
-            tried = False
-            for earlier in range(least, k):
-                tried = tried or free[earlier] == free[k]
-            if not tried:
-                found = k
-                break
-        where[at] = found
-        if found != NOWHERE:
-            free[found] -= items[at]
-            at += 1
-        else:
-            at -= 1
-            if at < 0:
-                return False
-    return False
-
-
 @inner
 def list_shares(g: Gang, choice: int, tasks: I64, items: I64) -> int:
     """Write the sizes of a vector's shares to ``items``, largest first; returns how many."""
@@ -163,26 +119,6 @@ def list_shares(g: Gang, choice: int, tasks: I64, items: I64) -> int:
             items[count] = g.milli[choice, group]
             count += 1
     return count
-
-
-@kernel
-def fewest_opened(items: I64, count: int, bins: I64, whole: int) -> int:
-    """The fewest of ``whole`` free GPUs to be given out in shares; more than those if none will do.
-
-    Shares of one size: O(bins). Several sizes: by trying.
-    """
-    if items[0] == items[count - 1]:
-        fitting = 0
-        for i in range(bins.shape[0]):
-            fitting += bins[i] // items[0]
-        each = MILLI // items[0]
-        needed: int = max(0, (count - fitting + each - 1) // each)
-        return needed
-    where = np.empty(count, np.int64)
-    for opened in range(min(whole, count) + 1):
-        if packs(items, count, bins, opened, where):
-            return opened
-    return whole + 1
 
 
 @kernel

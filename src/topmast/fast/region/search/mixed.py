@@ -18,10 +18,10 @@ from topmast.fast.region.inventory.columns import (
     Floats,
     Ints,
     cpus_of,
-    level_of,
 )
 from topmast.fast.region.inventory.overlay import Overlay
-from topmast.fast.region.search import host_options, loads, mixed_kernels
+from topmast.fast.region.inventory.room import level_of
+from topmast.fast.region.search import host_options, loads, mixed_kernels, share_packing
 from topmast.fast.region.search.host_options import Bools, Gang, Hosts, Kinds, Places
 from topmast.fast.region.search.kernels import INFINITE, NOWHERE
 from topmast.fast.region.search.packing import Seated, gpus_of_task
@@ -334,8 +334,8 @@ def _shares_on(
     count, left = len(items), len(whole) - taken
     _, opened = host_options.best_opening(gang, items, count, bins, len(whole), taken)
     where = np.empty(count, np.int64)
-    fits = host_options.packs(
-        items, count, bins, host_options.fewest_opened(items, count, bins, left), where
+    fits = share_packing.packs(
+        items, count, bins, share_packing.fewest_opened(items, count, bins, left), where
     )
     assert fits
     spread = _spread(where.tolist(), len(parts), opened)

@@ -9,10 +9,9 @@ from topmast.fast.region.inventory.columns import (
     CPU_DECIMALS,
     Columns,
     Ints,
-    choose_slots,
     cpus_of,
-    tasks_per_host,
 )
+from topmast.fast.region.inventory.room import choose_slots, tasks_per_host
 from topmast.model.job import MILLI, Level, Resources
 from topmast.model.plan import GroupRequest, Seat
 

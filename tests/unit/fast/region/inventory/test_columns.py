@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tests.support.build import cluster, needs
-from topmast.fast.region.inventory.columns import Columns, choose_slots, cpus_of, tasks_per_host
+from topmast.fast.region.inventory.columns import Columns, cpus_of
+from topmast.fast.region.inventory.room import choose_slots, tasks_per_host
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import Level, Resources
 from topmast.model.plan import Seat
