@@ -21,7 +21,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo recording test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools prometheus-tools web-tools test-web screenshots bench-web check format bench bench-all bench-engines bounds mutants crash-test failover-test docs docs-output docs-test manifests lock hooks clean
+.PHONY: help venv demo recording test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools prometheus-tools azure-tools web-tools test-web screenshots bench-web check format bench bench-all bench-engines bounds mutants crash-test failover-test docs docs-output docs-test manifests lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -94,6 +94,9 @@ test-everywhere: slurm-tools ssh-tools kubernetes-tools ## one queue over all ki
 
 prometheus-tools: $(DEV) ## fetch Prometheus, from Debian's package, into the user's cache
 	@$(PY) -m tests.support.prometheus install
+
+azure-tools: $(DEV) ## install a server of Azure's protocol to test with, from npm, into the user's cache
+	@$(PY) -m tests.support.azurite install
 
 web-tools: $(DEV) ## install Chromium, from Debian's packages, and axe-core and TypeScript, from npm, into the user's cache
 	@$(PY) -m tests.support.weblab.tools install

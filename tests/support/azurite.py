@@ -1,4 +1,7 @@
-"""A real server of Azure's protocol on this machine (Azurite), and what a process needs to find it."""
+"""A real server of Azure's protocol on this machine (Azurite), and what a process needs to find it.
+
+python -m tests.support.azurite install     # from npm, into the user's cache
+"""
 
 import base64
 import hashlib
@@ -6,7 +9,8 @@ import hmac
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from email.utils import formatdate
 from pathlib import Path
@@ -15,7 +19,7 @@ from unittest.mock import patch
 import httpx
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "topmast-azurite"
-INSTALL = f"npm install --prefix {CACHE} azurite@3.35.0"
+PACKAGE = "azurite@3.35.0"
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """Of every Azurite, as its manual says: nothing that is to be kept secret."""
@@ -29,7 +33,14 @@ def program() -> str | None:
 
 def missing() -> str:
     """Why there is none; empty if there is."""
-    return "" if program() else f"no azurite-blob ({INSTALL})"
+    return "" if program() else "no azurite-blob (run `make azure-tools`)"
+
+
+def install() -> None:
+    """Install what is missing, without the scripts of packages."""
+    quiet = ("--ignore-scripts", "--no-audit", "--no-fund", "--silent")
+    if missing():
+        subprocess.run(["npm", "install", *quiet, "--prefix", str(CACHE), PACKAGE], check=True)
 
 
 def make_container(url: str, name: str) -> str:
@@ -66,3 +77,18 @@ def azurite() -> Iterator[str]:
     finally:
         server.terminate()
         server.wait()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """``install``."""
+    if list(arguments) != ["install"]:
+        print(__doc__, file=sys.stderr)
+        return 2
+    install()
+    if reason := missing():
+        print(reason, file=sys.stderr)
+    return 1 if missing() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

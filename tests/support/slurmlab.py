@@ -1,7 +1,7 @@
 """Real Slurm clusters on this machine, each with a controller, daemons and fake GPUs of its own.
 
     python -m tests.support.slurmlab install     # Debian's packages, as root
-    python -m tests.support.slurmlab up          # a cluster to try things by hand, until Ctrl-C
+    python -m tests.support.slurmlab up          # a cluster to try things by hand, until Ctrl-C or SIGTERM
 
 The clusters are those of `topmast demo --engines`, and break when they are told to.
 """
@@ -127,6 +127,7 @@ def main(arguments: Sequence[str]) -> int:
     if arguments != ["up"]:
         print(__doc__, file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # its daemons end with it
     with slurm_cluster() as cluster, suppress(KeyboardInterrupt):
         print(f"export SLURM_CONF={cluster.conf}", flush=True)
         signal.pause()
