@@ -286,7 +286,7 @@ async def first_events(door: Entrance, token: str) -> list[dict[str, Any]]:
     """What the stream has to tell the owner of a token so far."""
     caller = door.service.directory.caller(token)
     assert caller is not None
-    stream = door.service.events(caller, 0)
+    stream = door.service.events(caller, 0, list)
     batch = await anext(stream)
     await stream.aclose()  # type: ignore[attr-defined]
     return [json.loads(json.dumps({"job": e.job, "text": e.text})) for e in batch if e.job]
@@ -409,7 +409,7 @@ def test_an_open_stream_ends_soon_after_its_token_is_revoked(door: Entrance) -> 
         last = door.service.event_stream.last_seq
 
         async def read() -> None:
-            async for _ in door.service.events(caller, last):
+            async for _ in door.service.events(caller, last, list):
                 pass
 
         reading = asyncio.create_task(read())

@@ -153,7 +153,9 @@ def test_a_role_that_is_revoked_ends_what_its_stream_shows(door: Entrance) -> No
         heard: list[str] = []
 
         async def read() -> None:
-            async for batch in door.service.events(caller, door.service.event_stream.last_seq):
+            async for batch in door.service.events(
+                caller, door.service.event_stream.last_seq, list
+            ):
                 heard.extend(event.job for event in batch if event.job)
 
         async def send(tenant: str) -> str:

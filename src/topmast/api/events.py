@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 from fastapi import APIRouter, Request
@@ -13,6 +13,7 @@ from topmast.api.problems import problem
 from topmast.api.wire import replies, whole_number
 from topmast.model.access import Caller, Permission
 from topmast.model.errors import TooMany
+from topmast.model.views import EventView
 from topmast.routing import caller_of, guarded_router, needs
 from topmast.service.service import Service
 
@@ -78,9 +79,14 @@ class _Stream(StreamingResponse):
 
 async def _lines(service: Service, caller: Caller, after: int) -> AsyncIterator[bytes]:
     yield b": connected\n\n"
-    async for batch in service.events(caller, after):
-        if not batch:
-            yield b": still here\n\n"
-        for event in batch:
-            data = msgspec.json.encode(event)
-            yield b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, event.kind.encode(), data)
+    async for frame in service.events(caller, after, _frame):
+        yield frame or b": still here\n\n"
+
+
+def _frame(events: Sequence[EventView]) -> bytes:
+    """Events as they stand in a stream; empty for none."""
+    return b"".join(
+        b"id: %d\nevent: %s\ndata: %s\n\n"
+        % (event.seq, event.kind.encode(), msgspec.json.encode(event))
+        for event in events
+    )

@@ -106,7 +106,11 @@ class Core:
     def redaction(self, caller: Caller) -> Redaction | None:
         """What hides other tenants' jobs from a caller; None for one that sees them all."""
         seen = self.access.tenants(caller, Permission.JOBS_VIEW)
-        return None if seen is None else Redaction(self.machines.queue, seen, self._tenant_of)
+        return None if seen is None else self.redacting(seen)
+
+    def redacting(self, seen: frozenset[str]) -> Redaction:
+        """What hides the jobs of all tenants but those ``seen``."""
+        return Redaction(self.machines.queue, seen, self._tenant_of)
 
     def _tenant_of(self, job: str) -> str | None:
         row = self.journal.finished_job(job)

@@ -19,7 +19,7 @@ from topmast.model.host_selector import host_selector_of
 from topmast.model.states import HostState
 from topmast.service import fleet
 from topmast.service.access import act, json_text
-from topmast.service.core import Core
+from topmast.service.following import Following
 
 LOOKS, LOOK_S = 10, 0.25
 """How long an answer waits for the process of a region apart to follow."""
@@ -56,7 +56,7 @@ class HostsAct(Struct, frozen=True):
         return _NAMES[self.state]
 
 
-class HostActs(Core):
+class HostActs(Following):
     """What operators do to hosts and clusters."""
 
     async def act_on_hosts(self, caller: Caller, wanted: HostsAct) -> HostsActed:

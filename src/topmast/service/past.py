@@ -268,10 +268,18 @@ class PastEvents(EventStream):
 
     def since(self, seq: int) -> list[Told]:
         """Events after ``seq``, oldest first."""
+        self._read_once()
+        return super().since(seq)
+
+    def newest(self) -> Iterator[Told]:
+        """All of them, newest first."""
+        self._read_once()
+        return super().newest()
+
+    def _read_once(self) -> None:
         if not self._read:
             self._read = True
             self.publish(self._journal.events(), self._tenant_of)
-        return super().since(seq)
 
 
 def past_service(

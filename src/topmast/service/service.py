@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -55,8 +55,6 @@ MAX_BULK = 100_000
 MAX_WARNINGS = 20
 JOBS_PER_TAKE = 100
 """So many jobs of one request count as one more request."""
-STREAM_LOOK_S, QUIET_LOOKS = 2.0, 7
-"""How often an open stream is compared with what its reader may see; how often it says nothing."""
 
 
 class Service(Reserving):
@@ -401,48 +399,6 @@ class Service(Reserving):
             health, steps, self.runtime.inbox_depth, records, self.event_stream.readers,
             self.regions.out_of_reach(),
         )  # fmt: skip
-
-    def recent_events(
-        self, caller: Caller, limit: int, kind: str = "", job: str = ""
-    ) -> tuple[v.EventView, ...]:
-        """The newest events that the caller may see, the newest first; of a kind or job, if named.
-
-        O(events kept).
-        """
-        self.limits.take(caller, "list")
-        hides = self.redaction(caller)
-        found: list[v.EventView] = []
-        for told in reversed(self.event_stream.since(0)):
-            event = told.event
-            if kind not in ("", event.kind) or job not in ("", event.job):
-                continue
-            if hides is None:
-                found.append(event)
-            elif told.tenant is None or hides.has(told.tenant):
-                found.append(hides.of(event))
-            if len(found) == limit:
-                break
-        return tuple(found)
-
-    async def events(self, caller: Caller, after: int) -> AsyncIterator[list[v.EventView]]:
-        """Batches of events that the caller may see; an empty one now and then without any.
-
-        It ends when the proof that the caller showed is good no more, or its last role is gone.
-        """
-        quiet = 0
-        async for batch in self.event_stream.follow(after, STREAM_LOOK_S):
-            reader = caller if not caller.token else self.logins.renewed(caller)
-            if reader is None or not reader.principal.may_somewhere(Permission.JOBS_VIEW):
-                return
-            quiet = 0 if batch else quiet + 1
-            if quiet % QUIET_LOOKS:
-                continue
-            hides = self.redaction(reader)
-            if hides is None:
-                yield [told.event for told in batch]
-            else:
-                seen = [t.event for t in batch if t.tenant is None or hides.has(t.tenant)]
-                yield [hides.of(event) for event in seen]
 
     # --- work folders ---------------------------------------------------------------------------
 

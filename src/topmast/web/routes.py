@@ -7,6 +7,7 @@ A page answers with the whole document, or with its content alone for a request 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from topmast.routing import (
 from topmast.service.service import Service
 from topmast.web import words
 from topmast.web.assets import assets
+from topmast.web.frames import Frames
 from topmast.web.page import Ask, Page, Replay
 from topmast.web.registry import all_pages
 
@@ -78,14 +80,19 @@ def routes(service: Service, replay: Replay | None = None) -> APIRouter:
 
 
 def _endpoint(drawing: Drawing, page: Page) -> Callable[..., Awaitable[Response]]:
-    @needs(page.permission)
-    async def show(request: Request) -> Response:
+    async def draw(request: Request) -> Response:
         ask = Ask(
             drawing.service, caller_of(request), request.path_params,
             dict(request.query_params), FRAGMENT in request.headers,
         )  # fmt: skip
         shown = await page.view(ask)
         return shown if isinstance(shown, Response) else drawing.page(request, page, shown)
+
+    @needs(page.permission)
+    async def show(request: Request) -> Response:
+        if FRAGMENT not in request.headers:
+            return await draw(request)
+        return await drawing.frames.show(request, caller_of(request), partial(draw, request))
 
     return show
 
@@ -96,6 +103,7 @@ class Drawing:
     def __init__(self, service: Service, replay: Replay | None = None) -> None:
         self.service = service
         self.replay = replay
+        self.frames = Frames(service)
         self._environment = Environment(
             loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined,
             trim_blocks=True, lstrip_blocks=True, auto_reload=False,

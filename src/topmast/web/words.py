@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from jinja2 import Environment, pass_context
 from jinja2.runtime import Context
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from topmast.model.units import format_bytes, format_duration
 
@@ -62,9 +62,11 @@ def _relative(context: Context, at_s: float | None, words: str, kind: str) -> Ma
     shown = words.format(
         format_duration(float(max(0, int(-away_s if kind == "until" else away_s))))
     )
-    at = datetime.fromtimestamp(at_s, UTC)
-    return Markup('<time datetime="{}" data-{}="{:.3f}" title="{} UTC">{}</time>').format(
-        at.isoformat(), kind, at_s, at.strftime("%Y-%m-%d %H:%M:%S"), shown
+    at = datetime.fromtimestamp(at_s, UTC).isoformat(" ")
+    # Each row has one, so it is put together by hand: nothing in it is what a user wrote.
+    return Markup(  # noqa: S704
+        f'<time datetime="{at.replace(" ", "T")}" data-{kind}="{at_s:.3f}"'
+        f' title="{at[:19]} UTC">{shown}</time>'
     )
 
 
@@ -80,7 +82,17 @@ def plural(count: float, noun: str) -> str:
 
 def named(text: str) -> Markup:
     """What a user wrote, kept from turning the direction of the text around it."""
-    return Markup("<bdi>{}</bdi>").format(text)
+    return Markup(f"<bdi>{escape(text)}</bdi>")  # noqa: S704  a quarter of the time of `format`
+
+
+def marked(text: str) -> Markup:
+    """A sentence, with what stands between backticks as code."""
+    parts = re.split("`([^`]+)`", text)
+    words = (
+        Markup("<code>{}</code>").format(part) if at % 2 else escape(part)
+        for at, part in enumerate(parts)
+    )
+    return Markup("<bdi>{}</bdi>").format(Markup("").join(words))
 
 
 def spaced(token: str) -> str:
@@ -107,7 +119,7 @@ def points(score: float) -> str:
 
 FILTERS: Mapping[str, Any] = {
     "number": number, "moment": moment, "clock": clock, "ago": ago, "since": since, "until": until,
-    "as_json": as_json, "plural": plural, "named": named, "spaced": spaced,
+    "as_json": as_json, "plural": plural, "named": named, "marked": marked, "spaced": spaced,
     "duration": format_duration, "bytes": format_bytes, "plain": plain, "points": points,
 }  # fmt: skip
 

@@ -180,13 +180,16 @@ def decisions(url: str, jobs: int) -> dict[str, Any]:
 
 @contextmanager
 def dashboards(url: str, count: int) -> Iterator[None]:
-    """So many open pages: a stream of events each, and the queue drawn anew each second."""
+    """So many open pages: a stream of events each, and the queue drawn anew as pages do it.
+
+    That is each second, or as soon as the server has something newer.
+    """
     over = threading.Event()
 
     async def reader(client: httpx.AsyncClient) -> None:
         while not over.is_set():
-            await client.get(f"{url}/", headers={"Topmast-Fragment": "1"}, timeout=120)
-            await asyncio.sleep(1)
+            drawn = await client.get(f"{url}/", headers={"Topmast-Fragment": "1"}, timeout=120)
+            await asyncio.sleep(max(1.0, int(drawn.headers.get("Topmast-Rest", 0)) / 1_000))
 
     async def stream(client: httpx.AsyncClient) -> None:
         async with client.stream("GET", f"{url}/api/v1/events", timeout=None) as answer:

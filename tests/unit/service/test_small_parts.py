@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -10,7 +11,7 @@ from topmast.model.fleet import Fleet, RegionSpec
 from topmast.model.messages import CopyProgress, HostUp, Progress, TaskPreparing
 from topmast.model.prices import price_of
 from topmast.ports import AttemptRow, HistoryRow, UsageDay
-from topmast.service.event_stream import KEPT, EventStream
+from topmast.service.event_stream import KEPT, Batch, EventStream
 from topmast.service.live_progress import LiveProgress
 from topmast.service.usage import usage
 
@@ -231,3 +232,35 @@ def test_a_reader_who_leaves_is_forgotten() -> None:
         return len(event_stream._readers)
 
     assert asyncio.run(leave()) == 0
+
+
+def test_readers_are_woken_together_however_often_something_happens() -> None:
+    """One call on their loop serves many commits; what readers get of a batch is made once."""
+
+    async def read() -> tuple[list[int], list[int], int]:
+        event_stream = EventStream(first_seq=0)
+        heard: list[list[int]] = [[], []]
+        made = 0
+
+        def make(batch: Batch) -> list[int]:
+            nonlocal made
+            made += 1
+            return [told.event.seq for told in batch]
+
+        async def reader(at: int) -> None:
+            async for batch in event_stream.follow(0):
+                heard[at] += batch.once("numbers", partial(make, batch))
+                if heard[at][-1] == 100:
+                    return
+
+        readers = [asyncio.create_task(reader(at)) for at in range(2)]
+        await asyncio.sleep(0)
+        for _ in range(100):
+            event_stream.publish(_rows("news"))
+            await asyncio.sleep(0)
+        await asyncio.gather(*readers)
+        return heard[0], heard[1], made
+
+    first, second, made = asyncio.run(read())
+    assert first == second == list(range(1, 101))
+    assert made < 20, "not one batch for each commit"

@@ -25,6 +25,10 @@ let due = false;
 let drawing = false;
 let drawnMs = performance.now();
 let tookMs = 0;
+/** For so long the server has nothing newer: all readers share what it draws. */
+let restMs = 0;
+/** Whether the next content must be newer than what the reader has just done. */
+let anew = false;
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let timer;
 /** @type {AbortController | undefined} */
@@ -60,8 +64,8 @@ function concerns(/** @type {News} */ news) {
 function plan() {
   due = true;
   if (document.hidden || timer !== undefined || drawing) return;
-  const restMs = Math.min(Math.max(LEAST_MS, tookMs / DUTY), CALM_MS);
-  timer = setTimeout(drawAnew, Math.max(0, drawnMs + restMs - performance.now()));
+  const pauseMs = Math.min(Math.max(LEAST_MS, tookMs / DUTY, restMs), CALM_MS);
+  timer = setTimeout(drawAnew, Math.max(0, drawnMs + pauseMs - performance.now()));
 }
 
 async function drawAnew() {
@@ -97,7 +101,11 @@ function busy() {
 export async function fetchAndMorph() {
   const answer = await fetch(location.href, {
     headers: { "Topmast-Fragment": "1" }, redirect: "error", signal: AbortSignal.timeout(PATIENCE_MS),
+    cache: anew ? "reload" : "default",
   });
+  anew = false;
+  restMs = Number(answer.headers.get("Topmast-Rest") ?? 0);
+  if (answer.headers.has("Topmast-Behind")) due = true;
   if (answer.status === 401) {
     location.reload();
     return;
@@ -123,6 +131,7 @@ export async function fetchAndMorph() {
 /** Draw the page anew now: after an act of the reader. */
 export function refresh() {
   drawnMs = -Infinity;
+  anew = true;
   clearTimeout(timer);
   timer = undefined;
   plan();
