@@ -327,7 +327,7 @@ def test_the_fleet_of_a_running_server_changes_without_a_start(door: Entrance) -
 
 
 def test_a_change_that_would_strand_jobs_is_refused(door: Entrance) -> None:
-    """Tenants with jobs stay; clusters take a start; hosts with jobs are drained, and say so."""
+    """Tenants and clusters with jobs stay; hosts with jobs are drained, and say so."""
 
     async def story() -> None:
         token = await door.token("chief", (Role.ADMIN, "/"))
@@ -341,11 +341,15 @@ def test_a_change_that_would_strand_jobs_is_refused(door: Entrance) -> None:
             cluster = document["regions"]["east"]["clusters"].pop("east-a")
             document["regions"]["east"]["clusters"]["east-b"] = cluster
             fixed = await client.post("/fleet/apply", json={"fleet": document})
+            assert fixed.status_code == 409
+            assert f"jobs are in cluster east-a ({job})" in fixed.json()["detail"]
+            document["regions"]["east"] = {"clusters": {"east-a": cluster}, "store": "/elsewhere"}
+            fixed = await client.post("/fleet/apply", json={"fleet": document})
             assert (fixed.status_code, "--fleet" in fixed.json()["detail"]) == (409, True)
             assert (await fleet_of(client))[0] == version
             view = (await client.get(f"/jobs/{job}")).json()
             (host,) = view["hosts"]
-            document["regions"]["east"]["clusters"] = {"east-a": cluster}
+            document["regions"]["east"] = {"clusters": {"east-a": cluster}}
             cluster["hosts"][0]["names"].remove(host)
             shown = await client.post("/fleet/apply", json={"fleet": document})
             assert shown.json()["changes"] == [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from topmast.adapters.webhooks import Network, deliver
 from topmast.app.claim import ENGINES, folders_in
 from topmast.app.fleet_choice import fleet_of_start
 from topmast.app.process import QUEUE_ROLE, REAL, Outside, Process, Term
+from topmast.app.surroundings import LiveSurroundings
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
@@ -71,7 +72,10 @@ def relays_of(apart: Iterable[str]) -> dict[ids.Address, ids.Address]:
 
 
 class ControlPlane(Process):
-    """The queue, the service, and all regions but those ``apart`` (name to URL of the placer)."""
+    """The queue, the service, and all regions but those ``apart`` (name to URL of the placer).
+
+    ``require`` raises InvalidInput for a fleet that this server may not have.
+    """
 
     def __init__(
         self,
@@ -87,6 +91,7 @@ class ControlPlane(Process):
         outside: Outside = REAL,
         term: Term | None = None,
         notify_networks: Sequence[Network] = (),
+        require: Callable[[Fleet], None] = lambda fleet: None,
     ) -> None:
         self.apart = dict(apart or {})
         self.live_progress = LiveProgress()
@@ -97,9 +102,9 @@ class ControlPlane(Process):
         (state / PROFILE).write_bytes(msgspec.json.encode(profile))
         self.event_stream = EventStream(FIRST_EVENT + self.journal.history_count())
         queue = self.machines.queue
-        file = None if fleet is None else fleet_of_start(fleet, queue, replaces=fleet_replaces)
-        self._file = msgspec.UNSET if file is None else fleet_version(file)
-        fleet = file
+        if fleet is not None:
+            fleet = fleet_of_start(fleet, queue, replaces=fleet_replaces)
+        self._file = msgspec.UNSET if fleet is None else fleet_version(fleet)
         if fleet is None:
             fleet = queue.fleet if self.rebuilt.seq else small_fleet()
         self.fleet = with_engines(
@@ -108,9 +113,11 @@ class ControlPlane(Process):
         """With each host in the cluster to which it moved: engines need them there."""
         self.missing: tuple[str, ...] = ()
         """Replicas that the fleet file names and that are not in their stores."""
-        self.mover = StoreMover(self._stores(), clock=self.clock, leads=self.journal.leads)
+        self.mover = StoreMover(
+            self.stores_of(self.fleet), clock=self.clock, leads=self.journal.leads
+        )
         self.outlets[ids.MOVER] = self.mover.order
-        self.outlets[ids.GROWER] = Grower(self._poster(ids.QUEUE)).order
+        self.outlets[ids.GROWER] = Grower(self.poster(ids.QUEUE)).order
         for region, url in self.apart.items():
             self.link(region, ids.QUEUE, self.peer(region, url), partial(self._tell_link, region))
         self.data_plans = DataPlans(
@@ -131,11 +138,11 @@ class ControlPlane(Process):
             self.live_progress, self.event_stream, self._process_of, regions,
             self.data_plans, self.capacity_plans,
         )  # fmt: skip
+        self.service.surroundings = LiveSurroundings(
+            self, self.mover, self.stores_of, self.apart, require
+        )
         self.samples = self.service.samples = History(self.journal, self.clock, self._sample)
-        self.notifier = Notifier(
-            self.journal, self.clock, self._told_of, self.service.access.path,
-            partial(self._deliver, notify_networks),
-        )  # fmt: skip
+        self.notifier = self._notifier(notify_networks)
         self.service.budgets = self.budgets = Budgets(self.runtime, self.journal, self.clock)
         self.service.webhooks = Webhooks(
             self.runtime, self.service.access, self.clock, self.notifier
@@ -154,7 +161,7 @@ class ControlPlane(Process):
         for region in self.fleet.regions:
             for cluster in region.clusters if region.name not in self.apart else ():
                 self.equip(region.name, cluster)
-        self.mover.open(self._poster(ids.QUEUE))
+        self.mover.open(self.poster(ids.QUEUE))
         for name, end in self.ends.items():
             self.runtime.post(ids.QUEUE, m.LinkDown(name, end.why))
             end.open(uuid.uuid4().hex)
@@ -176,6 +183,12 @@ class ControlPlane(Process):
         self.capacity_plans.close()
         super().close()
         self.mover.close()
+
+    def _notifier(self, networks: Sequence[Network]) -> Notifier:
+        return Notifier(
+            self.journal, self.clock, self._told_of, self.service.access.path,
+            partial(self._deliver, networks),
+        )  # fmt: skip
 
     # --- wiring ---------------------------------------------------------------------------------
 
@@ -235,10 +248,10 @@ class ControlPlane(Process):
         left = tuple(p for p in batch.envelopes if not self.live_progress.note(p.message))
         return self.ends[region].receive(replace(batch, envelopes=left))
 
-    def _stores(self) -> Mapping[str, str]:
+    def stores_of(self, fleet: Fleet) -> dict[str, str]:
         """Where each region keeps its datasets: as the fleet says, or a folder of the state."""
         stores = {}
-        for region in self.fleet.regions:
+        for region in fleet.regions:
             stores[region.name] = region.store or str(self.state / "stores" / region.name)
             if "://" not in stores[region.name]:
                 Path(stores[region.name]).expanduser().mkdir(

@@ -29,7 +29,7 @@ from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec
 from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile
-from topmast.ports import Clock, Engine, HistoryRow, LogPage, Replica, Site
+from topmast.ports import Clock, Engine, HistoryRow, LogPage, Post, Replica, Site
 from topmast.runtime.loop import Runtime
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Follower, Rebuilt
@@ -165,16 +165,18 @@ class Process(ABC):
 
     # --- engines --------------------------------------------------------------------------------
 
-    def equip(self, region: str, cluster: ClusterSpec) -> None:
-        """Run a cluster as its specification says now. Raises InvalidInput as `with_engines`."""
+    def equip(self, region: str, cluster: ClusterSpec, post: Post | None = None) -> None:
+        """Run a cluster as its specification says now. Raises InvalidInput as `with_engines`.
+
+        ``post`` takes what its engine tells; by default its manager does.
+        """
         with self._equipping:
             if self._specs.get(cluster.name) == cluster:
                 return
             address = ids.engine(cluster.name)
             known = self.engines.pop(cluster.name, None)
             if known is not None:
-                del self.outlets[address], self._specs[cluster.name]
-                known.close()
+                self._let_go(cluster.name, known)
             engine = engine_of(
                 cluster, region, self.state / ENGINES / cluster.name, self.site,
                 self.machines.profile, self.outside.engines,
@@ -186,9 +188,18 @@ class Process(ABC):
                     field=f"regions.{region}.clusters.{cluster.name}.engine",
                     remedy="name a folder by --checkpoints, or leave the cluster out",
                 )
-            engine.open(self._poster(ids.cluster(cluster.name)))
+            engine.open(post or self.poster(ids.cluster(cluster.name)))
             self.engines[cluster.name], self._specs[cluster.name] = engine, cluster
             self.outlets[address] = partial(self._order, engine)
+
+    def unequip(self, cluster: str) -> None:
+        """Close the engine of a cluster that left the fleet; nothing of it runs any more."""
+        with self._equipping:
+            self._let_go(cluster, self.engines.pop(cluster))
+
+    def _let_go(self, cluster: str, engine: Engine) -> None:
+        del self.outlets[ids.engine(cluster)], self._specs[cluster]
+        engine.close()
 
     def _order(self, engine: Engine, message: m.Message) -> None:
         engine.order(message, self.leader)
@@ -234,7 +245,7 @@ class Process(ABC):
 
     # --- in and out -----------------------------------------------------------------------------
 
-    def _poster(self, address: ids.Address) -> Callable[[m.Message], None]:
+    def poster(self, address: ids.Address) -> Callable[[m.Message], None]:
         """Hands what is posted from outside to a machine, unless it is only shown to people.
 
         What a start waits for is both: a machine that gives the start up tells it as the cause.

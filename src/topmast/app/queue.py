@@ -205,6 +205,7 @@ class QueueServer:
             token=self._token, checkpoints=options.checkpoints, pair_speeds=self._speeds,
             outside=self._outside, term=Term(journal, follower, keeper, self._fail),
             notify_networks=[ip_network(text) for text in options.notify_networks],
+            require=partial(refuse_local_engines, options=options),
         )  # fmt: skip
         self._system = system
         refuse_local_engines(system.fleet, options)

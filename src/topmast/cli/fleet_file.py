@@ -77,11 +77,11 @@ def apply(
         bool, typer.Option("--dry-run", help="Only show what would change, as `fleet diff`.")
     ] = False,
 ) -> None:
-    """Change the fleet while the server runs: hosts, quotas, links and sizes of stores.
+    """Change the fleet while the server runs: regions, clusters, hosts, quotas, links.
 
-    Regions and clusters come and go with a start of the server (`topmast up --fleet FILE`). A host
-    that leaves while jobs are there is drained. The server keeps the change: the next start
-    without --fleet has it.
+    A host that leaves while jobs are there is drained; a cluster, region or tenant must be empty.
+    Other options of an engine take a start (`topmast up --fleet FILE`). The server keeps the
+    change: the next start without --fleet has it.
     """
     document = _document(file, tenants)
     with session.client() as client:

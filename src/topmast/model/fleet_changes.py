@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topmast.model.fleet import ClusterSpec, Fleet, HostSpec
+from topmast.model.fleet import ClusterSpec, DatasetSpec, Fleet, HostSpec
 
 
 class FleetChange(Struct, frozen=True):
@@ -52,19 +52,42 @@ def with_what_stays(fleet: Fleet, now: Fleet) -> Fleet:
             for cluster in region.clusters
         ]
         regions.append(replace(region, clusters=tuple(clusters)))
-    return replace(fleet, regions=tuple(regions), datasets=now.datasets)
+    names = {region.name for region in fleet.regions}
+    datasets = tuple(kept for spec in now.datasets if (kept := _within(spec, names)) is not None)
+    return replace(fleet, regions=tuple(regions), datasets=datasets)
+
+
+def _within(spec: DatasetSpec, regions: Container[str]) -> DatasetSpec | None:
+    """What the file said of a dataset, without regions that are gone; None: it named no other."""
+    replicas = tuple(region for region in spec.replicas if region in regions)
+    allowed = spec.allowed
+    if allowed is not None:
+        allowed = tuple(region for region in allowed if region in regions)
+        if not allowed:
+            return None
+    return replace(spec, replicas=replicas, allowed=allowed)
+
+
+def is_built(change: FleetChange) -> bool:
+    """Whether a region or cluster comes or goes."""
+    kind = change.what.partition(" ")[0]
+    return kind in ("region", "cluster") and change.change in ("added", "removed")
 
 
 def _changes(before: Fleet, after: Fleet) -> Iterator[FleetChange]:
     old, new = ({region.name: region for region in fleet.regions} for fleet in (before, after))
-    yield from _come_and_gone("region", old, new, live=False)
+    yield from _come_and_gone("region", old, new)
     for name in (name for name in old if name in new):
         yield from _fields(
             "region", name, old[name], new[name], fixed=("store",), skip=("clusters",)
         )
     was, now = _clusters(before), _clusters(after)
-    yield from _come_and_gone("cluster", was, now, live=False)
+    yield from _come_and_gone("cluster", was, now)
+    left, reached = cluster_regions(before), cluster_regions(after)
     for name in (name for name in was if name in now):
+        if left[name] != reached[name]:
+            moved = f"region {left[name]} -> {reached[name]}"
+            yield FleetChange(f"cluster {name}", moved, live=False)
         fixed = ("engine", "options", "paths", "image")
         skip = ("hosts", "capabilities", "deadlines")
         yield from _fields("cluster", name, was[name], now[name], fixed=fixed, skip=skip)
@@ -83,11 +106,18 @@ def _clusters(fleet: Fleet) -> dict[str, ClusterSpec]:
     return {cluster.name: cluster for region in fleet.regions for cluster in region.clusters}
 
 
+def cluster_regions(fleet: Fleet) -> dict[str, str]:
+    """The region of each cluster."""
+    return {cluster.name: region.name for region in fleet.regions for cluster in region.clusters}
+
+
 def _hosts(was: Mapping[str, ClusterSpec], now: Mapping[str, ClusterSpec]) -> Iterator[FleetChange]:
     """Hosts of clusters that stay: those of others come and go with them."""
     both = [name for name in was if name in now]
     old: dict[str, tuple[str, HostSpec]] = {h.name: (c, h) for c in both for h in was[c].hosts}
     new: dict[str, tuple[str, HostSpec]] = {h.name: (c, h) for c in both for h in now[c].hosts}
+    begun = [name for name in now if name not in was]
+    new |= {h.name: (c, h) for c in begun for h in now[c].hosts if h.name in old}
     yield from _come_and_gone("host", old, new)
     for name in (name for name in old if name in new):
         (cluster, spec), (other, changed) = old[name], new[name]
@@ -97,10 +127,10 @@ def _hosts(was: Mapping[str, ClusterSpec], now: Mapping[str, ClusterSpec]) -> It
 
 
 def _come_and_gone(
-    kind: str, old: Mapping[str, object], new: Mapping[str, object], *, live: bool = True
+    kind: str, old: Mapping[str, object], new: Mapping[str, object]
 ) -> Iterator[FleetChange]:
-    yield from (FleetChange(f"{kind} {n}", "removed", live) for n in old if n not in new)
-    yield from (FleetChange(f"{kind} {n}", "added", live) for n in new if n not in old)
+    yield from (FleetChange(f"{kind} {n}", "removed") for n in old if n not in new)
+    yield from (FleetChange(f"{kind} {n}", "added") for n in new if n not in old)
 
 
 def _fields(

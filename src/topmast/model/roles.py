@@ -19,6 +19,7 @@ class Permission(StrEnum):
     FLEET_VIEW = "fleet.view"
     FLEET_OPERATE = "fleet.operate"
     FLEET_EDIT = "fleet.edit"
+    FLEET_BUILD = "fleet.build"
     DATA_VIEW = "data.view"
     DATA_EDIT = "data.edit"
     USAGE_VIEW = "usage.view"
@@ -38,6 +39,7 @@ MEANING: Mapping[Permission, str] = {
     Permission.FLEET_VIEW: "see regions, clusters, hosts, GPUs, tenants and plans",
     Permission.FLEET_OPERATE: "cordon, drain and reserve hosts; close and open clusters",
     Permission.FLEET_EDIT: "see the fleet file of a running server, and change fleet and quotas",
+    Permission.FLEET_BUILD: "add and remove regions and clusters, which run programs on the server",
     Permission.DATA_VIEW: "see datasets and their replicas",
     Permission.DATA_EDIT: "add, copy, drop and remove datasets",
     Permission.USAGE_VIEW: "see the GPU-hours of the tenant",

@@ -80,6 +80,8 @@ class Core:
         self.limits = Limits(Rates(), elapsed_s)
         self.directory = Directory(runtime, journal, clock, self.access)
         self.logins = Logins(runtime, self.directory, self.limits)
+        self.building = asyncio.Lock()
+        """Held while the fleet is changed."""
         self.budgets: Budgets | None = None
         """Set by what composes the server."""
         self.webhooks: Webhooks | None = None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from topmast.fast.queue import GlobalQueue, jobs_in_clusters, stranded
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.access import ROOT, Caller, Permission
@@ -18,8 +20,10 @@ from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import Fleet
 from topmast.model.fleet_changes import (
     FleetChange,
+    cluster_regions,
     fleet_changes,
     fleet_version,
+    is_built,
     with_what_stays,
 )
 from topmast.model.states import HostState
@@ -29,8 +33,30 @@ from topmast.service.pausing import Pausing
 PARTS = ("fleet", "tenants")
 
 
+class Surroundings(Protocol):
+    """The engines and stores around the machines, which follow the fleet. Calls may block."""
+
+    def checked(self, fleet: Fleet) -> Fleet:
+        """The fleet, each cluster told what its engine can do. Raises InvalidInput."""
+        ...
+
+    def open(self, fleet: Fleet) -> None:
+        """Open the engines and stores that are new, before anything is ordered of them.
+
+        Raises InvalidInput.
+        """
+        ...
+
+    def settle(self, fleet: Fleet) -> None:
+        """This is the fleet now: hear the engines that are new, and close what it does not have."""
+        ...
+
+
 class FleetChanges(Pausing):
     """What operators do with the whole fleet."""
+
+    surroundings: Surroundings
+    """Set by what composes the server."""
 
     async def fleet(self, caller: Caller) -> FleetView:
         """The fleet as a fleet file, and its version."""
@@ -49,23 +75,47 @@ class FleetChanges(Pausing):
     ) -> FleetDiff:
         """Take up another fleet file, made from version ``base``; returns what that changed."""
         self.access.require(caller, Permission.FLEET_EDIT, ROOT)
-        try:
-            found, fleet = await self._compared(document)
-            self._check_apply(found, base)
-        except TopmastError as error:
-            line = row(caller, "fleet-apply", base, outcome=f"refused: {error}")
-            await asyncio.wrap_future(self.runtime.note(line))
-            raise
-        changes = [f"{change.what}: {change.change}" for change in found.changes]
-        after = json_text(changes=changes, reason=reason)
-        done = act(caller, "fleet-apply", found.version, after=after)
-        await self._tell(ids.QUEUE, m.ConfigureFleet(fleet, base=found.version), done)
+        async with self.building:
+            try:
+                found, fleet = await self._compared(document)
+                await self._check_apply(caller, found, fleet, base)
+                await self._open(fleet)
+            except TopmastError as error:
+                line = row(caller, "fleet-apply", base, outcome=f"refused: {error}")
+                await asyncio.wrap_future(self.runtime.note(line))
+                raise
+            await self._configure(caller, found, fleet, reason)
         await self._drain_leaving(caller, found)
         version = await self._ask(lambda: fleet_version(self.machines.queue.fleet))
         return replace(found, version=version)
 
-    def _check_apply(self, found: FleetDiff, base: str) -> None:
+    async def _open(self, fleet: Fleet) -> None:
+        """Open the engines and stores that are new. Raises InvalidInput."""
+        try:
+            await asyncio.to_thread(self.surroundings.open, fleet)
+        except BaseException:
+            await self._settle()
+            raise
+
+    async def _settle(self) -> None:
+        """Let engines and stores be those of the fleet as it is, whatever came of a change."""
+        fleet = await self._ask(lambda: self.machines.queue.fleet)
+        await asyncio.to_thread(self.surroundings.settle, fleet)
+
+    async def _configure(self, caller: Caller, found: FleetDiff, fleet: Fleet, reason: str) -> None:
+        """Let the queue have another fleet; its engines and stores are open."""
+        changes = [f"{change.what}: {change.change}" for change in found.changes]
+        after = json_text(changes=changes, reason=reason)
+        done = act(caller, "fleet-apply", found.version, after=after)
+        try:
+            await self._tell(ids.QUEUE, m.ConfigureFleet(fleet, base=found.version), done)
+        finally:
+            await self._settle()
+
+    async def _check_apply(self, caller: Caller, found: FleetDiff, fleet: Fleet, base: str) -> None:
         """Raises Conflict if a running server cannot take up what was found."""
+        if any(is_built(change) for change in found.changes):
+            self.access.require(caller, Permission.FLEET_BUILD, ROOT)
         if base and base != found.version:
             raise Conflict(
                 f"the fleet is another since version {base}: now it is {found.version}; "
@@ -76,6 +126,8 @@ class FleetChanges(Pausing):
                 f"{fixed[0].what}: {fixed[0].change}: a running server cannot do that; "
                 "stop it, and start it with this file (--fleet)"
             )
+        if (left := await self._ask(lambda: stranded(self.machines.queue, fleet))) is not None:
+            raise left  # the queue looks again: here no engine was opened for nothing
 
     async def _compared(self, document: dict[str, Any]) -> tuple[FleetDiff, Fleet]:
         """A document beside the fleet as it is. Raises InvalidInput."""
@@ -86,34 +138,56 @@ class FleetChanges(Pausing):
         given: dict[str, Any] = document[parts[0]]
         if parts == ["tenants"]:
             given = {**dump_fleet(now), "tenants": given}
-        fleet = with_what_stays(parse_fleet(given), now)
+        fleet = self.surroundings.checked(with_what_stays(parse_fleet(given), now))
         changes = fleet_changes(now, fleet)
-        changes = await self._ask(lambda: tuple(self._with_jobs(change) for change in changes))
+        changes = await self._ask(lambda: tuple(self._with_jobs(now, c) for c in changes))
         gone = [change.what.partition(" ")[2] for change in changes if _is_gone(change, "tenant")]
         return FleetDiff(fleet_version(now), changes, self.directory.left_at(gone)), fleet
 
-    def _with_jobs(self, change: FleetChange) -> FleetChange:
-        """Of a host or tenant that goes: the jobs that are there."""
-        name = change.what.partition(" ")[2]
-        records = self.machines.queue.jobs.records
-        if not (_is_gone(change, "host") or _is_gone(change, "tenant")):
+    def _with_jobs(self, now: Fleet, change: FleetChange) -> FleetChange:
+        """Of what goes: the jobs that are there, and whether a running server can do it."""
+        kind, _, name = change.what.partition(" ")
+        if change.change != "removed" or kind not in _JOBS_OF:
             return change
-        if _is_gone(change, "tenant"):
-            jobs = [r.id for r in records.values() if r.spec.tenant == name and not r.finished]
-        else:
-            placed = self.machines.queue.jobs.placed
-            jobs = [r.id for r in placed.values() if name in r.hosts]
-        return replace(change, jobs=tuple(jobs))
+        live = not (kind == "region" and self.regions.is_apart(name))
+        return replace(
+            change, live=live, jobs=tuple(_JOBS_OF[kind](self.machines.queue, now, name))
+        )
 
     async def _drain_leaving(self, caller: Caller, found: FleetDiff) -> None:
         """Hosts that leave while jobs are there are drained: the jobs move as soon as they can."""
-        leaving = [c.what.partition(" ")[2] for c in found.changes if c.jobs]
+        hosts = [change for change in found.changes if _is_gone(change, "host")]
+        leaving = [c.what.partition(" ")[2] for c in hosts if c.jobs]
         by = self.access.by(caller, "")
         for name, placer in sorted(self.machines.placers.items()):
             here = [host for host in leaving if host in placer.columns.index]
             if here:
                 order = m.SetHost(here[0], HostState.DRAINING, by, also=tuple(here[1:]) or UNSET)
                 await self._tell(ids.placer(name), order, act(caller, "drain", ",".join(here)))
+
+
+def _of_tenant(queue: GlobalQueue, now: Fleet, name: str) -> list[str]:
+    records = queue.jobs.records.values()
+    return [r.id for r in records if r.spec.tenant == name and not r.finished]
+
+
+def _on_host(queue: GlobalQueue, now: Fleet, name: str) -> list[str]:
+    return [record.id for record in queue.jobs.placed.values() if name in record.hosts]
+
+
+def _in_cluster(queue: GlobalQueue, now: Fleet, name: str) -> list[str]:
+    return jobs_in_clusters(queue, {name: cluster_regions(now)[name]})[name]
+
+
+def _in_region(queue: GlobalQueue, now: Fleet, name: str) -> list[str]:
+    clusters = {cluster: r for cluster, r in cluster_regions(now).items() if r == name}
+    found = jobs_in_clusters(queue, clusters).values()
+    return list(dict.fromkeys(job for jobs in found for job in jobs))
+
+
+_JOBS_OF: Mapping[str, Callable[[GlobalQueue, Fleet, str], list[str]]] = {
+    "tenant": _of_tenant, "host": _on_host, "cluster": _in_cluster, "region": _in_region,
+}  # fmt: skip
 
 
 def _is_gone(change: FleetChange, kind: str) -> bool:

@@ -63,7 +63,7 @@ class Regions:
 
         Regions that left the fleet are not included: what is left of them has no cluster.
         """
-        here = self._machines.placers
+        here = dict(self._machines.placers)  # the runtime's thread may be adding a region
         known = {**{n: p for n, p in here.items() if n not in self._peers}, **self._copies}
         return {name: placer for name, placer in known.items() if placer.columns.clusters}
 

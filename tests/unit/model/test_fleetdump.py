@@ -72,7 +72,7 @@ def test_prices_are_live() -> None:
 
 
 def test_what_takes_a_start_is_told_apart() -> None:
-    """Hosts and quotas are live; regions, clusters and their engines are not."""
+    """Regions, clusters, hosts and quotas are live; another engine, or another home, is not."""
     fleet = parse_fleet(ODD)
     east, west = fleet.regions
     (cluster,) = east.clusters
@@ -80,9 +80,32 @@ def test_what_takes_a_start_is_told_apart() -> None:
     after = replace(fleet, regions=(replace(east, clusters=(small,), storage_bytes=None),))
     found = {(c.what, c.change): c.live for c in fleet_changes(fleet, after)}
     assert found == {
-        ("region west", "removed"): False,
+        ("region west", "removed"): True,
         ("region east", "storage_bytes 1000000000000 -> none"): True,
-        (f"cluster {west.clusters[0].name}", "removed"): False,
+        (f"cluster {west.clusters[0].name}", "removed"): True,
         ("cluster a", "engine local -> ssh"): False,
         (f"host {cluster.hosts[0].name}", "removed"): True,
+    }
+
+
+def test_what_changes_its_home_takes_a_start() -> None:
+    """A cluster of another region, a host of a new cluster: neither comes new nor goes."""
+    fleet = parse_fleet(ODD)
+    east, west = fleet.regions
+    (cluster,), (other,) = east.clusters, west.clusters
+    swapped = replace(east, clusters=(cluster, other)), replace(west, clusters=())
+    found = {
+        (c.what, c.change): c.live for c in fleet_changes(fleet, replace(fleet, regions=swapped))
+    }
+    assert found == {(f"cluster {other.name}", "region west -> east"): False}
+    host, *left = cluster.hosts
+    new = replace(cluster, name="new", hosts=(host,))
+    split = replace(east, clusters=(replace(cluster, hosts=tuple(left)), new))
+    found = {
+        (c.what, c.change): c.live
+        for c in fleet_changes(fleet, replace(fleet, regions=(split, west)))
+    }
+    assert found == {
+        ("cluster new", "added"): True,
+        (f"host {host.name}", f"cluster {cluster.name} -> new"): False,
     }

@@ -55,10 +55,7 @@ class StoreMover(Mover):
     ) -> None:
         assert parallel >= 1
         self._leads = leads
-        self._stores = {name: RegionStore(name, location) for name, location in regions.items()}
-        for store in self._stores.values():
-            store.require_client()
-        _require_own_stores(self._stores.values())
+        self._stores = _stores_of(regions, {})
         self._clock = clock
         self._parallel = parallel
         self._default_bytes_per_s = default_bytes_per_s
@@ -73,6 +70,16 @@ class StoreMover(Mover):
         self._post_message = post
         for store in self._stores.values():
             self._lanes.submit(store.region, partial(self._resume_deletions, store))
+
+    def set_regions(self, regions: Mapping[str, str]) -> None:
+        """Have the stores of these regions and no others; no copies are under way to those that go.
+
+        Raises InvalidInput as the constructor does, and changes nothing then.
+        """
+        known, self._stores = self._stores, _stores_of(regions, self._stores)
+        for name, store in self._stores.items():
+            if name not in known:
+                self._lanes.submit(name, partial(self._resume_deletions, store))
 
     def close(self) -> None:
         """Stop soon; unfinished copies resume at the next start."""
@@ -286,6 +293,17 @@ class _Progress:
             self._posted_bytes = size_bytes
             self._due_s = now_s + PROGRESS_EVERY_S
             self._post(CopyProgress(self._copy, size_bytes))
+
+
+def _stores_of(
+    regions: Mapping[str, str], known: Mapping[str, RegionStore]
+) -> dict[str, RegionStore]:
+    """The store of each region, those ``known`` as they are. Raises InvalidInput."""
+    stores = {name: known.get(name) or RegionStore(name, at) for name, at in regions.items()}
+    for store in stores.values():
+        store.require_client()
+    _require_own_stores(stores.values())
+    return stores
 
 
 def _require_own_stores(stores: Iterable[RegionStore]) -> None:

@@ -40,6 +40,7 @@ from topmast.fast.queue.datasets import cannot_add
 from topmast.fast.queue.invariants import check_jobs, check_quotas
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.jobs.sweeps import SweepRecord
+from topmast.fast.queue.leaving import jobs_in_clusters, stranded
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.pausing import drained, in_branch
 from topmast.fast.queue.tenancy.ledger import Ledger
@@ -79,6 +80,7 @@ __all__ = [
     "first_verdict",
     "in_branch",
     "job_key",
+    "jobs_in_clusters",
     "judge_edit",
     "judge_requeue",
     "may_preempt",
@@ -88,6 +90,7 @@ __all__ = [
     "regions_of",
     "request_of",
     "stem_of",
+    "stranded",
     "waits_near",
     "when_matters",
     "winner",

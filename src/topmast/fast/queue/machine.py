@@ -27,6 +27,7 @@ from topmast.fast.queue.dependencies.hooks import DependencyHooks
 from topmast.fast.queue.dependencies.sweep_hooks import SweepHooks
 from topmast.fast.queue.elastic.hooks import ElasticHooks, SlicesHooks
 from topmast.fast.queue.hooks import QueueHooks, steps_of
+from topmast.fast.queue.leaving import stranded
 from topmast.fast.queue.rounds.hooks import RoundHooks
 from topmast.fast.queue.rounds.rounds import Rounds
 from topmast.fast.queue.windows.hooks import WindowHooks, end_window, set_window
@@ -34,7 +35,7 @@ from topmast.fast.queue.windows.quotas import QuotaHooks, end_quota, set_quota
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import Conflict
-from topmast.model.fleet import Fleet, RegionSpec
+from topmast.model.fleet import RegionSpec
 from topmast.model.fleet_changes import fleet_version
 from topmast.model.owners import owners_of, settled
 from topmast.policies.base import PairSpeeds, Policies
@@ -67,8 +68,8 @@ class GlobalQueue(QueueViews):
     def _configure(self, event: m.ConfigureFleet) -> Conflict | None:
         if event.base is not UNSET and event.base != fleet_version(self.fleet):
             return Conflict("the fleet was changed meanwhile: look at the differences again")
-        if event.base is not UNSET and (stranded := self._stranded(event.fleet)) is not None:
-            return stranded
+        if event.base is not UNSET and (left := stranded(self, event.fleet)) is not None:
+            return left
         names = {region.name for region in event.fleet.regions}
         gone = [region.name for region in self.fleet.regions if region.name not in names]
         is_other_file = event.file is not UNSET and event.file != self.fleet_file
@@ -80,21 +81,6 @@ class GlobalQueue(QueueViews):
         for region in self.fleet.regions:
             self.send(ids.placer(region.name), m.ConfigureRegion(region))
         return None
-
-    def _stranded(self, fleet: Fleet) -> Conflict | None:
-        """Why tenants may not leave while the system runs: jobs of theirs have not ended."""
-        staying = {tenant.name for tenant in fleet.tenants}
-        gone = {tenant.name for tenant in self.fleet.tenants} - staying
-        records = self.jobs.records.values() if gone else ()
-        left = [record for record in records if record.spec.tenant in gone and not record.finished]
-        if not left:
-            return None
-        tenant = min(record.spec.tenant for record in left)
-        jobs = ", ".join([record.id for record in left if record.spec.tenant == tenant][:3])
-        return Conflict(
-            f"tenant {tenant} has jobs that have not ended ({jobs}): "
-            "cancel them, or wait for them, first"
-        )
 
     def _skip(self, event: m.SkipAttempts) -> None:
         if self.jobs.believable(event) != (self.jobs.next_number, {}):
