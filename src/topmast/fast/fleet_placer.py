@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from itertools import accumulate, takewhile
 from typing import Any, ClassVar
 
 import msgspec
+from msgspec import UNSET
 
 from topmast.fast.machine import EventMachine
 from topmast.fast.region.explain.rejections import REASONS_KEPT, pending_reason
@@ -27,7 +29,7 @@ from topmast.fast.region.preemption import plain
 from topmast.fast.region.preemption.price import may_of
 from topmast.fast.region.reservation.earliest import bounds_s
 from topmast.fast.region.reservation.first_starts import kept_out
-from topmast.fast.region.search import compiled
+from topmast.fast.region.search import compiled, many
 from topmast.fast.region.search.blocked_index import (
     ANY,
     FREE_ONLY,
@@ -42,7 +44,15 @@ from topmast.fast.region.search.sizes import anywhere, largest, least_of, with_t
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import Level
-from topmast.model.plan import Colocate, Free, PlacementRequest, Preempt, RegionTerms, Reservation
+from topmast.model.plan import (
+    Colocate,
+    Free,
+    PlacementRequest,
+    Plan,
+    Preempt,
+    RegionTerms,
+    Reservation,
+)
 from topmast.model.reason import PendingReason
 from topmast.policies.base import ScorePolicy
 from topmast.policies.options import Profile, ScoreWeights
@@ -94,12 +104,45 @@ class FleetPlacer(EventMachine):
                     ids.placer(region), m.RequestRegionBids(event.batch, (ask,), event.hold_s)
                 )
         if here:
+            if event.behind is not UNSET and (plans := self._many(event, event.behind)):
+                region = plans[0].region
+                bid = m.Bid(event.ask.job, plans[0])
+                self.send(
+                    ids.QUEUE,
+                    m.FleetBids(event.batch, tuple(here), {region: bid}, plans[1:] or UNSET),
+                )
+                return
             offers = self._offers(event.ask, here)
             paired = isinstance(event.ask.mode, Colocate)
             if not paired and all(offer.plan is None for offer in offers.values()):
                 self._remember(event)
             told = {region: bid_to_external(offer) for region, offer in offers.items()}
             self.send(ids.QUEUE, m.FleetBids(event.batch, tuple(here), told))
+
+    def _many(self, event: m.RequestFleetBids, behind: m.Behind) -> tuple[Plan, ...]:
+        """Plans for the job and for some of those behind it; none if it has to be searched alone.
+
+        Nothing is held or kept for any of them, so that each takes what is free.
+        """
+        index, weights = self.pool.index(), self.score.weights(event.ask)
+        states = {region: self._placer(region).state for region in event.terms}
+        kept = any(state.places for state in states.values())
+        if kept or not many.may_place(index) or any(len(self.placers[r].holds) for r in states):
+            return ()
+        kinds = (event.ask, *behind.kinds)
+        fit = [
+            self.score.weights(kind) == weights and many.applies(kind, weights) for kind in kinds
+        ]
+        alike = takewhile(lambda job: fit[job[1] + 1], behind.jobs)
+        jobs = [(event.ask.job, 0), *((job, kind + 1) for job, kind in alike)]
+        if not fit[0] or len(jobs) == 1:
+            return ()
+        supply = many.Supply(behind.held_milli, behind.gpus)
+        versions = {region: state.version for region, state in states.items()}
+        known = [kind for kind, fits in zip(kinds, fit, strict=True) if fits]
+        places = list(accumulate(fit, initial=0))
+        jobs = [(job, places[kind]) for job, kind in jobs]
+        return tuple(many.plans_of(index, known, jobs, event.terms, supply, weights, versions))
 
     def _offers(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:
         """The best bid, or every region's reason. A place that is kept for the job goes first."""

@@ -21,6 +21,7 @@ from topmast.fast.region.search.blocked_index import (
     regions_with_room,
 )
 from topmast.fast.region.search.compiled import choices_in, question_of
+from topmast.fast.region.search.many import Supply, plans_of
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import (
     MILLI,
@@ -66,6 +67,15 @@ def _load_free() -> None:
     columns.watched = False
     columns.hold(attempt)
     columns.let_go(attempt)
+    _load_many(columns)
+
+
+def _load_many(columns: Columns) -> None:
+    """Gangs that come together."""
+    index, ask = index_of(columns), _ask(0.0, preempt=False)
+    terms, supply = {columns.region: ask.terms}, Supply({}, {})
+    versions, weights = {columns.region: 0}, ScoreWeights()
+    assert plans_of(index, [ask], [("j", 0)], terms, supply, weights, versions)
 
 
 def _load_victims() -> None:

@@ -75,6 +75,7 @@ from topmast.model.messages.links import (
 )
 from topmast.model.messages.placers import (
     AssignHosts,
+    Behind,
     Bid,
     CapacityChanged,
     CheckBlocked,
@@ -168,6 +169,7 @@ __all__ = [
     "AttemptStarting",
     "AttemptStopping",
     "AttemptSuspended",
+    "Behind",
     "Bid",
     "CancelJobs",
     "CapacityChanged",

@@ -43,6 +43,19 @@ class OfferLease(Struct, frozen=True):
     """By the region's clock."""
 
 
+class Behind(Struct, frozen=True, gc=False):
+    """Jobs behind the one that is asked about: where would each run, once those before it do?"""
+
+    kinds: tuple[PlacementRequest, ...]
+    """Requests, each of one of the jobs alike."""
+    jobs: tuple[tuple[str, int], ...]
+    """In their order; the number is that of the request."""
+    held_milli: dict[str, int]
+    """By region, thousandths of GPUs that are held; with the jobs' own they give the balance."""
+    gpus: dict[str, int]
+    """By region, GPUs present, over which the balance is taken."""
+
+
 class RequestFleetBids(Message, frozen=True, tag="AskFleet"):
     """Where would this job run best, in these regions? Answered by ``FleetBids``.
 
@@ -56,6 +69,8 @@ class RequestFleetBids(Message, frozen=True, tag="AskFleet"):
     placement_class: int = field(name="kin", default=0)
     """The number of the job's placement class. A refusal is remembered for the whole class."""
     hold_s: float = 0.0
+    behind: Behind | UnsetType = UNSET
+    """What is asked besides; absent: nothing."""
 
 
 class Bid(Struct, frozen=True, gc=False):
@@ -80,6 +95,8 @@ class FleetBids(Message, frozen=True, tag="FleetOffered"):
     regions: tuple[str, ...]
     offers: dict[str, Bid]
     """By region: the best region's plan alone; without a plan, the answer of each region."""
+    behind: tuple[Plan, ...] | UnsetType = UNSET
+    """Plans for the first of the jobs behind, each as if those before it ran; absent: none."""
 
 
 class RegionBids(Message, frozen=True, tag="PlansOffered"):

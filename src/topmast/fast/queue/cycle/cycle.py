@@ -150,7 +150,9 @@ def fleet_offered(queue: QueueViews, event: m.FleetBids) -> None:
         heard = frozenset(event.regions)
         decision.awaited = [r for r in decision.awaited if r not in heard]
     decision.bids.update(event.offers)
+    queue.cycle.foreseen.hear(event.behind)
     advance(queue)
+    queue.cycle.foreseen.forget()
 
 
 def _give_up_on_silent(queue: QueueViews, decision: PendingDecision) -> None:

@@ -6,6 +6,7 @@ from topmast.fast.queue.cycle.auction import PendingDecision
 from topmast.fast.queue.cycle.backfill import Backfill
 from topmast.fast.queue.cycle.defragmentation import Defragmentation
 from topmast.fast.queue.cycle.early_binding import EarlyBinding
+from topmast.fast.queue.cycle.foreseen import Foreseen
 from topmast.fast.queue.cycle.liveness import Reach
 from topmast.fast.queue.cycle.prefetch import Prefetch
 from topmast.fast.queue.cycle.running_order import RunningOrder
@@ -22,6 +23,7 @@ class Cycle:
         self.defragmentation = Defragmentation(profile)
         self.reach = Reach()
         self.prefetch = Prefetch(profile.ask_ahead)
+        self.foreseen = Foreseen()
         self.decision: PendingDecision | None = None
         """The job that regions are being asked about."""
         self.batch = 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from topmast.fast.queue.backlog.placement_class import colocated_of
-from topmast.fast.queue.cycle.auction import PendingDecision
+from topmast.fast.queue.cycle.auction import PendingDecision, Phase
+from topmast.fast.queue.cycle.behind import ask_behind, foreseen_plan
 from topmast.fast.queue.cycle.checks import first_verdict
 from topmast.fast.queue.cycle.pipeline import (
     Step,
@@ -20,13 +22,16 @@ from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.plan import Free, PlacementRequest, Preempt
+from topmast.model.plan import Free, PlacementRequest, Plan, Preempt
 
 ASK_TIMEOUT_S = 5.0
 
 
 def put(queue: QueueViews, record: JobRecord, decision: PendingDecision, step: Step) -> None:
     """Ask the regions of one phase; those of other processes may have answered already."""
+    if step.phase is Phase.FREE and (plan := foreseen_plan(queue, decision)) is not None:
+        _take_bid(queue, decision, plan)
+        return
     queue.cycle.batch += 1
     request = request_of(queue, record, decision, step)
     decision.phase, decision.bids, decision.silent = step.phase, {}, ()
@@ -39,12 +44,24 @@ def put(queue: QueueViews, record: JobRecord, decision: PendingDecision, step: S
     if here:
         terms = queue.terms_of(here, decision.costs)
         placement = queue.backlog.job_class(record.id).placement[decision.candidate.over_quota]
+        behind = ask_behind(queue, decision) if step.phase is Phase.FREE else UNSET
         whole = m.RequestFleetBids(
-            queue.cycle.batch, request, terms, placement.number, queue.cycle.reach.hold_s()
+            queue.cycle.batch, request, terms, placement.number, queue.cycle.reach.hold_s(), behind
         )
         queue.send(ids.FLEET_PLACER, whole)
     if len(here) < len(decision.awaited):
         _ask_apart(queue, record, decision, request)
+
+
+def _take_bid(queue: QueueViews, decision: PendingDecision, plan: Plan) -> None:
+    """Decide by the plan that came with the answer to an earlier request."""
+    decision.phase, decision.bids, decision.silent = (
+        Phase.FREE,
+        {plan.region: m.Bid(plan.job, plan)},
+        (),
+    )
+    decision.awaited, decision.changes = [], queue.backlog.blocked.changes
+    queue.cycle.decision = decision
 
 
 def release_place(queue: QueueViews, record: JobRecord) -> None:

@@ -114,11 +114,15 @@ class QueueViews(QueueState):
         self, regions: Sequence[str], costs: Mapping[str, DataCost]
     ) -> dict[str, RegionTerms]:
         """What each region adds to the request. Not to be changed."""
-        fleet, plain = self._without_data
-        if costs is plain and fleet is self.fleet and len(regions) == len(plain):
+        if self.is_without_data(costs) and len(regions) == len(costs):
             return self.tenancy.plain_terms()
         loads = self.tenancy.loads(regions)
         return {r: RegionTerms(costs[r].bytes, costs[r].seconds, loads[r]) for r in regions}
+
+    def is_without_data(self, costs: Mapping[str, DataCost]) -> bool:
+        """Whether these are the costs of a job without datasets, in all regions. O(1)."""
+        fleet, plain = self._without_data
+        return costs is plain and fleet is self.fleet
 
     def outranked(self, candidate: Candidate) -> tuple[str, ...]:
         """Running jobs that rank behind a waiting one, the last first. O(those)."""

@@ -148,7 +148,7 @@ def best_seats(
     if not choices:
         return None
     question = question_of(index, ask, weights, choices, cluster_cost)
-    walks = _is_limited(ask) or by_shapes(ask, weights)
+    walks = is_limited(ask) or by_shapes(ask, weights)
     room = _room(index, ask, choices) if walks else None
     if room is None:
         cluster, at_choice, level, place = kernels.best_place(*index.arrays, *question)
@@ -237,7 +237,7 @@ def _priced_table(mix: tuple[tuple[int, float], ...], width: int, price: float) 
     return price * stranded_table(mix, width)
 
 
-def _is_limited(ask: PlacementRequest) -> bool:
+def is_limited(ask: PlacementRequest) -> bool:
     """Whether more than free GPUs limits where the gang may sit."""
     needs = ask.groups[0].resources
     barred = ask.avoid_hosts or ask.reserved or ask.image

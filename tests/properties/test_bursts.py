@@ -1,0 +1,93 @@
+"""Jobs that come together are asked about together, and placed as if they were asked about one by one."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from tests.support.build import cluster, dataset, fleet, job, needs, profile, tenant
+from tests.support.strategies import bounded
+from tests.support.world import World
+from topmast.fast.queue.cycle.foreseen import LEAST
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model.fleet import Fleet, TenantSpec
+from topmast.model.job import Band, JobSpec, Level, Topology
+from topmast.model.states import JobState
+from topmast.policies.options import Preemption, Profile, WhenBlocked
+from topmast.runtime.codec import decode_event
+
+
+def random_fleet(rng: random.Random) -> Fleet:
+    """Two regions with clusters of two models; quotas that some jobs exceed."""
+    quota = rng.choice((None, 8, 40))
+    first = TenantSpec("a") if quota is None else tenant("a", H100=quota, A100=8)
+    return fleet(
+        cluster("east-1", hosts=rng.randint(1, 6), gpus=8),
+        cluster("east-2", hosts=rng.randint(1, 4), gpus=4, model="A100"),
+        cluster("west-1", hosts=rng.randint(1, 6), gpus=8),
+        tenants=(first, tenant("b", borrow=rng.choice((0, 8)), H100=16, A100=8)),
+        datasets=(dataset("here", "east"),),
+    )
+
+
+def random_profile(rng: random.Random) -> Profile:
+    """Whether jobs stop others, reserve room, or may not overtake."""
+    return profile(
+        preemption=rng.choice((Preemption.NONE, Preemption.BAND)),
+        when_blocked=rng.choice(list(WhenBlocked)),
+        reserve_after_s=rng.choice((None, 0.0)),
+    )
+
+
+def random_job(rng: random.Random) -> JobSpec:
+    """Most jobs are alike; some are limited by CPUs, have data, accept two models, or fit nowhere."""
+    kind, more = rng.random(), dict[str, Any]()
+    if kind < 0.05:
+        more["datasets"] = ("here",)
+    elif kind < 0.1:
+        more["resources"] = needs(1, "H100", cpus=2)
+    elif kind < 0.2:
+        more["resources"] = needs(2, "A100", "H100")
+    elif kind < 0.3:
+        more["topology"] = Topology(required=rng.choice((Level.RACK, Level.POD)))
+    gpus, count = rng.choice(((1, 1), (1, 1), (1, 1), (2, 1), (8, 1), (4, 2), (8, 3), (9, 1)))
+    band = rng.choice(list(Band))
+    return job("one", gpus, count, band=band, tenant=rng.choice("ab"), **more)
+
+
+def run(seed: int, *, together: bool) -> tuple[World, list[Any]]:
+    """Three bursts, between which some jobs end; what became of every job after each."""
+    rng = random.Random(seed)
+    world = World(random_fleet(rng), random_profile(rng))
+    if not together:
+        world.queue.cycle.foreseen.most = 0
+    seen = []
+    for _ in range(3):
+        specs = tuple(random_job(rng) for _ in range(rng.randint(LEAST, 5 * LEAST)))
+        world.tell(ids.QUEUE, m.SubmitJobs(specs))
+        seen.append({
+            name: (record.state, record.plan, record.over_quota, world.queue.verdict_on(record))
+            for name, record in world.jobs.items()
+        })  # fmt: skip
+        running = [name for name, r in world.jobs.items() if r.state is JobState.RUNNING]
+        for name in rng.sample(running, len(running) // 2):
+            world.finish(name)
+    return world, seen
+
+
+@bounded(60)
+@given(st.integers(0, 2**32 - 1))
+def test_a_burst_is_placed_as_its_jobs_one_by_one(seed: int) -> None:
+    """The same plans with the same scores, and the same reasons to wait, whatever stops a batch."""
+    together, seen = run(seed, together=True)
+    _, wanted = run(seed, together=False)
+    assert seen == wanted
+    events = [decode_event(r.event) for r in together.journal.written if r.machine == ids.QUEUE]
+    shared = sum(bool(e.behind) for e in events if isinstance(e, m.FleetBids))
+    event("some were asked about together" if shared else "all were asked about alone")
+    again = {address: machine.snapshot() for address, machine in together.rebuilt().addressed()}
+    assert again == together.blobs()
