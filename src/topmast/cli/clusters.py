@@ -8,19 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import (
-    FLEET,
-    JsonOption,
-    ServerOption,
-    Session,
-    StateOption,
-    command,
-    epilog,
-    session_of,
-)
+from topmast.cli.actoptions import ActOptions
+from topmast.cli.command import FLEET, Session, command, group
 from topmast.cli.completion import complete_clusters
 from topmast.cli.each import for_each
-from topmast.cli.groups import Group
 from topmast.cli.output import Cell, Column, Row, note, say, say_table
 from topmast.cli.text import number, plural
 
@@ -39,48 +30,33 @@ ClustersArgument = Annotated[
     list[str],
     typer.Argument(metavar="CLUSTER", help="Names of clusters.", autocompletion=complete_clusters),
 ]
-ReasonOption = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Why; it is shown, and the audit log keeps it.")
-]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what that concerns.")]
 
 
 def add(app: typer.Typer) -> None:
     """Add the group of commands."""
-    group = typer.Typer(cls=Group, rich_markup_mode=None)
-    group.callback(invoke_without_command=True)(_alone)
+    made = group(
+        app, "clusters", panel=FLEET, alone=list_all,
+        help="Engine, hosts, GPUs and jobs, by cluster; close one to new work, open it.",
+        example="topmast clusters --region east\ntopmast clusters close east-1 --dry-run",
+    )  # fmt: skip
     command(
-        group, "close", example="topmast clusters close east-1 --reason 'new switches'\n"
+        made, "close", example="topmast clusters close east-1 --reason 'new switches'\n"
         "topmast clusters close east-1 --until 4h --dry-run",
     )(close)  # fmt: skip
-    command(group, "open", example="topmast clusters open east-1")(open_again)
-    app.add_typer(
-        group, name="clusters", rich_help_panel=FLEET,
-        help="Engine, hosts, GPUs and jobs, by cluster; close one to new work, open it.",
-        epilog=epilog("topmast clusters --region east\ntopmast clusters close east-1 --dry-run"),
-    )  # fmt: skip
+    command(made, "open", example="topmast clusters open east-1")(open_again)
 
 
-def _alone(
-    context: typer.Context,
+def list_all(
+    session: Session,
     region: RegionOption = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="The plan of which hosts belong to which clusters.")
     ] = False,
-    json: JsonOption = False,
-    server: ServerOption = None,
-    state: StateOption = None,
 ) -> None:
-    if context.invoked_subcommand is None:
-        session = session_of(context)
-        if plan:
-            _capacity_plan(session, region)
-        else:
-            list_all(session, region)
-
-
-def list_all(session: Session, region: str | None) -> None:
     """Engine, hosts, GPUs and jobs, by cluster; whether it takes new work, and why not."""
+    if plan:
+        _capacity_plan(session, region)
+        return
     with session.client() as client:
         everywhere = client.clusters()
     values.known(region, (row.region for row in everywhere), "region")
@@ -116,38 +92,28 @@ def _say_clusters(found: list[ClusterView]) -> None:
 def close(
     session: Session,
     clusters: ClustersArgument,
-    reason: ReasonOption = None,
     until: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="When they open by themselves: a time, or 4h from now."),
     ] = None,
-    dry_run: DryRunOption = False,
+    options: ActOptions = ActOptions(),
 ) -> None:
     """Give clusters no new work; what runs there goes on.
 
     Hosts that come to a closed cluster later get no new work either.
     """
-    until_s, why = values.coming_s(until, "--until"), reason or ""
+    until_s = values.coming_s(until, "--until")
     _act(
         session, clusters,
-        lambda client, name: client.close_cluster(
-            name, reason=why, until_s=until_s, dry_run=dry_run
-        ),
+        lambda client, name: client.close_cluster(name, until_s=until_s, **options.given),
     )  # fmt: skip
 
 
 def open_again(
-    session: Session,
-    clusters: ClustersArgument,
-    reason: ReasonOption = None,
-    dry_run: DryRunOption = False,
+    session: Session, clusters: ClustersArgument, options: ActOptions = ActOptions()
 ) -> None:
     """Give clusters work again that an operator closed."""
-    why = reason or ""
-    _act(
-        session, clusters,
-        lambda client, name: client.open_cluster(name, reason=why, dry_run=dry_run),
-    )  # fmt: skip
+    _act(session, clusters, lambda client, name: client.open_cluster(name, **options.given))
 
 
 def _act(session: Session, names: list[str], act: Callable[[Client, str], ClusterActed]) -> None:

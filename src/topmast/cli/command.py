@@ -112,18 +112,35 @@ def session_of(context: typer.Context) -> Session:
     return Session(json=bool(found["json"]), server=found["server"], state=found["state"])
 
 
-def group(app: typer.Typer, name: str, *, help: str, panel: str, example: str) -> typer.Typer:
-    """A new group of commands in ``app``; called without one of them it shows its help."""
+def group(
+    app: typer.Typer,
+    name: str,
+    *,
+    help: str,
+    panel: str,
+    example: str,
+    alone: Callable[..., None] | None = None,
+) -> typer.Typer:
+    """A new group of commands in ``app``; called without one of them it shows its help.
 
-    def alone(context: typer.Context) -> None:
+    With ``alone``, a function as `command` takes, it is called then, and has its options.
+    """
+    run = _show_help if alone is None else with_session(alone)
+
+    def call(context: typer.Context, **given: Any) -> None:
         if context.invoked_subcommand is None:
-            say(context.get_help())
+            run(context, **given)
 
+    call.__signature__ = inspect.signature(run)  # type: ignore[attr-defined]
+    call.__doc__ = help
     made = typer.Typer(cls=Group, no_args_is_help=False, rich_markup_mode=None)
-    made.callback(invoke_without_command=True)(alone)
-    alone.__doc__ = help
+    made.callback(invoke_without_command=True)(call)
     app.add_typer(made, name=name, help=help, rich_help_panel=panel, epilog=epilog(example))
     return made
+
+
+def _show_help(context: typer.Context) -> None:
+    say(context.get_help())
 
 
 def command(

@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import (
-    FLEET,
-    JsonOption,
-    ServerOption,
-    Session,
-    StateOption,
-    command,
-    epilog,
-    session_of,
-)
+from topmast.cli.command import FLEET, Session, command, group
 from topmast.cli.completion import complete_datasets, complete_regions
-from topmast.cli.groups import Group
 from topmast.cli.output import Column, note, say, say_table
 from topmast.cli.text import plural
 
@@ -41,33 +31,21 @@ RegionArgument = Annotated[
 
 def add(app: typer.Typer) -> None:
     """Add the group of commands."""
-    group = typer.Typer(cls=Group, rich_markup_mode=None)
-    group.callback(invoke_without_command=True)(_alone)
-    command(group, "ls", example="topmast datasets ls --json")(list_all)
+    made = group(
+        app, "datasets", panel=FLEET, alone=list_all,
+        help="List datasets, add one, replicate it, drop a replica.",
+        example="topmast datasets\ntopmast datasets replicate imagenet west",
+    )  # fmt: skip
+    command(made, "ls", example="topmast datasets ls --json")(list_all)
     command(
-        group, "add", example="topmast datasets add imagenet --region east --source ./imagenet\n"
+        made, "add", example="topmast datasets add imagenet --region east --source ./imagenet\n"
         "topmast datasets add logs --region eu --allowed eu --allowed eu-2",
     )(add_one)  # fmt: skip
-    command(group, "replicate", example="topmast datasets replicate imagenet west")(replicate)
-    command(group, "drop", example="topmast datasets drop imagenet west")(drop)
-    command(group, "rm", example="topmast datasets rm imagenet")(remove)
-    command(group, "plan", example="topmast datasets plan")(plan)
-    command(group, "why", example="topmast datasets why imagenet")(why)
-    app.add_typer(
-        group, name="datasets", rich_help_panel=FLEET,
-        help="List datasets, add one, replicate it, drop a replica.",
-        epilog=epilog("topmast datasets\ntopmast datasets replicate imagenet west"),
-    )  # fmt: skip
-
-
-def _alone(
-    context: typer.Context,
-    json: JsonOption = False,
-    server: ServerOption = None,
-    state: StateOption = None,
-) -> None:
-    if context.invoked_subcommand is None:
-        list_all(session_of(context))
+    command(made, "replicate", example="topmast datasets replicate imagenet west")(replicate)
+    command(made, "drop", example="topmast datasets drop imagenet west")(drop)
+    command(made, "rm", example="topmast datasets rm imagenet")(remove)
+    command(made, "plan", example="topmast datasets plan")(plan)
+    command(made, "why", example="topmast datasets why imagenet")(why)
 
 
 def list_all(session: Session) -> None:

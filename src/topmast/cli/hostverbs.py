@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from topmast.cli import values
+from topmast.cli.actoptions import ActOptions
 from topmast.cli.command import FLEET, Session, command
 from topmast.cli.completion import complete_hosts
 from topmast.cli.each import for_each
@@ -34,7 +35,7 @@ UntilOption = Annotated[
 
 
 @dataclass(frozen=True)
-class HostOptions:
+class HostOptions(ActOptions):
     """What all acts on hosts have in common."""
 
     selector: Annotated[
@@ -45,12 +46,6 @@ class HostOptions:
             "state; * stands for any characters.",
         ),
     ] = None  # fmt: skip
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show which hosts and jobs that concerns.")
-    ] = False
-    reason: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Why; the history of the hosts keeps it.")
-    ] = None
 
 
 Act = Callable[["Client", list[str]], "HostsActed"]
@@ -83,8 +78,7 @@ def cordon(
     acted = _act(
         session, hosts, options,
         lambda client, names: client.cordon_hosts(
-            names, selector=options.selector or "", reason=options.reason or "",
-            until_s=until_s, dry_run=options.dry_run,
+            names, selector=options.selector or "", until_s=until_s, **options.given
         ),
     )  # fmt: skip
     session.show(_document(acted), lambda: _say(acted))
@@ -97,8 +91,7 @@ def uncordon(
     acted = _act(
         session, hosts, options,
         lambda client, names: client.uncordon_hosts(
-            names, selector=options.selector or "", reason=options.reason or "",
-            dry_run=options.dry_run,
+            names, selector=options.selector or "", **options.given
         ),
     )  # fmt: skip
     session.show(_document(acted), lambda: _say(acted))
@@ -123,8 +116,7 @@ def drain(
     acted = _act(
         session, hosts, options,
         lambda client, names: client.drain_hosts(
-            names, selector=options.selector or "", now=now, reason=options.reason or "",
-            until_s=until_s, dry_run=options.dry_run,
+            names, selector=options.selector or "", now=now, until_s=until_s, **options.given
         ),
     )  # fmt: skip
     if options.dry_run:

@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import (
-    FLEET,
-    JsonOption,
-    ServerOption,
-    Session,
-    StateOption,
-    command,
-    epilog,
-    session_of,
-)
+from topmast.cli.actoptions import ActOptions, PeriodOptions
+from topmast.cli.command import FLEET, Session, command, group
 from topmast.cli.completion import complete_tenants
-from topmast.cli.groups import Group
 from topmast.cli.output import Column, note, say, say_table
 from topmast.cli.text import moment, number, plural
 
@@ -32,43 +23,25 @@ TenantArgument = Annotated[
     str,
     typer.Argument(metavar="TENANT", help="The name of a tenant.", autocompletion=complete_tenants),
 ]
-ReasonOption = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Why; the history and the audit log keep it.")
-]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Only show how many jobs that concerns.")
-]
 
 
 def add(app: typer.Typer) -> None:
     """Add the group of commands."""
-    group = typer.Typer(cls=Group, rich_markup_mode=None)
-    group.callback(invoke_without_command=True)(_alone)
+    made = group(
+        app, "tenants", panel=FLEET, alone=list_all,
+        help="Quota used, borrowed and lent, and fair share, by tenant; pause one, resume it.",
+        example="topmast tenants\ntopmast tenants pause vision --drain --dry-run",
+    )  # fmt: skip
     command(
-        group, "pause", example="topmast tenants pause vision --reason 'over budget'\n"
+        made, "pause", example="topmast tenants pause vision --reason 'over budget'\n"
         "topmast tenants pause vision --drain --dry-run",
     )(pause)  # fmt: skip
-    command(group, "resume", example="topmast tenants resume vision")(resume)
-    command(group, "budgets", example="topmast tenants budgets --json")(budgets)
+    command(made, "resume", example="topmast tenants resume vision")(resume)
+    command(made, "budgets", example="topmast tenants budgets --json")(budgets)
     command(
-        group, "quota", example="topmast tenants quota vision --gpus H100=64 --until 3d "
+        made, "quota", example="topmast tenants quota vision --gpus H100=64 --for 3d "
         "--reason deadline\ntopmast tenants quota vision --end",
     )(quota)  # fmt: skip
-    app.add_typer(
-        group, name="tenants", rich_help_panel=FLEET,
-        help="Quota used, borrowed and lent, and fair share, by tenant; pause one, resume it.",
-        epilog=epilog("topmast tenants\ntopmast tenants pause vision --drain --dry-run"),
-    )  # fmt: skip
-
-
-def _alone(
-    context: typer.Context,
-    json: JsonOption = False,
-    server: ServerOption = None,
-    state: StateOption = None,
-) -> None:
-    if context.invoked_subcommand is None:
-        list_all(session_of(context))
 
 
 def pause(
@@ -78,8 +51,7 @@ def pause(
         bool,
         typer.Option("--drain", help="Stop also the jobs that run, at their checkpoints."),
     ] = False,
-    reason: ReasonOption = None,
-    dry_run: DryRunOption = False,
+    options: ActOptions = ActOptions(),
 ) -> None:
     """Let no job of a tenant start, or of the tenants below it; what runs goes on.
 
@@ -87,19 +59,14 @@ def pause(
     not be preempted runs to its end.
     """
     with session.client() as client:
-        found = client.pause_tenant(tenant, drain=drain, reason=reason or "", dry_run=dry_run)
+        found = client.pause_tenant(tenant, drain=drain, **options.given)
     session.show(found, lambda: _say_pause(found))
 
 
-def resume(
-    session: Session,
-    tenant: TenantArgument,
-    reason: ReasonOption = None,
-    dry_run: DryRunOption = False,
-) -> None:
+def resume(session: Session, tenant: TenantArgument, options: ActOptions = ActOptions()) -> None:
     """Let the jobs of a tenant start again."""
     with session.client() as client:
-        found = client.resume_tenant(tenant, reason=reason or "", dry_run=dry_run)
+        found = client.resume_tenant(tenant, **options.given)
     session.show(found, lambda: _say_pause(found))
 
 
@@ -129,35 +96,28 @@ def quota(
         list[str] | None,
         typer.Option("--gpus", metavar="MODEL=N", help="GPUs of a model; repeatable."),
     ] = None,
-    from_: Annotated[
-        str | None,
-        typer.Option("--from", metavar="TIME", help="When it begins: a time, or 4h from now."),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When it ends by itself, likewise.")
-    ] = None,
+    period: PeriodOptions = PeriodOptions(),
     end: Annotated[
         bool, typer.Option("--end", help="The quota of the fleet holds again, at once.")
     ] = False,
-    reason: ReasonOption = None,
-    dry_run: DryRunOption = False,
+    options: ActOptions = ActOptions(),
 ) -> None:
     """Give a tenant another quota for a while.
 
     Models that are not named keep what the fleet says. To change quotas for good, apply a fleet.
     """
-    if end == bool(gpus) or bool(gpus) != bool(until):
-        raise typer.BadParameter("give --gpus MODEL=N and --until TIME, or --end")
+    if end == bool(gpus) or period.ends != (0 if end else 1):
+        raise typer.BadParameter(
+            "give --gpus MODEL=N and --until TIME or --for DURATION; or --end alone"
+        )
     with session.client() as client:
         if end:
-            found = client.end_quota(tenant, reason=reason or "", dry_run=dry_run)
+            found = client.end_quota(tenant, **options.given)
         else:
-            until_s = values.coming_s(until, "--until")
-            assert until_s is not None
+            from_s, until_s = period.bounds_s()
             found = client.set_quota(
-                tenant, _counts(gpus or []), from_s=values.coming_s(from_, "--from"),
-                until_s=until_s, reason=reason or "", dry_run=dry_run,
-            )  # fmt: skip
+                tenant, _counts(gpus or []), from_s=from_s, until_s=until_s, **options.given
+            )
     session.show(found, lambda: _say_quota(found))
 
 
@@ -224,8 +184,7 @@ def list_all(session: Session) -> None:
         Column("TENANT", whole=True), Column("GPU"), Column("QUOTA", right=True),
         Column("USED", right=True), Column("BORROWED", right=True), Column("LENT", right=True),
         Column("PENDING", right=True), Column("WEIGHT", right=True, spare=2),
-        Column("FAIR SHARE", right=True), Column("USED LATELY", right=True, spare=1),
-        Column("PARENT"),
+        Column("FAIR", right=True), Column("LATELY", right=True, spare=1), Column("PARENT"),
     ]  # fmt: skip
     rows = [
         [

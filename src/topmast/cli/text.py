@@ -118,6 +118,11 @@ def moment(at_s: float | None) -> str:
         return f"{at_s:g}"
 
 
+def minute(at_s: float | None) -> str:
+    """The same without seconds, for tables."""
+    return moment(at_s)[: len("2030-01-31 12:00")]
+
+
 def plural(count: int, one: str, many: str = "") -> str:
     """``1 job``, ``2 jobs``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from topmast.cli import values
+from topmast.cli.actoptions import ActOptions
 from topmast.cli.command import DAY, Session, command
 from topmast.cli.completion import complete_active_jobs, complete_bands
 from topmast.cli.jobs import say_states, state_cell
@@ -38,17 +39,10 @@ SelectorOption = Annotated[
 
 
 @dataclass(frozen=True)
-class ActOptions:
+class JobActOptions(ActOptions):
     """What all acts on jobs have in common."""
 
     selector: SelectorOption = None
-    reason: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Why; the history and the audit log keep it.")
-    ] = None
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Only show which jobs are meant, and what it would cost."),
-    ] = False
 
 
 Act = Callable[["Client"], Callable[..., "JobsActed"]]
@@ -74,12 +68,14 @@ def add(app: typer.Typer) -> None:
         command(app, function.__name__, panel=DAY, example=example)(function)
 
 
-def cancel(session: Session, jobs: SomeJobs = None, options: ActOptions = ActOptions()) -> None:
+def cancel(
+    session: Session, jobs: SomeJobs = None, options: JobActOptions = JobActOptions()
+) -> None:
     """Cancel jobs, waiting or running."""
     run(session, jobs, options, lambda client: client.cancel_jobs)
 
 
-def hold(session: Session, jobs: SomeJobs = None, options: ActOptions = ActOptions()) -> None:
+def hold(session: Session, jobs: SomeJobs = None, options: JobActOptions = JobActOptions()) -> None:
     """Keep jobs from starting until they are released.
 
     A job that runs goes on, and is held when it waits again.
@@ -87,12 +83,16 @@ def hold(session: Session, jobs: SomeJobs = None, options: ActOptions = ActOptio
     run(session, jobs, options, lambda client: client.hold)
 
 
-def release(session: Session, jobs: SomeJobs = None, options: ActOptions = ActOptions()) -> None:
+def release(
+    session: Session, jobs: SomeJobs = None, options: JobActOptions = JobActOptions()
+) -> None:
     """Let jobs start that are held."""
     run(session, jobs, options, lambda client: client.release)
 
 
-def suspend(session: Session, jobs: SomeJobs = None, options: ActOptions = ActOptions()) -> None:
+def suspend(
+    session: Session, jobs: SomeJobs = None, options: JobActOptions = JobActOptions()
+) -> None:
     """Stop jobs at their checkpoints, and hold them.
 
     They let go of their GPUs, and go on from their checkpoints when they are resumed.
@@ -100,17 +100,23 @@ def suspend(session: Session, jobs: SomeJobs = None, options: ActOptions = ActOp
     run(session, jobs, options, lambda client: client.suspend)
 
 
-def resume(session: Session, jobs: SomeJobs = None, options: ActOptions = ActOptions()) -> None:
+def resume(
+    session: Session, jobs: SomeJobs = None, options: JobActOptions = JobActOptions()
+) -> None:
     """Let jobs go on that are suspended."""
     run(session, jobs, options, lambda client: client.resume)
 
 
-def preempt(session: Session, jobs: SomeJobs = None, options: ActOptions = ActOptions()) -> None:
+def preempt(
+    session: Session, jobs: SomeJobs = None, options: JobActOptions = JobActOptions()
+) -> None:
     """Stop jobs at their checkpoints; they wait again, and others may come first."""
     run(session, jobs, options, lambda client: client.preempt)
 
 
-def requeue(session: Session, jobs: SomeJobs = None, options: ActOptions = ActOptions()) -> None:
+def requeue(
+    session: Session, jobs: SomeJobs = None, options: JobActOptions = JobActOptions()
+) -> None:
     """Try jobs anew.
 
     One that failed or was cancelled waits again, under its id and with its checkpoints. One that
@@ -137,7 +143,7 @@ def edit(
         bool | None,
         typer.Option("--preemptible/--no-preemptible", help="Whether it makes way for others."),
     ] = None,
-    options: ActOptions = ActOptions(),
+    options: JobActOptions = JobActOptions(),
 ) -> None:
     """Change what jobs ask for; of a job that has GPUs, from its next attempt on."""
     changes: dict[str, object] = {
@@ -158,13 +164,13 @@ def reprioritize(
         str, typer.Argument(metavar="BAND", help="The band.", autocompletion=complete_bands)
     ],
     jobs: SomeJobs = None,
-    options: ActOptions = ActOptions(),
+    options: JobActOptions = JobActOptions(),
 ) -> None:
     """Give jobs another priority; to those that have GPUs, from the next attempt on."""
     run(session, jobs, options, lambda client: partial(client.reprioritize, priority=band))
 
 
-def run(session: Session, jobs: list[str] | None, options: ActOptions, act: Act) -> None:
+def run(session: Session, jobs: list[str] | None, options: JobActOptions, act: Act) -> None:
     """Act on all jobs in one request, show what became of them, and fail for those refused."""
     from topmast.model.errors import TopmastError
 
@@ -173,12 +179,7 @@ def run(session: Session, jobs: list[str] | None, options: ActOptions, act: Act)
         both = "not both" if named else "state=active for all"
         raise typer.BadParameter(f"name jobs, or give --selector; {both}")
     with session.client() as client:
-        acted = act(client)(
-            named,
-            selector=options.selector or "",
-            reason=options.reason or "",
-            dry_run=options.dry_run,
-        )
+        acted = act(client)(named, selector=options.selector or "", **options.given)
     if acted.jobs or options.selector:
         session.show(acted, lambda: _say(acted))
     refused = [effect for effect in acted.effects if effect.effect == "refused"]

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -283,6 +284,9 @@ def test_hosts_are_reserved(server: FakeServer, call: Call) -> None:
     assert "1 job may still run there when it begins: j1" in called.out
     (order,) = server.asked("POST", "/reservations")
     assert order.document["until_s"] - order.document["from_s"] == 4 * 3600.0
+    assert call(*reserve, "h0", "--for", "4h").code == 0
+    order = server.asked("POST", "/reservations")[-1]
+    assert order.document["until_s"] - time.time() == pytest.approx(4 * 3600.0, abs=60)
     assert (order.document["hosts"], order.document["tenants"]) == (["h0", "h1"], ["vision"])
     for wrong in (
         ("--for", "4h"), ("h0", "--cluster", "c", "--for", "4h"), ("h0",),
@@ -290,8 +294,27 @@ def test_hosts_are_reserved(server: FakeServer, call: Call) -> None:
     ):  # fmt: skip
         assert call(*reserve, *wrong).code == 2
     assert call("reserve", "end", "w1").out.splitlines()[1].startswith("w1")
-    assert call("reserve").out.splitlines()[1].split()[0] == "w1"
+    lines = call("reserve").out.splitlines()
+    assert lines[1].split()[0] == "w1"
+    assert lines[2] == "w1 is reserved for vision by ann: disks"
     assert call("reserve", "--json").document["reservations"][0]["reason"] == "disks"
+
+
+@pytest.mark.parametrize("command", ["reserve", "tenants"])
+def test_tables_fit_80_columns(
+    command: str, server: FakeServer, terminal: Callable[..., Any]
+) -> None:
+    """Of what fleets have: names of some letters, times, amounts of thousands."""
+    long = msgspec.structs.replace(
+        RESERVATION, cluster="eu-west-h100-1", state="planned", gpus=12000.0, jobs=("j1",) * 250
+    )
+    row = v.TenantView("recommender", "H100", 12000, 12000, 1200, 1200, 12000, 1, "product", 0.25)
+    server.on("GET", "/reservations", {"reservations": [long]})
+    server.on("GET", "/tenants", {"tenants": [row]})
+    text = terminal(command, columns=80, NO_COLOR="1").text
+    assert all(len(line) <= 80 for line in text.splitlines()), text
+    whole = ("eu-west-h100-1", "2001-09-09") if command == "reserve" else ("recommender", "product")
+    assert all(word in text for word in whole), text
 
 
 def test_a_quota_is_given_for_a_while(server: FakeServer, call: Call) -> None:
@@ -310,7 +333,11 @@ def test_a_quota_is_given_for_a_while(server: FakeServer, call: Call) -> None:
     (order,) = server.asked("POST", "/tenants/vision/quota")
     assert (order.document["quota"], order.document["dry_run"]) == ({"H100": 64, "A100": 8}, True)
     assert call(*quota, "--end").code == 0
+    assert call(*quota, "--gpus", "H100=64", "--for", "3d").code == 0
+    order = server.asked("POST", "/tenants/vision/quota")[-1]
+    assert order.document["until_s"] - time.time() == pytest.approx(3 * 86400.0, abs=60)
     for wrong in (
+        ("--gpus", "H100=64", "--for", "3d", "--until", "4d"), ("--end", "--for", "3d"),
         (), ("--gpus", "H100=64"), ("--until", "3d"), ("--gpus", "H100=x", "--until", "3d"),
         ("--end", "--gpus", "H100=64", "--until", "3d"),
     ):  # fmt: skip

@@ -1,0 +1,61 @@
+"""Options that acts have in common: why they are done, whether at all, and for how long."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from topmast.cli import values
+
+
+@dataclass(frozen=True)
+class ActOptions:
+    """What every act has."""
+
+    reason: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Why; it is shown, and the audit log keeps it."),
+    ] = None
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Do nothing: only show what that concerns, and its cost."),
+    ] = False
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """As methods of the client take them."""
+        return {"reason": self.reason or "", "dry_run": self.dry_run}
+
+
+@dataclass(frozen=True)
+class PeriodOptions:
+    """When something begins, and when it ends by itself."""
+
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="TIME", help="When it begins: a time, or 4h from now."),
+    ] = None
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When it ends by itself, likewise.")
+    ] = None
+    for_: Annotated[
+        str | None,
+        typer.Option("--for", metavar="DURATION", help="How long it lasts, in place of --until."),
+    ] = None
+
+    @property
+    def ends(self) -> int:
+        """How often it is said when it ends: once is right."""
+        return (self.until is not None) + (self.for_ is not None)
+
+    def bounds_s(self) -> tuple[float | None, float]:
+        """From when (None: from now) until when. It `ends` once."""
+        from_s = values.coming_s(self.from_, "--from")
+        until_s = values.coming_s(self.until, "--until")
+        if until_s is None:
+            lasts_s = values.duration_s(self.for_, "--for") or 0.0
+            until_s = (time.time() if from_s is None else from_s) + lasts_s
+        return from_s, until_s
