@@ -20,6 +20,7 @@ import topmast
 from topmast.accounts import Accounts
 from topmast.adapters.clock import elapsed_s
 from topmast.adapters.connections import Limits
+from topmast.adapters.otlp import Traces
 from topmast.adapters.store import (
     Claim,
     JournalFailure,
@@ -84,6 +85,8 @@ class QueueServer:
         self._token = read_token(options.token_file)
         self._speeds = read_throughputs(options.throughputs) if options.throughputs else None
         self._apart = {r: checked_url(url, f"--placer {r}") for r, url in options.placers.items()}
+        url = checked_url(options.otlp, "--otlp") if options.otlp else ""
+        self._traces = Traces(url, topmast.__version__) if url else None
         own_folder(options.state)
         self._store = store_of(options.state, options.store)
         if options.standby and not is_database(self._store):
@@ -121,8 +124,9 @@ class QueueServer:
             )  # fmt: skip
             stack.callback(self._close)
             self._begin()
+            front = self._front if self._traces is None else self._traces.of(self._front)
             run(
-                self._front, options.state, listeners, self._say_ready, self._leave,
+                front, options.state, listeners, self._say_ready, self._leave,
                 most_connections=self._limits.connections, announced=self._system is not None,
                 tls=self._entry.tls,
             )  # fmt: skip
@@ -242,6 +246,8 @@ class QueueServer:
                 self._system.service.whatifs.close()
 
     def _close(self) -> None:
+        if self._traces is not None:
+            self._traces.close()
         if self._sweeper is not None:
             self._sweeper.close()
         if self._system is not None:

@@ -57,6 +57,8 @@ class ServeOptions:
     """Networks of proxies that say truly from which address a request comes."""
     accounts: Path | None = None
     """A file about logins; one is asked for on loopback, too."""
+    otlp: str | None = None
+    """The URL of a collector that gets a span for each request."""
     notify_networks: tuple[str, ...] = ()
     """Networks of the site itself where webhooks may be received."""
     everyone_is_trusted: bool = False

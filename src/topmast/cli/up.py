@@ -112,6 +112,12 @@ NotifyNetworks = Annotated[
         "the Internet.",
     ),
 ]  # fmt: skip
+Otlp = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="Send a trace of each request to this collector: http://HOST:4318."
+    ),
+]
 Throughputs = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Measured speeds of jobs, alone and on the same GPUs."),
@@ -194,6 +200,7 @@ def add(app: typer.Typer, root: Root) -> None:
         accounts: AccountsOption = None,
         everyone_is_trusted: EveryoneIsTrusted = False,
         notify_network: NotifyNetworks = None,
+        otlp: Otlp = None,
         fleet_replaces: FleetReplaces = False,
         validate: Validate = False,
     ) -> int:
@@ -213,7 +220,7 @@ def add(app: typer.Typer, root: Root) -> None:
             trusted_proxies=tuple(trusted_proxy or ()), accounts=accounts,
             everyone_is_trusted=everyone_is_trusted,
             notify_networks=tuple(values.network(text) for text in notify_network or ()),
-            fleet_replaces=fleet_replaces, validate=validate,
+            fleet_replaces=fleet_replaces, validate=validate, otlp=otlp,
         )  # fmt: skip
         _check(options, role)
         _check_policies(options)
@@ -272,8 +279,8 @@ def _check(options: ServeOptions, role: Role) -> None:
             raise typer.BadParameter(f"{name} goes with --role {needed.value}")
     if role is Role.PLACER and not (options.region and options.queue):
         raise typer.BadParameter("a placer needs --region NAME and --queue URL")
-    if role is Role.PLACER and (options.listen or options.accounts):
-        raise typer.BadParameter("--listen and --accounts are options of the queue")
+    if role is Role.PLACER and (options.listen or options.accounts or options.otlp):
+        raise typer.BadParameter("--listen, --accounts and --otlp are options of the queue")
     if role is Role.PLACER and options.throughputs is not None:
         raise typer.BadParameter(
             "--throughputs is an option of the queue, which decides which jobs share GPUs"

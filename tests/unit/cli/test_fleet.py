@@ -284,10 +284,10 @@ def test_hosts_are_reserved(server: FakeServer, call: Call) -> None:
     assert "1 job may still run there when it begins: j1" in called.out
     (order,) = server.asked("POST", "/reservations")
     assert order.document["until_s"] - order.document["from_s"] == 4 * 3600.0
+    assert (order.document["hosts"], order.document["tenants"]) == (["h0", "h1"], ["vision"])
     assert call(*reserve, "h0", "--for", "4h").code == 0
     order = server.asked("POST", "/reservations")[-1]
     assert order.document["until_s"] - time.time() == pytest.approx(4 * 3600.0, abs=60)
-    assert (order.document["hosts"], order.document["tenants"]) == (["h0", "h1"], ["vision"])
     for wrong in (
         ("--for", "4h"), ("h0", "--cluster", "c", "--for", "4h"), ("h0",),
         ("h0", "--for", "4h", "--until", "9h"),
