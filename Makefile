@@ -164,10 +164,11 @@ manifests: $(DEV) ## write deploy/kubernetes/queue.yaml from the chart in deploy
 lock: $(DEV) ## compile requirements/*.txt anew from pyproject.toml
 	@rm -f requirements/*.txt
 	@$(LOCK) pyproject.toml --extra server --extra plots --group dev -o requirements/dev.txt
-	@$(LOCK) pyproject.toml --extra server --extra plots -c requirements/dev.txt -o requirements/runtime.txt
+	@$(LOCK) pyproject.toml $(SERVER_EXTRAS) -c requirements/dev.txt -o requirements/runtime.txt
 	@$(LOCK) --group build -c requirements/dev.txt -o requirements/build.txt
 	@$(LOCK) --group docs -c requirements/dev.txt -o requirements/docs.txt
 
+SERVER_EXTRAS = $(addprefix --extra ,server postgres ssh oidc otel plots)
 LOCK = $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 \
        --generate-hashes --no-emit-index-url --no-header --no-annotate
 
