@@ -13,7 +13,7 @@ from topmast.model.errors import InvalidInput
 from topmast.model.job import Band
 from topmast.traces.formats import FORMATS
 from topmast.traces.reading import read
-from topmast.traces.trace import Trace, gangs, trace_of
+from topmast.traces.trace import Trace, gangs, sizes_of, trace_of
 from topmast.traces.writing import write
 
 
@@ -57,7 +57,7 @@ def traces(draw: Any) -> Trace:
         band=some(st.sampled_from([int(band) for band in Band])),
         gpu_models=some(plain),
         cpus=some(st.floats(0, 1e6)),
-        memory_gb=some(st.floats(0, 1e9)),
+        memory=sizes_of(some(st.floats(0, 1e9)), "GB"),
         datasets=some(st.lists(plain.filter(bool), unique=True, max_size=3).map("|".join)),
         preemptible=some(st.booleans()),
         checkpoint_interval_s=some(seconds),

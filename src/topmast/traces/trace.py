@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from topmast.model.errors import InvalidInput
 from topmast.model.job import Band
+from topmast.model.units import BYTE_UNITS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -67,6 +68,23 @@ def texts_of(values: Iterable[str]) -> Texts:
 def same_text(value: str, length: int) -> Texts:
     """A column that reads ``value`` in every row."""
     return Texts(np.zeros(length, dtype=np.int32), [value])
+
+
+class Sizes(Struct, frozen=True, eq=False):
+    """A column of amounts of memory. `sizes_of` makes one, and nothing else should: whoever has
+    numbers has to say their unit.
+    """
+
+    gb: Floats
+    """In GB of 10^9 bytes, as everywhere in Topmast."""
+
+
+def sizes_of(values: Sequence[float] | Floats, unit: str) -> Sizes:
+    """A column of memory from numbers in ``unit``: GB is 10^9 bytes, GiB 2^30."""
+    if unit not in BYTE_UNITS:
+        raise ValueError(f"{unit} is no unit of memory: {', '.join(BYTE_UNITS)}")
+    units_in_gb = BYTE_UNITS["GB"] / BYTE_UNITS[unit]  # exact of powers of two, and of GB itself
+    return Sizes(np.asarray(values, dtype=np.float64) / units_in_gb)
 
 
 class Trace(Struct, frozen=True, eq=False):
@@ -195,6 +213,8 @@ def trace_of(
     duration_s: Sequence[float] | Floats,
     gpus: Sequence[float] | Floats,
     job_id: Sequence[str] | None = None,
+    memory: Sizes | None = None,
+    gpu_memory: Sizes | None = None,
     skipped: int = 0,
     unfinished: int = 0,
     **given: Any,
@@ -202,11 +222,14 @@ def trace_of(
     """A trace of the columns given, the others at their defaults, sorted by submission.
 
     Text columns may be `Texts`, a list, or one text for all rows; numbers an array, a list, or one
-    number for all rows. Jobs without ids are named by their row, from 0.
+    number for all rows. Jobs without ids are named by their row, from 0. Memories are of
+    `sizes_of`, so that no reader can leave out their unit; 0 where none is given.
     """
     jobs = len(submit_s)
     tasks = _numbers(given.pop("tasks", 1), jobs, np.int64)
     columns: dict[str, Any] = {
+        "memory_gb": _numbers(0.0 if memory is None else memory.gb, jobs, np.float64),
+        "gpu_memory_gb": _numbers(0.0 if gpu_memory is None else gpu_memory.gb, jobs, np.float64),
         "submit_s": _numbers(submit_s, jobs, np.float64),
         "duration_s": _numbers(duration_s, jobs, np.float64),
         "gpus": _numbers(gpus, jobs, np.float64),
@@ -232,8 +255,6 @@ _TEXTS = {
 _NUMBERS: dict[str, tuple[float, type]] = {
     "band": (int(Band.NORMAL), np.int64),
     "cpus": (0.0, np.float64),
-    "memory_gb": (0.0, np.float64),
-    "gpu_memory_gb": (0.0, np.float64),
     "preemptible": (True, np.bool_),
     "checkpoint_interval_s": (DEFAULT_CHECKPOINT_INTERVAL_S, np.float64),
     "deadline_s": (np.nan, np.float64),

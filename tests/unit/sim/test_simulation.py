@@ -15,7 +15,7 @@ from topmast.model.reason import PendingReason
 from topmast.policies.registry import load_profile
 from topmast.sim.heap import instant, not_before
 from topmast.sim.settings import Settings, read_settings
-from topmast.traces.trace import trace_of
+from topmast.traces.trace import sizes_of, trace_of
 
 ONE_HOST = fleet(cluster("r-1", hosts=1, gpus=8))
 PLAIN = Settings()
@@ -138,7 +138,7 @@ def test_a_job_may_ask_for_all_the_memory_of_a_host() -> None:
     """`memory: 768` of a fleet file and 768 in `memory_gb` of a trace are the same: the job starts at once."""
     hosts = [{"count": 1, "gpu": "H100", "gpus": 8, "cpus": 96, "memory": 768}]
     there = parse_fleet({"regions": {"r": {"clusters": {"r-1": {"hosts": hosts}}}}})
-    trace = trace_of("t", submit_s=[0.0], duration_s=[10.0], gpus=[8], memory_gb=[768])
+    trace = trace_of("t", submit_s=[0.0], duration_s=[10.0], gpus=[8], memory=sizes_of([768], "GB"))
     assert run(trace, there).job("0")["wait_s"] == 0.0
 
 

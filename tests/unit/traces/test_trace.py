@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from topmast.model.errors import InvalidInput
-from topmast.traces.trace import Texts, Trace, gangs, texts_of, trace_of
+from topmast.model.units import bytes_of_gb, parse_memory_gb
+from topmast.traces.trace import Texts, Trace, gangs, sizes_of, texts_of, trace_of
 
 
 def trace() -> Trace:
@@ -78,3 +79,25 @@ def test_columns_that_do_not_exist() -> None:
     """A slip in a column's name is not passed over."""
     with pytest.raises(TypeError, match="tennant"):
         trace_of("t", submit_s=[0], duration_s=[0], gpus=[1], tennant="x")
+
+
+@pytest.mark.parametrize(
+    ("unit", "size_bytes"), [("GB", 10**9), ("GiB", 2**30), ("MiB", 2**20), ("MB", 10**6)]
+)
+def test_memory_has_a_unit(unit: str, size_bytes: int) -> None:
+    """A job of 64 units asks for exactly what a host of 64 units has in a fleet file."""
+    found = trace_of(
+        "t", submit_s=[0.0], duration_s=[1.0], gpus=[1],
+        memory=sizes_of([64.0], unit), gpu_memory=sizes_of([2.0], unit),
+    )  # fmt: skip
+    sizes = [bytes_of_gb(x) for x in (found.memory_gb[0], found.gpu_memory_gb[0])]
+    assert sizes == [64 * size_bytes, 2 * size_bytes]
+    assert sizes[0] == parse_memory_gb(f"64{unit}")
+
+
+def test_memory_without_a_unit_is_refused() -> None:
+    """A reader that forgets it fails with its first job."""
+    with pytest.raises(TypeError, match="no such column: memory_gb"):
+        trace_of("t", submit_s=[0.0], duration_s=[1.0], gpus=[1], memory_gb=[64.0])
+    with pytest.raises(ValueError, match="GIB is no unit of memory: B, kB"):
+        sizes_of([64.0], "GIB")

@@ -11,10 +11,9 @@ import numpy as np
 from topmast.model.job import Band
 from topmast.traces.formats.base import Format, Options, jobs, table_of, with_ids
 from topmast.traces.table import Check, Layout
-from topmast.traces.trace import Texts, Trace, texts_of
+from topmast.traces.trace import Texts, Trace, sizes_of, texts_of
 from topmast.traces.values import Choice, Moment, Number, Text
 
-MIB_PER_GB = 1e9 / 2**20
 BANDS = {
     "guaranteed": float(Band.HIGH),
     "ls": float(Band.HIGH),
@@ -66,7 +65,7 @@ def read(path: Path, options: Options) -> Trace:
         duration_s=column["deletion_time"] - np.where(np.isnan(placed), created, placed),
         gpus=column["num_gpu"] * column["gpu_milli"] / 1000,
         cpus=column["cpu_milli"] / 1000,
-        memory_gb=column["memory_mib"] / MIB_PER_GB,
+        memory=sizes_of(column["memory_mib"], "MiB"),
         gpu_models=_each_once(column["gpu_spec"]),
         band=column["qos"],
         waited_s=placed - created,

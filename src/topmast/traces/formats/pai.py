@@ -17,7 +17,7 @@ from topmast.model.errors import InvalidInput
 from topmast.traces.formats.base import Format, Options, jobs, table_of, with_ids
 from topmast.traces.source import chunks, place
 from topmast.traces.table import Check, Layout, Table
-from topmast.traces.trace import Bools, Floats, Texts, Trace, texts_of
+from topmast.traces.trace import Bools, Floats, Texts, Trace, sizes_of, texts_of
 from topmast.traces.values import LONGEST_S, Cleared, Moment, Number, Text
 
 UNFINISHED = ("running", "waiting")
@@ -181,7 +181,7 @@ def _read_tasks(path: Path, options: Options, instances: Path | None = None) -> 
         gpus=_whole_or_share(column["plan_gpu"] / 100),
         tasks=np.maximum(column["inst_num"], 1),
         cpus=column["plan_cpu"] / 100,
-        memory_gb=column["plan_mem"],
+        memory=sizes_of(column["plan_mem"], "GB"),
         gpu_models=_models(column["gpu_type"], column["plan_gpu"]),
         user=joined.user,
         group=joined.group,

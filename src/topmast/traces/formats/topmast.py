@@ -18,6 +18,7 @@ from topmast.traces.trace import (
     Bools,
     Texts,
     Trace,
+    sizes_of,
     trace_of,
 )
 from topmast.traces.values import LONGEST_S, Choice, Kind, Number, Text
@@ -109,7 +110,10 @@ def read(path: Path, options: Options) -> Trace:
     tasks = columns["tasks"]
     for limit in ("min_tasks", "max_tasks"):
         columns[limit] = np.where(np.isnan(columns[limit]), tasks, columns[limit])
-    return trace_of(trace_name(path), skipped=table.skipped, **columns)
+    memory, gpu_memory = (sizes_of(columns.pop(x), "GB") for x in ("memory_gb", "gpu_memory_gb"))
+    return trace_of(
+        trace_name(path), skipped=table.skipped, memory=memory, gpu_memory=gpu_memory, **columns
+    )
 
 
 def _resolved(table: Table, options: Options) -> Table:

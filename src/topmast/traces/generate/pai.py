@@ -22,7 +22,7 @@ from topmast.traces.generate.draws import (
     texts_by_counts,
     values_by_counts,
 )
-from topmast.traces.trace import Bools, Floats, Ints, Texts, Trace, trace_of
+from topmast.traces.trace import Bools, Floats, Ints, Texts, Trace, sizes_of, trace_of
 
 TASKS = 1_261_050
 SPAN_S = 62 * DAY_S
@@ -107,7 +107,7 @@ def generate(jobs: int, rng: Generator) -> tuple[Trace, dict[str, Any]]:
         tasks=_instances(group, size, gpus, rng),
         gpu_models=_types(gpus, rng),
         cpus=np.round(by_quantiles(CPUS, _of_groups(group, size, rng))),
-        memory_gb=np.round(by_quantiles(MEMORY_GB, _of_groups(group, size, rng)), 3),
+        memory=sizes_of(np.round(by_quantiles(MEMORY_GB, _of_groups(group, size, rng)), 3), "GB"),
         user=_users(jobs, group, size, rng),
         group=Texts(group.astype(np.int32), [f"g{i}" for i in range(len(size))]),
     )
