@@ -85,6 +85,7 @@ def bench(name: str, options: BenchOptions) -> object:
     if name in ("all", "compare"):
         return _figures(options)
     from topmast.bench import (
+        ClosedLoopOptions,
         EnginesOptions,
         FillingOptions,
         FleetOptions,
@@ -108,6 +109,7 @@ def bench(name: str, options: BenchOptions) -> object:
         plans=_part(PlanDataOptions, limited),
         slow=_part(SlowPathOptions, limited),
         filling=_part(FillingOptions, given) if {"trace", "fleet"} <= given.keys() else None,
+        loop=_part(ClosedLoopOptions, given),
         store=options.store,
         engines=_part(EnginesOptions, given) if "fleet" in given else None,
     )

@@ -21,7 +21,14 @@ from topmast.policies.registry import load_profile, with_options
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import rebuild
 from topmast.sim.outlook import Outlook
-from topmast.sim.settings import PREFIX, Settings, read_settings, told_apart
+from topmast.sim.settings import (
+    GPU_SPEED,
+    PREFIX,
+    Settings,
+    check_models,
+    read_settings,
+    told_apart,
+)
 from topmast.sim.whatif import StateSnapshot, state_snapshot_of
 from topmast.traces.throughputs import read_throughputs
 
@@ -39,6 +46,7 @@ def compare_futures(options: WhatIfOptions, tell: Tell) -> dict[str, Any]:
     changed = with_options(load_profile(options.profile) if options.profile else base, own)
     snapshot_, fleet = _state_snapshot(options, base)
     wanted = _changed(fleet, options)
+    check_models(settings, wanted.models())
     load_kernels()
     load_solvers(base)
     load_solvers(changed)
@@ -63,10 +71,10 @@ def compare_futures(options: WhatIfOptions, tell: Tell) -> dict[str, Any]:
 def _world(options: dict[str, str]) -> Settings:
     """The overheads of both futures: none, unless they are given."""
     for key in options:
-        if key not in OVERHEADS:
+        if key not in OVERHEADS and not key.startswith(GPU_SPEED):
             raise InvalidInput(
                 "is not an option of whatif", field=f"--set {key}",
-                remedy=f"of the world: {', '.join(OVERHEADS)}",
+                remedy=f"of the world: {', '.join(OVERHEADS)}, {GPU_SPEED}MODEL",
             )  # fmt: skip
     return read_settings({**dict.fromkeys(OVERHEADS, "0"), **options})
 

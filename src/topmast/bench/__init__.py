@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from topmast.bench.options import (
+    ClosedLoopOptions,
     EnginesOptions,
     FillingOptions,
     FleetOptions,
@@ -19,6 +20,7 @@ from topmast.bench.submit import measure_submission
 from topmast.model.errors import InvalidInput
 
 __all__ = [
+    "ClosedLoopOptions",
     "EnginesOptions",
     "FillingOptions",
     "FleetOptions",
@@ -43,6 +45,7 @@ def run_bench(
     slow: SlowPathOptions | None = None,
     filling: FillingOptions | None = None,
     engines: EnginesOptions | None = None,
+    loop: ClosedLoopOptions | None = None,
     store: str | None = None,
 ) -> dict[str, Any]:
     """Run the benchmark ``name``; what is None takes the benchmark's default."""
@@ -66,6 +69,7 @@ def run_bench(
         "predict": lambda: _predict(jobs, seed),
         "fill": lambda: _fill(filling),
         "engines": lambda: _engines(engines, state),
+        "closed-loop": lambda: _closed_loop(loop or ClosedLoopOptions(seed=seed), state),
     }
     if name not in runs:
         raise InvalidInput(f"no benchmark '{name}'", remedy=f"known: {', '.join(runs)}")
@@ -86,6 +90,12 @@ def _engines(options: EnginesOptions | None, state: Path | None) -> dict[str, An
     if options is None:
         raise InvalidInput("a fleet is missing", remedy="--fleet FILE")
     return measure_engines(options, state)
+
+
+def _closed_loop(options: ClosedLoopOptions, state: Path | None) -> dict[str, Any]:
+    from topmast.bench.closed_loop import measure_closed_loop
+
+    return measure_closed_loop(options, state)
 
 
 def _eta(jobs: int | None, seed: int) -> dict[str, Any]:

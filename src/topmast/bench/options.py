@@ -89,3 +89,12 @@ class EnginesOptions(Struct, frozen=True, kw_only=True):
     """That the scheduler knows when it is listed."""
     home: str = ""
     """Where hosts reach this machine; empty: where runners do."""
+
+
+class ClosedLoopOptions(Struct, frozen=True, kw_only=True):
+    """Real jobs, foretold by the simulator."""
+
+    jobs: int = 200
+    seed: int = 0
+    profiles: tuple[str, ...] = ("fifo", "easy", "srtf")
+    out: Path | None = None

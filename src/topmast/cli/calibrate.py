@@ -40,21 +40,28 @@ def calibrate(
         ),
     ] = "mast",
     fit: Annotated[
-        str, typer.Option(metavar="KEY,KEY,...", help="What is fitted, each in seconds.")
-    ] = "sim.startup_s,sim.restore_s,sim.checkpoint_s",
+        str | None,
+        typer.Option(
+            metavar="KEY,KEY,...",
+            help="What is fitted; by default starts, restores and checkpoints, and the speeds of "
+            "GPU models that JOBS.csv names.",
+        ),
+    ] = None,
     write: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the settings there, for --set @FILE."),
     ] = None,
 ) -> None:
-    """Fit the times of starts and checkpoints to jobs that really ran.
+    """Fit the times of starts and checkpoints, and speeds, to jobs that really ran.
 
     Half of the jobs are held out of the search, and tell how good it is. With --out the calibrated
     run is written like one of simulate.
     """
     from topmast.experiments.calibrate import calibrate as run
 
-    names = tuple(name.strip() for name in fit.split(",") if name.strip())
+    names = None
+    if fit is not None:
+        names = tuple(name.strip() for name in fit.split(",") if name.strip())
     found = run(options.of(profile), measured, write, names, _tell)
     session.show(found, lambda: _say(found))
 
@@ -65,7 +72,7 @@ def _tell(runs: int, loss: float) -> None:
 
 
 def _say(found: Calibration) -> None:
-    say_fields((name, f"{value:.1f}") for name, value in found.settings.items())
+    say_fields((name, f"{value:g}") for name, value in found.settings.items())
     say()
     titles = ("", "MEAN", "P50", "P99", "MAKESPAN", "BY JOB", "CORRELATION")
     rows = [
@@ -75,6 +82,8 @@ def _say(found: Calibration) -> None:
         _row("held out, after", found.held_out_after),
     ]
     say_table([Column(title, right=bool(title)) for title in titles], rows)
+    if found.unseen:
+        say(f"these jobs do not show {', '.join(found.unseen)}, which stay as they were")
     left = f"; {found.unmatched} are in one table only" if found.unmatched else ""
     say(f"{found.jobs} jobs{left}; {found.runs} simulations")
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli import (
+    bench_closed_loop,
     bench_compare,
     bench_engines,
     bench_fleet,
@@ -64,6 +65,7 @@ def add(app: typer.Typer, root: Root) -> None:
     bench_plan.add(bench, root)
     bench_slow.add(bench, root)
     bench_engines.add(bench, root)
+    bench_closed_loop.add(bench, root)
     bench_compare.add(bench, root)
 
 

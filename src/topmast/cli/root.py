@@ -155,6 +155,8 @@ class BenchOptions:
     rate: float | None = None
     load: float | None = None
     profile: str | None = None
+    profiles: tuple[str, ...] | None = None
+    """Of the closed loop."""
     delay_s: float | None = None
     apart: bool = False
     """Each region has a process of its own."""

@@ -27,10 +27,13 @@ LOG = "server.log"
 class Server:
     """One server on a state folder of its own."""
 
-    def __init__(self, state: Path, fleet: Path, settings: dict[str, str]) -> None:
+    def __init__(
+        self, state: Path, fleet: Path, settings: dict[str, str], profile: str | None = None
+    ) -> None:
         self.state = state
         self.log = state / LOG
         options = [word for key in settings for word in ("--set", f"{key}={settings[key]}")]
+        options += [] if profile is None else ["--profile", profile]
         self._command = [
             sys.executable, "-m", "topmast.app", "up", "--fleet", str(fleet),
             "--state", str(state), "--port", "0", "--json", *options,

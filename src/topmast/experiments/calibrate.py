@@ -14,16 +14,21 @@ from msgspec.structs import replace
 
 from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.experiments.collector import calm
+from topmast.experiments.holding import CHECKPOINT, RESTORE, STARTUP, Held, fitted, is_known
 from topmast.experiments.run import RunOptions, load, run
 from topmast.model.errors import InvalidInput
 from topmast.sim.books import JOBS, Tables
-from topmast.sim.settings import PREFIX, Settings
+from topmast.sim.settings import GPU_SPEED, PREFIX, Settings, check_models
 from topmast.sim.simulation import Simulation
 
 COLUMNS = ("job_id", "submit_s", "finish_s")
 """Of the table of jobs that `simulate --out` writes; others are not read."""
+HOLDING = ("wait_s", "preemptions", "restarts")
+"""With these it is known how long a job had GPUs, and in how many attempts."""
+MODEL = "gpu_model"
+"""Where a job ran last: then the speeds of these models are fitted, too."""
 _AT = [JOBS.index(name) for name in COLUMNS]
-FITTED = ("sim.startup_s", "sim.restore_s", "sim.checkpoint_s")
+FITTED = (STARTUP, RESTORE, CHECKPOINT)
 LONGEST_S = 600.0
 """No start, restore or checkpoint is looked for beyond."""
 TOLERANCE_S = 0.5
@@ -49,6 +54,8 @@ class Calibration(Struct, frozen=True):
     """What was fitted, and what it is good for."""
 
     settings: dict[str, float]
+    unseen: tuple[str, ...]
+    """What these jobs cannot show, such as restores where none was stopped; left as it was."""
     jobs: int
     unmatched: int
     """Jobs of one side that the other lacks, or that did not end; they are left out."""
@@ -62,30 +69,38 @@ class Calibration(Struct, frozen=True):
 
 
 class Times(Struct, frozen=True):
-    """When a job was submitted, and when it ended."""
+    """When a job was submitted, and when it ended; what else a table says of it."""
 
     submit_s: float
     finish_s: float
+    wait_s: float | None = None
+    attempts: int = 1
+    model: str = ""
 
 
 def calibrate(
     options: RunOptions,
     measured: Path,
     out: Path | None = None,
-    names: Sequence[str] = FITTED,
+    names: Sequence[str] | None = None,
     tell: Callable[[int, float], object] = lambda runs, error: None,
 ) -> Calibration:
     """Fit ``names`` so that simulated jobs take as long as measured ones, and write the settings.
 
-    The search (Powell's method) sees every other job by its submission, and minimises the mean of
-    |log(simulated / measured)| over them, which a few long jobs do not rule. ``tell`` gets the
-    number of runs so far and the least such mean. At most some twenty simulations for each name.
-    Raises InvalidInput for files that do not fit.
+    ``names`` None: `FITTED`, and the speed of each GPU model that the table of jobs names. Every
+    other job by its submission is seen. Where the table says how long jobs had GPUs, that time
+    alone decides (`holding`). Else a search (Powell's method) minimises the mean of
+    |log(simulated / measured)|, which a few long jobs do not rule; ``tell`` gets the number of runs
+    so far and the least such mean. At most some twenty simulations for each name. Raises
+    InvalidInput for files that do not fit.
     """
-    from scipy.optimize import minimize
-
-    check_names(names)
+    if names is not None:
+        check_names(names)
     real = read_times(measured)
+    if names is None:
+        known = [times for times in real.values() if times.wait_s is not None]
+        models = sorted({times.model for times in known if times.model})
+        names = (*FITTED, *(f"{GPU_SPEED}{model}" for model in models))
     load_kernels()
     load_solvers(options.world()[0])
     world = _World(options, real, tuple(names), tell)
@@ -96,17 +111,14 @@ def calibrate(
             f"only {len(shared)} of its jobs end in the simulation", where=str(measured),
             remedy="give the trace of which these jobs are; job_id is the name of a job in it",
         )  # fmt: skip
-    world.seen = shared[::2]
-    given = world.given()
-    minimize(
-        world.loss, given, method="Powell", bounds=[(0.0, LONGEST_S)] * len(names),
-        options={"xtol": TOLERANCE_S, "ftol": 1e-4, "maxfev": RUNS * len(names)},
-    )  # fmt: skip
-    best = world.best
+    best = world.held(shared[::2])
+    if best is None:
+        best = world.searched(shared[::2])
+    unseen = tuple(name for name in names if name not in best)
     after = world.simulate(best)
     held_out = shared[1::2]
     result = Calibration(
-        best, len(shared), len(real.keys() ^ before.keys()), world.runs,
+        best, unseen, len(shared), len(real.keys() ^ before.keys()), world.runs,
         error_of(real, before, shared), error_of(real, after, shared),
         error_of(real, before, held_out), error_of(real, after, held_out),
     )  # fmt: skip
@@ -114,7 +126,8 @@ def calibrate(
         run(with_settings(options, best))
     if out is not None:
         lines = [f"# fitted to {measured.name} with profile {options.profile}"]
-        lines += [f"{name}={value:.1f}" for name, value in best.items()]
+        lines += [f"{name}={value:g}" for name, value in best.items()]
+        lines += [f"# these jobs do not show {name}" for name in unseen]
         out.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return result
 
@@ -122,10 +135,11 @@ def calibrate(
 def check_names(names: Sequence[str]) -> None:
     """Raises InvalidInput for a setting that is no time of the world."""
     known = [f"{PREFIX}{name}" for name in Settings.__struct_fields__ if name.endswith("_s")]
-    if unknown := [name for name in names if name not in known]:
+    speeds = [name for name in names if name.startswith(GPU_SPEED) and name != GPU_SPEED]
+    if unknown := [name for name in names if name not in known and name not in speeds]:
         raise InvalidInput(
             f"{', '.join(unknown)} cannot be fitted", field="--fit",
-            remedy=f"times of the world: {', '.join(known)}",
+            remedy=f"times of the world: {', '.join(known)}; or {GPU_SPEED}MODEL",
         )  # fmt: skip
     if not names:
         raise InvalidInput("nothing to fit", field="--fit", remedy=f"such as {FITTED[0]}")
@@ -155,18 +169,54 @@ class _World:
         self._setup = load(options)
         self._real = real
         self._names = names
+        speeds = [name.removeprefix(GPU_SPEED) for name in names if name.startswith(GPU_SPEED)]
+        check_models(Settings(gpu_speed=dict.fromkeys(speeds, 1.0)), self._setup.fleet.models())
         self._tell = tell
         self._known: dict[tuple[float, ...], float] = {}
-        self.seen: list[str] = []
-        """The jobs that the search looks at."""
+        self._seen: Sequence[str] = ()
         self.runs = 0
-        self.best: dict[str, float] = {}
+        self._best: dict[str, float] = {}
         self._least = math.inf
 
-    def given(self) -> list[float]:
-        """Where the search begins: the settings of the command."""
+    def held(self, seen: Sequence[str]) -> dict[str, float] | None:
+        """What the times that these jobs had GPUs say; None where they or a name are not known."""
+        if not all(is_known(name) for name in self._names):
+            return None
+        jobs = {
+            job: Held(times.finish_s - times.submit_s - times.wait_s, times.attempts, times.model)
+            for job in seen
+            if (times := self._real[job]).wait_s is not None
+        }
+        jobs = {job: held for job, held in jobs.items() if held.held_s > 0}
+        if len(jobs) <= len(self._names):
+            return None
         _, settings = self._options.world()
-        return [float(getattr(settings, name.removeprefix(PREFIX)) or 0.0) for name in self._names]
+        given = {name: self._given(name) for name in FITTED}
+        given |= {f"{GPU_SPEED}{model}": x for model, x in settings.gpu_speed.items()}
+        return fitted(jobs, self._setup.trace, self._names, given)
+
+    def searched(self, seen: Sequence[str]) -> dict[str, float]:
+        """What makes these jobs end nearest to when they really did, in simulations."""
+        from scipy.optimize import minimize
+
+        if speeds := [name for name in self._names if name.startswith(GPU_SPEED)]:
+            raise InvalidInput(
+                f"the table does not show {speeds[0]}", field="--measured",
+                remedy=f"columns {', '.join((*HOLDING, MODEL))}, for more jobs than settings",
+            )  # fmt: skip
+        self._seen = seen
+        names = self._names
+        minimize(
+            self.loss, [self._given(name) for name in names], method="Powell",
+            bounds=[(0.0, LONGEST_S)] * len(names),
+            options={"xtol": TOLERANCE_S, "ftol": 1e-4, "maxfev": RUNS * len(names)},
+        )  # fmt: skip
+        return self._best
+
+    def _given(self, name: str) -> float:
+        """A time as the command sets it."""
+        _, settings = self._options.world()
+        return float(getattr(settings, name.removeprefix(PREFIX)) or 0.0)
 
     def loss(self, values: Sequence[float]) -> float:
         """The mean of |log(simulated / measured)|; values are rounded to a tenth of a second."""
@@ -175,13 +225,13 @@ class _World:
             times = self.simulate(dict(zip(self._names, point, strict=True)))
             found = [
                 abs(math.log(_jct_s(times[job]) / _jct_s(self._real[job])))
-                for job in self.seen
+                for job in self._seen
                 if job in times
             ]
             self._known[point] = statistics.fmean(found) if found else math.inf
             if self._known[point] < self._least:
                 self._least = self._known[point]
-                self.best = dict(zip(self._names, point, strict=True))
+                self._best = dict(zip(self._names, point, strict=True))
             self._tell(self.runs, self._least)
         return self._known[point]
 
@@ -259,7 +309,7 @@ def _rows(rows: csv.DictReader[str], path: Path) -> dict[str, Times]:
         if not row["finish_s"]:
             continue
         try:
-            times = Times(float(row["submit_s"]), float(row["finish_s"]))
+            times = _times(row)
             wrong = not times.submit_s <= times.finish_s < math.inf
         except (TypeError, ValueError):
             wrong = True
@@ -273,3 +323,15 @@ def _rows(rows: csv.DictReader[str], path: Path) -> dict[str, Times]:
     if not found:
         raise InvalidInput("no job in it has ended", where=str(path))
     return found
+
+
+def _times(row: Mapping[str, str | None]) -> Times:
+    """Raises ValueError or TypeError for what is no number."""
+    wait_s, stops, failures = (row.get(name) for name in HOLDING)
+    known = bool(wait_s and stops and failures)
+    return Times(
+        float(row["submit_s"] or ""), float(row["finish_s"] or ""),
+        float(wait_s or "") if known else None,
+        1 + int(stops or "") + int(failures or "") if known else 1,
+        row.get(MODEL) or "",
+    )  # fmt: skip

@@ -21,7 +21,7 @@ from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import Fleet
 from topmast.policies.options import Profile
-from topmast.sim.settings import Settings
+from topmast.sim.settings import Settings, check_models
 from topmast.sim.simulation import Result, Simulation, Waits
 from topmast.traces.reading import read
 from topmast.traces.throughputs import Throughputs, read_throughputs
@@ -71,6 +71,7 @@ class Setup(Struct, frozen=True):
 def load(options: RunOptions) -> Setup:
     """Read the files of a run. Raises InvalidInput for what does not fit."""
     fleet = read_fleet(options.fleet)
+    check_models(options.world()[1], fleet.models())
     widest = max(h.gpus for r in fleet.regions for c in r.clusters for h in c.hosts)
     trace = read(
         options.trace,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile
-from topmast.sim.settings import Settings, read_settings, told_apart
+from topmast.sim.settings import OVERHEADS, Settings, read_settings, told_apart
 
 
 def world_of(
@@ -15,11 +15,11 @@ def world_of(
     """A profile and a world with ``options`` laid over them. Raises InvalidInput for one that
     does not fit.
 
-    Without ``overheads`` nothing but work takes time, and no attempt is too young to be stopped.
+    Without ``overheads`` nothing but work takes time, and no attempt is too young to be stopped;
+    but for what ``options`` say.
     """
     own, world = told_apart(options)
-    settings = read_settings(world)
     if not overheads:
-        settings = settings.without_overheads()
+        world = {**dict.fromkeys(OVERHEADS, "0"), **world}
         own = {"min_runtime_s": "0", **own}
-    return load_profile(profile, own), settings
+    return load_profile(profile, own), read_settings(world)

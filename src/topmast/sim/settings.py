@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -15,6 +15,10 @@ from topmast.policies.registry import value_of
 
 PREFIX = "sim."
 """`--set sim.KEY=VALUE` is for the world; other keys are for the profile."""
+GPU_SPEED = f"{PREFIX}gpu_speed."
+"""The name of a GPU model follows."""
+FASTEST, SLOWEST = 100.0, 0.01
+"""Of `gpu_speed`."""
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,6 +54,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """Speed of a task on a GPU that others share."""
     busy_cpus: float = 1.0
     """Speed of a task on a host with all CPUs held; full speed up to a half of them."""
+    gpu_speed: dict[str, float] = {}
+    """By GPU model: how fast work really goes there, over what the job says of it."""
     elastic_efficiency: float = 1.0
     """What each task of an elastic job does over what it did before, when their number doubles."""
     switch_s: float = 1.0
@@ -71,11 +77,13 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     def without_overheads(self) -> Settings:
         """`--overheads none`: nothing but work takes time."""
-        return msgspec.structs.replace(
-            self, startup_s=0.0, checkpoint_s=0.0, restore_s=0.0, switch_s=0.0
-        )
+        none = {key.removeprefix(PREFIX): 0.0 for key in OVERHEADS}
+        return msgspec.structs.replace(self, **none)
 
 
+OVERHEADS = tuple(
+    f"{PREFIX}{key}" for key in ("startup_s", "checkpoint_s", "restore_s", "switch_s")
+)
 _SPEEDS = ("across_hosts", "across_racks", "across_pods", "shared_gpu", "busy_cpus")
 _AT_MOST = {
     "loss": 0.99,
@@ -104,7 +112,12 @@ def told_apart(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, st
 
 def read_settings(options: Mapping[str, str]) -> Settings:
     """The settings of ``--set sim.KEY=VALUE``. Raises InvalidInput for one that does not fit."""
-    document = {key.removeprefix(PREFIX): value_of(key, text) for key, text in options.items()}
+    document = {
+        key.removeprefix(PREFIX): value_of(key, text)
+        for key, text in options.items()
+        if not key.startswith(GPU_SPEED)
+    }
+    document["gpu_speed"] = _gpu_speeds(options)
     try:
         settings = msgspec.convert(document, Settings)
     except msgspec.ValidationError as error:
@@ -115,9 +128,37 @@ def read_settings(options: Mapping[str, str]) -> Settings:
         raise InvalidInput(what, field=f"--set sim.{place}", remedy=remedy) from error
     for name in Settings.__struct_fields__:
         value = getattr(settings, name)
-        if value is None or isinstance(value, bool):
+        if value is None or isinstance(value, bool | dict):
             continue
         low_ok = value > 0 if name in _ABOVE_ZERO else value >= 0
         if not (low_ok and value <= _AT_MOST.get(name, 1e12)):
             raise InvalidInput(f"{value} is out of range", field=f"--set sim.{name}")
     return settings
+
+
+def _gpu_speeds(options: Mapping[str, str]) -> dict[str, float]:
+    """By GPU model, of the keys that begin with `GPU_SPEED`."""
+    found = {}
+    for key, text in options.items():
+        if not key.startswith(GPU_SPEED):
+            continue
+        speed = value_of(key, text)
+        if isinstance(speed, bool) or not isinstance(speed, int | float):
+            raise InvalidInput(f"{show(text)} is not a number", field=f"--set {key}")
+        if not SLOWEST <= speed <= FASTEST:
+            raise InvalidInput(
+                f"{text} is out of range", field=f"--set {key}",
+                remedy=f"from {SLOWEST:g} to {FASTEST:g}; 1: as fast as the job says",
+            )  # fmt: skip
+        found[key.removeprefix(GPU_SPEED)] = float(speed)
+    return found
+
+
+def check_models(settings: Settings, models: Sequence[str]) -> None:
+    """Raises InvalidInput for the speed of a GPU model that the fleet lacks."""
+    for model in settings.gpu_speed:
+        if model not in models:
+            raise InvalidInput(
+                "the fleet has no such GPU model", field=f"--set {GPU_SPEED}{model}",
+                remedy=one_of(model, models),
+            )  # fmt: skip

@@ -211,7 +211,7 @@ class Simulation:
         }
 
         def speed(spec: JobSpec, seats: tuple[Seat, ...]) -> float:
-            by_model = rate(spec, [model_of[seat.host] for seat in seats])
+            by_model = rate(spec, [model_of[seat.host] for seat in seats], self.settings.gpu_speed)
             return by_model * rate_of_size(spec, seats, self.settings.elastic_efficiency)
 
         for cluster in (c for r in self.fleet.regions for c in r.clusters):

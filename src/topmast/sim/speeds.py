@@ -19,12 +19,15 @@ def rate_of_size(spec: JobSpec, seats: Sequence[Seat], efficiency: float) -> flo
     return speed_of_size(elastic, tasks, efficiency)
 
 
-def rate(spec: JobSpec, models: Sequence[str]) -> float:
+def rate(spec: JobSpec, models: Sequence[str], real: Mapping[str, float]) -> float:
     """Work per second of a gang on hosts of these models: the slowest decides; 1 on the first
-    listed.
+    listed, if the job is right about its speeds. ``real``: by model, the true speed over that.
     """
     listed = spec.groups[0].resources.accelerators
-    if len(listed) < 2:
+    if not listed or (len(listed) == 1 and not real):
         return 1.0
+    first = listed[0].speed
     speeds: Mapping[str | None, float] = {a.model: a.speed for a in reversed(listed)}
-    return min(speeds[model] for model in dict.fromkeys(models)) / listed[0].speed
+    return min(
+        speeds.get(model, first) * real.get(model, 1.0) / first for model in dict.fromkeys(models)
+    )

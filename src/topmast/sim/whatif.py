@@ -152,7 +152,9 @@ class WhatIf:
         by_size = rate_of_size(spec, seats, self._efficiency)
         if spec.duration_s is None:
             return by_size
-        return by_size * rate(spec, [self._model_of[seat.host] for seat in seats])
+        return by_size * rate(
+            spec, [self._model_of[seat.host] for seat in seats], self.settings.gpu_speed
+        )
 
     def _work_of(self, job: str) -> tuple[str, int]:
         """What the table of pairs calls a job, and the GPUs of its gang."""

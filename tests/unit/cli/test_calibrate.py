@@ -1,5 +1,6 @@
 """`calibrate`: the world in which jobs ran is found again, and what does not fit is said."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from tests.unit.cli.conftest import Call
 
 FLEET = "regions: {r: {clusters: {c: {hosts: [{count: 1, gpu: G, gpus: 8}]}}}}\n"
 JOBS = 24
+COLUMNS = ("job_id", "submit_s", "finish_s", "wait_s", "preemptions", "restarts")
 TRUE_S = {"sim.startup_s": 75.0}
 
 
@@ -46,6 +48,74 @@ def test_the_settings_of_a_run_are_found_again(
     assert again["jct_s"]["mean"] == pytest.approx(real["jct_s"]["mean"], rel=0.005)
 
 
+def test_a_table_that_names_gpu_models_gives_their_speeds(call: Call, tmp_path: Path) -> None:
+    """Jobs say that B is half as fast as A; on the cluster it is a quarter less than that."""
+    fleet, trace = tmp_path / "fleet.yaml", tmp_path / "jobs.csv"
+    hosts = "{count: 1, gpu: %s, gpus: 4}"
+    fleet.write_text(
+        f"regions: {{r: {{clusters: {{c: {{hosts: [{hosts % 'A'}, {hosts % 'B'}]}}}}}}}}\n"
+    )
+    rows = [f"j{n},{20 * n},{100 + 37 * (n % 7)},2,A|B,1|0.5" for n in range(32)]
+    trace.write_text("\n".join(["job_id,submit_s,duration_s,gpus,gpu_models,speeds", *rows]) + "\n")
+    files = ("--trace", str(trace), "--fleet", str(fleet), "--profile", "fifo-skip")
+    true = ("--set", "sim.startup_s=12", "--set", "sim.gpu_speed.B=0.75")
+    call("simulate", *files, *true, "--out", str(tmp_path / "real"), "--json")
+    measured = tmp_path / "measured.csv"
+    measured.write_text(_with_models(tmp_path / "real"))
+    found = call("calibrate", *files, "--measured", str(measured), "--json").document
+    true_s = {"sim.gpu_speed.A": 1.0, "sim.gpu_speed.B": 0.75, "sim.startup_s": 12.0}
+    assert found["settings"] == pytest.approx(true_s, rel=0.001)
+    assert found["unseen"] == ["sim.restore_s", "sim.checkpoint_s"]
+    assert found["before"]["by_job"] > 0.05
+    assert found["held_out_after"]["by_job"] < 0.001
+
+
+def test_stopped_jobs_show_restores_and_checkpoints(call: Call, tmp_path: Path) -> None:
+    """Short jobs stop long ones, which go on from where they were."""
+    fleet, trace = tmp_path / "fleet.yaml", tmp_path / "jobs.csv"
+    fleet.write_text(FLEET)
+    kinds = ((3000, 8), (500, 4), (100, 8), (900, 2), (200, 8))
+    rows = [f"j{n},{150 * n},{kinds[n % 5][0] + 7 * n},{kinds[n % 5][1]}" for n in range(80)]
+    trace.write_text("\n".join(["job_id,submit_s,duration_s,gpus", *rows]) + "\n")
+    files = ("--trace", str(trace), "--fleet", str(fleet), "--profile", "srtf")
+    true_s = {"sim.startup_s": 12.0, "sim.restore_s": 33.0, "sim.checkpoint_s": 8.0}
+    world = [f"--set={name}={value}" for name, value in true_s.items()]
+    real = call("simulate", *files, *world, "--out", str(tmp_path / "real"), "--json").document
+    assert real["preemptions"] > 10
+    table = str(tmp_path / "real" / "jobs.csv")
+    found = call("calibrate", *files, "--measured", table, "--json").document
+    assert found["settings"] == pytest.approx(true_s, rel=0.1)
+    assert abs(found["held_out_after"]["mean"]) < 0.02
+
+
+def test_without_the_times_that_jobs_waited_simulations_are_searched(
+    call: Call, files: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Then only the times from submission to end are known, and no speed can be told."""
+    call("simulate", *files, "--set=sim.startup_s=75", "--out", str(tmp_path / "real"), "--json")
+    table = tmp_path / "measured.csv"
+    with (tmp_path / "real" / "jobs.csv").open() as file:
+        rows = [f"{r['job_id']},{r['submit_s']},{r['finish_s']}" for r in csv.DictReader(file)]
+    table.write_text("\n".join(["job_id,submit_s,finish_s", *rows]) + "\n")
+    given = ("calibrate", *files, "--measured", str(table), "--json")
+    found = call(*given, "--fit", "sim.startup_s").document
+    assert found["runs"] > 2
+    assert found["settings"]["sim.startup_s"] == pytest.approx(75.0, abs=1.0)
+    assert "does not show sim.gpu_speed.G" in call(*given, "--fit", "sim.gpu_speed.G").error
+
+
+def _with_models(run: Path) -> str:
+    """The table of jobs of a run, each with the GPU model of its allocations."""
+    with (run / "allocations.csv").open() as file:
+        models = {row["job_id"]: row["gpu_model"] for row in csv.DictReader(file)}
+    with (run / "jobs.csv").open() as file:
+        rows = [
+            ",".join([*(row[name] for name in COLUMNS), models[row["job_id"]]])
+            for row in csv.DictReader(file)
+        ]
+    return "\n".join([",".join([*COLUMNS, "gpu_model"]), *rows]) + "\n"
+
+
 @pytest.mark.parametrize(
     ("table", "options", "told"),
     [
@@ -55,6 +125,13 @@ def test_the_settings_of_a_run_are_found_again(
         ("job_id,submit_s,finish_s\na,5,6\n", (), "only 0 of its jobs end in the simulation"),
         ("job_id,submit_s,finish_s\na,5,6\n", ("--fit", "sim.loss"), "sim.loss cannot be fitted"),
         ("job_id,submit_s,finish_s\na,5,6\n", ("--fit", ","), "nothing to fit"),
+        ("job_id,submit_s,finish_s\na,5,6\n", ("--fit", "sim.gpu_speed."), "cannot be fitted"),
+        (
+            "job_id,submit_s,finish_s,wait_s,preemptions,restarts,gpu_model\na,5,6,0,0,0,Z\n",
+            (),
+            "the fleet has no such GPU model",
+        ),
+        ("job_id,submit_s,finish_s\na,5,6\n", ("--set", "sim.gpu_speed.G=0"), "is out of range"),
         ("job_id,submit_s,finish_s\na,5,6\n", ("--set", "@none"), "none cannot be read"),
     ],
 )

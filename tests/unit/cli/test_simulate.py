@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.cli.conftest import Call
 from topmast.cli.simulate import Progress
+from topmast.experiments.worlds import world_of
 
 FLEET = "regions: {r: {clusters: {c: {hosts: [{count: 1, gpu: G, gpus: 8}]}}}}\n"
 TRACE = "job_id,submit_s,duration_s,gpus\na,0,100,8\nb,10,50,4\nc,20,5,9\n"
@@ -190,3 +191,10 @@ def test_progress_tells_how_long_it_still_takes(capsys: pytest.CaptureFixture[st
     assert told[0] == "day 1.0"
     assert told[1:3] == ["about 13m40s left", "about 10m left"]
     assert told[-1] == "about 10s left"
+
+
+def test_what_set_says_goes_before_overheads_none() -> None:
+    """So that a calibrated world can be told from one in which all else takes no time."""
+    own, world = world_of("srtf", {"sim.startup_s": "7", "min_runtime_s": "3"}, overheads=False)
+    assert (world.startup_s, world.restore_s, world.checkpoint_s, world.switch_s) == (7, 0, 0, 0)
+    assert own.min_runtime_s == 3
