@@ -71,8 +71,8 @@ def same_text(value: str, length: int) -> Texts:
 
 
 class Sizes(Struct, frozen=True, eq=False):
-    """A column of amounts of memory. `sizes_of` makes one, and nothing else should: whoever has
-    numbers has to say their unit.
+    """A column of amounts of memory. `sizes_of` makes one, and nothing else should: numbers
+    come with their unit.
     """
 
     gb: Floats
