@@ -37,18 +37,13 @@ def _hosts_freed(trials: Trials, cluster: str) -> Iterator[Change]:
     for row in rows:
         trial.slots(row)[:] = MILLI
         trial.free_cpus[row], trial.free_memory[row] = columns.cpus[row], columns.memory[row]
-    domain = trials.holds(trial)
-    if domain is not None:
-        where = _domain_name(trials, rows[0])
-        names = tuple(columns.hosts[row].name for row in rows)
+    if trials.holds(trial) is not None:
+        names = _names(columns, rows)
         have = _what_is_free(trials, rows[0])
-        jobs = _jobs_on(trials, set(names))
+        where = _domain_name(trials, rows[0])
         text = f"{count_of(len(rows), 'more host')} of {where} free ({listed(names)}){have}"
-        yield Change(
-            ChangeKind.HOSTS, text, _size_of_hosts(trials, cluster, len(rows)),
-            trials.search.region, cluster, to=float(len(rows)), hosts=names[:HOSTS_NAMED],
-            jobs=jobs[:HOSTS_NAMED],
-        )  # fmt: skip
+        jobs = _jobs_on(trials, set(names))
+        yield _change(trials, cluster, ChangeKind.HOSTS, text, names, jobs)
 
 
 def _hosts_back(trials: Trials, cluster: str) -> Iterator[Change]:
@@ -65,15 +60,30 @@ def _hosts_back(trials: Trials, cluster: str) -> Iterator[Change]:
     trial = columns.trial()
     trial.available = columns.available.copy()
     trial.available[rows] = True
-    domain = trials.holds(trial)
-    if domain is not None:
-        names = tuple(columns.hosts[row].name for row in rows)
+    if trials.holds(trial) is not None:
+        names = _names(columns, rows)
         states = listed([_state_of(columns, name) for name in names])
         text = f"{count_of(len(rows), 'host')} of {cluster} back in service ({states})"
-        yield Change(
-            ChangeKind.SERVICE, text, _size_of_hosts(trials, cluster, len(rows)),
-            trials.search.region, cluster, to=float(len(rows)), hosts=names[:HOSTS_NAMED],
-        )  # fmt: skip
+        yield _change(trials, cluster, ChangeKind.SERVICE, text, names)
+
+
+def _change(
+    trials: Trials,
+    cluster: str,
+    kind: ChangeKind,
+    text: str,
+    hosts: tuple[str, ...],
+    jobs: tuple[str, ...] = (),
+) -> Change:
+    """Hosts of a cluster that are to be free, or in service."""
+    return Change(
+        kind, text, _size_of_hosts(trials, cluster, len(hosts)), trials.search.region, cluster,
+        to=float(len(hosts)), hosts=hosts[:HOSTS_NAMED], jobs=jobs[:HOSTS_NAMED],
+    )  # fmt: skip
+
+
+def _names(columns: Columns, rows: list[int]) -> tuple[str, ...]:
+    return tuple(columns.hosts[row].name for row in rows)
 
 
 def _state_of(columns: Columns, host: str) -> str:

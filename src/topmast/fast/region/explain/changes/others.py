@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from topmast.fast.region.explain.changes.trials import Spot, Trials, listed
 from topmast.fast.region.explain.space import Space, fewest_gone
 from topmast.fast.region.inventory.allocation import Allocation, expected_end_s
-from topmast.fast.region.search.search import Domain
 from topmast.model.plan import PlacementRequest
 from topmast.model.reason import Change, ChangeKind
 from topmast.model.units import format_duration
@@ -36,9 +35,8 @@ def _without_reservation(trials: Trials) -> Iterator[Change]:
     held = trials.ask.held
     if held is None or trials.unheld is None:
         return
-    domain = Space(trials.unheld, trials.unheld.excluded(trials.ask)).place_for(trials.ask)
-    if domain is not None:
-        place = Spot(trials.search.region, domain, preempting=False)
+    place = trials.spot(Space(trials.unheld, trials.unheld.excluded(trials.ask)))
+    if place is not None:
         wait_s = max(0.0, held.from_s - trials.search.now)
         run_time = f"a run time of at most {format_duration(wait_s)}"
         text = f"the GPUs that are kept for {held.job}, or {run_time}"
@@ -49,30 +47,28 @@ def _without_reservation(trials: Trials) -> Iterator[Change]:
 
 def _on_avoided_hosts(trials: Trials) -> Iterator[Change]:
     """The hosts on which the job failed would do. O(H)."""
-    here, domain = _without(trials, trials.ask.avoid_hosts, avoid_hosts=())
-    if domain is not None:
-        place = Spot(trials.search.region, domain, preempting=False)
+    here, place = _without(trials, trials.ask.avoid_hosts, avoid_hosts=())
+    if place is not None:
         text = f"the hosts that it avoids because an attempt was lost there ({listed(here)})"
         yield trials.change(ChangeKind.AVOIDED, text, 0.5, place, hosts=here)
 
 
 def _on_reserved_hosts(trials: Trials) -> Iterator[Change]:
     """Hosts that are reserved before it would have ended would do, for a shorter run. O(H)."""
-    here, domain = _without(trials, trials.ask.reserved or (), reserved=UNSET)
-    if domain is not None:
-        place = Spot(trials.search.region, domain, preempting=False)
+    here, place = _without(trials, trials.ask.reserved or (), reserved=UNSET)
+    if place is not None:
         text = f"hosts that are reserved before it would have ended ({listed(here)})"
         yield trials.change(ChangeKind.RESERVED, text, 0.5, place, hosts=here[:HOSTS_NAMED])
 
 
 def _without(
     trials: Trials, barred: tuple[str, ...], **changes: object
-) -> tuple[tuple[str, ...], Domain | None]:
+) -> tuple[tuple[str, ...], Spot | None]:
     """Of the hosts that are barred those that are here, and the place that there is with them."""
     columns = trials.search.columns
     here = tuple(host for host in barred if host in columns.index)
     ask: PlacementRequest = replace(trials.ask, **changes)
-    return here, Space(columns, columns.excluded(ask)).place_for(ask) if here else None
+    return here, trials.spot(Space(columns, columns.excluded(ask)), ask) if here else None
 
 
 def _when_old_enough(trials: Trials) -> Iterator[Change]:
@@ -84,21 +80,19 @@ def _when_old_enough(trials: Trials) -> Iterator[Change]:
     young.sort(key=lambda a: (trials.old_at_s(a), a.job))
     base = trials.without_victims.columns
     count = fewest_gone(base, young[:ENDS_TRIED], lambda c: trials.holds(c) is not None)
-    if count is not None:
+    if count is None:
+        return
+    place = trials.holds(base.without(young[:count]), preempting=True)
+    if place is not None:
         at_s = trials.old_at_s(young[count - 1])
-        wait_s = at_s - now
         patience = format_duration(trials.search.profile.min_runtime_s)
         text = (
-            f"a wait of {format_duration(wait_s)}, because jobs that have run for less than "
+            f"a wait of {format_duration(at_s - now)}, because jobs that have run for less than "
             f"{patience} may not be preempted"
         )
-        domain = trials.holds(base.without(young[:count]))
-        if domain is not None:
-            place = Spot(trials.search.region, domain, preempting=True)
-            jobs = tuple(a.job for a in young[:count])
-            yield trials.change(
-                ChangeKind.PATIENCE, text, wait_s / 3600.0, place, jobs=jobs, at_s=at_s
-            )
+        jobs = tuple(a.job for a in young[:count])
+        size = (at_s - now) / 3600.0
+        yield trials.change(ChangeKind.PATIENCE, text, size, place, jobs=jobs, at_s=at_s)
 
 
 def _when_jobs_end(trials: Trials) -> Iterator[Change]:
@@ -113,13 +107,12 @@ def _when_jobs_end(trials: Trials) -> Iterator[Change]:
     if count is None:
         return
     gone = _needed(trials, order[:count])
-    domain = trials.holds(columns.without(gone))
-    if domain is not None:
+    place = trials.holds(columns.without(gone))
+    if place is not None:
         at_s = ends[count - 1][0]
         jobs = tuple(a.job for a in gone)
         wait_s = max(0.0, at_s - now)
         text = f"the end of {listed(jobs)}, expected in {format_duration(wait_s)}"
-        place = Spot(trials.search.region, domain, preempting=False)
         yield trials.change(ChangeKind.ENDS, text, wait_s / 3600.0, place, jobs=jobs, at_s=at_s)
 
 

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
+from msgspec import Struct
+
 from topmast.fast.region.explain.space import Space
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.preemption.search import PreemptiveSearch
-from topmast.fast.region.search.search import Domain
 from topmast.model.job import Band
 from topmast.model.plan import PlacementRequest
 from topmast.model.reason import Change, ChangeKind
 
 
-class Spot:
-    """Where a gang would sit, in words."""
+class Spot(Struct, frozen=True):
+    """Where a gang would sit."""
 
-    def __init__(self, region: str, domain: Domain, preempting: bool) -> None:
-        self.region = region
-        self.cluster = domain.cluster
-        self.preempting = preempting
+    region: str
+    cluster: str
+    preempting: bool
 
     def __str__(self) -> str:
         how = " if other jobs are preempted" if self.preempting else ""
@@ -62,16 +62,21 @@ class Trials:
 
     def place(self, ask: PlacementRequest) -> Spot | None:
         """Where a gang has a place as things are: on free GPUs, else by preemption. O(H)."""
-        domain = self.space.place_for(ask)
-        if domain is not None:
-            return Spot(self.search.region, domain, preempting=False)
-        if self.preempt:
-            domain = self.without_victims.place_for(ask)
-        return None if domain is None else Spot(self.search.region, domain, preempting=True)
+        free = self.spot(self.space, ask)
+        if free is not None or not self.preempt:
+            return free
+        return self.spot(self.without_victims, ask, preempting=True)
 
-    def holds(self, columns: Columns) -> Domain | None:
+    def holds(self, columns: Columns, *, preempting: bool = False) -> Spot | None:
         """Where the gang would sit in other columns, on free GPUs. O(H)."""
-        return Space(columns, self._excluded).place_for(self.ask)
+        return self.spot(Space(columns, self._excluded), preempting=preempting)
+
+    def spot(
+        self, space: Space, ask: PlacementRequest | None = None, *, preempting: bool = False
+    ) -> Spot | None:
+        """Where the gang, or another one, would sit. O(H)."""
+        domain = space.place_for(ask or self.ask)
+        return None if domain is None else Spot(self.search.region, domain.cluster, preempting)
 
     @cached_property
     def without_victims(self) -> Space:
