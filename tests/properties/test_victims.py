@@ -19,8 +19,8 @@ from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.preemption.price import cost_gpu_s, eligible_victims
 from topmast.fast.region.preemption.search import PreemptiveSearch
-from topmast.fast.region.search.scoring import score_terms, total
-from topmast.fast.region.search.search import choices_of, fewest_gpus_milli
+from topmast.fast.region.search.scoring import choices_of, score_terms, total
+from topmast.fast.region.search.search import fewest_gpus_milli
 from topmast.model.job import Band, Level, Topology
 from topmast.model.plan import PlacementRequest, Plan, Preempt
 from topmast.policies.options import ScoreWeights

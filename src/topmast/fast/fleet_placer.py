@@ -25,8 +25,7 @@ from topmast.fast.region.inventory.columns import Floats
 from topmast.fast.region.inventory.index import Index, Pool
 from topmast.fast.region.inventory.pair_seats import bid_to_external
 from topmast.fast.region.machine import RegionalPlacer
-from topmast.fast.region.preemption import plain
-from topmast.fast.region.preemption.price import may_of
+from topmast.fast.region.preemption.search import best_place
 from topmast.fast.region.reservation.earliest import bounds_s
 from topmast.fast.region.reservation.first_starts import kept_out
 from topmast.fast.region.search import compiled, many
@@ -39,7 +38,6 @@ from topmast.fast.region.search.blocked_index import (
     regions_with_room,
 )
 from topmast.fast.region.search.scoring import fixed_cost
-from topmast.fast.region.search.search import choices_of
 from topmast.fast.region.search.sizes import anywhere, largest, least_of, with_tasks
 from topmast.model import ids
 from topmast.model import messages as m
@@ -212,7 +210,7 @@ class FleetPlacer(EventMachine):
         tasks, choices = 0, list[compiled.Choice]()
         if ask.outranked is None and not ask.reserve and compiled.is_plain(ask):
             tasks = ask.groups[0].count
-            choices = compiled.choices_in(self.pool.index(), ask, choices_of(ask))
+            choices = compiled.choices_in(self.pool.index(), ask)
         threshold = threshold_of(ask.band) if ask.preempt else FREE_ONLY
         required = ask.topology.required
         level = Level.CLUSTER if required is None else required
@@ -274,22 +272,12 @@ class FleetPlacer(EventMachine):
         weights = self.score.weights(ask)
         index = self.pool.index()
         costs = self._costs(index, terms, weights, ask.cluster)
-        allowed = choices_of(ask)
-        if not ask.preempt:
-            found = compiled.best_seats(index, ask, weights, allowed, costs)
-            if found is None:
-                return {}
-            own = ask.in_region(terms[found.region])
-            plan = self._placer(found.region).search(self.now, own).plan_of(own, found)
-            return {found.region: m.Bid(ask.job, plan)}
-        cleared = plain.cheapest(
-            index, ask, self.profile, weights, allowed, costs, self.now, may_of(ask)
-        )
-        if cleared is None:
+        place = best_place(index, ask, self.profile, weights, costs, self.now)
+        if place is None:
             return {}
-        region = index.clusters[cleared.cluster][0]
+        region = index.clusters[place.cluster][0]
         own = ask.in_region(terms[region])
-        plan = self._placer(region).search(self.now, own).plan_without(own, index, cleared)
+        plan = self._placer(region).search(self.now, own).plan_at(own, index, place)
         return {region: m.Bid(ask.job, plan)}
 
     def _costs(

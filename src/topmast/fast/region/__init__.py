@@ -13,7 +13,7 @@ from topmast.fast.region.inventory.columns import Columns, cpus_of
 from topmast.fast.region.inventory.index import Pool
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.fast.region.search.packing import gpus_of_task
-from topmast.fast.region.search.search import choices_of
+from topmast.fast.region.search.scoring import choices_of
 
 __all__ = [
     "AllocationPhase",

@@ -101,7 +101,7 @@ def _load_what_seldom_happens(
     cost = np.zeros(len(index.clusters))
     ask, profile = _ask(0.0, preempt=True), search.profile
     terms = terms_of(index, ask, profile, profile.score, 0.0, STOP)
-    choices = choices_in(index, ask, (0,))
+    choices = choices_in(index, ask)
     question = question_of(index, ask, profile.score, choices, cost)
     branching = PlainPreemption(index, question, terms, choices)
     row = index.holders.rows[columns.region, attempt.plan.job]
@@ -159,7 +159,7 @@ def _look_for_room(columns: Columns, ask: PlacementRequest) -> None:
     index.refresh_each(np.zeros(1, np.int64))
     index.old_enough_at_s(ask.band, 0.0, 0.0)
     blocked = BlockedIndex()
-    needs = Needs(1, FREE_ONLY, choices_in(index, ask, (0,)))
+    needs = Needs(1, FREE_ONLY, choices_in(index, ask))
     blocked.block(0, None, needs)
     assert blocked.take_helped(index, [0]) == (0,)
     assert regions_with_room(index, needs)

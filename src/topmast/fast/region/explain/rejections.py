@@ -13,8 +13,8 @@ from topmast.fast.region.inventory.allocation import GOING, Allocation
 from topmast.fast.region.inventory.columns import Bools, Columns, Ints, cpus_of
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search.packing import gpus_of_task
-from topmast.fast.region.search.scoring import accelerators_of
-from topmast.fast.region.search.search import choices_of, levels_of
+from topmast.fast.region.search.scoring import accelerators_of, choices_of
+from topmast.fast.region.search.search import levels_of
 from topmast.model.engines import Capability
 from topmast.model.job import MILLI
 from topmast.model.plan import GroupRequest, PlacementRequest, Plan

@@ -14,7 +14,8 @@ from topmast.fast.region.inventory.columns import Columns, Ints
 from topmast.fast.region.inventory.leaving import Leaving
 from topmast.fast.region.inventory.room import tasks_per_host
 from topmast.fast.region.search.packing import seat_gang
-from topmast.fast.region.search.search import Domain, choices_of, domains
+from topmast.fast.region.search.scoring import choices_of
+from topmast.fast.region.search.search import Domain, domains
 from topmast.model.bisection import fewest_that
 from topmast.model.job import Resources
 from topmast.model.plan import PlacementRequest

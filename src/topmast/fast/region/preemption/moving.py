@@ -24,7 +24,6 @@ from topmast.fast.region.preemption.price import MOVE, STOP_OUTRANKED, cost_gpu_
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search import compiled
 from topmast.fast.region.search.scoring import score_terms, total
-from topmast.fast.region.search.search import choices_of
 from topmast.model.job import MILLI, Accelerator, Resources, has_image
 from topmast.model.plan import Free, GroupRequest, PlacementRequest, Plan, Preempt, Seat, needs_of
 from topmast.policies.options import Profile
@@ -163,10 +162,8 @@ def _cleared(
         return apart.best(stopping).plan
     index, weights = index_of(columns), profile.score
     costs = compiled.costs_of(index, {search.region: ask.terms}, profile, weights)
-    found = plain.cheapest(
-        index, stopping, profile, weights, choices_of(ask), costs, search.now, MOVE
-    )
-    return None if found is None else search.plan_without(ask, index, found)
+    found = plain.cheapest(index, stopping, profile, weights, costs, search.now, MOVE)
+    return None if found is None else search.plan_at(ask, index, found)
 
 
 def _with_places(

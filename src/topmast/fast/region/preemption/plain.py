@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from msgspec import Struct
 
 from topmast.fast.preemption_cost import points
 from topmast.fast.region.inventory.allocation_table import (
@@ -27,21 +26,11 @@ from topmast.fast.region.preemption.branching import (
 )
 from topmast.fast.region.preemption.host_offers import OPEN_LIMIT, Scratch
 from topmast.fast.region.preemption.price import STOP, Terms, price_of
-from topmast.fast.region.search.compiled import Choice, choices_in, question_of
+from topmast.fast.region.search.compiled import Choice, Place, choices_in, question_of
 from topmast.fast.region.search.kernels import EPSILON, NOWHERE, Question
 from topmast.model.job import Band
 from topmast.model.plan import PlacementRequest
 from topmast.policies.options import Profile, ScoreWeights
-
-
-class Cleared(Struct, frozen=True):
-    """Where a gang would sit, and the rows of the attempts that are stopped for it."""
-
-    cluster: int
-    choice: Choice
-    rows: list[int]
-    tasks: list[int]
-    victims: list[int]
 
 
 def cheapest(
@@ -49,15 +38,14 @@ def cheapest(
     ask: PlacementRequest,
     profile: Profile,
     weights: ScoreWeights,
-    allowed: tuple[int, ...],
     cluster_cost: Floats,
     now: float,
     may: int,
-) -> Cleared | None:
+) -> Place | None:
     """The place of least score, victims included, in all clusters of finite cost (C)."""
     if ask.band <= Band.OPPORTUNISTIC and ask.outranked is None:
         return None
-    choices = choices_in(index, ask, allowed)
+    choices = choices_in(index, ask)
     if not choices:
         return None
     question = question_of(index, ask, weights, choices, cluster_cost)
@@ -130,9 +118,9 @@ class PlainPreemption:
         self.terms = terms
         self.choices = choices
         self.scratch: Scratch = index.workspace(Workspace).scratch()
-        self.search: BranchAndBound[Cleared] = BranchAndBound()
+        self.search: BranchAndBound[Place] = BranchAndBound()
 
-    def best(self) -> Cleared | None:
+    def best(self) -> Place | None:
         """On one host, or on several of a section."""
         self._on_one_host()
         if self.question.tasks > 1:
@@ -150,7 +138,7 @@ class PlainPreemption:
         victims = kernels.victims_on(
             self.arrays, self.held, q, gang, self.scratch, host, choice.gpus * q.tasks
         )
-        self.search.take(score, Cleared(cluster, choice, [host], [q.tasks], victims.tolist()))
+        self.search.take(score, Place(cluster, choice, [host], [q.tasks], victims.tolist()))
 
     def _in_a_section(self) -> None:
         q, p, s = self.question, self.terms, self.scratch
@@ -166,7 +154,7 @@ class PlainPreemption:
 
     def offer(
         self, cluster: int, at: int, level: int, section: int, decisions: Decisions
-    ) -> Offer[Cleared]:
+    ) -> Offer[Place]:
         """What a section offers for the gang under some decisions."""
         q = self.question
         start = q.cluster_cost[cluster] + q.choice_cost[at] + q.level_cost[level]
@@ -196,7 +184,7 @@ class PlainPreemption:
             s.fate[row] = UNDECIDED
         return paid, bound, truth, branch
 
-    def _cleared(self, cluster: int, at: int, section: int, decisions: Decisions) -> Cleared:
+    def _cleared(self, cluster: int, at: int, section: int, decisions: Decisions) -> Place:
         """The place that these decisions lead to."""
         hosts = self.index.hosts_in(section)
         taken: Ints = np.zeros(len(hosts), np.int64)
@@ -204,6 +192,6 @@ class PlainPreemption:
         used = np.flatnonzero(taken)
         victims = set(kernels.marked(self.held, self.scratch, hosts).tolist())
         victims |= {row for row, fate in decisions.items() if fate == PREEMPT}
-        return Cleared(
+        return Place(
             cluster, self.choices[at], hosts[used].tolist(), taken[used].tolist(), sorted(victims)
         )

@@ -6,22 +6,40 @@ from collections.abc import Iterable, Iterator
 
 from topmast.fast.preemption_cost import points
 from topmast.fast.region.inventory.allocation import Allocation
-from topmast.fast.region.inventory.index import Index, index_of
+from topmast.fast.region.inventory.columns import Floats
+from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.preemption import mixed as displacement
 from topmast.fast.region.preemption import plain
 from topmast.fast.region.preemption.greedy import Chooser
 from topmast.fast.region.preemption.price import STOP, cost_gpu_s, eligible_victims, may_of
 from topmast.fast.region.search import compiled, mixed
+from topmast.fast.region.search.compiled import Place
 from topmast.fast.region.search.packing import Seated, capacity_by_group
 from topmast.fast.region.search.scoring import (
     choice_cost,
+    choices_of,
     fixed_cost,
     locality_cost,
     stranded_table,
 )
-from topmast.fast.region.search.search import Found, Search, choices_of, domains
+from topmast.fast.region.search.search import Found, Search, domains
 from topmast.model.plan import PlacementRequest, Plan, Victim
+from topmast.policies.options import Profile, ScoreWeights
+
+
+def best_place(
+    index: Index,
+    ask: PlacementRequest,
+    profile: Profile,
+    weights: ScoreWeights,
+    cluster_cost: Floats,
+    now: float,
+) -> Place | None:
+    """The place of least score in clusters of finite cost (C), by stopping others if allowed."""
+    if not ask.preempt:
+        return compiled.best_place(index, ask, weights, cluster_cost)
+    return plain.cheapest(index, ask, profile, weights, cluster_cost, now, may_of(ask))
 
 
 class PreemptiveSearch(Search):
@@ -38,34 +56,30 @@ class PreemptiveSearch(Search):
         if not ask.preempt:
             return super()._plans(ask, cluster)
         if compiled.applies(ask, self.profile.score) and self._is_indexed():
-            return self._cheapest(ask, cluster)
+            return self._compiled(ask, cluster)
         return self._preempting(ask, cluster)
 
     def _is_indexed(self) -> bool:
         """Whether the index of the columns knows the attempts that this search may stop."""
         return self.columns.allocations is self.allocations
 
-    def _cheapest(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
-        index, costs = index_of(self.columns), self._costs(ask, cluster)
-        cleared = plain.cheapest(
-            index, ask, self.profile, self.profile.score, choices_of(ask), costs, self.now,
-            may_of(ask),
-        )  # fmt: skip
-        if cleared is not None:
-            yield self.plan_without(ask, index, cleared)
+    def _place(self, index: Index, ask: PlacementRequest, costs: Floats) -> Place | None:
+        return best_place(index, ask, self.profile, self.profile.score, costs, self.now)
 
-    def plan_without(self, ask: PlacementRequest, index: Index, cleared: plain.Cleared) -> Plan:
-        """The plan that sits where the kernels found that these victims make room."""
-        jobs = sorted(index.holders.jobs[row][1] for row in cleared.victims)
-        gone = [self.allocations[job] for job in jobs]
-        columns = Overlay(self.columns, gone)
-        found = compiled.seated(
-            index, columns, ask, cleared.cluster, cleared.choice, cleared.rows, cleared.tasks
-        )
-        stopped = tuple(
-            Victim(a.job, a.epoch, cost_gpu_s(a, self.profile, self.now, may_of(ask))) for a in gone
-        )
-        return self._plan(ask, columns, found, found.seats, stopped)
+    def plan_at(
+        self, ask: PlacementRequest, index: Index, place: Place, victims: tuple[Victim, ...] = ()
+    ) -> Plan:
+        """The plan that sits where the kernels found that its victims make room."""
+        if place.victims:
+            jobs = sorted(index.holders.jobs[row][1] for row in place.victims)
+            victims = self._victims(ask, [self.allocations[job] for job in jobs])
+        return super().plan_at(ask, index, place, victims)
+
+    def _victims(self, ask: PlacementRequest, gone: Iterable[Allocation]) -> tuple[Victim, ...]:
+        return tuple(Victim(a.job, a.epoch, self._cost_gpu_s(ask, a)) for a in gone)
+
+    def _cost_gpu_s(self, ask: PlacementRequest, attempt: Allocation) -> float:
+        return cost_gpu_s(attempt, self.profile, self.now, may_of(ask))
 
     def _eligible(self, ask: PlacementRequest, now: float) -> list[Allocation]:
         """The attempts that may be stopped for the gang at a time."""
@@ -83,7 +97,7 @@ class PreemptiveSearch(Search):
         eligible = self._eligible(ask, self.now)
         if not eligible:
             return
-        if mixed.applies(self.columns, ask, self.profile.score, choices_of(ask)):
+        if mixed.applies(self.columns, ask, self.profile.score):
             yield from self._displacing(ask, cluster, eligible)
         else:
             yield from self._clearing(ask, cluster, eligible)
@@ -93,7 +107,7 @@ class PreemptiveSearch(Search):
     ) -> Iterator[Plan]:
         """A plan per domain that may hold the gang without its victims, and may be the best."""
         columns, weights = self.columns.avoiding(self.columns.excluded(ask)), self.profile.score
-        costs = [cost_gpu_s(a, self.profile, self.now, may_of(ask)) for a in eligible]
+        costs = [self._cost_gpu_s(ask, attempt) for attempt in eligible]
         chooser = Chooser(columns, eligible, costs, by_band=may_of(ask) == STOP)
         cleared = columns.without(eligible)
         capacities = {c: capacity_by_group(cleared, ask.groups, c) for c in choices_of(ask)}
@@ -120,15 +134,12 @@ class PreemptiveSearch(Search):
         self, ask: PlacementRequest, cluster: str | None, eligible: list[Allocation]
     ) -> Iterator[Plan]:
         weights = self.profile.score
-        question = mixed.question_of(self.columns, ask, self.profile, choices_of(ask), cluster)
+        question = mixed.question_of(self.columns, ask, self.profile, cluster)
         eligible = sorted(eligible, key=lambda attempt: attempt.job)
-        costs = [cost_gpu_s(attempt, self.profile, self.now, may_of(ask)) for attempt in eligible]
-        prices = [points(cost, weights.preemption) for cost in costs]
-        cost_of = {a.job: cost for a, cost in zip(eligible, costs, strict=True)}
+        prices = [points(self._cost_gpu_s(ask, a), weights.preemption) for a in eligible]
 
         def plan_of(found: Seated, columns: Overlay, gone: list[Allocation]) -> Plan:
-            stopped = tuple(Victim(a.job, a.epoch, cost_of[a.job]) for a in gone)
-            return self._plan(ask, columns, found, found.seats, stopped)
+            return self._plan(ask, columns, found, found.seats, self._victims(ask, gone))
 
         attempts = displacement.attempts_of(self.columns, eligible, prices)
         made = displacement.MixedPreemption(

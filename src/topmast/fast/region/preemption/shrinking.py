@@ -17,9 +17,8 @@ from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.preemption.moving import as_it_runs, is_whole, size_of
 from topmast.fast.region.preemption.price import cost_gpu_s
-from topmast.fast.region.search.packing import gpus_of_task
 from topmast.fast.region.search.scoring import total
-from topmast.fast.region.search.search import Search, choices_of
+from topmast.fast.region.search.search import Search, fewest_gpus_milli
 from topmast.fast.region.search.sizes import largest
 from topmast.model.bisection import fewest_with
 from topmast.model.job import Band, TaskGroup, speed_of_size
@@ -61,11 +60,7 @@ def room_by_shrinking(search: Search, ask: PlacementRequest) -> Plan | None:
 
 def _lacking_milli(columns: Columns, ask: PlacementRequest) -> int:
     """The gang's least need beyond all free GPUs, in thousandths. O(slots + choices x groups)."""
-    wanted = [
-        sum(group.count * gpus_of_task(group.resources, choice) for group in ask.groups)
-        for choice in choices_of(ask)
-    ]
-    return min(wanted, default=0) - int(columns.free_by_host()[columns.available].sum())
+    return fewest_gpus_milli(ask) - int(columns.free_by_host()[columns.available].sum())
 
 
 def _spare_milli(allocation: Allocation, band: Band) -> int:

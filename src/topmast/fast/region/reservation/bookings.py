@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.overlay import Overlay
-from topmast.fast.region.search.scoring import accelerators_of
-from topmast.fast.region.search.search import choices_of
+from topmast.fast.region.search.scoring import accelerators_of, choices_of
 from topmast.model.job import Resources
 from topmast.model.plan import PlacementRequest, Plan, Reservation
 

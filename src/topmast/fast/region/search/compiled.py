@@ -11,9 +11,8 @@ from functools import lru_cache
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.region.inventory.columns import Floats, Ints, cpus_of
+from topmast.fast.region.inventory.columns import Amounts, Floats, Ints, cpus_of
 from topmast.fast.region.inventory.index import Index
-from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.inventory.room import level_of
 from topmast.fast.region.search import kernels, limited_kernels, loads, stranded
 from topmast.fast.region.search.kernels import NOWHERE, Question
@@ -23,6 +22,7 @@ from topmast.fast.region.search.scoring import (
     MANY_SLOTS,
     by_shapes,
     choice_cost,
+    choices_of,
     fixed_cost,
     locality_cost,
     stranded_table,
@@ -45,6 +45,17 @@ class Choice(Struct, frozen=True, gc=False):
     index: int
     model: int
     gpus: int
+
+
+class Place(Struct, frozen=True, gc=False):
+    """Where the kernels find room: so many tasks on each host, once the victims are gone."""
+
+    cluster: int
+    choice: Choice
+    rows: list[int]
+    tasks: list[int]
+    victims: list[int] = []
+    """The rows of the attempts that are stopped for it; none on free GPUs."""
 
 
 def applies(ask: PlacementRequest, weights: ScoreWeights) -> bool:
@@ -136,15 +147,11 @@ def costs_of(
     return costs
 
 
-def best_seats(
-    index: Index,
-    ask: PlacementRequest,
-    weights: ScoreWeights,
-    allowed: tuple[int, ...],
-    cluster_cost: Floats,
-) -> Seated | None:
-    """The seats of least score by the accelerators ``allowed``, in clusters of finite cost (C)."""
-    choices = choices_in(index, ask, allowed)
+def best_place(
+    index: Index, ask: PlacementRequest, weights: ScoreWeights, cluster_cost: Floats
+) -> Place | None:
+    """The place of least score on free GPUs, in clusters of finite cost (C)."""
+    choices = choices_in(index, ask)
     if not choices:
         return None
     question = question_of(index, ask, weights, choices, cluster_cost)
@@ -172,7 +179,7 @@ def best_seats(
         else:
             free, costs = room[at_choice], costs[of[at_choice]]
         rows, tasks = _spread(index, question, free, hosts, costs, alike)
-    return seated(index, None, ask, cluster, choice, rows, tasks)
+    return Place(cluster, choice, rows, tasks)
 
 
 def _host_by_affinity(index: Index, cluster: int, choice: Choice, row: int, tasks: int) -> int:
@@ -190,11 +197,11 @@ def _host_by_affinity(index: Index, cluster: int, choice: Choice, row: int, task
     return columns.first_row + found
 
 
-def choices_in(index: Index, ask: PlacementRequest, allowed: tuple[int, ...]) -> list[Choice]:
+def choices_in(index: Index, ask: PlacementRequest) -> list[Choice]:
     """The models that the gang may use, in its order of preference; 'any' stands for all."""
     found = []
     listed = ask.groups[0].resources.accelerators
-    for at in allowed:
+    for at in choices_of(ask):
         if at >= len(listed):
             continue
         wanted = listed[at]
@@ -355,31 +362,23 @@ def _spread(
     return hosts[used].tolist(), taken[used].tolist()
 
 
-def seated(
-    index: Index,
-    overlay: Overlay | None,
-    ask: PlacementRequest,
-    cluster: int,
-    choice: Choice,
-    rows: list[int],
-    tasks: list[int],
-) -> Seated:
-    """Seats in the order of hosts, each task on the lowest free GPUs (in the ``overlay``)."""
-    region, name, time_slice = index.clusters[cluster]
+def seated(index: Index, free: Amounts, ask: PlacementRequest, place: Place) -> Seated:
+    """Seats in the order of hosts, each task on the lowest GPUs that are free there."""
+    region, name, time_slice = index.clusters[place.cluster]
     columns = index.part_of[region]
-    slots_of = columns.slots if overlay is None else overlay.slots
-    own = [row - columns.first_row for row in rows]
-    group, gpus = ask.groups[0].name, choice.gpus
+    own = [row - columns.first_row for row in place.rows]
+    group, gpus = ask.groups[0].name, place.choice.gpus
     seats: list[Seat] = []
-    for row, count in zip(own, tasks, strict=True):
-        free, host = _lowest_whole(slots_of(row), count * gpus), columns.hosts[row].name
+    for row, count in zip(own, place.tasks, strict=True):
+        slots, host = free.slots(row), columns.hosts[row].name
+        lowest = _lowest_whole(slots, count * gpus)
         if columns.affinity is not None:
-            free = columns.affinity.slots(columns, row, slots_of(row), free)
+            lowest = columns.affinity.slots(columns, row, slots, lowest)
         for first in range(0, count * gpus, gpus):
-            slots = tuple(free[first : first + gpus])
-            seats.append(Seat(group, len(seats), host, slots, MILLI))
+            taken = tuple(lowest[first : first + gpus])
+            seats.append(Seat(group, len(seats), host, taken, MILLI))
     level = level_of(columns, own)
-    return Seated(region, name, choice.index, level, tuple(seats), time_slice)
+    return Seated(region, name, place.choice.index, level, tuple(seats), time_slice)
 
 
 def _lowest_whole(free_milli: Ints, count: int) -> list[int]:

@@ -29,6 +29,7 @@ from topmast.fast.region.search.scoring import (
     SHARE_STRANDED,
     by_shapes,
     choice_cost,
+    choices_of,
     fixed_cost,
     locality_cost,
     stranded_table,
@@ -58,9 +59,7 @@ class Question(Struct, frozen=True):
     places: Places
 
 
-def applies(
-    columns: Columns, ask: PlacementRequest, weights: ScoreWeights, allowed: tuple[int, ...]
-) -> bool:
+def applies(columns: Columns, ask: PlacementRequest, weights: ScoreWeights) -> bool:
     """Whether the gang is small enough to be searched exactly. O(hosts)."""
     states = math.prod(group.count + 1 for group in ask.groups)
     if states > EXACT_STATES:
@@ -68,7 +67,7 @@ def applies(
     groups = [ask.groups[number] for number in _order(ask, weights)[:-1] if number is not None]
     return all(
         states * math.prod(_most_on(columns, group, choice) + 1 for group in groups) <= EXACT_WORK
-        for choice in allowed
+        for choice in choices_of(ask)
     )
 
 
@@ -103,13 +102,9 @@ def best_seats(
 
 
 def question_of(
-    columns: Columns,
-    ask: PlacementRequest,
-    profile: Profile,
-    allowed: tuple[int, ...],
-    cluster: str | None,
+    columns: Columns, ask: PlacementRequest, profile: Profile, cluster: str | None
 ) -> Question:
-    """What the kernels need to know, by ``allowed`` accelerators (in one ``cluster``)."""
+    """What the kernels need to know (in one ``cluster``)."""
     weights, clusters = profile.score, [p for p in columns.parts if len(columns.clusters[p[0]])]
     fixed = fixed_cost(ask.terms, weights)
     costs = [
@@ -124,7 +119,7 @@ def question_of(
         cost=np.array(costs, np.float64),
     )
     order = _order(ask, weights)
-    return Question(allowed, order, _gang(columns, ask, weights, allowed, order), places)
+    return Question(choices_of(ask), order, _gang(columns, ask, weights, order), places)
 
 
 def _order(ask: PlacementRequest, weights: ScoreWeights) -> tuple[int | None, ...]:
@@ -136,12 +131,9 @@ def _order(ask: PlacementRequest, weights: ScoreWeights) -> tuple[int | None, ..
 
 
 def _gang(
-    columns: Columns,
-    ask: PlacementRequest,
-    weights: ScoreWeights,
-    allowed: tuple[int, ...],
-    order: tuple[int | None, ...],
+    columns: Columns, ask: PlacementRequest, weights: ScoreWeights, order: tuple[int | None, ...]
 ) -> Gang:
+    allowed = choices_of(ask)
     no_group = GroupRequest("", 0, ask.groups[0].resources)
     groups = [no_group if i is None else ask.groups[i] for i in order]
     milli = np.array(

@@ -112,6 +112,12 @@ def accelerators_of(ask: PlacementRequest) -> tuple[Accelerator, ...]:
     return max((g.resources.accelerators for g in ask.groups), key=len, default=())
 
 
+def choices_of(ask: PlacementRequest) -> tuple[int, ...]:
+    """The accelerator choices that the question allows, by index; one dummy without GPUs."""
+    listed = range(max(1, len(accelerators_of(ask))))
+    return tuple(c for c in listed if ask.models is None or c in ask.models)
+
+
 def slowdown(ask: PlacementRequest, choice: int) -> float:
     """How much slower the job runs than on its best model: 0 on the best, 1 at half speed."""
     listed = accelerators_of(ask)

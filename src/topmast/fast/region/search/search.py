@@ -9,12 +9,13 @@ from msgspec import UNSET, Struct
 
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns, Floats, Ints
-from topmast.fast.region.inventory.index import index_of
+from topmast.fast.region.inventory.index import Index, index_of
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.search import compiled, loads, mixed
+from topmast.fast.region.search.compiled import Place
 from topmast.fast.region.search.loads import Loads
 from topmast.fast.region.search.packing import Seated, capacity_by_group, gpus_of_task, seat_gang
-from topmast.fast.region.search.scoring import accelerators_of, by_shapes, score_terms, total
+from topmast.fast.region.search.scoring import by_shapes, choices_of, score_terms, total
 from topmast.model.job import Level
 from topmast.model.plan import PlacementRequest, Plan, Seat, Victim
 from topmast.policies.options import Profile
@@ -35,12 +36,6 @@ class Found(Struct, frozen=True, gc=False):
 
     plan: Plan | None
     too_young_until_s: float | None = None
-
-
-def choices_of(ask: PlacementRequest) -> tuple[int, ...]:
-    """The accelerator choices that the question allows, by index; one dummy without GPUs."""
-    listed = range(max(1, len(accelerators_of(ask))))
-    return tuple(c for c in listed if ask.models is None or c in ask.models)
 
 
 def fewest_gpus_milli(ask: PlacementRequest) -> int:
@@ -125,35 +120,34 @@ class Search:
         return self._free(ask, cluster)
 
     def _compiled(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
-        found = compiled.best_seats(
-            index_of(self.columns),
-            ask,
-            self.profile.score,
-            choices_of(ask),
-            self._costs(ask, cluster),
-        )
-        if found is not None:
-            yield self.plan_of(ask, found)
-
-    def _costs(self, ask: PlacementRequest, cluster: str | None) -> Floats:
-        """What every plan in a cluster costs (C); infinite where the gang may not be."""
         index, profile = index_of(self.columns), self.profile
         terms = {self.columns.region: ask.terms}
-        return compiled.costs_of(index, terms, profile, profile.score, cluster)
+        costs = compiled.costs_of(index, terms, profile, profile.score, cluster)
+        place = self._place(index, ask, costs)
+        if place is not None:
+            yield self.plan_at(ask, index, place)
 
-    def plan_of(self, ask: PlacementRequest, found: Seated) -> Plan:
-        """The plan that sits where the kernels found the gang its seats."""
-        return self._plan(ask, self.columns, found, found.seats, ())
+    def _place(self, index: Index, ask: PlacementRequest, costs: Floats) -> Place | None:
+        """The place of least score, in clusters of finite ``costs`` (C)."""
+        return compiled.best_place(index, ask, self.profile.score, costs)
+
+    def plan_at(
+        self, ask: PlacementRequest, index: Index, place: Place, victims: tuple[Victim, ...] = ()
+    ) -> Plan:
+        """The plan that sits where the kernels found room, without these victims."""
+        gone = [self.allocations[victim.job] for victim in victims]
+        columns = Overlay(self.columns, gone) if gone else self.columns
+        found = compiled.seated(index, columns, ask, place)
+        return self._plan(ask, columns, found, found.seats, victims)
 
     def _free(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
-        allowed = choices_of(ask)
-        if not mixed.applies(self.columns, ask, self.profile.score, allowed):
+        if not mixed.applies(self.columns, ask, self.profile.score):
             yield from self._one_by_one(ask, cluster)
             return
-        question = mixed.question_of(self.columns, ask, self.profile, allowed, cluster)
+        question = mixed.question_of(self.columns, ask, self.profile, cluster)
         found = mixed.best_seats(self.columns, ask, self.profile.score, question)
         if found is not None:
-            yield self.plan_of(ask, found)
+            yield self._plan(ask, self.columns, found, found.seats, ())
 
     def _one_by_one(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
         columns = self.columns.avoiding(self.columns.excluded(ask))
