@@ -44,7 +44,7 @@ def test_every_host_is_counted_once(columns: Columns, spec: JobSpec, avoids: boo
     question = ask(spec, avoid_hosts=avoid_hosts)
     search = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0)
     for name, rows in columns.clusters.items():
-        found = search.best(question, name).plan
+        found = search.best(question, name)
         told = Verdicts(search, question, preempt=True).of(name, found)
         assert sum(count.count for count in told.rejections) + told.fitting_hosts == told.hosts
         assert told.hosts == len(rows)
@@ -57,7 +57,7 @@ def test_every_host_is_counted_once(columns: Columns, spec: JobSpec, avoids: boo
 def test_a_place_is_seen_where_the_search_finds_a_plan(columns: Columns, spec: JobSpec) -> None:
     """The quick look and the search agree, for gangs of one group; of several, it claims no more."""
     question = ask(spec)
-    found = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0).best(question).plan
+    found = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0).best(question)
     seen = Space(columns).place_for(question)
     event("fits" if found else "fits nowhere")
     if len(spec.groups) == 1 or seen is not None:

@@ -205,7 +205,7 @@ def test_no_plan_on_free_hosts_scores_lower_than_the_one_found(
     rng = random.Random(seed)
     columns = _columns(rng, _region(rng, most_hosts=4, most_gpus=3))
     ask = _ask(rng, columns, most_tasks=4)
-    found = PreemptiveSearch("here", columns, {}, profile(score=weights), 0, 0.0).best(ask).plan
+    found = PreemptiveSearch("here", columns, {}, profile(score=weights), 0, 0.0).best(ask)
     best = best_on_free(columns, ask, weights)
     assert (found is None) == (best is None)
     if found is not None:
@@ -229,7 +229,7 @@ def test_no_plan_strands_less_by_the_shapes_of_recent_tasks(
         ask = replace(ask, groups=(_equal_tasks(rng),), models=None)
     search = PreemptiveSearch("here", columns, {}, profile(score=weights), 0, 0.0)
     for _ in range(2):  # the second time by what was kept of the first, and what has changed since
-        found = search.best(ask).plan
+        found = search.best(ask)
         best = best_on_free(columns, ask, weights)
         assert (found.score if found else None) == (
             None if best is None else pytest.approx(best, abs=1e-7)
@@ -248,7 +248,7 @@ def test_equal_tasks_on_whole_gpus_are_balanced_at_the_least_score(seed: int) ->
     columns = _columns(rng, _region(rng, most_hosts=4, most_gpus=3))
     group = _equal_tasks(rng)
     ask = replace(_ask(rng, columns, most_tasks=4), groups=(group,), models=None)
-    found = PreemptiveSearch("here", columns, {}, profile(score=BALANCING), 0, 0.0).best(ask).plan
+    found = PreemptiveSearch("here", columns, {}, profile(score=BALANCING), 0, 0.0).best(ask)
     best = best_on_free(columns, ask, BALANCING)
     assert (found.score if found else None) == (None if best is None else pytest.approx(best))
     if found is not None:
@@ -322,8 +322,8 @@ def test_no_set_of_victims_makes_a_plan_of_lower_score(
     columns, allocations, ask = _displaced(rng)
     options = profile(score=weights, min_runtime_s=10.0, restart_cost_s=rng.choice((0.0, 20.0)))
     search = PreemptiveSearch("here", columns, allocations, options, 0, 100.0)
-    found = search.best(ask).plan
-    eligible = eligible_victims(allocations, ask.band, options, 100.0)
+    found = search.best(ask)
+    eligible = eligible_victims(allocations, ask, options, 100.0)
     priced = [(a, weights.preemption * cost_gpu_s(a, options, 100.0) / 3600.0) for a in eligible]
     if not eligible:
         assert found is None
@@ -360,10 +360,10 @@ def test_what_is_not_searched_exactly_is_seated_soundly(seed: int, preempt: bool
     ask = replace(ask, mode=Preempt() if preempt else FREE)
     options = profile(score=WEIGHTS, restart_cost_s=1.0)
     search = PreemptiveSearch("here", columns, allocations, options, 0, 100.0)
-    exact = search.best(ask).plan
+    exact = search.best(ask)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mixed, "EXACT_STATES", 0)
-        found = search.best(ask).plan
+        found = search.best(ask)
     event("found" if found is not None else "nothing found")
     if found is None:
         return

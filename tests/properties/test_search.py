@@ -54,7 +54,7 @@ def odd_tasks(draw: st.DrawFn) -> Resources:
 
 
 def _best(columns: Columns, question: PlacementRequest) -> Plan | None:
-    return PreemptiveSearch("east", columns, {}, profile(score=WEIGHTS), 0, 0.0).best(question).plan
+    return PreemptiveSearch("east", columns, {}, profile(score=WEIGHTS), 0, 0.0).best(question)
 
 
 @bounded(400)
@@ -193,6 +193,6 @@ def test_the_victims_are_the_cheapest_set() -> None:
         columns.hold(attempt)
     options = profile(restart_cost_s=0.0)
     search = PreemptiveSearch("east", columns, allocations, options, 0, 100.0)
-    plan = search.best(ask(job(gpus=3, band=Band.HIGH), preempt=True)).plan
+    plan = search.best(ask(job(gpus=3, band=Band.HIGH), preempt=True))
     assert plan is not None
     assert [victim.job for victim in plan.victims] == ["j4"]

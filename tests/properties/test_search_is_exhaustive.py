@@ -147,7 +147,7 @@ def test_no_plan_scores_lower_than_the_one_found(seed: int, weights: ScoreWeight
     rng = random.Random(seed)
     columns = _columns(rng, random_region(rng))
     ask = random_ask(rng, [h.name for h in columns.hosts])
-    found = PreemptiveSearch("here", columns, {}, profile(score=weights), 0, 0.0).best(ask).plan
+    found = PreemptiveSearch("here", columns, {}, profile(score=weights), 0, 0.0).best(ask)
     best = min(_every_score(columns, ask, weights), default=None)
     if best is None:
         assert found is None

@@ -43,7 +43,7 @@ def _every_score(
     columns: Columns, held: dict[str, Allocation], question: PlacementRequest
 ) -> Iterator[tuple[float, int]]:
     """The score of every way to seat the gang without any set of those who may be stopped."""
-    eligible = eligible_victims(held, question.band, OPTIONS, NOW)
+    eligible = eligible_victims(held, question, OPTIONS, NOW)
     for size in range(len(eligible) + 1):
         for gone in combinations(eligible, size):
             overlay = Overlay(columns)
@@ -83,7 +83,7 @@ def test_no_set_of_victims_scores_lower(seed: int) -> None:
     columns = crowded_columns(rng)
     held = run_jobs(rng, columns)
     question = _question(rng)
-    found = PreemptiveSearch("east", columns, held, OPTIONS, 0, NOW).best(question).plan
+    found = PreemptiveSearch("east", columns, held, OPTIONS, 0, NOW).best(question)
     best = min(_every_score(columns, held, question), default=None)
     event("none" if best is None else f"{best[1]} victims")
     assert (found is None) == (best is None)
@@ -97,7 +97,7 @@ def _holds_what_it_may(
 ) -> None:
     """Without its victims, there is room for the plan; and each of them might be stopped."""
     overlay = Overlay(columns)
-    may = {a.job for a in eligible_victims(held, question.band, OPTIONS, NOW)}
+    may = {a.job for a in eligible_victims(held, question, OPTIONS, NOW)}
     for victim in plan.victims:
         assert victim.job in may
         assert victim.lost_gpu_s == pytest.approx(cost_gpu_s(held[victim.job], OPTIONS, NOW))
@@ -125,8 +125,8 @@ def test_fewer_gpus_than_the_gang_needs_are_never_enough(seed: int) -> None:
     free_milli = int(columns.free_by_host().sum())
     enough = free_milli + sum(gains_milli.values()) >= fewest_gpus_milli(question)
     search.allocations = {job: held[job] for job in named}
-    found = search.best(question).plan
+    found = search.best(question)
     event(f"enough: {enough}, found: {found is not None}")
     assert enough or found is None
-    eligible = eligible_victims(held, question.band, OPTIONS, NOW, named)
+    eligible = eligible_victims(held, question, OPTIONS, NOW)
     assert {job for job, milli in gains_milli.items() if milli} <= {a.job for a in eligible}

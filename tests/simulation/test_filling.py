@@ -101,7 +101,7 @@ def test_work_without_gpus_spares_hosts_with_gpus() -> None:
     search = Search("r", columns, {}, load_profile("mast"), 0, 0.0)
     hosts = []
     for count in (1, 2, 1, 1):
-        plan = search.best(ask(job(count=count, resources=needs(cpus=8)))).plan
+        plan = search.best(ask(job(count=count, resources=needs(cpus=8))))
         assert plan is not None
         columns.take(plan.seats, {"main": needs(cpus=8)})
         hosts.append("".join(sorted(seat.host[0] for seat in plan.seats)))

@@ -272,7 +272,7 @@ def could_start(world: World, record: JobRecord) -> Plan | None:
                 if cost.missing and (preempt or cost.copying or _waits_near(world, record, costs)):
                     continue
                 ask = request.in_region(queue.terms(region, cost))
-                plan = world.placer(region).search(world.now, ask).best(ask).plan
+                plan = world.placer(region).search(world.now, ask).best(ask)
                 if plan is not None:
                     return plan
     return None

@@ -194,7 +194,7 @@ class FleetPlacer(EventMachine):
         others = {r: terms[r] for r in terms if r != held.region}
         offers = self._best(unheld, others) if others else {}
         search = self._placer(held.region).search(self.now, ask)
-        plan = search.best(ask.in_region(terms[held.region])).plan
+        plan = search.best(ask.in_region(terms[held.region]))
         if plan is not None:
             offers[held.region] = m.Bid(ask.job, plan)
         return best_of(offers)

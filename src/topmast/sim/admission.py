@@ -62,7 +62,7 @@ class Admission:
                 request = queue.request(spec, over_quota, choices)
                 ask = request.in_region(queue.terms(region, cost))
                 placer = self._machines.placers[region]
-                if placer.search(0.0).best(ask).plan is not None:
+                if placer.search(0.0).best(ask) is not None:
                     return None
                 if region in self._growth and self._growth[region].to_hold(spec):
                     return None

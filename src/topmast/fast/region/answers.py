@@ -15,12 +15,13 @@ from topmast.fast.region.inventory.allocation import expected_end_s
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.pair_seats import to_external
 from topmast.fast.region.preemption.moving import Departure, departures, room_for
+from topmast.fast.region.preemption.price import too_young_until_s
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.preemption.shrinking import room_by_shrinking
 from topmast.fast.region.reservation.bookings import suits
 from topmast.fast.region.reservation.first_starts import Ends, ends_of, first_start, kept_out
 from topmast.fast.region.search.compiled import applies
-from topmast.fast.region.search.search import Found, fewest_gpus_milli
+from topmast.fast.region.search.search import fewest_gpus_milli
 from topmast.fast.region.search.sizes import anywhere, cut, largest, least_of, with_tasks
 from topmast.fast.region.state import RegionState
 from topmast.model import messages as m
@@ -56,9 +57,9 @@ class RegionAnswers(RegionState):
         answers = []
         for name in sorted(self.columns.clusters):
             mine = place is not None and place.cluster == name
-            found = place if mine else search.best(ask, name).plan
+            found = place if mine else search.best(ask, name)
             if found is None and preempt:
-                found = search.best(msgspec.structs.replace(ask, mode=Preempt()), name).plan
+                found = search.best(msgspec.structs.replace(ask, mode=Preempt()), name)
             found = None if found is None else to_external(found)
             answers.append((verdicts.of(name, found), found))
         return answers
@@ -124,12 +125,10 @@ class RegionAnswers(RegionState):
 
     def _offer(self, ask: PlacementRequest) -> m.Bid:
         """The best plan for a gang of one size, or why there is none."""
-        found = self._find(ask)
-        if found.plan is not None:
-            return m.Bid(ask.job, found.plan)
-        return self.refusal(ask, found.too_young_until_s)
+        plan = self._find(ask)
+        return self._refusal(ask) if plan is None else m.Bid(ask.job, plan)
 
-    def _find(self, ask: PlacementRequest) -> Found:
+    def _find(self, ask: PlacementRequest) -> Plan | None:
         """The best plan for a gang of one size, found as its request says."""
         match ask.mode:
             case Free() if self._may_search_without(ask):
@@ -137,12 +136,12 @@ class RegionAnswers(RegionState):
             case Preempt(outranked=names) if names is not None:
                 return self._outranking(self.search(self.now, ask), ask, names)
             case Move(worth_gpu_s=worth_gpu_s):
-                return Found(room_for(self.search(self.now, ask), ask, worth_gpu_s))
+                return room_for(self.search(self.now, ask), ask, worth_gpu_s)
             case Shrink():
                 search = self.search(self.now, ask)
                 held = search.allocations
                 search.allocations = {j: a for j, a in held.items() if self.sharing.may_resize(a)}
-                return Found(room_by_shrinking(search, ask))
+                return room_by_shrinking(search, ask)
         return self.search(self.now, ask).best(ask)
 
     def _may_search_without(self, ask: PlacementRequest) -> bool:
@@ -153,7 +152,7 @@ class RegionAnswers(RegionState):
         here = ask.held is not None and ask.held.region == self.region
         return here and applies(ask, self.score.weights(ask))
 
-    def _without_reserved(self, ask: PlacementRequest) -> Found:
+    def _without_reserved(self, ask: PlacementRequest) -> Plan | None:
         """The best plan that leaves the reserved seats alone, without a copy of the columns."""
         held = ask.held
         assert held is not None
@@ -177,17 +176,19 @@ class RegionAnswers(RegionState):
         search.allocations = self.state.allocations
         return departures(search, hosts)
 
-    def refusal(self, ask: PlacementRequest, too_young_until_s: float | None) -> m.Bid:
+    def _refusal(self, ask: PlacementRequest) -> m.Bid:
         """Why there is no plan for a job; and when there will be one, if that is asked."""
-        reason = pending_reason(self.columns, ask)
-        first = None
+        reason, first, until_s = pending_reason(self.columns, ask), None, None
+        if ask.preempt:
+            held = self.stoppable() if ask.outranked is None else self.state.allocations
+            until_s = too_young_until_s(held, ask, self.profile, self.now)
         if ask.reserve and reason is PendingReason.INSUFFICIENT_CAPACITY:
             first = self.first_start(ask)
-        return m.Bid(ask.job, None, reason, too_young_until_s, first)
+        return m.Bid(ask.job, None, reason, until_s, first)
 
     def _outranking(
         self, search: PreemptiveSearch, ask: PlacementRequest, names: Sequence[str]
-    ) -> Found:
+    ) -> Plan | None:
         """The best plan that stops some of the outranked: the last, and as few as will do.
 
         Nothing is searched where even all that these hold is not enough GPUs.
@@ -200,7 +201,7 @@ class RegionAnswers(RegionState):
 
         def stopping(jobs: Sequence[str]) -> Plan | None:
             search.allocations = {job: held[job] for job in jobs}
-            return search.best(ask).plan
+            return search.best(ask)
 
         def sparing(jobs: Sequence[str]) -> Plan | None:
             enough = sum([gains_milli[job] for job in jobs]) >= lacks_milli
@@ -209,10 +210,7 @@ class RegionAnswers(RegionState):
         found = fewest_with(
             lambda count: stopping(last_first[:count]), len(last_first), too_few, too_few + 1
         )
-        if found is None:
-            search.allocations = {job: held[job] for job in last_first}
-            return Found(None, search.too_young_until_s(ask))
-        return Found(_sparing(last_first[: found[0]], found[1], sparing))
+        return None if found is None else _sparing(last_first[: found[0]], found[1], sparing)
 
     def first_start(
         self, ask: PlacementRequest, not_before_s: float = -math.inf
@@ -237,7 +235,7 @@ class RegionAnswers(RegionState):
 
         def find(columns: Columns) -> Plan | None:
             search.columns = columns
-            return search.best(free).plan
+            return search.best(free)
 
         held = self.state.allocations
         return first_start(ask, self.region, search.columns, held, ends, find, not_before_s)

@@ -103,10 +103,14 @@ class RegionState(EventMachine):
         columns = self.columns
         if ask is not None and ask.held is not None and ask.held.region == self.region:
             columns = without(columns, ask.held)
-        allocations = state.allocations
-        if len(self.holds) and (spoken_for := self.holds.victims()):
-            allocations = {j: a for j, a in allocations.items() if j not in spoken_for}
-        return PreemptiveSearch(self.region, columns, allocations, profile, state.version, now)
+        held, version = self.stoppable(), state.version
+        return PreemptiveSearch(self.region, columns, held, profile, version, now)
+
+    def stoppable(self) -> dict[str, Allocation]:
+        """The attempts that may be stopped: not those on which a held offer counts. O(attempts)."""
+        held = self.state.allocations
+        spoken_for = self.holds.victims() if len(self.holds) else ()
+        return {j: a for j, a in held.items() if j not in spoken_for} if spoken_for else held
 
     def held(self, job: str, epoch: int) -> Allocation | None:
         """The attempt with this number, if it holds slots."""

@@ -63,7 +63,7 @@ def _load_free() -> None:
     shapes = (TaskShape(MILLI, 1.0, 0, (), 1.0),)
     profile = Profile("warm-up", score=ScoreWeights(shapes=True))
     shaped = PreemptiveSearch("r", columns, held, profile, 0, 0.0)
-    assert shaped.best(replace(_ask(1.0, preempt=False), shapes=shapes)).plan is not None
+    assert shaped.best(replace(_ask(1.0, preempt=False), shapes=shapes)) is not None
     columns.watched = False
     columns.hold(attempt)
     columns.let_go(attempt)
@@ -83,7 +83,7 @@ def _load_victims() -> None:
     for cpus in (0.0, 1.0):
         for preempt in (False, True):
             attempt = _hold(columns, held, search, cpus, preempt)
-            assert search.best(_ask(cpus, preempt=True)).plan is not None
+            assert search.best(_ask(cpus, preempt=True)) is not None
             columns.let_go(held.pop(attempt.plan.job))
     _load_what_seldom_happens(columns, held, search)
 
@@ -96,7 +96,7 @@ def _load_what_seldom_happens(
     single = PlacementRequest(
         "", (GroupRequest("g", 1, _needs(0.0)),), Topology(), Band.NORMAL, Preempt()
     )
-    assert search.best(single).plan is not None
+    assert search.best(single) is not None
     index = index_of(columns)
     cost = np.zeros(len(index.clusters))
     ask, profile = _ask(0.0, preempt=True), search.profile
@@ -118,10 +118,10 @@ def load_mixed() -> None:
     In this order, for the other process meanwhile compiles what room for a victim needs.
     """
     columns, held, search = _region()
-    assert search.best(_mixed_ask(preempt=False)).plan is not None
+    assert search.best(_mixed_ask(preempt=False)) is not None
     attempt = _hold(columns, held, search, 0.0, preempt=False)
     columns.note(attempt)
-    assert search.best(_mixed_ask(preempt=True)).plan is not None
+    assert search.best(_mixed_ask(preempt=True)) is not None
     columns.let_go(held.pop(attempt.plan.job))
     _look_for_room(columns, _ask(0.0, preempt=False))
 
@@ -143,7 +143,7 @@ def _hold(
     preempt: bool,
 ) -> Allocation:
     """All of the region, for an opportunistic gang."""
-    plan = search.best(_ask(cpus, preempt)).plan
+    plan = search.best(_ask(cpus, preempt))
     assert plan is not None
     spec = JobSpec("", (TaskGroup("g", 2, _needs(cpus), "true"),), band=Band.OPPORTUNISTIC)
     attempt = Allocation(plan, 1, spec, Band.OPPORTUNISTIC, 0.0, None, AllocationPhase.RUNNING, [])

@@ -11,6 +11,7 @@ from topmast.fast.preemption_cost import gpu_seconds, points
 from topmast.fast.region.explain.space import Space, emptied
 from topmast.fast.region.inventory.allocation import GOING, Allocation
 from topmast.fast.region.inventory.columns import Bools, Columns, Ints, cpus_of
+from topmast.fast.region.preemption.price import old_enough_s
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search.packing import gpus_of_task
 from topmast.fast.region.search.scoring import accelerators_of, choices_of
@@ -131,8 +132,8 @@ class Verdicts:
             return Rejection.BAND_NOT_LOWER
         if not allocation.spec.preemptible:
             return Rejection.NOT_PREEMPTIBLE
-        old_at_s = allocation.start_s + self.search.profile.min_runtime_s
-        return Rejection.VICTIMS_TOO_YOUNG if old_at_s > self.search.now else None
+        old = old_enough_s(allocation, self.search.profile) <= self.search.now
+        return None if old else Rejection.VICTIMS_TOO_YOUNG
 
 
 def victims_of(search: PreemptiveSearch, plan: Plan) -> tuple[VictimVerdict, ...]:

@@ -20,7 +20,7 @@ from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.preemption import plain
-from topmast.fast.region.preemption.price import MOVE, STOP_OUTRANKED, cost_gpu_s
+from topmast.fast.region.preemption.price import MOVE, STOP_OUTRANKED, cost_gpu_s, old_enough_s
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search import compiled
 from topmast.fast.region.search.scoring import score_terms, total
@@ -61,7 +61,7 @@ def room_for(search: PreemptiveSearch, ask: PlacementRequest, worth_gpu_s: float
     O((SETS_TRIED + SINGLES_TRIED) searches).
     """
     movable = {a.job: a for a in _movable(search, worth_gpu_s)}
-    if not movable or search.best(msgspec.structs.replace(ask, mode=Free())).plan is not None:
+    if not movable or search.best(msgspec.structs.replace(ask, mode=Free())) is not None:
         return None
     among = dict(movable)
     for _ in range(SETS_TRIED):
@@ -101,7 +101,7 @@ def _movable(search: PreemptiveSearch, worth_gpu_s: float) -> list[Allocation]:
         a
         for a in search.allocations.values()
         if a.may_stop
-        and a.start_s + profile.min_runtime_s <= now
+        and old_enough_s(a, profile) <= now
         and cost_gpu_s(a, profile, now) * profile.defragment_gain < worth_gpu_s
         and is_whole(search.columns, a)
     ]
@@ -159,7 +159,7 @@ def _cleared(
     stopping = msgspec.structs.replace(ask, mode=Preempt(tuple(among)))
     if not (compiled.applies(ask, profile.score) and known):
         apart = PreemptiveSearch(search.region, columns, among, profile, search.version, search.now)
-        return apart.best(stopping).plan
+        return apart.best(stopping)
     index, weights = index_of(columns), profile.score
     costs = compiled.costs_of(index, {search.region: ask.terms}, profile, weights)
     found = plain.cheapest(index, stopping, profile, weights, costs, search.now, MOVE)
@@ -210,7 +210,7 @@ def place_for(search: PreemptiveSearch, trial: Columns, allocation: Allocation) 
     needs, plan = allocation.needs(), allocation.plan
     trial.give_back(plan.seats, needs, plan.in_slice)
     there = PreemptiveSearch(search.region, trial, {}, search.profile, search.version, search.now)
-    found = there.best(as_it_runs(search.columns, allocation)).plan
+    found = there.best(as_it_runs(search.columns, allocation))
     trial.take(plan.seats, needs, plan.in_slice)
     return found
 

@@ -7,7 +7,7 @@ product of weight and GPUs of the attempts there, for a cost does not fall when 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -32,24 +32,34 @@ prices that rise with the band."""
 
 
 def eligible_victims(
-    allocations: Mapping[str, Allocation],
-    band: Band,
-    profile: Profile,
-    now: float,
-    outranked: Sequence[str] | None = None,
+    allocations: Mapping[str, Allocation], ask: PlacementRequest, profile: Profile, now: float
 ) -> list[Allocation]:
-    """Running attempts that may be stopped and are old enough: of a lower effective band. O(A).
+    """Running attempts that may be stopped for a gang and are old enough. O(A).
 
-    ``outranked``: of these jobs instead, whatever their bands.
+    Those of a lower effective band; or, if the request names jobs, these, whatever their bands.
     """
-    named = frozenset(outranked or ())
+    named = None if ask.outranked is None else frozenset(ask.outranked)
     return [
         a
         for a in allocations.values()
-        if (a.band < band if outranked is None else a.job in named)
+        if (a.band < ask.band if named is None else a.job in named)
         and a.may_stop
-        and a.start_s + profile.min_runtime_s <= now
+        and old_enough_s(a, profile) <= now
     ]
+
+
+def old_enough_s(allocation: Allocation, profile: Profile) -> float:
+    """When an attempt has run long enough to be stopped."""
+    return allocation.start_s + profile.min_runtime_s
+
+
+def too_young_until_s(
+    allocations: Mapping[str, Allocation], ask: PlacementRequest, profile: Profile, now: float
+) -> float | None:
+    """When the next of the attempts that may be stopped for a gang becomes old enough."""
+    able = eligible_victims(allocations, ask, profile, float("inf"))
+    times_s = (old_enough_s(attempt, profile) for attempt in able)
+    return min((at_s for at_s in times_s if at_s > now), default=None)
 
 
 def may_of(ask: PlacementRequest) -> int:

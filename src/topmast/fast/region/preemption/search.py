@@ -23,7 +23,7 @@ from topmast.fast.region.search.scoring import (
     locality_cost,
     stranded_table,
 )
-from topmast.fast.region.search.search import Found, Search, domains
+from topmast.fast.region.search.search import Search, domains
 from topmast.model.plan import PlacementRequest, Plan, Victim
 from topmast.policies.options import Profile, ScoreWeights
 
@@ -44,13 +44,6 @@ def best_place(
 
 class PreemptiveSearch(Search):
     """A search that also stops attempts, where the request allows it."""
-
-    def best(self, ask: PlacementRequest, cluster: str | None = None) -> Found:
-        """The plan with the lowest score, victims' lost work included; ties as in `Search`."""
-        found = super().best(ask, cluster)
-        if found.plan is None and ask.preempt:
-            return Found(None, self.too_young_until_s(ask))
-        return found
 
     def _plans(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
         if not ask.preempt:
@@ -81,10 +74,6 @@ class PreemptiveSearch(Search):
     def _cost_gpu_s(self, ask: PlacementRequest, attempt: Allocation) -> float:
         return cost_gpu_s(attempt, self.profile, self.now, may_of(ask))
 
-    def _eligible(self, ask: PlacementRequest, now: float) -> list[Allocation]:
-        """The attempts that may be stopped for the gang at a time."""
-        return eligible_victims(self.allocations, ask.band, self.profile, now, ask.outranked)
-
     def gains_milli(self, allocations: Iterable[Allocation]) -> dict[str, int]:
         """By job, the GPUs that come free if it stops; 0 for one that may not be stopped now."""
         min_s, now = self.profile.min_runtime_s, self.now
@@ -94,7 +83,7 @@ class PreemptiveSearch(Search):
         }
 
     def _preempting(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
-        eligible = self._eligible(ask, self.now)
+        eligible = eligible_victims(self.allocations, ask, self.profile, self.now)
         if not eligible:
             return
         if mixed.applies(self.columns, ask, self.profile.score):
@@ -126,7 +115,7 @@ class PreemptiveSearch(Search):
             if chosen is not None:
                 seats, stopped = chosen
                 gone = Overlay(self.columns, [self.allocations[v.job] for v in stopped])
-                plan = self._plan(ask, gone, domain, seats, stopped)
+                plan = self._plan(ask, gone, domain.seated(seats), stopped)
                 best = min(best, plan.score)
                 yield plan
 
@@ -139,7 +128,7 @@ class PreemptiveSearch(Search):
         prices = [points(self._cost_gpu_s(ask, a), weights.preemption) for a in eligible]
 
         def plan_of(found: Seated, columns: Overlay, gone: list[Allocation]) -> Plan:
-            return self._plan(ask, columns, found, found.seats, self._victims(ask, gone))
+            return self._plan(ask, columns, found, self._victims(ask, gone))
 
         attempts = displacement.attempts_of(self.columns, eligible, prices)
         made = displacement.MixedPreemption(
@@ -147,12 +136,3 @@ class PreemptiveSearch(Search):
         ).plan()
         if made is not None:
             yield made
-
-    def too_young_until_s(self, ask: PlacementRequest) -> float | None:
-        """When the next running attempt of a lower band becomes old enough to be a victim."""
-        ages = [
-            a.start_s + self.profile.min_runtime_s
-            for a in self._eligible(ask, float("inf"))
-            if a.start_s + self.profile.min_runtime_s > self.now
-        ]
-        return min(ages, default=None)

@@ -93,7 +93,7 @@ def _with_smaller(
     """The gang's best plan once these have given tasks away, each as few as need be, if any."""
     trial = search.columns.without(among)
     there = Search(search.region, trial, {}, search.profile, search.version, search.now)
-    found = there.best(replace(ask, mode=Free())).plan
+    found = there.best(replace(ask, mode=Free()))
     if found is None:
         return None
     trial.take(found.seats, needs_of(ask.groups), found.in_slice)
@@ -101,7 +101,7 @@ def _with_smaller(
     ordered = sorted(among, key=size_of)
     for allocation in ordered:
         least = least_tasks(elastic_of(allocation), allocation.band, ask.band)
-        place = there.best(of_size(search.columns, allocation, least)).plan
+        place = there.best(of_size(search.columns, allocation, least))
         if place is None:
             return None
         trial.take(place.seats, allocation.needs(), place.in_slice)
@@ -111,7 +111,7 @@ def _with_smaller(
         trial.give_back(place.seats, allocation.needs(), place.in_slice)
         least = least_tasks(elastic_of(allocation), allocation.band, ask.band)
         kept = of_size(search.columns, allocation, least, tasks_of(allocation))
-        place = largest(kept, lambda question: there.best(question).plan)
+        place = largest(kept, lambda question: there.best(question))
         assert place is not None, "what it sat on is free"
         trial.take(place.seats, allocation.needs(), place.in_slice)
         places[allocation.job] = place
@@ -168,7 +168,7 @@ def larger_place(search: Search, allocation: Allocation, most: int) -> Plan | No
     trial = search.columns.without((allocation,))
     there = Search(search.region, trial, {}, search.profile, search.version, search.now)
     larger = of_size(search.columns, allocation, fewest, most)
-    plan = largest(larger, lambda question: there.best(question).plan)
+    plan = largest(larger, lambda question: there.best(question))
     if plan is None or not is_worth(search.profile, allocation, plan, search.now):
         return None
     return plan

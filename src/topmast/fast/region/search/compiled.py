@@ -364,7 +364,7 @@ def _spread(
 
 def seated(index: Index, free: Amounts, ask: PlacementRequest, place: Place) -> Seated:
     """Seats in the order of hosts, each task on the lowest GPUs that are free there."""
-    region, name, time_slice = index.clusters[place.cluster]
+    region, cluster, time_slice = index.clusters[place.cluster]
     columns = index.part_of[region]
     own = [row - columns.first_row for row in place.rows]
     group, gpus = ask.groups[0].name, place.choice.gpus
@@ -378,7 +378,7 @@ def seated(index: Index, free: Amounts, ask: PlacementRequest, place: Place) -> 
             taken = tuple(lowest[first : first + gpus])
             seats.append(Seat(group, len(seats), host, taken, MILLI))
     level = level_of(columns, own)
-    return Seated(region, name, place.choice.index, level, tuple(seats), time_slice)
+    return Seated(cluster, place.choice.index, level, tuple(seats), time_slice)
 
 
 def _lowest_whole(free_milli: Ints, count: int) -> list[int]:

@@ -291,7 +291,7 @@ def placed(
             seats.append(Seat(asked.name, len(seats), name, slots, milli))
     cluster, time_slice = columns.cluster_of[rows[0]], rows[0] // columns.places
     level = level_of(columns, rows)
-    return Seated(columns.region, cluster, q.choices[choice], level, tuple(seats), time_slice)
+    return Seated(cluster, q.choices[choice], level, tuple(seats), time_slice)
 
 
 def _slots_on(

@@ -17,9 +17,8 @@ from topmast.model.plan import GroupRequest, Seat
 
 
 class Seated(Struct, frozen=True, gc=False):
-    """Where the kernels put a gang."""
+    """Where a gang would sit."""
 
-    region: str
     cluster: str
     choice: int
     level: Level

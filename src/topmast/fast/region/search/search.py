@@ -30,12 +30,9 @@ class Domain(Struct, frozen=True):
     choice: int
     time_slice: int
 
-
-class Found(Struct, frozen=True, gc=False):
-    """The best plan of a search; ``too_young_until_s``: a victim too young now is not then."""
-
-    plan: Plan | None
-    too_young_until_s: float | None = None
+    def seated(self, seats: tuple[Seat, ...]) -> Seated:
+        """The gang with its seats there."""
+        return Seated(self.cluster, self.choice, self.level, seats, self.time_slice)
 
 
 def fewest_gpus_milli(ask: PlacementRequest) -> int:
@@ -100,7 +97,7 @@ class Search:
         self.version = version
         self.now = now
 
-    def best(self, ask: PlacementRequest, cluster: str | None = None) -> Found:
+    def best(self, ask: PlacementRequest, cluster: str | None = None) -> Plan | None:
         """The plan with the lowest score (in ``cluster``, if given); ties by cluster, slice, order.
 
         Only free capacity counts here; `preemption.search` also finds plans with victims.
@@ -110,7 +107,7 @@ class Search:
         for plan in self._plans(ask, cluster):
             if best is None or _order_of(plan) < _order_of(best):
                 best = plan
-        return Found(best)
+        return best
 
     def _plans(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
         """Plans, of which one has the lowest score."""
@@ -137,8 +134,7 @@ class Search:
         """The plan that sits where the kernels found room, without these victims."""
         gone = [self.allocations[victim.job] for victim in victims]
         columns = Overlay(self.columns, gone) if gone else self.columns
-        found = compiled.seated(index, columns, ask, place)
-        return self._plan(ask, columns, found, found.seats, victims)
+        return self._plan(ask, columns, compiled.seated(index, columns, ask, place), victims)
 
     def _free(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
         if not mixed.applies(self.columns, ask, self.profile.score):
@@ -147,7 +143,7 @@ class Search:
         question = mixed.question_of(self.columns, ask, self.profile, cluster)
         found = mixed.best_seats(self.columns, ask, self.profile.score, question)
         if found is not None:
-            yield self._plan(ask, self.columns, found, found.seats, ())
+            yield self._plan(ask, self.columns, found)
 
     def _one_by_one(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
         columns = self.columns.avoiding(self.columns.excluded(ask))
@@ -173,7 +169,7 @@ class Search:
                 continue
             if domain.level is Level.HOST:
                 seen.add(kind)
-            yield self._plan(ask, columns, domain, seats, ())
+            yield self._plan(ask, columns, domain.seated(seats))
 
     def _alike(self, columns: Columns, ask: PlacementRequest) -> Callable[[int], tuple[float, ...]]:
         """What tells hosts with the same free shares of GPUs apart, as far as the score goes."""
@@ -189,29 +185,28 @@ class Search:
         self,
         ask: PlacementRequest,
         columns: Columns | Overlay,
-        domain: Domain | Seated,
-        seats: tuple[Seat, ...],
-        stopped: tuple[Victim, ...],
+        found: Seated,
+        stopped: tuple[Victim, ...] = (),
     ) -> Plan:
         """The plan with its score; in ``columns`` the ``stopped`` attempts are gone already."""
         lost_gpu_s = sum([v.lost_gpu_s for v in stopped])
-        weights, time_slice = self.profile.score, domain.time_slice
+        weights, seats, time_slice = self.profile.score, found.seats, found.time_slice
         terms = score_terms(
-            ask, weights, columns, seats, domain.level, domain.choice, lost_gpu_s, time_slice
+            ask, weights, columns, seats, found.level, found.choice, lost_gpu_s, time_slice
         )
         if time_slice:
             terms["layer"] = self.profile.slices.price * time_slice
-        held = sum([g.count * gpus_of_task(g.resources, domain.choice) for g in ask.groups])
+        held = sum([g.count * gpus_of_task(g.resources, found.choice) for g in ask.groups])
         with_gpus = next((seat.host for seat in seats if seat.slots), None)
         model = str(self.columns.models[self.columns.index[with_gpus]]) if with_gpus else ""
         return Plan(
             job=ask.job,
             region=self.region,
-            cluster=domain.cluster,
+            cluster=found.cluster,
             model=model,
             gpus_milli=held,
             seats=seats,
-            level=domain.level,
+            level=found.level,
             score=total(terms),
             terms=terms,
             victims=stopped,

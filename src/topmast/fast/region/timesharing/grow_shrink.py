@@ -63,7 +63,7 @@ def place_of_size(
 ) -> Plan | None:
     """The place for the most tasks within bounds, in a search's columns. O(log tasks) searches."""
     ask = replace(of_size(search.columns, allocation, *sizes), avoid_hosts=avoid)
-    return largest(ask, lambda one: search.best(one).plan)
+    return largest(ask, lambda one: search.best(one))
 
 
 def larger(

@@ -413,7 +413,7 @@ def _place(
         image=has_image(spec),
     )  # fmt: skip
     search = _search(placer, idle)
-    to = search.best(ask).plan
+    to = search.best(ask)
     if to is None:
         return None
     here = spec.speed_on(allocation.plan.model) / sharing

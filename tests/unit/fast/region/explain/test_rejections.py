@@ -119,7 +119,7 @@ def test_every_rejection_is_counted_with_its_reason(case: Rejected) -> None:
     columns = _columns(case.used, case.states)
     question = ask(case.spec, avoid_hosts=case.avoid_hosts, models=case.models)
     search = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0)
-    found = search.best(question).plan
+    found = search.best(question)
     told = verdict(columns, question, found)
     assert {count.reason: count.count for count in told.rejections} == case.want
     assert told.ever is case.want_ever
@@ -131,7 +131,7 @@ def test_a_verdict_counts_what_is_there_and_what_is_free() -> None:
     columns = _columns({"a": _slots("a", 3)}, {"b": HostState.DOWN})
     search = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0)
     question = ask(job())
-    told = verdict(columns, question, search.best(question).plan)
+    told = verdict(columns, question, search.best(question))
     assert isinstance(told, ClusterVerdict)
     assert (told.free_gpus, told.total_gpus) == (13.0, 24.0)
 
@@ -185,4 +185,4 @@ def test_a_cluster_without_hosts_fits_nothing() -> None:
     search = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0)
     told = verdict(columns, question, None)
     assert (told.ever, told.total_gpus, told.largest_gpus) == (False, 0.0, 0.0)
-    assert search.best(question).plan is not None
+    assert search.best(question) is not None

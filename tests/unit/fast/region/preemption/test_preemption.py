@@ -319,7 +319,7 @@ def test_a_gang_that_starts_may_be_preempted_before_it_runs() -> None:
 
 
 def _plan_for(placer: RegionalPlacer, spec: JobSpec, **more: object) -> Plan:
-    plan = placer.search(0.0).best(ask(spec, **more)).plan  # type: ignore[arg-type]
+    plan = placer.search(0.0).best(ask(spec, **more))  # type: ignore[arg-type]
     assert plan is not None
     return plan
 

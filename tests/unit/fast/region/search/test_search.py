@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.build import ask, cluster, gang, job, needs, profile
 from topmast.fast.region.inventory.columns import Columns
-from topmast.fast.region.search.search import Found, Search
+from topmast.fast.region.search.search import Search
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import Accelerator, JobSpec, Level, Resources, Topology
 from topmast.model.plan import Plan, RegionTerms, Seat
@@ -22,13 +22,13 @@ def _columns(clusters: tuple[ClusterSpec, ...], used: dict[str, tuple[int, ...]]
     return columns
 
 
-def _best(columns: Columns, spec: JobSpec, **more: object) -> Found:
+def _best(columns: Columns, spec: JobSpec, **more: object) -> Plan | None:
     search = Search("east", columns, {}, profile(), 7, 0.0)
     return search.best(ask(spec, **more))  # type: ignore[arg-type]
 
 
 def _plan(columns: Columns, spec: JobSpec, **more: object) -> Plan:
-    plan = _best(columns, spec, **more).plan
+    plan = _best(columns, spec, **more)
     assert plan is not None
     return plan
 
@@ -83,7 +83,7 @@ PLACES = [
 def test_where_a_gang_goes(case: Place) -> None:
     """The tightest level that holds it whole, on the hosts that it fills best."""
     columns = _columns((cluster("c-1", hosts=4),), case.used)
-    plan = _best(columns, case.spec).plan
+    plan = _best(columns, case.spec)
     if case.want is None:
         assert plan is None
     else:
@@ -195,9 +195,7 @@ def test_shares_of_one_gang_share_slots_and_never_overfill_them() -> None:
         for slot in seat.slots:
             held[slot] = held.get(slot, 0) + seat.slot_milli
     assert held == {0: 800, 1: 800}
-    assert (
-        _best(_columns((cluster("c-1", hosts=1, gpus=2),), {}), job(gpus=0.4, count=5)).plan is None
-    )
+    assert _best(_columns((cluster("c-1", hosts=1, gpus=2),), {}), job(gpus=0.4, count=5)) is None
 
 
 # --- hosts ------------------------------------------------------------------------------------------------------
@@ -208,14 +206,14 @@ def test_a_host_out_of_service_is_no_place(state: HostState) -> None:
     """Whatever the reason, nothing new goes there."""
     columns = _columns((cluster("c-1", hosts=1),), {})
     columns.set_state("c-1-0", state)
-    assert _best(columns, job()).plan is None
+    assert _best(columns, job()) is None
 
 
 def test_avoided_hosts_are_no_place_for_this_job_alone() -> None:
     """The next question knows nothing of it."""
     columns = _columns((cluster("c-1", hosts=2),), {})
     assert _plan(columns, job(), avoid_hosts=("c-1-0", "gone")).hosts == ("c-1-1",)
-    assert _best(columns, job(), avoid_hosts=("c-1-0", "c-1-1")).plan is None
+    assert _best(columns, job(), avoid_hosts=("c-1-0", "c-1-1")) is None
     assert _plan(columns, job()).hosts == ("c-1-0",)
 
 
@@ -258,7 +256,7 @@ def test_the_terms_of_the_score(case: Terms) -> None:
     """Each term is kept by name, and the score is their sum."""
     columns = _columns((cluster("c-1", hosts=4),), case.used)
     search = Search("east", columns, {}, profile(score=WEIGHTS), 0, 0.0)
-    plan = search.best(ask(case.spec, **case.more)).plan
+    plan = search.best(ask(case.spec, **case.more))
     assert plan is not None
     assert {name: term for name, term in plan.terms.items() if term} == pytest.approx(case.want)
     assert plan.score == pytest.approx(sum(case.want.values()))
@@ -278,7 +276,7 @@ def test_one_cluster_alone_can_be_asked_about() -> None:
     """`explain` shows the best plan of each."""
     columns = _columns((cluster("c-1"), cluster("c-2")), {})
     search = Search("east", columns, {}, profile(), 0, 0.0)
-    plan = search.best(ask(job()), "c-2").plan
+    plan = search.best(ask(job()), "c-2")
     assert plan is not None
     assert plan.cluster == "c-2"
 
@@ -286,4 +284,4 @@ def test_one_cluster_alone_can_be_asked_about() -> None:
 def test_a_gang_never_spans_clusters() -> None:
     """One engine runs all of it."""
     columns = _columns((cluster("c-1", hosts=1), cluster("c-2", hosts=1)), {})
-    assert _best(columns, job(gpus=8, count=2)).plan is None
+    assert _best(columns, job(gpus=8, count=2)) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from msgspec import UNSET
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from topmast.fast.region.explain.changes.trials import Spot, Trials, listed
 from topmast.fast.region.explain.space import Space, fewest_gone
 from topmast.fast.region.inventory.allocation import Allocation, expected_end_s
+from topmast.fast.region.preemption.price import old_enough_s
 from topmast.model.plan import PlacementRequest
 from topmast.model.reason import Change, ChangeKind
 from topmast.model.units import format_duration
@@ -75,17 +77,17 @@ def _when_old_enough(trials: Trials) -> Iterator[Change]:
     """Attempts too young to be stopped will be old enough soon. O(A + log A x H)."""
     if not trials.preempt:
         return
-    now = trials.search.now
-    young = [a for a in trials.lower() if trials.old_at_s(a) > now]
-    young.sort(key=lambda a: (trials.old_at_s(a), a.job))
+    now, profile = trials.search.now, trials.search.profile
+    young = [a for a in trials.victims(math.inf) if old_enough_s(a, profile) > now]
+    young.sort(key=lambda a: (old_enough_s(a, profile), a.job))
     base = trials.without_victims.columns
     count = fewest_gone(base, young[:ENDS_TRIED], lambda c: trials.holds(c) is not None)
     if count is None:
         return
     place = trials.holds(base.without(young[:count]), preempting=True)
     if place is not None:
-        at_s = trials.old_at_s(young[count - 1])
-        patience = format_duration(trials.search.profile.min_runtime_s)
+        at_s = old_enough_s(young[count - 1], profile)
+        patience = format_duration(profile.min_runtime_s)
         text = (
             f"a wait of {format_duration(at_s - now)}, because jobs that have run for less than "
             f"{patience} may not be preempted"

@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from topmast.fast.region.explain.space import Space
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.preemption.price import eligible_victims
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.model.job import Band
-from topmast.model.plan import PlacementRequest
+from topmast.model.plan import PlacementRequest, Preempt
 from topmast.model.reason import Change, ChangeKind
 
 
@@ -81,19 +83,12 @@ class Trials:
     @cached_property
     def without_victims(self) -> Space:
         """The region once everything is gone that may be stopped for the gang. O(A) once."""
-        now = self.search.now
-        gone = [a for a in self.lower() if self.old_at_s(a) <= now]
-        return Space(self.search.columns.without(gone), self._excluded)
+        return Space(self.search.columns.without(self.victims(self.search.now)), self._excluded)
 
-    def lower(self) -> list[Allocation]:
-        """Attempts that may be stopped for the gang, at once or when they are old enough. O(A)."""
-        return [
-            a for a in self.search.allocations.values() if a.band < self.ask.band and a.may_stop
-        ]
-
-    def old_at_s(self, allocation: Allocation) -> float:
-        """When an attempt has run long enough to be stopped."""
-        return allocation.start_s + self.search.profile.min_runtime_s
+    def victims(self, now: float) -> list[Allocation]:
+        """Attempts that may be stopped for the gang, by band, and are old enough then. O(A)."""
+        held, ask = self.search.allocations, replace(self.ask, mode=Preempt())
+        return eligible_victims(held, ask, self.search.profile, now)
 
     def change(
         self, kind: ChangeKind, text: str, size: float, place: Spot, **more: object
