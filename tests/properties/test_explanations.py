@@ -21,9 +21,9 @@ from tests.support.world import World
 from topmast.fast.queue.facts import Planned
 from topmast.fast.region.explain.changes.hosts import fewest_to_gain
 from topmast.fast.region.explain.rejections import Verdicts
-from topmast.fast.region.explain.space import Space
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.preemption.search import PreemptiveSearch
+from topmast.fast.region.search.domains import Space
 from topmast.model.dataset import ReplicaState
 from topmast.model.fleet import Fleet, TenantSpec
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Level, TaskGroup

@@ -5,13 +5,13 @@ the compiled kernels; both are modules of their own, for they are used without t
 """
 
 from topmast.fast.region.explain.changes.trials import Spot, count_of, listed
-from topmast.fast.region.explain.rejections import pending_reason, roomy_hosts
-from topmast.fast.region.explain.space import Space, emptied
+from topmast.fast.region.explain.rejections import emptied, pending_reason, roomy_hosts
 from topmast.fast.region.invariants import check_hosts, check_index
 from topmast.fast.region.inventory.allocation import AllocationPhase
 from topmast.fast.region.inventory.columns import Columns, cpus_of
 from topmast.fast.region.inventory.index import Pool
 from topmast.fast.region.machine import RegionalPlacer
+from topmast.fast.region.search.domains import Space
 from topmast.fast.region.search.packing import gpus_of_task
 from topmast.fast.region.search.scoring import choices_of
 

@@ -10,7 +10,7 @@ from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.preemption.branching import PREEMPT
-from topmast.fast.region.preemption.plain import PlainPreemption, terms_of
+from topmast.fast.region.preemption.plain import PlainPreemption
 from topmast.fast.region.preemption.price import STOP
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.reservation.earliest import bounds_s
@@ -20,7 +20,7 @@ from topmast.fast.region.search.blocked_index import (
     Needs,
     regions_with_room,
 )
-from topmast.fast.region.search.compiled import choices_in, question_of
+from topmast.fast.region.search.compiled import choices_in
 from topmast.fast.region.search.many import Supply, plans_of
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import (
@@ -100,10 +100,7 @@ def _load_what_seldom_happens(
     index = index_of(columns)
     cost = np.zeros(len(index.clusters))
     ask, profile = _ask(0.0, preempt=True), search.profile
-    terms = terms_of(index, ask, profile, profile.score, 0.0, STOP)
-    choices = choices_in(index, ask)
-    question = question_of(index, ask, profile.score, choices, cost)
-    branching = PlainPreemption(index, question, terms, choices)
+    branching = PlainPreemption(index, ask, profile, profile.score, cost, 0.0, STOP)
     row = index.holders.rows[columns.region, attempt.plan.job]
     branching.offer(0, 0, int(Level.RACK), 0, {row: PREEMPT})
     for state in (HostState.DOWN, HostState.HEALTHY):

@@ -8,14 +8,13 @@ from functools import cached_property
 import numpy as np
 
 from topmast.fast.preemption_cost import gpu_seconds, points
-from topmast.fast.region.explain.space import Space, emptied
 from topmast.fast.region.inventory.allocation import GOING, Allocation
 from topmast.fast.region.inventory.columns import Bools, Columns, Ints, cpus_of
 from topmast.fast.region.preemption.price import old_enough_s
 from topmast.fast.region.preemption.search import PreemptiveSearch
+from topmast.fast.region.search.domains import Space, levels_of
 from topmast.fast.region.search.packing import gpus_of_task
 from topmast.fast.region.search.scoring import accelerators_of, choices_of
-from topmast.fast.region.search.search import levels_of
 from topmast.model.engines import Capability
 from topmast.model.job import MILLI
 from topmast.model.plan import GroupRequest, PlacementRequest, Plan
@@ -179,6 +178,11 @@ def _reason(columns: Columns, ask: PlacementRequest) -> PendingReason:
         if all(bool(empty.room(g.resources, choice).any()) for g in ask.groups):
             return PendingReason.TOPOLOGY_DOES_NOT_FIT
     return PendingReason.NO_MATCHING_HARDWARE
+
+
+def emptied(columns: Columns, ask: PlacementRequest) -> Space:
+    """The hosts that could ever run the gang, with nothing on them and all of them healthy."""
+    return Space(columns.empty(), columns.unfit(ask))
 
 
 def roomy_hosts(space: Space, ask: PlacementRequest, rows: Ints) -> Bools:

@@ -26,8 +26,8 @@ from topmast.fast.region.preemption.branching import (
 )
 from topmast.fast.region.preemption.host_offers import OPEN_LIMIT, Scratch
 from topmast.fast.region.preemption.price import STOP, Terms, price_of
-from topmast.fast.region.search.compiled import Choice, Place, choices_in, question_of
-from topmast.fast.region.search.kernels import EPSILON, NOWHERE, Question
+from topmast.fast.region.search.compiled import Place, choices_in, question_of
+from topmast.fast.region.search.kernels import EPSILON, NOWHERE
 from topmast.model.job import Band
 from topmast.model.plan import PlacementRequest
 from topmast.policies.options import Profile, ScoreWeights
@@ -45,15 +45,11 @@ def cheapest(
     """The place of least score, victims included, in all clusters of finite cost (C)."""
     if ask.band <= Band.OPPORTUNISTIC and ask.outranked is None:
         return None
-    choices = choices_in(index, ask)
-    if not choices:
-        return None
-    question = question_of(index, ask, weights, choices, cluster_cost)
-    terms = terms_of(index, ask, profile, weights, now, may)
-    return PlainPreemption(index, question, terms, choices).best()
+    search = PlainPreemption(index, ask, profile, weights, cluster_cost, now, may)
+    return search.best() if search.choices else None
 
 
-def terms_of(
+def _terms_of(
     index: Index,
     ask: PlacementRequest,
     profile: Profile,
@@ -109,14 +105,21 @@ class PlainPreemption:
     """One search for the victims of least cost."""
 
     def __init__(
-        self, index: Index, question: Question, terms: Terms, choices: list[Choice]
+        self,
+        index: Index,
+        ask: PlacementRequest,
+        profile: Profile,
+        weights: ScoreWeights,
+        cluster_cost: Floats,
+        now: float,
+        may: int,
     ) -> None:
         self.index = index
         self.arrays: Arrays = index.arrays
         self.held: AllocationTable = index.holders.held
-        self.question = question
-        self.terms = terms
-        self.choices = choices
+        self.choices = choices_in(index, ask)
+        self.question = question_of(index, ask, weights, self.choices, cluster_cost)
+        self.terms = _terms_of(index, ask, profile, weights, now, may)
         self.scratch: Scratch = index.workspace(Workspace).scratch()
         self.search: BranchAndBound[Place] = BranchAndBound()
 

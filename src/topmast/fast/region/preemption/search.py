@@ -15,15 +15,15 @@ from topmast.fast.region.preemption.greedy import Chooser
 from topmast.fast.region.preemption.price import STOP, cost_gpu_s, eligible_victims, may_of
 from topmast.fast.region.search import compiled, mixed
 from topmast.fast.region.search.compiled import Place
-from topmast.fast.region.search.packing import Seated, capacity_by_group
+from topmast.fast.region.search.domains import Space, domains
+from topmast.fast.region.search.packing import Seated
 from topmast.fast.region.search.scoring import (
     choice_cost,
-    choices_of,
     fixed_cost,
     locality_cost,
     stranded_table,
 )
-from topmast.fast.region.search.search import Search, domains
+from topmast.fast.region.search.search import Search
 from topmast.model.plan import PlacementRequest, Plan, Victim
 from topmast.policies.options import Profile, ScoreWeights
 
@@ -98,12 +98,10 @@ class PreemptiveSearch(Search):
         columns, weights = self.columns.avoiding(self.columns.excluded(ask)), self.profile.score
         costs = [self._cost_gpu_s(ask, attempt) for attempt in eligible]
         chooser = Chooser(columns, eligible, costs, by_band=may_of(ask) == STOP)
-        cleared = columns.without(eligible)
-        capacities = {c: capacity_by_group(cleared, ask.groups, c) for c in choices_of(ask)}
         table = stranded_table(ask.mix, columns.width)
         tasks = sum(group.count for group in ask.groups)
         best = float("inf")
-        for domain in domains(cleared, ask, capacities):
+        for domain in domains(Space(columns.without(eligible)), ask):
             if cluster not in (None, domain.cluster):
                 continue
             spared = min(tasks, len(domain.rows)) * (float(table.max()) + columns.width)

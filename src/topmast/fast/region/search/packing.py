@@ -32,16 +32,6 @@ def gpus_of_task(resources: Resources, choice: int) -> int:
     return listed[min(choice, len(listed) - 1)].gpus_milli if listed else 0
 
 
-def capacity_by_group(
-    columns: Columns, groups: tuple[GroupRequest, ...], choice: int
-) -> list[Ints]:
-    """Tasks of each group alone that every host could take; hosts out of service take none."""
-    return [
-        np.where(columns.available, tasks_per_host(columns, group.resources, choice), 0)
-        for group in groups
-    ]
-
-
 def seat_gang(
     columns: Columns, rows: Ints, groups: tuple[GroupRequest, ...], choice: int
 ) -> tuple[Seat, ...] | None:

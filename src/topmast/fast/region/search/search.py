@@ -4,35 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-import numpy as np
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from topmast.fast.region.inventory.allocation import Allocation
-from topmast.fast.region.inventory.columns import Columns, Floats, Ints
+from topmast.fast.region.inventory.columns import Columns, Floats
 from topmast.fast.region.inventory.index import Index, index_of
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.search import compiled, loads, mixed
 from topmast.fast.region.search.compiled import Place
+from topmast.fast.region.search.domains import Space, domains
 from topmast.fast.region.search.loads import Loads
-from topmast.fast.region.search.packing import Seated, capacity_by_group, gpus_of_task, seat_gang
+from topmast.fast.region.search.packing import Seated, gpus_of_task, seat_gang
 from topmast.fast.region.search.scoring import by_shapes, choices_of, score_terms, total
 from topmast.model.job import Level
-from topmast.model.plan import PlacementRequest, Plan, Seat, Victim
+from topmast.model.plan import PlacementRequest, Plan, Victim
 from topmast.policies.options import Profile
-
-
-class Domain(Struct, frozen=True):
-    """A place that might hold the gang: a domain of one level in one cluster, for one model."""
-
-    cluster: str
-    level: Level
-    rows: Ints
-    choice: int
-    time_slice: int
-
-    def seated(self, seats: tuple[Seat, ...]) -> Seated:
-        """The gang with its seats there."""
-        return Seated(self.cluster, self.choice, self.level, seats, self.time_slice)
 
 
 def fewest_gpus_milli(ask: PlacementRequest) -> int:
@@ -42,36 +28,6 @@ def fewest_gpus_milli(ask: PlacementRequest) -> int:
         for choice in choices_of(ask)
     )
     return min(needs_milli, default=0)
-
-
-def levels_of(ask: PlacementRequest) -> tuple[Level, ...]:
-    """The levels a plan may span, tightest first; `required` caps them."""
-    required = Level.CLUSTER if ask.topology.required is None else ask.topology.required
-    return tuple(level for level in Level if level <= required)
-
-
-def domains(
-    columns: Columns, ask: PlacementRequest, capacities: Mapping[int, list[Ints]]
-) -> Iterator[Domain]:
-    """Every domain with hosts that could together take each group; tightest level first.
-
-    ``capacities``: by choice, tasks of each group that every host could take. Summing by domain is
-    vectorised: O(clusters x choices x levels x hosts).
-    """
-    for cluster, time_slice in columns.parts:
-        rows = columns.rows_in(cluster, time_slice)
-        if not len(rows):
-            continue
-        for choice, by_group in capacities.items():
-            for level in levels_of(ask):
-                numbers = columns.domain[level][rows]
-                low = int(numbers.min())
-                enough = np.ones(int(numbers.max()) - low + 1, dtype=np.bool_)
-                for group, capacity in zip(ask.groups, by_group, strict=True):
-                    enough &= np.bincount(numbers - low, weights=capacity[rows]) >= group.count
-                for number in np.flatnonzero(enough).tolist():
-                    here = rows[numbers == number + low]
-                    yield Domain(cluster, level, here, choice, time_slice)
 
 
 def _order_of(plan: Plan) -> tuple[float, str, int]:
@@ -146,12 +102,12 @@ class Search:
             yield self._plan(ask, self.columns, found)
 
     def _one_by_one(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
-        columns = self.columns.avoiding(self.columns.excluded(ask))
-        capacities = {c: capacity_by_group(columns, ask.groups, c) for c in choices_of(ask)}
+        space = Space(self.columns, self.columns.excluded(ask))
+        columns = space.columns
         seen: set[tuple[object, ...]] = set()
         alike = self._alike(columns, ask)
         one_task = sum(group.count for group in ask.groups) == 1
-        for domain in domains(columns, ask, capacities):
+        for domain in domains(space, ask):
             if cluster not in (None, domain.cluster):
                 continue
             if domain.level is Level.HOST:

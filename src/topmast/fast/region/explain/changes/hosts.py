@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from topmast.fast.region.explain.changes.trials import Trials, count_of, listed
-from topmast.fast.region.explain.space import Space, emptied
+from topmast.fast.region.explain.rejections import emptied
 from topmast.fast.region.inventory.columns import Bools, Columns, Ints
+from topmast.fast.region.search.domains import Space, levels_of
 from topmast.fast.region.search.packing import gpus_of_task
 from topmast.fast.region.search.scoring import choices_of
-from topmast.fast.region.search.search import levels_of
 from topmast.model.job import MILLI, Level
 from topmast.model.reason import Change, ChangeKind
 from topmast.model.states import HostState

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from topmast.fast.region.explain.changes.trials import Spot, Trials, listed
-from topmast.fast.region.explain.space import Space, fewest_gone
 from topmast.fast.region.inventory.allocation import Allocation, expected_end_s
+from topmast.fast.region.inventory.columns import Columns
+from topmast.fast.region.inventory.leaving import Leaving
 from topmast.fast.region.preemption.price import old_enough_s
+from topmast.fast.region.search.domains import Space
+from topmast.model.bisection import fewest_that
 from topmast.model.plan import PlacementRequest
 from topmast.model.reason import Change, ChangeKind
 from topmast.model.units import format_duration
@@ -81,7 +84,7 @@ def _when_old_enough(trials: Trials) -> Iterator[Change]:
     young = [a for a in trials.victims(math.inf) if old_enough_s(a, profile) > now]
     young.sort(key=lambda a: (old_enough_s(a, profile), a.job))
     base = trials.without_victims.columns
-    count = fewest_gone(base, young[:ENDS_TRIED], lambda c: trials.holds(c) is not None)
+    count = _fewest_gone(trials, base, young[:ENDS_TRIED])
     if count is None:
         return
     place = trials.holds(base.without(young[:count]), preempting=True)
@@ -105,7 +108,7 @@ def _when_jobs_end(trials: Trials) -> Iterator[Change]:
     )[:ENDS_TRIED]
     order = [trials.search.allocations[job] for _, job in ends]
     columns = trials.search.columns
-    count = fewest_gone(columns, order, lambda c: trials.holds(c) is not None)
+    count = _fewest_gone(trials, columns, order)
     if count is None:
         return
     gone = _needed(trials, order[:count])
@@ -116,6 +119,15 @@ def _when_jobs_end(trials: Trials) -> Iterator[Change]:
         wait_s = max(0.0, at_s - now)
         text = f"the end of {listed(jobs)}, expected in {format_duration(wait_s)}"
         yield trials.change(ChangeKind.ENDS, text, wait_s / 3600.0, place, jobs=jobs, at_s=at_s)
+
+
+def _fewest_gone(trials: Trials, columns: Columns, order: Sequence[Allocation]) -> int | None:
+    """How many attempts must go, from the first on, for a place; None if all are too few.
+
+    O(attempts) givings back, O(log attempts) trials.
+    """
+    leaving = Leaving(columns, order)
+    return fewest_that(lambda n: trials.holds(leaving.after(n)) is not None, len(order))
 
 
 def _needed(trials: Trials, gone: list[Allocation]) -> list[Allocation]:

@@ -12,11 +12,11 @@ from functools import cached_property
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topmast.fast.region.explain.space import Space
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.preemption.price import eligible_victims
 from topmast.fast.region.preemption.search import PreemptiveSearch
+from topmast.fast.region.search.domains import Space
 from topmast.model.job import Band
 from topmast.model.plan import PlacementRequest, Preempt
 from topmast.model.reason import Change, ChangeKind
