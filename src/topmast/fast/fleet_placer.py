@@ -25,7 +25,7 @@ from topmast.fast.region.inventory.columns import Floats
 from topmast.fast.region.inventory.index import Index, Pool
 from topmast.fast.region.inventory.pair_seats import bid_to_external
 from topmast.fast.region.machine import RegionalPlacer
-from topmast.fast.region.preemption.search import best_place
+from topmast.fast.region.preemption.search import best_spread
 from topmast.fast.region.reservation.earliest import bounds_s
 from topmast.fast.region.reservation.first_starts import kept_out
 from topmast.fast.region.search import compiled, many
@@ -272,12 +272,12 @@ class FleetPlacer(EventMachine):
         weights = self.score.weights(ask)
         index = self.pool.index()
         costs = self._costs(index, terms, weights, ask.cluster)
-        place = best_place(index, ask, self.profile, weights, costs, self.now)
-        if place is None:
+        spread = best_spread(index, ask, self.profile, weights, costs, self.now)
+        if spread is None:
             return {}
-        region = index.clusters[place.cluster][0]
+        region = index.clusters[spread.cluster][0]
         own = ask.in_region(terms[region])
-        plan = self._placer(region).search(self.now, own).plan_at(own, index, place)
+        plan = self._placer(region).search(self.now, own).plan_of(own, index, spread)
         return {region: m.Bid(ask.job, plan)}
 
     def _costs(

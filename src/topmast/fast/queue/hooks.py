@@ -115,36 +115,15 @@ class QueueHooks:
         return None
 
 
-class HookSteps(Struct, frozen=True):
+class HookSteps:
     """By step, the hooks that do something there, in their order: most do so at few steps."""
 
-    on_fleet: tuple[QueueHooks, ...] = ()
-    on_owners: tuple[QueueHooks, ...] = ()
-    on_restored: tuple[QueueHooks, ...] = ()
-    on_enqueued: tuple[QueueHooks, ...] = ()
-    on_moved: tuple[QueueHooks, ...] = ()
-    on_booked: tuple[QueueHooks, ...] = ()
-    on_unbooked: tuple[QueueHooks, ...] = ()
-    on_over: tuple[QueueHooks, ...] = ()
-    on_room: tuple[QueueHooks, ...] = ()
-    on_out_of_service: tuple[QueueHooks, ...] = ()
-    on_wake: tuple[QueueHooks, ...] = ()
-    may_try: tuple[QueueHooks, ...] = ()
-    news: tuple[QueueHooks, ...] = ()
-    on_all_decided: tuple[QueueHooks, ...] = ()
-    on_committed: tuple[QueueHooks, ...] = ()
-    before_end: tuple[QueueHooks, ...] = ()
-    on_ended: tuple[QueueHooks, ...] = ()
-    may_shrink: tuple[QueueHooks, ...] = ()
-    most_anywhere: tuple[QueueHooks, ...] = ()
-    next_s: tuple[QueueHooks, ...] = ()
+    def __init__(self, hooks: Sequence[QueueHooks] = ()) -> None:
+        self._hooks = tuple(hooks)
 
-
-def steps_of(hooks: Sequence[QueueHooks]) -> HookSteps:
-    """The hooks sorted by step: those that have a method of their own for it."""
-    by_step = {
-        step: tuple(hook for hook in hooks if getattr(type(hook), step) is not nothing)
-        for step in HookSteps.__struct_fields__
-        for nothing in (getattr(QueueHooks, step),)
-    }
-    return HookSteps(**by_step)
+    def __getattr__(self, step: str) -> tuple[QueueHooks, ...]:
+        """Those that have a method of their own for a step; sorted out once."""
+        nothing = getattr(QueueHooks, step)
+        found = tuple(hook for hook in self._hooks if getattr(type(hook), step) is not nothing)
+        setattr(self, step, found)
+        return found

@@ -26,7 +26,7 @@ from topmast.fast.queue.data.orders import order_copy, order_deletion
 from topmast.fast.queue.dependencies.hooks import DependencyHooks
 from topmast.fast.queue.dependencies.sweep_hooks import SweepHooks
 from topmast.fast.queue.elastic.hooks import ElasticHooks, SlicesHooks
-from topmast.fast.queue.hooks import QueueHooks, steps_of
+from topmast.fast.queue.hooks import HookSteps, QueueHooks
 from topmast.fast.queue.leaving import stranded
 from topmast.fast.queue.rounds.hooks import RoundHooks
 from topmast.fast.queue.rounds.rounds import Rounds
@@ -63,7 +63,7 @@ class GlobalQueue(QueueViews):
             hooks.append(ElasticHooks(self, profile.elastic))
         if profile.rounds_s is not None:
             hooks.append(DecisionRounds(self, profile.rounds_s))
-        self.hooks = steps_of(hooks)
+        self.hooks = HookSteps(hooks)
 
     def _configure(self, event: m.ConfigureFleet) -> Conflict | None:
         if event.base is not UNSET and event.base != fleet_version(self.fleet):

@@ -1,6 +1,8 @@
 """Hooks are called at the steps for which they have a method of their own, in their order."""
 
-from topmast.fast.queue.hooks import HookSteps, QueueHooks, steps_of
+import pytest
+
+from topmast.fast.queue.hooks import HookSteps, QueueHooks
 
 
 class Wakes(QueueHooks):
@@ -20,13 +22,13 @@ class AlsoRests(Wakes):
 def test_a_hook_is_called_only_where_it_does_something() -> None:
     """Its own methods count, and those of a base other than the empty one."""
     first, second = Wakes(), AlsoRests()
-    steps = steps_of((first, second))
+    steps = HookSteps((first, second))
     assert steps.on_wake == (first, second)
     assert steps.on_all_decided == (second,)
     assert steps.on_moved == ()
 
 
-def test_every_step_of_the_hooks_has_its_list() -> None:
-    """A step without one would never be reached."""
-    named = {name for name in vars(QueueHooks) if not name.startswith("_")}
-    assert named == set(HookSteps.__struct_fields__)
+def test_there_is_no_step_that_hooks_do_not_know() -> None:
+    """One that is misspelt would never be reached."""
+    with pytest.raises(AttributeError, match="on_waking"):
+        _ = HookSteps((Wakes(),)).on_waking

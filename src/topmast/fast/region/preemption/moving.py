@@ -163,7 +163,7 @@ def _cleared(
     index, weights = index_of(columns), profile.score
     costs = compiled.costs_of(index, {search.region: ask.terms}, profile, weights)
     found = plain.cheapest(index, stopping, profile, weights, costs, search.now, MOVE)
-    return None if found is None else search.plan_at(ask, index, found)
+    return None if found is None else search.plan_of(ask, index, found)
 
 
 def _with_places(

@@ -26,7 +26,7 @@ from topmast.fast.region.preemption.branching import (
 )
 from topmast.fast.region.preemption.host_offers import OPEN_LIMIT, Scratch
 from topmast.fast.region.preemption.price import STOP, Terms, price_of
-from topmast.fast.region.search.compiled import Place, choices_in, question_of
+from topmast.fast.region.search.compiled import Spread, choices_in, question_of
 from topmast.fast.region.search.kernels import EPSILON, NOWHERE
 from topmast.model.job import Band
 from topmast.model.plan import PlacementRequest
@@ -41,7 +41,7 @@ def cheapest(
     cluster_cost: Floats,
     now: float,
     may: int,
-) -> Place | None:
+) -> Spread | None:
     """The place of least score, victims included, in all clusters of finite cost (C)."""
     if ask.band <= Band.OPPORTUNISTIC and ask.outranked is None:
         return None
@@ -121,9 +121,9 @@ class PlainPreemption:
         self.question = question_of(index, ask, weights, self.choices, cluster_cost)
         self.terms = _terms_of(index, ask, profile, weights, now, may)
         self.scratch: Scratch = index.workspace(Workspace).scratch()
-        self.search: BranchAndBound[Place] = BranchAndBound()
+        self.search: BranchAndBound[Spread] = BranchAndBound()
 
-    def best(self) -> Place | None:
+    def best(self) -> Spread | None:
         """On one host, or on several of a section."""
         self._on_one_host()
         if self.question.tasks > 1:
@@ -141,7 +141,7 @@ class PlainPreemption:
         victims = kernels.victims_on(
             self.arrays, self.held, q, gang, self.scratch, host, choice.gpus * q.tasks
         )
-        self.search.take(score, Place(cluster, choice, [host], [q.tasks], victims.tolist()))
+        self.search.take(score, Spread(cluster, choice, [host], [q.tasks], victims.tolist()))
 
     def _in_a_section(self) -> None:
         q, p, s = self.question, self.terms, self.scratch
@@ -157,7 +157,7 @@ class PlainPreemption:
 
     def offer(
         self, cluster: int, at: int, level: int, section: int, decisions: Decisions
-    ) -> Offer[Place]:
+    ) -> Offer[Spread]:
         """What a section offers for the gang under some decisions."""
         q = self.question
         start = q.cluster_cost[cluster] + q.choice_cost[at] + q.level_cost[level]
@@ -187,7 +187,7 @@ class PlainPreemption:
             s.fate[row] = UNDECIDED
         return paid, bound, truth, branch
 
-    def _cleared(self, cluster: int, at: int, section: int, decisions: Decisions) -> Place:
+    def _cleared(self, cluster: int, at: int, section: int, decisions: Decisions) -> Spread:
         """The place that these decisions lead to."""
         hosts = self.index.hosts_in(section)
         taken: Ints = np.zeros(len(hosts), np.int64)
@@ -195,6 +195,6 @@ class PlainPreemption:
         used = np.flatnonzero(taken)
         victims = set(kernels.marked(self.held, self.scratch, hosts).tolist())
         victims |= {row for row, fate in decisions.items() if fate == PREEMPT}
-        return Place(
+        return Spread(
             cluster, self.choices[at], hosts[used].tolist(), taken[used].tolist(), sorted(victims)
         )

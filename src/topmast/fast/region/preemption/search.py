@@ -14,7 +14,7 @@ from topmast.fast.region.preemption import plain
 from topmast.fast.region.preemption.greedy import Chooser
 from topmast.fast.region.preemption.price import STOP, cost_gpu_s, eligible_victims, may_of
 from topmast.fast.region.search import compiled, mixed
-from topmast.fast.region.search.compiled import Place
+from topmast.fast.region.search.compiled import Spread
 from topmast.fast.region.search.domains import Space, domains
 from topmast.fast.region.search.packing import Seated
 from topmast.fast.region.search.scoring import (
@@ -28,17 +28,17 @@ from topmast.model.plan import PlacementRequest, Plan, Victim
 from topmast.policies.options import Profile, ScoreWeights
 
 
-def best_place(
+def best_spread(
     index: Index,
     ask: PlacementRequest,
     profile: Profile,
     weights: ScoreWeights,
     cluster_cost: Floats,
     now: float,
-) -> Place | None:
+) -> Spread | None:
     """The place of least score in clusters of finite cost (C), by stopping others if allowed."""
     if not ask.preempt:
-        return compiled.best_place(index, ask, weights, cluster_cost)
+        return compiled.best_spread(index, ask, weights, cluster_cost)
     return plain.cheapest(index, ask, profile, weights, cluster_cost, now, may_of(ask))
 
 
@@ -56,17 +56,17 @@ class PreemptiveSearch(Search):
         """Whether the index of the columns knows the attempts that this search may stop."""
         return self.columns.allocations is self.allocations
 
-    def _place(self, index: Index, ask: PlacementRequest, costs: Floats) -> Place | None:
-        return best_place(index, ask, self.profile, self.profile.score, costs, self.now)
+    def _spread(self, index: Index, ask: PlacementRequest, costs: Floats) -> Spread | None:
+        return best_spread(index, ask, self.profile, self.profile.score, costs, self.now)
 
-    def plan_at(
-        self, ask: PlacementRequest, index: Index, place: Place, victims: tuple[Victim, ...] = ()
+    def plan_of(
+        self, ask: PlacementRequest, index: Index, spread: Spread, victims: tuple[Victim, ...] = ()
     ) -> Plan:
         """The plan that sits where the kernels found that its victims make room."""
-        if place.victims:
-            jobs = sorted(index.holders.jobs[row][1] for row in place.victims)
+        if spread.victims:
+            jobs = sorted(index.holders.jobs[row][1] for row in spread.victims)
             victims = self._victims(ask, [self.allocations[job] for job in jobs])
-        return super().plan_at(ask, index, place, victims)
+        return super().plan_of(ask, index, spread, victims)
 
     def _victims(self, ask: PlacementRequest, gone: Iterable[Allocation]) -> tuple[Victim, ...]:
         return tuple(Victim(a.job, a.epoch, self._cost_gpu_s(ask, a)) for a in gone)

@@ -47,8 +47,8 @@ class Choice(Struct, frozen=True, gc=False):
     gpus: int
 
 
-class Place(Struct, frozen=True, gc=False):
-    """Where the kernels find room: so many tasks on each host, once the victims are gone."""
+class Spread(Struct, frozen=True, gc=False):
+    """What kernels find: so many tasks on each host of a cluster, once the victims are gone."""
 
     cluster: int
     choice: Choice
@@ -147,10 +147,10 @@ def costs_of(
     return costs
 
 
-def best_place(
+def best_spread(
     index: Index, ask: PlacementRequest, weights: ScoreWeights, cluster_cost: Floats
-) -> Place | None:
-    """The place of least score on free GPUs, in clusters of finite cost (C)."""
+) -> Spread | None:
+    """The spread of least score on free GPUs, in clusters of finite cost (C)."""
     choices = choices_in(index, ask)
     if not choices:
         return None
@@ -179,7 +179,7 @@ def best_place(
         else:
             free, costs = room[at_choice], costs[of[at_choice]]
         rows, tasks = _spread(index, question, free, hosts, costs, alike)
-    return Place(cluster, choice, rows, tasks)
+    return Spread(cluster, choice, rows, tasks)
 
 
 def _host_by_affinity(index: Index, cluster: int, choice: Choice, row: int, tasks: int) -> int:
@@ -362,14 +362,14 @@ def _spread(
     return hosts[used].tolist(), taken[used].tolist()
 
 
-def seated(index: Index, free: Amounts, ask: PlacementRequest, place: Place) -> Seated:
+def seated(index: Index, free: Amounts, ask: PlacementRequest, spread: Spread) -> Seated:
     """Seats in the order of hosts, each task on the lowest GPUs that are free there."""
-    region, cluster, time_slice = index.clusters[place.cluster]
+    region, cluster, time_slice = index.clusters[spread.cluster]
     columns = index.part_of[region]
-    own = [row - columns.first_row for row in place.rows]
-    group, gpus = ask.groups[0].name, place.choice.gpus
+    own = [row - columns.first_row for row in spread.rows]
+    group, gpus = ask.groups[0].name, spread.choice.gpus
     seats: list[Seat] = []
-    for row, count in zip(own, place.tasks, strict=True):
+    for row, count in zip(own, spread.tasks, strict=True):
         slots, host = free.slots(row), columns.hosts[row].name
         lowest = _lowest_whole(slots, count * gpus)
         if columns.affinity is not None:
@@ -378,7 +378,7 @@ def seated(index: Index, free: Amounts, ask: PlacementRequest, place: Place) -> 
             taken = tuple(lowest[first : first + gpus])
             seats.append(Seat(group, len(seats), host, taken, MILLI))
     level = level_of(columns, own)
-    return Seated(cluster, place.choice.index, level, tuple(seats), time_slice)
+    return Seated(cluster, spread.choice.index, level, tuple(seats), time_slice)
 
 
 def _lowest_whole(free_milli: Ints, count: int) -> list[int]:

@@ -11,7 +11,7 @@ from topmast.fast.region.inventory.columns import Columns, Floats
 from topmast.fast.region.inventory.index import Index, index_of
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.search import compiled, loads, mixed
-from topmast.fast.region.search.compiled import Place
+from topmast.fast.region.search.compiled import Spread
 from topmast.fast.region.search.domains import Space, domains
 from topmast.fast.region.search.loads import Loads
 from topmast.fast.region.search.packing import Seated, gpus_of_task, seat_gang
@@ -76,21 +76,21 @@ class Search:
         index, profile = index_of(self.columns), self.profile
         terms = {self.columns.region: ask.terms}
         costs = compiled.costs_of(index, terms, profile, profile.score, cluster)
-        place = self._place(index, ask, costs)
-        if place is not None:
-            yield self.plan_at(ask, index, place)
+        spread = self._spread(index, ask, costs)
+        if spread is not None:
+            yield self.plan_of(ask, index, spread)
 
-    def _place(self, index: Index, ask: PlacementRequest, costs: Floats) -> Place | None:
+    def _spread(self, index: Index, ask: PlacementRequest, costs: Floats) -> Spread | None:
         """The place of least score, in clusters of finite ``costs`` (C)."""
-        return compiled.best_place(index, ask, self.profile.score, costs)
+        return compiled.best_spread(index, ask, self.profile.score, costs)
 
-    def plan_at(
-        self, ask: PlacementRequest, index: Index, place: Place, victims: tuple[Victim, ...] = ()
+    def plan_of(
+        self, ask: PlacementRequest, index: Index, spread: Spread, victims: tuple[Victim, ...] = ()
     ) -> Plan:
         """The plan that sits where the kernels found room, without these victims."""
         gone = [self.allocations[victim.job] for victim in victims]
         columns = Overlay(self.columns, gone) if gone else self.columns
-        return self._plan(ask, columns, compiled.seated(index, columns, ask, place), victims)
+        return self._plan(ask, columns, compiled.seated(index, columns, ask, spread), victims)
 
     def _free(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
         if not mixed.applies(self.columns, ask, self.profile.score):
