@@ -53,6 +53,20 @@ class Account(Struct):
     """The speed on a share of its own, as of then."""
 
 
+class TimeShare(Struct, frozen=True):
+    """A part of the time: that of one contender, or that of two on the same GPUs."""
+
+    rows: tuple[int, ...]
+    number: int
+    """The number of the job, the older one of two."""
+    runs_on: int
+    """The model where it runs now, two on the same GPUs; -1 for none."""
+    fractions: Floats
+    """(m) what is due of the time."""
+    received_s: Floats
+    """(m)"""
+
+
 class RoundCapacity(Struct, frozen=True):
     """What there is to grant."""
 

@@ -12,23 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.queue.rounds.candidates import Account, Pairs, RoundCandidate
+from topmast.fast.queue.rounds.candidates import Account, Pairs, RoundCandidate, TimeShare
 from topmast.model.job import MILLI
 from topmast.policies.base import Floats, PairSpeeds
 
 LEAST_PART = 1e-6
 """Smaller parts of the time are what a solver leaves over."""
-
-
-class JobPair(Struct, frozen=True):
-    """Two contenders with a part of the time together."""
-
-    rows: tuple[int, int]
-    number: int
-    """The number of the older one."""
-    together_on: int
-    """The model where they share GPUs now, or -1."""
-    account: Account
 
 
 class Beside(Struct, frozen=True):
@@ -74,7 +63,7 @@ class PairBooks:
             self.of(one, other, fractions.shape[1])
             self._accounts[min(one, other), max(one, other)].fractions = fractions[at]
 
-    def among(self, contenders: Sequence[RoundCandidate]) -> list[JobPair]:
+    def among(self, contenders: Sequence[RoundCandidate]) -> list[TimeShare]:
         """The pairs of contenders that have a part of the time. O(pairs)."""
         row_of = {c.record.id: row for row, c in enumerate(contenders)}
         found = []
@@ -85,19 +74,8 @@ class PairBooks:
             first, second = contenders[rows[0]], contenders[rows[1]]
             together = first.at if first.partner == other and second.partner == one else -1
             number = min(first.record.number, second.record.number)
-            found.append(JobPair(rows, number, together, account))
+            found.append(TimeShare(rows, number, together, account.fractions, account.received_s))
         return found
-
-    def priorities(
-        self, mates: Sequence[JobPair], models: int, since_s: float, half_s: float
-    ) -> Floats:
-        """Fractions due over fractions received (p x m), as of single jobs."""
-        rows = [
-            pair.account.fractions * since_s / (pair.account.received_s + half_s)
-            for pair in mates
-            if pair.account.fractions is not None
-        ]
-        return np.array(rows, np.float64).reshape(len(mates), models)
 
 
 def pairs_of(

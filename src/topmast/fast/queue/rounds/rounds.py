@@ -22,9 +22,10 @@ from topmast.fast.queue.rounds.candidates import (
     Account,
     RoundCandidate,
     RoundCapacity,
+    TimeShare,
     view_of,
 )
-from topmast.fast.queue.rounds.pairs import JobPair, PairBooks, settle
+from topmast.fast.queue.rounds.pairs import PairBooks, settle
 from topmast.model.errors import TopmastError
 from topmast.policies.base import Floats, Ints, Parts, SharePolicy
 from topmast.policies.options import ShareOptions
@@ -179,16 +180,13 @@ class Rounds(Grants):
         due = self.changed and now - self._solved_s >= self.options.recompute_s
         if due and contenders:
             self._solve(contenders, stage, now)
-        priority = self._priorities(contenders, stage.gpus)
-        mates = self._together.among(contenders)
-        paired = self._together.priorities(
-            mates, len(stage.models), self._received(), self.options.round_s / 2
-        )
-        chosen, mate_of = self._grant(contenders, mates, priority, paired, stage.free_milli)
+        shares = self._single_shares(contenders, stage.gpus) + self._together.among(contenders)
+        priority = self._priorities(shares, len(stage.models))
+        chosen, mate_of = self._grant(contenders, shares, priority, stage.free_milli)
         beside = settle(contenders, chosen, mate_of)
         self.moving = beside.moving
         self._guests = {host: guest for guest, host in beside.hosts.items()}
-        self._take_turns(contenders, priority, chosen, beside.hosts)
+        self._take_turns(contenders, priority[: len(contenders)], chosen, beside.hosts)
         self._outside = {record.id: None for record in outside}
         self._turns.update(dict.fromkeys(self._outside, -1.0))
         self.count += 1
@@ -244,58 +242,55 @@ class Rounds(Grants):
             account.fractions = parts.fractions[row]
             account.left_s, account.isolated_speed = contender.left_s, speeds[row]
 
-    def _received(self) -> float:
-        """How long all rounds were, in terms of what is remembered."""
-        return self._span_s + self.options.round_s / 2
+    def _single_shares(self, contenders: Sequence[RoundCandidate], gpus: Ints) -> list[TimeShare]:
+        """What is due to each contender by itself; without a fraction yet, its part of all models.
 
-    def _priorities(self, contenders: Sequence[RoundCandidate], gpus: Ints) -> Floats:
-        """Fractions due over fractions received (n x m).
-
-        As if every job had run for half a round on every model before: so no fraction received is
-        0. One that has no fraction yet counts with an equal part of every model.
+        O(contenders x models).
         """
-        half_s = self.options.round_s / 2
-        since_s = self._received()
-        shares = np.zeros((len(contenders), len(gpus)))
-        received_s = np.zeros_like(shares)
+        found = []
         for row, contender in enumerate(contenders):
-            account = self._accounts[contender.record.id]
-            received_s[row] = account.received_s
-            if account.fractions is None:
-                part = gpus / max(1.0, len(contenders) * contender.kind.width)
-                shares[row] = np.where(contender.kind.speeds > 0, np.minimum(part, 1.0), 0.0)
-            else:
-                shares[row] = account.fractions
-        priority: Floats = shares * since_s / (received_s + half_s)
+            record, kind = contender.record, contender.kind
+            account, at = self._accounts[record.id], -1 if contender.partner else contender.at
+            due = account.fractions
+            if due is None:
+                part = gpus / max(1.0, len(contenders) * kind.width)
+                due = np.where(kind.speeds > 0, np.minimum(part, 1.0), 0.0)
+            found.append(TimeShare((row,), record.number, at, due, account.received_s))
+        return found
+
+    def _priorities(self, shares: Sequence[TimeShare], models: int) -> Floats:
+        """Fractions due over fractions received (shares x m).
+
+        As if all had run for half a round on every model before: so no fraction received is 0.
+        """
+        half_s, shape = self.options.round_s / 2, (len(shares), models)
+        due = np.array([share.fractions for share in shares], np.float64).reshape(shape)
+        received_s = np.array([share.received_s for share in shares], np.float64).reshape(shape)
+        priority: Floats = due * (self._span_s + half_s) / (received_s + half_s)
         return priority
 
     def _grant(
         self,
         contenders: Sequence[RoundCandidate],
-        mates: Sequence[JobPair],
+        shares: Sequence[TimeShare],
         priority: Floats,
-        paired: Floats,
         free: Ints,
     ) -> tuple[list[int], list[int]]:
         """By model and priority: the model of each contender, -1 for none, and its partner's row.
 
-        A pair takes the GPUs of one. O((contenders + pairs) log x models).
+        A pair takes the GPUs of one. O(shares log shares x models).
         """
         chosen, mate_of = [-1] * len(contenders), [-1] * len(contenders)
         room = free.tolist()
         _grant_who_stays(contenders, chosen, mate_of, room)
-        milli = np.array([c.kind.milli for c in contenders]).reshape(priority.shape)
-        members = [(row,) for row in range(len(contenders))] + [pair.rows for pair in mates]
-        every = np.concatenate([priority, paired])
-        need = milli[[rows[0] for rows in members]]
+        need = np.array([contenders[share.rows[0]].kind.milli for share in shares])
+        need = need.reshape(priority.shape)
+        alone = np.array([len(share.rows) == 1 for share in shares], np.bool_)
         for model in self._order(contenders, len(room)):
-            may = need[:, model] > 0
-            may[len(contenders) :] &= paired[:, model] > 0
-            if not self.share.fills:
-                may &= every[:, model] > 0
-            for number in self._queue(contenders, mates, every[:, model], model):
-                rows, wanted = members[number], need.item(number, model)
-                if may[number] and wanted <= room[model] and all(chosen[r] < 0 for r in rows):
+            may = (need[:, model] > 0) & ((alone & self.share.fills) | (priority[:, model] > 0))
+            for at in self._queue(shares, priority[:, model], model):
+                rows, wanted = shares[at].rows, need.item(at, model)
+                if may[at] and wanted <= room[model] and all(chosen[r] < 0 for r in rows):
                     room[model] -= wanted
                     for row in rows:
                         chosen[row] = model
@@ -312,18 +307,11 @@ class Rounds(Grants):
             speeds += contender.kind.speeds / max(contender.kind.speeds.max(), 1e-300)
         return sorted(range(models), key=lambda model: (-speeds.item(model), model))
 
-    def _queue(
-        self,
-        contenders: Sequence[RoundCandidate],
-        mates: Sequence[JobPair],
-        priority: Floats,
-        model: int,
-    ) -> list[int]:
-        """Rows, then pairs, by priority; of equals first those that run there, then the older."""
-        runs = [c.at == model and not c.partner for c in contenders]
-        elsewhere = ~np.array(runs + [pair.together_on == model for pair in mates], np.bool_)
+    def _queue(self, shares: Sequence[TimeShare], priority: Floats, model: int) -> list[int]:
+        """Shares by priority; of equals first those that run there, then the older."""
+        elsewhere = np.array([share.runs_on != model for share in shares], np.bool_)
         priority = np.where(elsewhere, priority, priority * self.options.lease)
-        numbers = np.array([c.record.number for c in contenders] + [p.number for p in mates])
+        numbers = np.array([share.number for share in shares])
         rows: list[int] = np.lexsort((numbers, elsewhere, -priority)).tolist()
         return rows
 
