@@ -12,10 +12,10 @@ import msgspec
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import index_of
-from topmast.fast.region.preemption.plain import PlainPreemption, terms_of
+from topmast.fast.region.preemption.plain import PlainPreemption
 from topmast.fast.region.preemption.price import STOP, cost_gpu_s
 from topmast.fast.region.preemption.search import PreemptiveSearch
-from topmast.fast.region.search.compiled import choices_in, costs_of, question_of
+from topmast.fast.region.search.compiled import costs_of
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import (
     MILLI,
@@ -100,7 +100,7 @@ def main() -> None:
     show_hosts(columns)
     show_free(columns)
     search = PreemptiveSearch("east", columns, held, profile, 0, NOW)
-    print("\non free GPUs alone:", search.best(ask).plan)
+    print("\non free GPUs alone:", search.best(ask))
     show_victims(search, ask)
 
 
@@ -141,11 +141,9 @@ def show_victims(search: PreemptiveSearch, ask: PlacementRequest) -> None:
             f"{attempt.job:8} {attempt.band.name.lower():13} {gpus:5}   {lost:25.0f}   {cost:11.0f}   {may:>10}"
         )
     index = index_of(columns)
-    weights, choices = profile.score, choices_in(index, ask, (0,))
+    weights = profile.score
     costs = costs_of(index, {columns.region: ask.terms}, profile, weights)
-    question = question_of(index, ask, weights, choices, costs)
-    terms = terms_of(index, ask, profile, weights, NOW, STOP)
-    hunt = PlainPreemption(index, question, terms, choices)
+    hunt = PlainPreemption(index, ask, profile, weights, costs, NOW, STOP)
     print("\nsection      bound   truth   branch on attempt")
     for level, name in ((1, "rack"), (2, "pod")):
         low, high = index.arrays.by_cluster[0, 0, level - 1].tolist()
@@ -153,7 +151,7 @@ def show_victims(search: PreemptiveSearch, ask: PlacementRequest) -> None:
             offer = hunt.offer(0, 0, 0, section, {})
             job = "" if offer.branch is None else index.holders.jobs[offer.branch][1]
             print(f"{name:6} {section - low}   {offer.bound:7.3f} {offer.score:7.3f}   {job}")
-    plan = search.best(msgspec.structs.replace(ask, mode=Preempt())).plan
+    plan = search.best(msgspec.structs.replace(ask, mode=Preempt()))
     assert plan is not None
     print(
         "\nthe plan:", ", ".join(plan.hosts), "instead of", ", ".join(v.job for v in plan.victims)
