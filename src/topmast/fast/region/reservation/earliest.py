@@ -19,7 +19,6 @@ from topmast.fast.region.inventory.columns import Floats, Ints, cpus_of
 from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.search.compiled import Choice, choices_in
 from topmast.fast.region.search.kernels import NOWHERE
-from topmast.fast.region.search.search import choices_of
 from topmast.jit import inner, kernel
 from topmast.model.job import Level
 from topmast.model.plan import PlacementRequest
@@ -42,7 +41,7 @@ def bounds_s(
     needs = ask.groups[0].resources
     need = (cpus_of(needs), float(needs.memory_bytes))
     first_s = np.full(len(index.parts), np.inf)
-    for choice in choices_in(index, ask, choices_of(ask)):
+    for choice in choices_in(index, ask):
         section = _section_of(index, ask, choice)
         counts = first_room(
             index.arrays, index.holders.held, rows, index.holders.of_region, section,

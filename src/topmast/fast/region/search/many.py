@@ -27,7 +27,6 @@ from topmast.fast.region.search.scoring import (
     stranded_table,
     total,
 )
-from topmast.fast.region.search.search import choices_of
 from topmast.model.job import MILLI, Level
 from topmast.model.plan import Free, PlacementRequest, Plan, RegionTerms, Seat
 from topmast.policies.options import ScoreWeights
@@ -72,7 +71,7 @@ class _Kind:
     def __init__(self, index: Index, ask: PlacementRequest, weights: ScoreWeights) -> None:
         self.ask, self.weights = ask, weights
         self.group = ask.groups[0]
-        self.choices: list[Choice] = choices_in(index, ask, choices_of(ask))
+        self.choices: list[Choice] = choices_in(index, ask)
         self.terms = [self._terms(choice.index) for choice in self.choices]
         self._locality = {level: locality_cost(ask, weights, level) for level in Level}
 
