@@ -1,24 +1,29 @@
-"""Regions that are asked about many candidates at once: every decision is that of one question at a time."""
+"""Regions apart, asked for many places at once, over links that are late and lose messages."""
 
 from __future__ import annotations
 
+import heapq
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from tests.support.build import cluster, fleet, job, profile, tenant
+from tests.support.invariants import check_books_agree, check_no_inversion, check_rest
 from tests.support.world import World
 from topmast.fast.queue import facts as f
-from topmast.fast.queue.cycle.prefetch import Answer
+from topmast.fast.region.invariants import check_hosts
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.job import Band, Checkpoint, JobSpec
-from topmast.model.states import HOLDING, WAITING, HostState
+from topmast.model.states import HOLDING, HostState
 from topmast.policies.options import Preemption, Profile, WhenBlocked
+from topmast.ports import Decision
 from topmast.runtime.codec import decode_facts
+from topmast.runtime.relay import MAY_BE_LOST
 
 STEPS = 40
 SEEDS = range(40)
@@ -35,6 +40,7 @@ class Twin(World):
         super().__init__(regions, replace(options, ask_ahead=most_jobs or 1))
         self.told: dict[str, int] = {}
         if most_jobs is not None:
+            self.machines.fleet_placer.placers = {}  # it knows no region of another process
             for region in regions.regions:
                 self.tell(ids.QUEUE, m.LinkUp(region.name))
 
@@ -47,12 +53,6 @@ class Twin(World):
             for fact in decode_facts(record.machine, record.facts)
             if isinstance(fact, f.Planned)
         ]  # fmt: skip
-
-    def waiting(self) -> dict[str, tuple[Any, ...]]:
-        """Why each job that waits does."""
-        waiting = {job: record for job, record in self.jobs.items() if record.state in WAITING}
-        found = {job: self.queue.verdict_on(record) for job, record in waiting.items()}
-        return {job: (v and v.reason, v and v.detail) for job, v in found.items()}
 
     def refusals(self) -> int:
         """How often a region did not carry out what it had offered."""
@@ -133,20 +133,20 @@ def lived(seed: int, most_jobs: int | None) -> Twin:
     return world
 
 
+@pytest.mark.parametrize("most_jobs", [JOB_BY_JOB, AHEAD])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_asked_at_once_all_are_decided_as_one_by_one(seed: int) -> None:
-    """The same plans win, in the same order; who waits, waits for the same; nobody is refused for it."""
-    one_by_one, at_once = lived(seed, JOB_BY_JOB), lived(seed, AHEAD)
-    assert at_once.decisions() == one_by_one.decisions()
-    assert at_once.states() == one_by_one.states()
-    assert at_once.waiting() == one_by_one.waiting()
-    assert at_once.refusals() == one_by_one.refusals() == 0
-    for placer in at_once.machines.placers.values():
-        assert not placer.holds, "something is held that nobody needs"
+def test_no_job_waits_that_could_start(seed: int, most_jobs: int) -> None:
+    """Nothing is booked twice, and nothing is kept that no job needs."""
+    world = lived(seed, most_jobs)
+    world.advance(60.0)
+    check_books_agree(world)
+    check_no_inversion(world)
+    for placer in world.machines.placers.values():
+        assert not placer.holds, "something is held that no job needs"
 
 
-def test_a_sweep_costs_a_few_messages() -> None:
-    """Forty alike in two regions: what one of them is not given there is offered to the next."""
+def test_jobs_that_are_alike_cost_a_few_messages() -> None:
+    """Forty in two regions: each is asked for many places at once."""
     asked = {}
     for most in (JOB_BY_JOB, AHEAD):
         world = Twin(fleet(cluster("east-1", hosts=5), cluster("west-1", hosts=5)), profile(), most)
@@ -154,11 +154,11 @@ def test_a_sweep_costs_a_few_messages() -> None:
         assert {record.region for record in world.jobs.values()} == {"east", "west"}
         asked[most] = world.queue.cycle.prefetch.questions
     assert asked[JOB_BY_JOB] == 80
-    assert asked[AHEAD] <= 8
+    assert asked[AHEAD] <= 20
 
 
 def test_a_full_fleet_costs_a_few_messages() -> None:
-    """Many who find no room, each of another kind: nothing is held, so nothing is asked twice."""
+    """Many that find no room, each of another kind."""
     asked = {}
     for most in (JOB_BY_JOB, AHEAD):
         world = Twin(fleet(cluster("east-1"), cluster("west-1")), profile(), most)
@@ -167,12 +167,125 @@ def test_a_full_fleet_costs_a_few_messages() -> None:
         world.submit(*[job(gpus=1 + i % 8, count=1 + i // 8, model="H100") for i in range(32)])
         asked[most] = world.queue.cycle.prefetch.questions - before
     assert asked[JOB_BY_JOB] == 2 * 2 * 32
-    assert asked[AHEAD] <= 16
+    assert asked[AHEAD] <= 24
 
 
-def test_somebody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take answers that count on offers which were not taken: some decision must differ."""
-    monkeypatch.setattr(Answer, "is_held", property(lambda self: False))
-    assert any(
-        lived(seed, JOB_BY_JOB).decisions() != lived(seed, AHEAD).decisions() for seed in SEEDS
-    )
+# --- links that are late, and lose messages -------------------------------------------------------
+
+
+LATE = "late/"
+
+
+class Late(Twin):
+    """Messages between the queue and its regions are under way for a while, in order.
+
+    Questions and answers may be lost, as over a link. All others arrive.
+    """
+
+    def __init__(self, regions: Fleet, options: Profile, rng: random.Random) -> None:
+        self.rng, self.delay_s, self.loss = rng, 0.0, 0.0
+        self.under_way: list[tuple[float, int, m.Send]] = []
+        self.last_s: dict[str, float] = {}
+        self.count = 0
+        super().__init__(regions, options, AHEAD)
+        for address, machine in list(self.machines.addressed()):
+            if address == ids.QUEUE or address.startswith("placer/"):
+                self._make_late(address, machine)
+        self.delay_s, self.loss = rng.choice((0.02, 0.5)), rng.choice((0.0, 0.0, 0.05))
+
+    def _make_late(self, address: str, machine: Any) -> None:
+        """Have all that a machine says to those of other processes go over a link."""
+        handle, elsewhere = machine.handle, "placer/" if address == ids.QUEUE else ids.QUEUE
+
+        def handled(event: m.Message, now: float) -> Decision:
+            outcome = handle(event, now)
+            sends = [
+                m.Send(f"{LATE}{address}/{send.to}", send.message)
+                if send.to.startswith(elsewhere)
+                else send
+                for send in outcome.sends
+            ]
+            return Decision(outcome.facts, sends, outcome.reply)
+
+        machine.handle = handled
+
+    def release(self, sends: Sequence[m.Send]) -> None:
+        """What goes over a link takes its time, or is lost."""
+        for send in sends:
+            if not send.to.startswith(LATE):
+                super().release([send])
+            elif not (isinstance(send.message, MAY_BE_LOST) and self.rng.random() < self.loss):
+                self.count += 1
+                at_s = self.now + self.delay_s * self.rng.uniform(0.5, 1.5)
+                at_s = self.last_s[send.to] = max(at_s, self.last_s.get(send.to, 0.0))
+                to = ids.QUEUE if send.to.endswith(ids.QUEUE) else send.to.split("queue/")[1]
+                heapq.heappush(self.under_way, (at_s, self.count, m.Send(to, send.message)))
+
+    def next_wakeup_s(self) -> float | None:
+        """The next message on its way arrives, or a machine wants to be woken."""
+        at_s = super().next_wakeup_s()
+        if not self.under_way:
+            return at_s
+        arrives_s = self.under_way[0][0]
+        return arrives_s if at_s is None else min(at_s, arrives_s)
+
+    def settle(self) -> None:
+        """Deliver what has arrived."""
+        while self.under_way and self.under_way[0][0] <= self.now:
+            send = heapq.heappop(self.under_way)[2]
+            self.deliver(send.to, send.message)
+            for placer in self.machines.placers.values():
+                with placer.holds.aside(placer.columns):
+                    check_hosts(placer)
+        super().settle()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bursts_over_late_links_are_placed_once(seed: int) -> None:
+    """Over two to four regions: nothing is booked twice, and a job of a higher rank gets its place.
+
+    At rest no job waits that could start, by stopping others of a lower band too.
+    """
+    rng = random.Random(seed)
+    names = ("east", "north", "south", "west")[: rng.randint(2, 4)]
+    regions = fleet(*[cluster(f"{name}-1", hosts=rng.randint(2, 4)) for name in names])
+    world = Late(regions, profile(preemption=Preemption.BAND), rng)
+    for _ in range(rng.randint(1, 3)):
+        burst = [
+            job(gpus=rng.choice((1, 1, 1, 4, 8)), count=rng.choice((1, 1, 1, 2, 3)),
+                band=rng.choice((Band.CRITICAL, Band.HIGH, Band.NORMAL, Band.LOW)))
+            for _ in range(rng.randint(5, 40))
+        ]  # fmt: skip
+        world.submit(*burst)
+        world.advance(rng.choice((0.1, 1.0, 5.0)))
+    world.advance(300.0)
+    assert not world.under_way
+    check_rest(world)
+    for placer in world.machines.placers.values():
+        assert not placer.holds, "something is held that no job needs"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_burst_that_fits_is_placed_whole_and_as_well(seed: int) -> None:
+    """Every job; and unless messages are lost, once, with scores not much worse on average.
+
+    After a lost message a region is not asked for a while: the others take its jobs.
+    """
+    scores = {}
+    for where in ("one", "apart"):
+        rng = random.Random(seed)
+        regions = fleet(*[cluster(f"{name}-1", hosts=20) for name in ("east", "north", "west")])
+        burst = [
+            job(gpus=rng.choice((1, 1, 1, 8)), count=rng.choice((1, 1, 1, 1, 2)), band=rng.choice(list(Band)))
+            for _ in range(80)
+        ]  # fmt: skip
+        world = Twin(regions, profile(), None) if where == "one" else Late(regions, profile(), rng)
+        world.submit(*burst)
+        world.advance(120.0)
+        made = world.decisions()
+        assert len({job for _, job, *_ in made}) == len(burst)
+        if isinstance(world, Late) and world.loss:
+            return
+        assert len(made) == len(burst), "a job was placed twice"
+        scores[where] = sum(plan.score for _, _, _, plan, _ in made) / len(made)
+    assert scores["apart"] <= scores["one"] * 1.05

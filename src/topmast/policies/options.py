@@ -369,8 +369,8 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     rebalancing: RebalanceOptions = RebalanceOptions()
     reserve: ReserveOptions = ReserveOptions()
     """GPU models that are kept for some jobs."""
-    ask_ahead: int = 64
-    """How many waiting jobs are sent to a region of another process at once, at most."""
+    ask_ahead: int = 512
+    """How many waiting jobs regions of other processes are asked about ahead, at most."""
     slow: SlowOptions = SlowOptions()
     """The planners of the slow path."""
     queues: QueueOptions = QueueOptions()

@@ -11,7 +11,7 @@ from topmast.fast.queue import facts as f
 from topmast.fast.queue.backlog.blocked import Anything, CopyDone
 from topmast.fast.queue.cycle.state import QueueState
 from topmast.fast.queue.jobs.dependencies import outstanding
-from topmast.fast.queue.jobs.record import REFUSAL_DELAY_S, JobRecord
+from topmast.fast.queue.jobs.record import REFUSAL_DELAY_S, REFUSALS_AT_ONCE, JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.absent import given
@@ -103,7 +103,9 @@ def _unplanned(queue: QueueState, fact: f.Unplanned, event: m.Message) -> None:
     record.over_quota = False
     record.region = record.cluster = record.model = None
     record.hosts = ()
-    record.not_before_s = queue.now + REFUSAL_DELAY_S
+    # At first another region, or another place, may take it at once.
+    delay_s = 0.0 if record.refusals <= REFUSALS_AT_ONCE else REFUSAL_DELAY_S
+    record.not_before_s = queue.now + delay_s
     queue.enqueue(record)
     queue.backlog.unblock(Anything())  # the quota that it had taken is there for others again
 

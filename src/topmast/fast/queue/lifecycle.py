@@ -52,11 +52,17 @@ def refused(queue: QueueViews, event: m.PlanRefused) -> None:
     if record is None:
         return
     if record.region is not None:
-        queue.cycle.prefetch.spoil(record.region)
+        _distrust(queue, record.region)
     queue.decide(f.Unplanned(record.id, event.why))
     _take_edit(queue, record)
     if record.cancelling:  # the order to stop it crossed the refusal on its way
         queue.decide(f.Moved(record.id, JobState.CANCELLED, record.cause))
+
+
+def _distrust(queue: QueueViews, region: str) -> None:
+    """A region did not have what it had offered: take no more of what it offered before."""
+    if leases := queue.cycle.prefetch.forget(region):
+        queue.send(ids.placer(region), m.DropLeases(leases=leases))
 
 
 def starting(queue: QueueViews, event: m.AttemptStarting) -> None:

@@ -19,14 +19,12 @@ from topmast.model.states import Outcome
 def commit(placer: RegionAnswers, event: m.CommitPlan) -> None:
     """Take the slots, if the plan still fits, and stop the victims or launch at once."""
     plan = to_internal(event.plan)
-    kept = placer.holds.claim(placer.columns, event.hold, plan.job)
-    why = _no_longer_fits(placer, plan, event)
-    if why and event.hold not in ("", kept):
+    kept = placer.holds.drop(placer.columns, event.hold)
+    is_kept = kept is not None and kept.seats == plan.seats and not plan.victims
+    why = _no_longer_fits(placer, plan, event, is_kept=is_kept)
+    if why and event.hold and kept is None:
         why = f"{why}, and its hold had expired"
     if why:
-        if kept:
-            placer.note_room()
-            announce(placer)
         placer.send(ids.QUEUE, m.PlanRefused(plan.job, event.epoch, why))
         return
     held = placer.state.allocations
@@ -56,8 +54,13 @@ def _cause(preemptor: str, held: Allocation, to: Plan | None) -> str:
     return f"migrated for {preemptor}"
 
 
-def _no_longer_fits(placer: RegionAnswers, plan: Plan, event: m.CommitPlan) -> str:
-    """Re-validate a plan against the books as they are; empty when it fits."""
+def _no_longer_fits(
+    placer: RegionAnswers, plan: Plan, event: m.CommitPlan, *, is_kept: bool
+) -> str:
+    """Re-validate a plan against the books as they are; empty when it fits.
+
+    ``is_kept``: its seats were kept for it until now.
+    """
     if plan.job in placer.state.allocations:
         return "the job holds slots already"
     if why := placer.sharing.why_not(plan):
@@ -65,6 +68,8 @@ def _no_longer_fits(placer: RegionAnswers, plan: Plan, event: m.CommitPlan) -> s
     unchanged = plan.region_version == placer.state.version and not len(placer.holds)
     if unchanged and not plan.victims:
         return ""  # nothing has happened here since it was made
+    if is_kept and plan.job not in placer.state.places:
+        return _takes_no_work(placer, plan)
     trial = Overlay(placer.columns)
     place = placer.state.places.get(plan.job)
     if place is not None:
@@ -76,15 +81,20 @@ def _no_longer_fits(placer: RegionAnswers, plan: Plan, event: m.CommitPlan) -> s
         if held.epoch != victim.epoch or held.hold is AllocationPhase.STOPPING:
             return f"victim {victim.job} is another attempt or being stopped"
         trial.release([held])
-    for host in plan.hosts:
-        if not placer.columns.take_work((host,), plan.in_slice):
-            return f"host {host} takes no work"
+    if why := _takes_no_work(placer, plan):
+        return why
     needs = needs_of(event.spec.groups)
     trial.take(plan.seats, needs, plan.in_slice)
     for seat in plan.seats:
         if trial.overdrawn(seat, needs[seat.group], plan.in_slice):
             return f"host {seat.host} has not enough free"
     return _no_place_is_left(placer, plan.victims, trial)
+
+
+def _takes_no_work(placer: RegionAnswers, plan: Plan) -> str:
+    """The first host of a plan that takes no work; empty if all do."""
+    lost = (h for h in plan.hosts if not placer.columns.take_work((h,), plan.in_slice))
+    return next((f"host {host} takes no work" for host in lost), "")
 
 
 def _no_place_is_left(placer: RegionAnswers, victims: Iterable[Victim], trial: Overlay) -> str:

@@ -60,8 +60,7 @@ class RegionalPlacer(RegionAnswers):
         for job, place in list(self.state.places.items()):
             if place.until_s <= self.now:
                 self.decide(PlaceGivenUp(job, used=False))
-        if self.holds.drop_due(self.columns, self.now):
-            self.note_room()
+        self.holds.drop_due(self.columns, self.now)
         attempts.announce(self)
 
     handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
@@ -72,7 +71,7 @@ class RegionalPlacer(RegionAnswers):
         m.CommitPlan: commits.commit,
         m.StopAttempt: attempts.stop_attempt,
         m.ScaleUpAttempt: attempts.enlarge,
-        m.DropLeases: questions.drop_holds,
+        m.DropLeases: questions.drop_leases,
         m.SetHost: hosts.set_host,
         m.SetClosure: hosts.set_closure,
         m.AssignHosts: hosts.assign,

@@ -10,78 +10,87 @@ from topmast.fast.region.facts import PlaceGivenUp
 from topmast.fast.region.inventory.pair_seats import bid_to_external
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.job import MILLI
-from topmast.model.plan import PlacementRequest
+from topmast.model.plan import PlacementRequest, needs_of
 
 
 def ask(placer: RegionAnswers, event: m.RequestRegionBids) -> None:
     """Answer a batch of questions, in their order."""
-    if event.hold_s:
-        offers = _in_order(placer, event)
-    else:
-        offers = tuple(placer.offer(ask) for ask in event.asks)
-    told = tuple(bid_to_external(offer) for offer in offers)
-    placer.send(ids.QUEUE, m.RegionBids(event.batch, placer.region, placer.state.version, told))
+    answers = _Answers(placer, event) if event.hold_s else None
+    wanted = event.wanted or (1,) * len(event.asks)
+    offers = [
+        (placer.offer(ask),) if answers is None else answers.to(ask, count)
+        for ask, count in zip(event.asks, wanted, strict=True)
+    ]
+    told = tuple(bid_to_external(bid) for bids in offers for bid in bids)
+    placer.send(
+        ids.QUEUE,
+        m.RegionBids(
+            event.batch, placer.region, placer.state.version, told,
+            tuple(len(bids) for bids in offers), () if answers is None else tuple(answers.lost),
+        ),
+    )  # fmt: skip
     announce(placer)
 
 
-def _in_order(placer: RegionAnswers, event: m.RequestRegionBids) -> tuple[m.Bid, ...]:
-    """Each answer knows what earlier ones hold. O(searches); repeated refusals O(1)."""
-    offers: list[m.Bid] = []
-    planned: dict[str, bool] = {}
-    refused: dict[PlacementRequest, m.Bid] = {}
-    held_milli = event.held_milli
-    for ask in event.asks:
-        if ask.job in planned:
-            offers.append(m.Bid(ask.job, None))
-            continue
-        if event.gpus:
-            terms = replace(ask.terms, balance=held_milli / MILLI / event.gpus)
-            ask = replace(ask, terms=terms)
-        # A reservation, or a place that is kept, is that of one job.
-        own = ask.reserve or ask.job in placer.state.places
-        kind = ask.kind()
-        known = None if own else refused.get(kind)
-        offer = _offer_held(placer, event, ask) if known is None else replace(known, job=ask.job)
-        offers.append(offer)
-        if offer.plan is None:
-            refused[kind] = offer
-            continue
-        planned[ask.job] = True
-        if offer.hold is not None:
-            held_milli += offer.plan.gpus_milli
-            refused.clear()
-    return tuple(offers)
+class _Answers:
+    """The answers to one batch. Each knows what earlier ones hold."""
+
+    def __init__(self, placer: RegionAnswers, event: m.RequestRegionBids) -> None:
+        self.placer, self.event = placer, event
+        self.expires_s = placer.now + event.hold_s
+        self.lost: list[str] = []
+        """Leases that made way for the job that is due."""
+        self._placed: dict[str, None] = {}
+        """Jobs with an offer."""
+        self._held = 0
+
+    def to(self, ask: PlacementRequest, count: int) -> list[m.Bid]:
+        """Up to so many places, best first; why there is none, or no more. O(searches)."""
+        bids: list[m.Bid] = []
+        if ask.job in self._placed:
+            return bids
+        is_due = self.event.due and ask is self.event.asks[0]
+        while len(bids) < count:
+            bid = self._offer(ask, is_due=is_due and not bids)
+            bids.append(bid)
+            if bid.plan is None:
+                break
+            self._placed[ask.job] = None
+        return bids
+
+    def _offer(self, ask: PlacementRequest, *, is_due: bool) -> m.Bid:
+        """An offer that is kept for a while; not if data must come first: that takes longer."""
+        bid = self.placer.offer(ask)
+        if bid.plan is None and len(self.placer.holds):
+            bid = self._without_leases(ask, is_due=is_due)
+        if bid.plan is None or ask.terms.data_bytes or ask.terms.data_s:
+            return bid
+        self._held += 1
+        lease = m.OfferLease(f"{self.event.batch}.{self._held}", self.expires_s)
+        self.placer.holds.take(self.placer.columns, lease.id, ask, bid.plan, self.expires_s)
+        return replace(bid, hold=lease)
+
+    def _without_leases(self, ask: PlacementRequest, *, is_due: bool) -> m.Bid:
+        """No job is refused for what is only offered: the job that is due gets the place.
+
+        The others are answered neither yes nor no, and asked about again when they are due.
+        """
+        placer = self.placer
+        with placer.holds.aside(placer.columns):
+            bid = placer.offer(ask)
+        if bid.plan is None:
+            return bid
+        if not is_due:
+            return m.Bid(ask.job, None)
+        self.lost += placer.holds.yield_to(placer.columns, bid.plan, needs_of(ask.groups))
+        return bid
 
 
-def _offer_held(placer: RegionAnswers, event: m.RequestRegionBids, ask: PlacementRequest) -> m.Bid:
-    """An offer that is kept for a while; not if data must come first, for that takes longer."""
-    _let_go(placer, ask.job)
-    offer = placer.offer(ask)
-    if offer.plan is None:
-        placer.holds.denied = placer.holds.denied or len(placer.holds) > 0
-    elif not ask.terms.data_bytes and not ask.terms.data_s:
-        ticket = m.OfferLease(f"{event.batch}.{ask.job}", placer.now + event.hold_s)
-        placer.holds.take(placer.columns, ticket.id, ask, offer.plan, ticket.expires_s)
-        offer = replace(offer, hold=ticket)
-    return offer
-
-
-def drop_holds(placer: RegionAnswers, event: m.DropLeases) -> None:
-    """Hold nothing for these jobs any more; jobs that found no place meanwhile may find one now."""
+def drop_leases(placer: RegionAnswers, event: m.DropLeases) -> None:
+    """Hold nothing under these leases any more, and keep no place for these jobs."""
     for job in event.jobs:
         if event.places and job in placer.state.places:
             placer.decide(PlaceGivenUp(job, used=False))
-    dropped = [placer.holds.drop(placer.columns, job) for job in event.jobs]
-    if not event.quiet:
-        if any(dropped):
-            placer.note_room()
-    elif not placer.holds:
-        placer.holds.denied = False
+    for lease in event.leases or ():
+        placer.holds.drop(placer.columns, lease)
     announce(placer)
-
-
-def _let_go(placer: RegionAnswers, job: str) -> None:
-    """Hold nothing for a job any more."""
-    if placer.holds.drop(placer.columns, job):
-        placer.note_room()

@@ -143,11 +143,6 @@ class RegionState(EventMachine):
         held = self.state.allocations.values()
         return sum(a.plan.gpus_milli for a in held if not a.plan.colocated_with) / MILLI
 
-    def note_room(self) -> None:
-        """Something held came free: the books are as they were, but not what others were told."""
-        self.freed = self.freed or self.holds.denied
-        self.holds.denied = False
-
     def more(self) -> None:
         """Capacity may have grown: plans made before are void, refused jobs worth another look."""
         self.state.version += 1

@@ -22,17 +22,17 @@ class RequestRegionBids(Message, frozen=True, tag="AskPlans"):
     """Where would these jobs run best? Answered by ``RegionBids`` with the same batch number.
 
     If offers are held, later questions of the batch take them into account. A job that already has
-    an offer is not searched again: its answer has no plan and no reason.
+    an offer is not searched again.
     """
 
     batch: int
     asks: tuple[PlacementRequest, ...]
     hold_s: float = 0.0
     """Hold what is offered for so long; 0: hold nothing."""
-    held_milli: int = 0
-    """Thousandths of GPUs that are held already; with the batch's own they give the balance."""
-    gpus: int = 0
-    """GPUs present, over which the balance is taken."""
+    wanted: tuple[int, ...] = ()
+    """How many places are wanted for jobs like each of these; empty: one each."""
+    due: bool = True
+    """Whether the first is the next job in order: what is only offered to others makes way."""
 
 
 class OfferLease(Struct, frozen=True):
@@ -107,6 +107,10 @@ class RegionBids(Message, frozen=True, tag="PlansOffered"):
     version: int
     """The state of the region that the answers rest on."""
     offers: tuple[Bid, ...]
+    counts: tuple[int, ...] | UnsetType = UNSET
+    """How many of the offers answer each question; absent: one each."""
+    lost: tuple[str, ...] | UnsetType = UNSET
+    """Leases of earlier offers that made way for the job that was due."""
 
 
 class CommitPlan(Message, frozen=True):
@@ -268,13 +272,13 @@ class Unblocked(Message, frozen=True, tag="MayFit"):
 
 
 class DropLeases(Message, frozen=True, tag="DropHolds"):
-    """These jobs were placed elsewhere, or not at all: what is held for them is free again."""
+    """What was offered is not wanted, and what was kept for jobs while they moved is free again."""
 
-    jobs: tuple[str, ...]
-    quiet: bool = False
-    """Held places refused no other job, so no other job needs another search."""
+    jobs: tuple[str, ...] = ()
     places: bool = False
-    """What was kept for them while they moved is free again, too."""
+    """Give up the places that were kept for these jobs."""
+    leases: tuple[str, ...] | UnsetType = UNSET
+    """Hold nothing under these any more."""
 
 
 class LinkUp(Message, frozen=True):

@@ -15,7 +15,7 @@ from topmast.fast.queue.backlog.blocked import Candidate
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.model.decided import Decided, Rival, Rule
 from topmast.model.messages import Bid
-from topmast.model.plan import Binding, Plan, Reservation
+from topmast.model.plan import Binding, PlacementRequest, Plan, Reservation
 from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
 
 
@@ -64,6 +64,8 @@ class PendingDecision(Struct, gc=False):
     """The best plan of earlier phases."""
     found_in: Phase = Phase.FREE
     """The phase that found it."""
+    lease: str = ""
+    """Under which it is kept in a region apart."""
     nearby: Nearby | None = None
     """What regions near its data said, once they were asked."""
 
@@ -73,6 +75,8 @@ class PendingDecision(Struct, gc=False):
     deadline_s: float = 0.0
     changes: int = 0
     """How much had changed in the backlog when they were asked."""
+    kind: PlacementRequest | None = None
+    """What regions apart are asked, as other jobs may ask it."""
     held: Reservation | None = None
     """The reservation of another job that had to be respected."""
     bids: dict[str, Bid] = {}
@@ -87,7 +91,7 @@ class PendingDecision(Struct, gc=False):
         """A phase decided nothing: keep its best plan, and what regions near the data said."""
         best = winner(self.plans(), elastic)
         if best is not self.best:
-            self.best, self.found_in = best, self.phase
+            self.best, self.found_in, self.lease = best, self.phase, self.lease_of(best)
         if self.phase is Phase.NEAR_DATA:
             self.nearby = self._nearby()
 
@@ -96,6 +100,13 @@ class PendingDecision(Struct, gc=False):
         could = [bid for bid in self.bids.values() if bid.reason is busy]
         kept = (bid.reservation for bid in could)
         return Nearby(bool(could), earliest(held.from_s for held in kept if held is not None))
+
+    def lease_of(self, plan: Plan | None) -> str:
+        """Under which a plan is kept in a region apart; empty if it is not."""
+        if plan is None or plan is self.best:
+            return self.lease
+        bid = self.bids[plan.region]
+        return "" if bid.hold is None else bid.hold.id
 
     def phase_of(self, plan: Plan) -> Phase:
         """The phase that found a plan."""

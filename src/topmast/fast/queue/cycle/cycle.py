@@ -13,7 +13,13 @@ from topmast.fast.queue.backlog.blocked import (
 from topmast.fast.queue.cycle.admission import try_admit
 from topmast.fast.queue.cycle.auction import PendingDecision
 from topmast.fast.queue.cycle.deciding import decide
-from topmast.fast.queue.cycle.requests import ASK_TIMEOUT_S
+from topmast.fast.queue.cycle.requests import (
+    ASK_TIMEOUT_S,
+    ask_again,
+    go_without,
+    hear_from,
+    is_coming,
+)
 from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.data.orders import order_deletion
 from topmast.fast.queue.jobs.record import JobRecord
@@ -120,8 +126,8 @@ def advance(queue: QueueViews) -> None:
 
 def _all_decided(queue: QueueViews) -> None:
     """No job is left to be asked about."""
-    for region, jobs in queue.cycle.prefetch.release():
-        queue.send(ids.placer(region), m.DropLeases(jobs, quiet=True))
+    for region, leases in queue.cycle.prefetch.release():
+        queue.send(ids.placer(region), m.DropLeases(leases=leases))
     for hook in queue.hooks.on_all_decided:
         hook.on_all_decided()
 
@@ -130,13 +136,18 @@ def offered(queue: QueueViews, event: m.RegionBids) -> None:
     """A region apart has answered."""
     if queue.cycle.reach.hear(event.region):
         queue.backlog.unblock(Anything())
-    queue.cycle.prefetch.hear(event.region, event.batch, event.offers)
+    prefetch, region = queue.cycle.prefetch, event.region
+    prefetch.lose(region, event.lost or ())
+    if late := prefetch.hear(region, event.batch, event.counts or (), event.offers):
+        queue.send(ids.placer(region), m.DropLeases(leases=late))
     decision = queue.cycle.decision
-    if decision is None or event.batch != decision.batch or event.region not in decision.awaited:
+    if decision is None or region not in decision.awaited or decision.kind is None:
         return
-    decision.awaited.remove(event.region)
-    decision.bids[event.region] = event.offers[0]
-    advance(queue)
+    if hear_from(queue, decision, region):
+        go_without(queue, decision)
+        advance(queue)
+    elif not is_coming(queue, decision, region):
+        ask_again(queue, decision, region)
 
 
 def fleet_offered(queue: QueueViews, event: m.FleetBids) -> None:
@@ -160,6 +171,7 @@ def _give_up_on_silent(queue: QueueViews, decision: PendingDecision) -> None:
     decision.silent += tuple(decision.awaited)
     for region in decision.awaited:
         queue.cycle.reach.miss(region, ASK_TIMEOUT_S, queue.now)
+        queue.cycle.prefetch.forget(region)
     decision.awaited = []
 
 

@@ -78,9 +78,7 @@ def _found_no_place(queue: QueueViews, record: JobRecord, decision: PendingDecis
 def _commit(queue: QueueViews, record: JobRecord, decision: PendingDecision, plan: Plan) -> None:
     """Record the attempt, and let the region carry it out."""
     over_quota = decision.candidate.over_quota
-    bid = decision.bids.get(plan.region)
-    lease = bid.hold if bid is not None and bid.plan is plan else None
-    hold = "" if lease is None else lease.id
+    lease = decision.lease_of(plan)
     entitlements = queue.tenancy.entitlements
     chosen, plan = plan, entitlements.counted(record.spec, plan)
     may = entitlements.may_borrow if over_quota else entitlements.is_within
@@ -98,7 +96,7 @@ def _commit(queue: QueueViews, record: JobRecord, decision: PendingDecision, pla
     elastic, absent = record.spec.elastic is not None, queue.cycle.reach.absent
     decided = decided_by(decision, chosen, elastic=elastic, bound=record.bound, absent=absent)
     queue.decide(f.Planned(record.id, epoch, plan, over_quota, decided))
-    queue.cycle.prefetch.take(plan.region, hold, plan.gpus_milli)
+    queue.cycle.prefetch.take(plan.region, lease)
     for hook in queue.hooks.on_committed:
         hook.on_committed(record)
     queue.send(
@@ -110,7 +108,7 @@ def _commit(queue: QueueViews, record: JobRecord, decision: PendingDecision, pla
             effective_band(record.spec.band, over_quota),
             record.time_left_s(),
             expected_s,
-            hold,
+            lease,
         ),
     )
 

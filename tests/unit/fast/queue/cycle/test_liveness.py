@@ -70,7 +70,7 @@ def test_whoever_loses_the_auction_is_told_to_hold_no_longer() -> None:
     name = world.anywhere()
     world.cancel(name)
     world.answer(name)
-    assert world.told(m.DropLeases) == [m.DropLeases((name,), quiet=True)]
+    assert world.told(m.DropLeases) == [m.DropLeases(leases=("h",))]
     assert world.told(m.CommitPlan) == []
 
 

@@ -1,143 +1,159 @@
-"""Answers about candidates whose turn has not come: good while all that they count on is so, and no longer."""
-
-from collections.abc import Callable
+"""Places that regions apart offer before they are needed: for any job that asks for the same."""
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.build import ask, job
-from topmast.fast.queue.cycle.liveness import HOLD_S
-from topmast.fast.queue.cycle.prefetch import FIRST_JOBS, Prefetch
+from topmast.fast.queue.cycle.prefetch import (
+    FIRST_JOBS,
+    GOOD_FOR_S,
+    MOST_JOBS,
+    Prefetch,
+    Wanted,
+    offer_to,
+)
 from topmast.model.job import Level
 from topmast.model.messages import Bid, OfferLease
-from topmast.model.plan import PlacementRequest, Plan, RegionTerms, Seat, Victim
+from topmast.model.plan import PlacementRequest, Plan, Seat
 from topmast.model.reason import PendingReason
 
 NOW_S = 100.0
-HELD_MILLI = 4_000
 
 
-def question(
-    name: str, gpus: int = 1, *, preempt: bool = False, balance: float = 0.0
-) -> PlacementRequest:
-    """What is asked about a job of one task."""
-    plain = ask(job(gpus=gpus), preempt=preempt, terms=RegionTerms(balance=balance))
-    return PlacementRequest(
-        **{f: getattr(plain, f) for f in plain.__struct_fields__} | {"job": name}
-    )
+def kind(gpus: int = 1, *, preempt: bool = False) -> PlacementRequest:
+    """What jobs of one task have in common."""
+    return ask(job(gpus=gpus), preempt=preempt).kind()
 
 
-def offer(name: str, gpus: int = 1, *victims: str) -> Bid:
-    """A plan that is held."""
+def offer(lease: str, score: float = 0.25, gpus: int = 1) -> Bid:
+    """A plan that is held, in a region that is half full."""
     seats = (Seat("main", 0, "h", tuple(range(gpus))),)
-    stopped = tuple(Victim(victim, 1, 0.0) for victim in victims)
-    plan = Plan(name, "east", "c", "H100", gpus * 1000, seats, Level.HOST, 0.0, {}, stopped)
-    return Bid(name, plan, hold=OfferLease(f"1.{name}", NOW_S + HOLD_S))
+    terms = {"fragmentation": score - 0.25, "balance": 0.25}
+    plan = Plan("j1", "east", "c", "H100", gpus * 1000, seats, Level.HOST, score, terms)
+    return Bid("j1", plan, hold=OfferLease(lease, NOW_S + 2 * GOOD_FOR_S))
 
 
-def refusal(name: str) -> Bid:
-    """No room."""
-    return Bid(name, None, PendingReason.INSUFFICIENT_CAPACITY)
+FULL = Bid("j1", None, PendingReason.INSUFFICIENT_CAPACITY)
+SILENT = Bid("j1", None)
 
 
-def asked(*answers: tuple[PlacementRequest, Bid]) -> Prefetch:
-    """East has been asked and has answered."""
+def heard(*answers: tuple[PlacementRequest, tuple[Bid, ...]], alone: bool = False) -> Prefetch:
+    """East was asked for places of each kind, and has answered."""
     ahead = Prefetch(64)
-    ahead.ask("east", 1, tuple(question for question, _ in answers), HELD_MILLI, NOW_S)
-    ahead.hear("east", 1, tuple(offer for _, offer in answers))
+    wanted = [Wanted(kind, "j1", len(bids)) for kind, bids in answers]
+    ahead.ask("east", 1, wanted, NOW_S, alone=alone)
+    counts = tuple(len(bids) for _, bids in answers)
+    ahead.hear("east", 1, counts, tuple(bid for _, bids in answers for bid in bids))
     return ahead
 
 
-def test_each_offer_counts_on_those_before_it() -> None:
-    """The second is there once the first is taken; a lost one bars what follows."""
-    ahead = asked((question("j1"), offer("j1")), (question("j2", 2), offer("j2", 2)))
-    assert ahead.answer("east", question("j2", 2), HELD_MILLI, NOW_S) is None
-    ahead.take("east", "1.j1", 1000)
-    assert ahead.answer("east", question("j2", 2), HELD_MILLI + 1000, NOW_S) == offer("j2", 2)
+def test_offers_of_a_kind_are_taken_in_their_order_whatever_becomes_of_others() -> None:
+    """One that is not taken bars no other: it waits for the next job of its kind."""
+    one, two = offer("1.1"), offer("1.2")
+    ahead = heard((kind(1), (one, two)), (kind(2), (offer("1.3", gpus=2),)))
+    east = ahead.of("east")
+    assert east.answer(kind(2), NOW_S) == offer("1.3", gpus=2)
+    ahead.take("east", "1.3")
+    assert east.answer(kind(2), NOW_S) is None
+    assert east.answer(kind(1), NOW_S) == one
+    ahead.take("east", "1.1")
+    assert east.answer(kind(1), NOW_S) == two
 
 
-def test_a_lost_offer_is_good_for_the_next_alike() -> None:
-    """In its own name, whatever the balance; the hold is still the first one's."""
-    ahead = asked((question("j1"), offer("j1")), (question("j2"), offer("j2")))
-    found = ahead.answer("east", question("j2", balance=0.5), HELD_MILLI, NOW_S)
-    assert found is not None
-    assert found.plan is not None
-    assert (found.job, found.plan.job, found.hold) == ("j2", "j2", offer("j1").hold)
+def test_a_refusal_counts_until_there_is_more_room() -> None:
+    """For all jobs of its kind; one that is neither yes nor no is no answer."""
+    ahead = heard((kind(1), (FULL,)), (kind(2), (SILENT,)))
+    assert ahead.of("east").answer(kind(1), NOW_S) == FULL
+    assert ahead.of("east").answer(kind(2), NOW_S) is None
+    assert ahead.places("east", kind(1), 5, 1) == 0
+    ahead.spoil("east")
+    assert ahead.of("east").answer(kind(1), NOW_S) is None
+    assert ahead.places("east", kind(1), 5, 1) == 5
 
 
-def test_a_refusal_bars_nobody() -> None:
-    """Nothing is held for it."""
-    ahead = asked((question("j1", 8), refusal("j1")), (question("j2"), offer("j2")))
-    assert ahead.answer("east", question("j2"), HELD_MILLI, NOW_S) == offer("j2")
-    assert ahead.answer("east", question("j3", 8), HELD_MILLI, NOW_S) == refusal("j3")
+def test_a_refusal_to_stop_jobs_ends_when_a_job_starts() -> None:
+    """What may be stopped depends on what runs."""
+    ahead = heard((kind(1), (offer("1.1"),)), (kind(2, preempt=True), (FULL,)), (kind(2), (FULL,)))
+    ahead.take("east", "1.1")
+    assert ahead.of("east").answer(kind(2, preempt=True), NOW_S) is None
+    assert ahead.of("east").answer(kind(2), NOW_S) == FULL
 
 
-def test_what_was_not_looked_into_is_no_answer() -> None:
-    """Neither a plan nor a reason."""
-    later = question("j1", 2, preempt=True)
-    ahead = asked((question("j1", 2), refusal("j1")), (later, Bid("j1", None)))
-    assert ahead.answer("east", later, HELD_MILLI, NOW_S) is None
+def test_an_old_offer_is_let_go() -> None:
+    """Its commit might come after the region has let go of it."""
+    ahead = heard((kind(1), (offer("1.1"),)))
+    assert ahead.of("east").answer(kind(1), NOW_S + GOOD_FOR_S + 1.0) is None
+    assert ahead.ask("east", 2, [], NOW_S, alone=False) == ("1.1",)
+    assert ahead.of("east").leases() == ()
 
 
-def _asked_anew(ahead: Prefetch) -> None:
-    ahead.ask("east", 2, (), HELD_MILLI, NOW_S)
+def test_what_is_offered_to_one_job_alone_is_dropped_with_the_next_question() -> None:
+    """Unless the job has taken it."""
+    taken = heard((kind(1), (offer("1.1"),)), alone=True)
+    taken.take("east", "1.1")
+    assert taken.ask("east", 2, [], NOW_S, alone=True) == ()
+    left = heard((kind(1), (offer("1.1"),)), alone=True)
+    assert left.ask("east", 2, [], NOW_S, alone=True) == ("1.1",)
 
 
-def _nobody_left(ahead: Prefetch) -> None:
-    assert dict(ahead.release())
+def test_an_answer_that_comes_too_late_is_let_go() -> None:
+    """The region was forgotten, or no candidate was left."""
+    ahead = heard((kind(1), (offer("1.1"),)))
+    ahead.ask("east", 2, [Wanted(kind(2), "j2", 1)], NOW_S, alone=False)
+    assert ahead.of("east").is_coming(kind(2))
+    assert list(ahead.release()) == [("east", ("1.1",))]
+    assert not ahead.of("east").is_coming(kind(2))
+    assert ahead.hear("east", 2, (1,), (offer("2.1"),)) == ("2.1",)
 
 
-HAPPENS: dict[str, Callable[[Prefetch], None]] = {
-    "news of room": lambda ahead: ahead.spoil("east"),
-    "a commit without a hold": lambda ahead: ahead.take("east", "", 1000),
-    "out of reach": lambda ahead: ahead.forget("east"),
-    "asked anew": _asked_anew,
-    "nobody left": _nobody_left,
-}
+def test_offers_that_made_way_are_no_more() -> None:
+    """The region says which; of the others nothing changes."""
+    ahead = heard((kind(1), (offer("1.1"), offer("1.2"))))
+    ahead.lose("east", ("1.1", "0.7"))
+    assert ahead.of("east").answer(kind(1), NOW_S) == offer("1.2")
 
 
-@pytest.mark.parametrize("what", HAPPENS)
-def test_whatever_else_happens_it_is_asked_anew(what: str) -> None:
-    """No answer outlives what it counts on."""
-    ahead = asked((question("j1"), offer("j1")))
-    assert ahead.answer("east", question("j1"), HELD_MILLI, NOW_S) is not None
-    HAPPENS[what](ahead)
-    assert ahead.answer("east", question("j1"), HELD_MILLI, NOW_S) is None
+def test_a_region_is_asked_for_its_share_and_for_what_is_not_there_yet() -> None:
+    """A quarter more than is likely, and one more; shares follow the decisions."""
+    ahead = heard((kind(1), (offer("1.1"), offer("1.2"))))
+    assert ahead.places("east", kind(1), 8, 2) == 6 - 2
+    assert ahead.places("west", kind(2), 8, 2) == 6
+    ahead.take("east", "1.1")
+    ahead.take("east", "1.2")
+    assert ahead.places("east", kind(1), 8, 2) == 8
+    assert ahead.places("west", kind(2), 8, 2) == 4
+    assert ahead.places("west", kind(2), 1, 2) == 1
 
 
-def test_other_books_and_time_make_an_answer_old() -> None:
-    """Something ended there, or the hold may be gone before a commit arrives."""
-    ahead = asked((question("j1"), offer("j1")))
-    assert ahead.answer("east", question("j1"), HELD_MILLI - 1000, NOW_S) is None
-    assert ahead.answer("east", question("j1"), HELD_MILLI, NOW_S + HOLD_S) is None
+@pytest.mark.parametrize("most_jobs", [64, MOST_JOBS + 1])
+def test_more_is_looked_at_each_time_up_to_a_limit(most_jobs: int) -> None:
+    """When half of what was looked at has come up; at once, if a region has no more."""
+    ahead = Prefetch(most_jobs)
+    assert ahead.to_look_at(at_once=False) == FIRST_JOBS
+    ahead.looked_ahead(FIRST_JOBS)
+    assert ahead.to_look_at(at_once=True) == 2 * FIRST_JOBS
+    ahead.looked_ahead(2 * FIRST_JOBS)
+    assert ahead.to_look_at(at_once=False) == 4 * FIRST_JOBS
+    for _ in range(20):
+        ahead.looked_ahead(MOST_JOBS)
+    assert ahead.to_look_at(at_once=False) == 0
+    assert ahead.to_look_at(at_once=True) == min(most_jobs, MOST_JOBS)
+    ahead.ask("east", 1, [], NOW_S, alone=False)
+    assert ahead.to_look_at(at_once=True) == 0
 
 
-def test_who_runs_decides_who_may_be_stopped() -> None:
-    """After a commit no answer about victims is good; after one that stops somebody, none at all."""
-    urgent = question("j2", 2, preempt=True)
-    ahead = asked((question("j1"), offer("j1")), (urgent, offer("j2", 2, "low")))
-    ahead.take("east", "1.j1", 1000)
-    assert ahead.answer("east", urgent, HELD_MILLI + 1000, NOW_S) is None
-    ahead = asked((urgent, offer("j2", 2, "low")), (question("j3"), offer("j3")))
-    ahead.take("east", "1.j2", 2000)
-    assert ahead.answer("east", question("j3"), HELD_MILLI + 2000, NOW_S) is None
+def test_job_by_job_nothing_is_looked_at_ahead() -> None:
+    """`ask_ahead=1`."""
+    assert Prefetch(1).to_look_at(at_once=True) == 0
 
 
-def test_what_is_not_needed_is_named_once() -> None:
-    """When it is asked anew, and when nobody waits any more; a late answer is no answer."""
-    ahead = asked((question("j1"), offer("j1")), (question("j2"), offer("j2")))
-    assert ahead.ask("east", 2, (question("j3"),), HELD_MILLI, NOW_S) == ("j1", "j2")
-    ahead.hear("east", 1, (offer("j1"),))
-    ahead.hear("east", 2, (offer("j3"),))
-    assert list(ahead.release()) == [("east", ("j3",))]
-    assert list(ahead.release()) == []
-
-
-def test_batches_grow_while_they_are_used_and_shrink_when_they_are_not() -> None:
-    """Work that nobody needs is not asked for again and again."""
-    ahead = asked((question("j1"), offer("j1")))
-    ahead.take("east", "1.j1", 1000)
-    assert ahead.answer("east", question("j2"), HELD_MILLI + 1000, NOW_S) is None
-    assert ahead.jobs("east") == 2 * FIRST_JOBS
-    ahead = asked((question("j1"), offer("j1")), (question("j2"), offer("j2")))
-    assert ahead.answer("east", question("j3", 4), HELD_MILLI, NOW_S) is None
-    assert ahead.jobs("east") == 1
+def test_an_offer_is_priced_as_its_region_is_now() -> None:
+    """It was made when the region was less full. A place that was kept for a job keeps its price."""
+    bid = offer_to("j2", offer("1.1", 0.5), 0.5, 0.75)
+    assert bid.plan is not None
+    assert (bid.job, bid.plan.job) == ("j2", "j2")
+    assert bid.plan.terms == {"fragmentation": 0.25, "balance": 0.375}
+    assert bid.plan.score == 0.625
+    kept = offer_to("j2", replace(offer("1.1", 0.5), kept=True), 0.5, 0.75)
+    assert kept.plan is not None
+    assert kept.plan.score == 0.5

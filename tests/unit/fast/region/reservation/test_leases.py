@@ -30,13 +30,27 @@ class Region:
         """Hand it a message; what it says."""
         return [send.message for send in self.placer.handle(message, self.now).sends]
 
-    def ask(self, *wanted: tuple[str, int], hold_s: float = HOLD_S, **more: Any) -> list[m.Bid]:
-        """Ask about jobs (name, GPUs), in one batch."""
+    def ask(
+        self, *wanted: tuple[str, int], hold_s: float = HOLD_S, due: bool = False, **more: Any
+    ) -> list[m.Bid]:
+        """Ask about jobs (name, GPUs), in one batch; the first may be due."""
+        return list(self.answer(*wanted, hold_s=hold_s, due=due, **more).offers)
+
+    def answer(
+        self,
+        *wanted: tuple[str, int],
+        hold_s: float = HOLD_S,
+        due: bool = False,
+        counts: tuple[int, ...] = (),
+        **more: Any,
+    ) -> m.RegionBids:
+        """The same, with all that is said."""
         self.batch += 1
         asks = tuple(question(name, gpus, **more) for name, gpus in wanted)
-        answer = self.tell(m.RequestRegionBids(self.batch, asks, hold_s))[0]
+        question_ = m.RequestRegionBids(self.batch, asks, hold_s, counts, due)
+        answer = self.tell(question_)[0]
         assert isinstance(answer, m.RegionBids)
-        return list(answer.offers)
+        return answer
 
     def commit(self, offer: m.Bid, band: Band = Band.NORMAL, epoch: int = 1) -> m.Message:
         """Take an offer; what the queue hears of it first."""
@@ -71,7 +85,7 @@ def test_held_seats_are_taken_for_others_and_not_for_the_books() -> None:
     region = Region()
     before = region.placer.snapshot()
     first, second, third = region.ask(("j1", 3), ("j2", 1), ("j3", 1))
-    assert first.hold == m.OfferLease("1.j1", HOLD_S)
+    assert first.hold == m.OfferLease("1.1", HOLD_S)
     assert first.plan
     assert second.plan
     assert {s.slots for s in first.plan.seats}.isdisjoint({s.slots for s in second.plan.seats})
@@ -98,19 +112,63 @@ def test_a_commit_turns_a_hold_into_an_allocation() -> None:
     assert region.placer.held_gpus() == 4
 
 
-def test_an_expired_hold_is_let_go_and_those_refused_hear_of_room() -> None:
-    """By the placer's own wake-up; nobody hears of it who was not refused."""
+def test_an_expired_lease_is_let_go() -> None:
+    """By the placer's own wake-up. No job was refused for it, so no job hears of it."""
     region = Region()
     region.ask(("j1", 4))
     assert region.placer.next_wakeup_s() == HOLD_S
-    assert region.ask(("j2", 1))[0].plan is None
     region.now = HOLD_S
-    assert [type(said) for said in region.tell(m.Wake())] == [m.CapacityChanged]
+    assert region.tell(m.Wake()) == []
     region.check()
     assert region.placer.next_wakeup_s() is None
-    region.ask(("j3", 4))
-    region.now = 3 * HOLD_S
-    assert region.tell(m.Wake()) == []
+
+
+def test_no_job_is_refused_for_what_is_only_offered() -> None:
+    """One that is not due hears neither yes nor no; with all offers gone there would be room."""
+    region = Region()
+    region.ask(("j1", 4))
+    (silent,) = region.ask(("j2", 1))
+    assert (silent.plan, silent.reason) == (None, None)
+    (refused,) = region.ask(("j3", 5))
+    assert refused.reason is not None
+
+
+def test_offers_make_way_for_the_job_that_is_due() -> None:
+    """Those on its hosts, the last ones first, until it fits; the queue hears which."""
+    region = Region()
+    first, second = region.ask(("j1", 2), ("j2", 2))
+    assert first.hold is not None
+    assert second.hold is not None
+    answer = region.answer(("j3", 3), due=True)
+    assert answer.lost == (second.hold.id, first.hold.id)
+    assert isinstance(region.commit(first), m.PlanRefused)
+    assert isinstance(region.commit(answer.offers[0]), m.AttemptStarting)
+    region.check()
+
+
+def test_victims_of_an_offer_make_way_too() -> None:
+    """Two that are due may want the same victim: the last that asked gets it."""
+    region = Region()
+    (low,) = region.ask(("low", 4))
+    region.commit(low, Band.LOW)
+    urgent: dict[str, Any] = {"band": Band.HIGH, "mode": Preempt()}
+    (first,) = region.ask(("j1", 2), due=True, **urgent)
+    answer = region.answer(("j2", 2), due=True, **urgent)
+    assert first.hold is not None
+    assert answer.lost == (first.hold.id,)
+    assert region.commit(answer.offers[0], Band.HIGH) == m.PlanCommitted("j2", 1, waiting=True)
+    region.check()
+
+
+def test_several_places_are_offered_for_jobs_that_are_alike() -> None:
+    """As many as were wanted, or as there are; then why there are no more."""
+    region = Region()
+    answer = region.answer(("j1", 1), ("j2", 2), counts=(2, 3))
+    assert answer.counts == (2, 2)
+    plans = [bid.plan for bid in answer.offers]
+    slots = [slot for plan in plans if plan for seat in plan.seats for slot in seat.slots]
+    assert sorted(slots) == [0, 1, 2, 3]
+    assert plans[3] is None
 
 
 def test_a_commit_after_expiry_is_looked_at_again() -> None:
@@ -143,13 +201,12 @@ def test_a_commit_does_not_take_what_is_held_for_another() -> None:
     region.check()
 
 
-def test_a_hold_that_is_not_wanted_is_dropped() -> None:
-    """The auction was won elsewhere; asking again replaces a hold, and does not add to it."""
+def test_a_lease_that_is_not_wanted_is_dropped() -> None:
+    """The auction was won elsewhere."""
     region = Region()
-    region.ask(("j1", 4))
-    assert region.ask(("j1", 4))[0].plan is not None
-    assert region.ask(("j2", 4))[0].plan is None
-    assert [type(x) for x in region.tell(m.DropLeases(("j1", "j9")))] == [m.CapacityChanged]
+    (offer,) = region.ask(("j1", 4))
+    assert offer.hold is not None
+    assert region.tell(m.DropLeases(leases=(offer.hold.id, "9.9"))) == []
     region.check()
     assert region.ask(("j2", 4))[0].plan is not None
 
@@ -166,37 +223,21 @@ def test_nobody_counts_on_victims_that_another_may_stop() -> None:
     assert victims[2] is None
     assert sorted(victims[:2], key=str) == [["low1"], ["low2"]]
     assert region.commit(offers[0], Band.HIGH) == m.PlanCommitted("j1", 1, waiting=True)
-    region.tell(m.DropLeases(("j2",)))
+    assert offers[1].hold is not None
+    region.tell(m.DropLeases(leases=(offers[1].hold.id,)))
     region.check()
 
 
 def test_a_job_with_a_plan_is_not_looked_into_again() -> None:
     """Its second question, about victims, is for when the first found nothing."""
     region = Region()
-    asks = (
-        question("j1", 2),
-        question("j1", 2, mode=Preempt()),
-        question("j2", 4),
-        question("j3", 4),
-    )
+    asks = (question("j1", 2), question("j1", 2, mode=Preempt()), question("j2", 5))
     (answer,) = region.tell(m.RequestRegionBids(1, asks, HOLD_S))
     assert isinstance(answer, m.RegionBids)
-    first, again, second, third = answer.offers
+    assert answer.counts == (1, 0, 1)
+    first, second = answer.offers
     assert first.plan is not None
-    assert (again.plan, again.reason, again.hold) == (None, None, None)
     assert second.reason is not None
-    assert third == m.Bid("j3", None, second.reason)
-
-
-def test_the_balance_is_reckoned_on_within_a_batch() -> None:
-    """Each question finds the region as full as it will be when those before it are placed."""
-    region = Region()
-    asks = (question("j1", 2), question("j2", 1), question("j3", 1))
-    (answer,) = region.tell(m.RequestRegionBids(1, asks, HOLD_S, held_milli=4_000, gpus=8))
-    assert isinstance(answer, m.RegionBids)
-    weight = region.placer.profile.score.balance
-    balances = [o.plan.terms["balance"] for o in answer.offers if o.plan]
-    assert balances == [weight * held / 8 for held in (4, 6, 7)]
 
 
 def test_a_commit_takes_the_hold_that_it_names() -> None:
@@ -212,17 +253,6 @@ def test_a_commit_takes_the_hold_that_it_names() -> None:
     assert isinstance(region.commit(to_third), m.AttemptStarting)
     region.check()
     assert region.placer.held_gpus() == 4
-
-
-def test_what_is_let_go_quietly_makes_no_news() -> None:
-    """The queue did not refuse anybody for it."""
-    region = Region()
-    offers = region.ask(("j1", 4), ("j2", 1))
-    assert offers[1].plan is None
-    assert region.tell(m.DropLeases(("j1",), quiet=True)) == []
-    region.check()
-    region.ask(("j3", 4))
-    assert region.tell(m.DropLeases(("j3",))) == [], "j2 was not refused because of j3"
 
 
 def test_nothing_is_held_for_a_job_whose_data_must_come_first() -> None:
