@@ -48,6 +48,10 @@ class RegionProcess(Process):
             state, f"the placer of region {region}", profile, {ids.QUEUE: ids.relay("queue")},
             outside=outside, token=token, checkpoints=checkpoints,
         )  # fmt: skip
+        self._waiting: dict[ids.Address, list[m.Message]] = {}
+        """Orders for engines that are still being opened; of the runtime's thread alone."""
+        self._refused: frozenset[str] = frozenset()
+        """Clusters that get no engine."""
         self.queue = self.peer(region, queue_url)
         self._leaders = LeaderFence(state / QUEUE)
         # A placer decides the same whether or not the queue can be reached.
@@ -80,11 +84,39 @@ class RegionProcess(Process):
         threading.Thread(target=self._equip_as_told, daemon=True).start()
 
     def _equip_as_told(self) -> None:
+        refused = set()
         for cluster in self.runtime.ask(self._clusters).result():
             try:
                 self.equip(self.region, cluster)
             except InvalidInput as error:
+                refused.add(cluster.name)
                 log.error("a cluster gets no engine, and starts no jobs", why=error)
+        self._refused = frozenset(refused)
+        self.runtime.ask(self._release_waiting).result()
+
+    def _release(self, send: m.Send) -> None:
+        """Carry a message out; an order waits for its engine where that is still being opened.
+
+        The placer may use the hosts of a new cluster before its engine is there.
+        """
+        if send.to not in self.outlets and self._is_to_come(send.to):
+            self._waiting.setdefault(send.to, []).append(send.message)
+            return
+        for message in self._waiting.pop(send.to, ()):
+            super()._release(m.Send(send.to, message))
+        super()._release(send)
+
+    def _is_to_come(self, address: ids.Address) -> bool:
+        return any(
+            ids.engine(cluster.name) == address and cluster.name not in self._refused
+            for cluster in self._clusters()
+        )
+
+    def _release_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for address, messages in waiting.items():
+            for message in messages:
+                self._release(m.Send(address, message))
 
     def snapshot(self) -> Future[bytes]:
         """The state of the region's machines, for a view of the region from elsewhere."""

@@ -54,3 +54,25 @@ def test_the_process_of_a_region_runs_nothing_for_an_engine_that_it_has_not(
     finally:
         system.runtime.stop()
         system.journal.close()
+
+
+def test_an_order_waits_for_an_engine_that_is_being_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A region apart may use a new cluster's hosts before its engine is there: nothing is lost."""
+    ordered: list[m.Message] = []
+    system = RegionProcess("east", NOWHERE, tmp_path, load_profile("mast"))
+    monkeypatch.setattr(system, "_order", lambda engine, message: ordered.append(message))
+    first, second = m.StopTasks("j1", 1, 0.0), m.StopTasks("j2", 1, 0.0)
+    system.runtime.start()
+    system.runtime.post(ids.placer("east"), m.ConfigureRegion(_fleet().regions[0]))
+    told = m.Send(ids.engine("east-1"), first)
+    try:
+        system.runtime.ask(lambda: system._release(told)).result()
+        assert ordered == []
+        system._equip_as_told()
+        system.runtime.ask(lambda: system._release(m.Send(told.to, second))).result()
+        kept = [message for message in ordered if isinstance(message, m.StopTasks)]
+        assert kept == [first, second]
+    finally:
+        system.close()
