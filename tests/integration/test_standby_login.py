@@ -81,7 +81,7 @@ def test_tokens_and_the_audit_log_go_over_to_the_next_leader(tmp_path: Path) -> 
 
 def _story(first: Side, second: Side) -> None:
     first.start()
-    chief = _break_glass(first.state)
+    chief = break_glass(first.state)
     eventually(lambda: first.leads(chief), "the first leads")
     assert first.post("/accounts", chief, {"name": "ci", "tenant": "default"}).status_code == 201
     role = {"subject": "sa:ci", "role": "submitter", "tenant": "default"}
@@ -110,7 +110,7 @@ def _story(first: Side, second: Side) -> None:
     assert second.get("/jobs", chief).status_code == 401, "it belongs to the other's machine"
     assert second.post("/jobs", good, job).status_code == 201
     assert [row["role"] for row in second.get("/whoami", good).json()["roles"]] == ["submitter"]
-    own = _break_glass(second.state)
+    own = break_glass(second.state)
     acts = second.get("/audit?limit=100", own).json()["acts"]
     verbs = [act["verb"] for act in acts if act["outcome"] == "done"]
     assert verbs.count("submit") == 2
@@ -119,7 +119,7 @@ def _story(first: Side, second: Side) -> None:
     assert not [token for token in (good, gone, chief, own) if token in told]
 
 
-def _break_glass(state: Path) -> str:
+def break_glass(state: Path) -> str:
     words = ["accounts", "break-glass", "--state", str(state), "--for", "15m"]
     done = subprocess.run(
         [sys.executable, "-m", "topmast.app", *words], capture_output=True, text=True, check=True,

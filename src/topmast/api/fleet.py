@@ -13,10 +13,12 @@ from topmast.api.bodies import read_object
 from topmast.api.wire import answer, returns, takes, text
 from topmast.model import views as v
 from topmast.model.access import Permission
+from topmast.model.history_views import FleetHistory
 from topmast.model.map_views import FleetMap
 from topmast.model.plan_views import CapacityPlanView, DataPlanView
 from topmast.model.system_views import SystemView
 from topmast.routing import caller_of, guarded_router, needs
+from topmast.service.history import RINGS
 from topmast.service.service import Service
 from topmast.service.usage import ANY_KEY
 
@@ -115,6 +117,19 @@ def _system(router: APIRouter, service: Service) -> None:
     @needs(Permission.FLEET_VIEW)
     async def fleet_map(request: Request) -> Response:
         return answer(await service.fleet_map(caller_of(request)))
+
+    @router.get(
+        "/fleet/history",
+        tags=["fleet"],
+        summary="GPUs present, held and waited for over time",
+        **returns(FleetHistory),
+    )
+    @needs(Permission.FLEET_VIEW)
+    async def fleet_history(
+        request: Request,
+        period: Annotated[str, Query(json_schema_extra={"enum": list(RINGS)})] = "24h",
+    ) -> Response:
+        return answer(service.history(caller_of(request), period))
 
     @router.get("/system", tags=["fleet"], summary="How the server fares", **returns(SystemView))
     @needs(Permission.FLEET_VIEW)

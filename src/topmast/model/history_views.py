@@ -14,7 +14,7 @@ class SeriesView(Struct, frozen=True):
     """One for each moment; None: it is not known."""
 
 
-class HistoryView(Struct, frozen=True):
+class FleetHistory(Struct, frozen=True):
     """Figures over time."""
 
     from_s: float

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from topmast.fast.queue import GlobalQueue
 from topmast.fast.region import RegionalPlacer
 from topmast.model.errors import TopmastError
-from topmast.model.history_views import HistoryView, SeriesView
+from topmast.model.history_views import FleetHistory, SeriesView
 from topmast.ports import Clock
 from topmast.service import fleet
 from topmast.service.redaction import HIDDEN_TENANT
@@ -102,7 +102,7 @@ class Ring(Struct):
             del row[at]
         self.series = [(key, row) for key, row in self.series if any(v is not None for v in row)]
 
-    def since(self, from_s: float, until_s: float) -> HistoryView:
+    def since(self, from_s: float, until_s: float) -> FleetHistory:
         """The samples of a time; a gap in them is a moment without values. O(samples x series)."""
         there = [at for at, span in enumerate(self.ends) if from_s <= span * self.step_s <= until_s]
         times: list[float] = []
@@ -119,7 +119,7 @@ class Ring(Struct):
             for key, row in self.series
         )
         first_s = self.ends[0] * self.step_s if self.ends else None
-        return HistoryView(from_s, until_s, self.step_s, first_s, tuple(times), series)
+        return FleetHistory(from_s, until_s, self.step_s, first_s, tuple(times), series)
 
 
 class Rings:
@@ -140,7 +140,7 @@ class Rings:
         """All of them, to be kept."""
         return msgspec.json.encode(self.by_period).decode()
 
-    def view(self, period: str, until_s: float) -> HistoryView:
+    def view(self, period: str, until_s: float) -> FleetHistory:
         """The samples of a period up to a moment."""
         ring = self.by_period[period]
         return ring.since(until_s - ring.step_s * ring.most, until_s)
@@ -170,7 +170,7 @@ def sample(queue: GlobalQueue, placers: Mapping[str, RegionalPlacer]) -> dict[Ke
     return found
 
 
-def history_seen_by(whole: HistoryView, seen: frozenset[str]) -> HistoryView:
+def history_seen_by(whole: FleetHistory, seen: frozenset[str]) -> FleetHistory:
     """The same with the GPUs of tenants that are not ``seen`` in one series."""
     kept: list[SeriesView] = []
     others: list[SeriesView] = []
@@ -215,7 +215,7 @@ class History:
             self._thread.join(CLOSE_S)
         self._save()
 
-    def view(self, period: str) -> HistoryView:
+    def view(self, period: str) -> FleetHistory:
         """The samples of a period of `RINGS` up to now."""
         with self._lock:
             return self._rings.view(period, self._clock.now())

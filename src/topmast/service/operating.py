@@ -15,7 +15,7 @@ from topmast.model import views as v
 from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.errors import InvalidInput, NotFound, Unavailable
 from topmast.model.files.fields import nearest
-from topmast.model.history_views import HistoryView
+from topmast.model.history_views import FleetHistory
 from topmast.model.map_views import FleetMap
 from topmast.model.plan_views import CapacityPlanView, DataPlanView
 from topmast.model.whatif_views import WhatIfAsk, WhatIfView
@@ -67,7 +67,7 @@ class Operating(HostActs):
         found = await self._ask(lambda: fleet.drain_plans(placer, (host, *others), now))
         return self._shown(caller, found[0])
 
-    def history(self, caller: Caller, period: str) -> HistoryView:
+    def history(self, caller: Caller, period: str) -> FleetHistory:
         """The fleet over a period of `RINGS` up to now; other tenants' GPUs are added up."""
         if period not in RINGS:
             raise InvalidInput(
@@ -75,7 +75,7 @@ class Operating(HostActs):
             )
         if self.samples is None:
             now_s = self.clock.now()
-            return HistoryView(now_s, now_s, 0.0, None, (), ())
+            return FleetHistory(now_s, now_s, 0.0, None, (), ())
         found = self.samples.view(period)
         seen = self.access.tenants(caller, Permission.USAGE_VIEW)
         return found if seen is None else history_seen_by(found, seen)

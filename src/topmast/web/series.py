@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from topmast.model.history_views import CurveView, HistoryView
+from topmast.model.history_views import CurveView, FleetHistory
 
 PERIODS = {"1h": "hour", "24h": "day", "7d": "week"}
 """In words, by name."""
@@ -44,7 +44,7 @@ def chart(title: str, x: Sequence[float], lines: Sequence[Line], **more: Any) ->
     return Chart(title, data, table)
 
 
-def supply_and_demand(over: HistoryView, region: str) -> list[Chart]:
+def supply_and_demand(over: FleetHistory, region: str) -> list[Chart]:
     """GPUs by model, in one region or in all, and the demand over the supply by region."""
     there = {series.key: series.values for series in over.series}
     models = sorted({key[2] for key in there if key[0] == "present"})
@@ -71,7 +71,7 @@ def supply_and_demand(over: HistoryView, region: str) -> list[Chart]:
     return charts
 
 
-def use_by_tenant(over: HistoryView) -> Chart | None:
+def use_by_tenant(over: FleetHistory) -> Chart | None:
     """GPUs held by each tenant without a parent; None without samples."""
     lines = [(series.key[1], series.values) for series in over.series if series.key[0] == "tenant"]
     if not over.times or not lines:
@@ -83,7 +83,7 @@ def use_by_tenant(over: HistoryView) -> Chart | None:
     return chart("GPUs held by tenant", over.times, lines, unit="GPUs", **_axes(over))
 
 
-def _axes(over: HistoryView) -> dict[str, Any]:
+def _axes(over: FleetHistory) -> dict[str, Any]:
     """From nothing, over the whole period."""
     return {"zero": True, "span": (over.from_s, over.until_s)}
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.entrance import ROOT, entrance, run
 from topmast.model.access import Caller, Grant, Principal, Role
 from topmast.model.errors import InvalidInput
-from topmast.model.history_views import HistoryView, SeriesView
+from topmast.model.history_views import FleetHistory, SeriesView
 from topmast.service.curves import MOST_JOBS, MOST_METRICS, MOST_POINTS, Curves
 from topmast.service.history import (
     MOST_SERIES,
@@ -132,7 +132,7 @@ def test_a_server_samples_at_its_start_and_keeps_it_at_its_end(tmp_path: Path) -
 
 
 def test_other_tenants_are_one_series() -> None:
-    whole = HistoryView(
+    whole = FleetHistory(
         0.0, 2.0, 1.0, 0.0, (0.0, 1.0),
         (
             SeriesView(("load", "east"), (1.0, None)), SeriesView(("tenant", "a"), (1.0, None)),
