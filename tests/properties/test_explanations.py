@@ -4,6 +4,7 @@ A change is checked by bringing it about in a world like the one that was explai
 machines: before it the job waits, after it the job is placed (or its data is on the way).
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -39,13 +40,19 @@ from topmast.service.explain import explain_spec
 @bounded(400)
 @given(used_columns(), jobs(), st.booleans())
 def test_every_host_is_counted_once(columns: Columns, spec: JobSpec, avoids: bool) -> None:
-    """Rejections and the hosts that fit add up to the hosts of the cluster, whatever was found."""
+    """Rejections and the hosts that fit add up to the hosts of the cluster, whatever was found.
+
+    The hosts that a map colours are those that are counted.
+    """
     avoid_hosts = (columns.hosts[0].name,) if avoids else ()
     question = ask(spec, avoid_hosts=avoid_hosts)
     search = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0)
     for name, rows in columns.clusters.items():
         found = search.best(question, name)
-        told = Verdicts(search, question, preempt=True).of(name, found)
+        verdicts = Verdicts(search, question, preempt=True)
+        told, rejected = verdicts.of(name, found), verdicts.rejected(name, found)
+        assert Counter(rejected.values()) == {one.reason: one.count for one in told.rejections}
+        assert set(rejected) <= {columns.hosts[row].name for row in rows}
         assert sum(count.count for count in told.rejections) + told.fitting_hosts == told.hosts
         assert told.hosts == len(rows)
         assert (told.fitting_hosts > 0) is (found is not None)

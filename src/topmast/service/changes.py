@@ -76,6 +76,12 @@ class World(Struct, frozen=True):
         elsewhere = DataCost(barred=Rejection.BOUND_ELSEWHERE, detail=sent)
         return {r: cost if r == bound.region else elsewhere for r, cost in costs.items()}
 
+    def ruled_out(self, cost: DataCost, cluster: str) -> Rejection | None:
+        """Why a cluster of a region is none for the job, whatever is free there."""
+        only = None if self.bound is None else self.bound.cluster
+        elsewhere = Rejection.BOUND_ELSEWHERE if only not in (None, cluster) else None
+        return cost.barred or elsewhere
+
     def within_bounds(
         self,
         placer: RegionalPlacer,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -21,7 +22,7 @@ from topmast.fast.queue import (
 from topmast.fast.region import RegionalPlacer, count_of
 from topmast.model.files.fields import nearest
 from topmast.model.job import MILLI, JobSpec
-from topmast.model.plan import Plan
+from topmast.model.plan import PlacementRequest, Plan
 from topmast.model.reason import (
     Change,
     ClusterVerdict,
@@ -87,6 +88,22 @@ def explain_job(
         return msgspec.structs.replace(found, summary=found.summary + _sizes(record.spec))
 
 
+def rejected_hosts(
+    queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], record: JobRecord, now: float
+) -> dict[str, Rejection]:
+    """The hosts that an explanation counts as rejected, each with why; changes nothing."""
+    if record.state not in WAITING or record.plan is not None:
+        return {}
+    found: dict[str, Rejection] = {}
+    with as_of(queue, placers, now):
+        world = _world(queue, placers, record, now)
+        over_quota = _inquire(world, record).over_quota
+        for name, cost, ask in _asks(world, record, over_quota):
+            ruled_out = partial(world.ruled_out, cost)
+            found |= world.placers[name].rejected(ask, now, ruled_out, preempt=not cost.missing)
+    return found
+
+
 def explain_spec(
     queue: GlobalQueue,
     placers: Mapping[str, RegionalPlacer],
@@ -135,13 +152,9 @@ def _inquire(world: World, record: JobRecord) -> _Inquiry:
 
 
 def _inquire_as(world: World, record: JobRecord, over_quota: bool) -> _Inquiry:
-    queue, spec, now = world.queue, world.spec, world.now
-    entitled = queue.tenancy.choices(spec, over_quota)
-    allowed = queue.allowed(record.spec, world.record, entitled)
-    choices = allowed or entitled or tuple(range(64))
-    costs = {} if queue.data.catalogue.unknown(spec.datasets) else world.costs()
-    held = queue.held_from(spec, world.record, over_quota)
-    request = queue.request(spec, over_quota, choices, record=record, held=held)
+    queue, now = world.queue, world.now
+    allowed, costs = _allowed(world, record, over_quota), _costs(world)
+    asks = {name: (cost, ask) for name, cost, ask in _asks(world, record, over_quota)}
     regions: list[RegionVerdict] = []
     plans: list[Plan] = []
     stopped: dict[tuple[str, str], tuple[VictimVerdict, ...]] = {}
@@ -150,8 +163,7 @@ def _inquire_as(world: World, record: JobRecord, over_quota: bool) -> _Inquiry:
         if absent is not None:
             regions.append(RegionVerdict(name, False, absent, 0, 0.0, ()))
             continue
-        cost, placer = costs.get(name, DataCost()), world.placers[name]
-        ask = request.in_region(queue.terms(name, cost))
+        (cost, ask), placer = asks[name], world.placers[name]
         if cost.barred is not None:
             barred = f"{cost.barred} ({cost.detail})" if cost.detail else str(cost.barred)
             ruled_out = tuple(placer.barred(ask, now, cost.barred, cost.detail))
@@ -167,6 +179,34 @@ def _inquire_as(world: World, record: JobRecord, over_quota: bool) -> _Inquiry:
     if allowed and costs:
         foreseen = foresee(queue, world.placers, record, over_quota, allowed)
     return _Inquiry(over_quota, regions, _in_order(plans, foreseen), costs, stopped, foreseen)
+
+
+def _costs(world: World) -> dict[str, DataCost]:
+    unknown = world.queue.data.catalogue.unknown(world.spec.datasets)
+    return {} if unknown else world.costs()
+
+
+def _allowed(world: World, record: JobRecord, over_quota: bool) -> tuple[int, ...]:
+    """The GPU models that the queue would ask for now, by their place in the job's list."""
+    entitled = world.queue.tenancy.choices(world.spec, over_quota)
+    return world.queue.allowed(record.spec, world.record, entitled)
+
+
+def _asks(
+    world: World, record: JobRecord, over_quota: bool
+) -> Iterator[tuple[str, DataCost, PlacementRequest]]:
+    """What each region that can be asked is asked, with what the job's data costs there."""
+    queue, spec, costs = world.queue, world.spec, _costs(world)
+    choices = (
+        _allowed(world, record, over_quota)
+        or queue.tenancy.choices(spec, over_quota)
+        or tuple(range(64))
+    )
+    held = queue.held_from(spec, world.record, over_quota)
+    request = queue.request(spec, over_quota, choices, record=record, held=held)
+    for name in sorted(world.placers):
+        cost = costs.get(name, DataCost())
+        yield name, cost, request.in_region(queue.terms(name, cost))
 
 
 def _in_order(plans: list[Plan], foreseen: Foreseen | None) -> list[Plan]:

@@ -34,13 +34,13 @@ from topmast.model.files.jobfile import dump_job
 from topmast.model.group_views import JobGroup
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.prices import price_of
-from topmast.model.reason import HOPELESS
+from topmast.model.reason import HOPELESS, Rejection
 from topmast.model.states import WAITING, JobState
 from topmast.model.system_views import SystemView
 from topmast.ports import Act, LogPage
 from topmast.service import listing
 from topmast.service.access import json_text, row
-from topmast.service.explain import explain_job, explain_spec
+from topmast.service.explain import explain_job, explain_spec, rejected_hosts
 from topmast.service.forecast import with_start
 from topmast.service.regions import LogChunk
 from topmast.service.reserving import Reserving
@@ -302,6 +302,21 @@ class Service(Reserving):
         cause = f": {view.cause}" if view.cause else ""
         summary = f"{view.id} is {view.state}{cause}"
         return v.Explanation(job, view.name, view.state, None, summary, (), (), ())
+
+    async def rejected_hosts(self, caller: Caller, job: str) -> dict[str, Rejection]:
+        """Why hosts are no place for a waiting job; those that could take a task are left out."""
+        self.limits.take(caller, "explain")
+        view = await self.job(caller, job)
+
+        def question() -> dict[str, Rejection]:
+            queue = self.machines.queue
+            record = queue.jobs.records.get(view.id)
+            if record is None:
+                return {}
+            return rejected_hosts(queue, self.regions.placers, record, self.clock.now())
+
+        await self.regions.look()
+        return await self._ask(question)
 
     def _trouble_with_data(self, record: JobRecord) -> tuple[str, ...]:
         """What a job that waits for its data should know of the planner."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -249,7 +250,14 @@ def test_the_map_of_the_fleet_has_notes_for_a_job(door: Entrance) -> None:
     async def story() -> None:
         async with local(door) as client:
             text = await shown(client, "/fleet?job=j3")
-            assert '{"east/east-a":["✗ no room now","2 hosts: too few GPUs free"]}' in text
+            given = json.loads(text.split('<script type="application/json">')[1].split("<")[0])
+            assert given == {
+                "notes": {"east/east-a": ["✗ no room now", "2 hosts: too few GPUs free"]},
+                "name": "j3",
+                "reasons": {"TooFewFreeGpus": "too few GPUs free"},
+                "hosts": {"east-a-0": "TooFewFreeGpus", "east-a-1": "TooFewFreeGpus"},
+            }
+            assert words(text).count("Why not j3") == 1
             assert "east/east-a : no room now ; 2 hosts: too few GPUs free" in words(text)
             assert "j5 is over" in words(await shown(client, "/fleet?job=j5"))
             assert "/fleet?job=j3" in await shown(client, "/jobs/j3")

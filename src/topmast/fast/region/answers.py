@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -49,20 +49,40 @@ class RegionAnswers(RegionState):
 
         Where a place is kept for the job, because it is being moved, that is what it will have.
         """
+        found = self._best_plans(ask, now, preempt)
+        return [(verdicts.of(name, plan), plan) for verdicts, name, plan in found]
+
+    def rejected(
+        self,
+        ask: PlacementRequest,
+        now: float,
+        ruled_out: Callable[[str], Rejection | None],
+        *,
+        preempt: bool = True,
+    ) -> dict[str, Rejection]:
+        """The hosts that `verdicts` counts as rejected, by name.
+
+        ``ruled_out``: why a cluster is none for the job as a whole.
+        """
+        found: dict[str, Rejection] = {}
+        for verdicts, name, plan in self._best_plans(ask, now, preempt):
+            found |= verdicts.rejected(name, plan, ruled_out(name))
+        return found
+
+    def _best_plans(
+        self, ask: PlacementRequest, now: float, preempt: bool
+    ) -> Iterator[tuple[Verdicts, str, Plan | None]]:
         kept = self.kept_offer(ask)
         place = None if kept is None else kept.plan
         search = self.search(now, ask)
         preempt = preempt and self._may_preempt(ask)
         verdicts = Verdicts(search, ask, preempt=preempt)
-        answers = []
         for name in sorted(self.columns.clusters):
             mine = place is not None and place.cluster == name
             found = place if mine else search.best(ask, name)
             if found is None and preempt:
                 found = search.best(msgspec.structs.replace(ask, mode=Preempt()), name)
-            found = None if found is None else to_external(found)
-            answers.append((verdicts.of(name, found), found))
-        return answers
+            yield verdicts, name, None if found is None else to_external(found)
 
     def barred(
         self, ask: PlacementRequest, now: float, why: Rejection, detail: str

@@ -11,8 +11,8 @@ from topmast.model.access import Permission
 from topmast.model.map_views import FleetMap, HostCells
 from topmast.model.states import TERMINAL, WAITING
 from topmast.model.views import DrainView, JobView
-from topmast.web.candidates import Candidate, candidates
-from topmast.web.explanations import explanation_of
+from topmast.web.candidates import MEANING, Candidate, candidates
+from topmast.web.explanations import explanation_of, rejections_of
 from topmast.web.page import Ask, Page
 from topmast.web.words import plural
 
@@ -64,6 +64,7 @@ async def view(ask: Ask) -> dict[str, Any]:
     job = (await service.story(caller, given["job"])).job if given["job"] else None
     places, trouble = await _places(ask, job)
     every = list(_rows(whole))
+    rejected = await rejections_of(ask, job) if places and job is not None else {}
     return {
         "given": given,
         "ways": WAYS,
@@ -84,7 +85,13 @@ async def view(ask: Ask) -> dict[str, Any]:
         "hit": _hit(drain),
         "job": job,
         "places": places,
-        "notes": {f"{one.region}/{one.cluster}": _note(one) for one in places},
+        "rejected": {host: MEANING[why] for host, why in rejected.items()},
+        "of_job": {
+            "notes": {f"{one.region}/{one.cluster}": _note(one) for one in places},
+            "name": job.id if job else "",
+            "reasons": {why: MEANING[why] for why in sorted(set(rejected.values()))},
+            "hosts": rejected,
+        },
         "trouble": trouble,
     }
 

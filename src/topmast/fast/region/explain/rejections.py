@@ -32,6 +32,8 @@ ON_THE_WAY = (
     Rejection.TOO_LITTLE_MEMORY,
 )
 """What a host is asked, in this order; the first that it fails excludes it."""
+REASONS = (*ON_THE_WAY, Rejection.TOGETHER, Rejection.TOPOLOGY)
+"""And the reasons for which a host that takes a task is no place for the gang."""
 REASONS_KEPT = 1_000
 UNABLE = {
     Capability.SHARES: "its engine gives no part of a GPU",
@@ -102,19 +104,40 @@ class Verdicts:
             np.maximum(best, np.cumprod(passes, axis=0).sum(axis=0), out=best)
         return np.asarray(best.reshape(self.columns.slices, -1).max(axis=0), dtype=np.int64)
 
+    def rejected(
+        self, cluster: str, found: Plan | None, why_all: Rejection | None = None
+    ) -> dict[str, Rejection]:
+        """The hosts of a cluster that are rejected, with why; ``found``: its best plan.
+
+        ``why_all``: it is ruled out as a whole.
+        """
+        rows, hosts = self.columns.clusters[cluster], self.columns.hosts
+        if why_all is not None:
+            return {hosts[row].name: why_all for row in rows.tolist()}
+        why = self._reasons(rows, roomy_hosts(self._empty, self.ask, rows), found)
+        return {
+            hosts[row].name: REASONS[at]
+            for row, at in zip(rows.tolist(), why.tolist(), strict=True)
+            if at < len(REASONS)
+        }
+
+    def _reasons(self, rows: Ints, roomy: Bools, found: Plan | None) -> Ints:
+        """For each host the first of `REASONS` that excludes it, or one more than these (rows)."""
+        why = self._stage[rows]
+        takes_a_task = why == len(ON_THE_WAY)
+        if found is not None:
+            why[takes_a_task] = len(REASONS)
+        else:
+            why[takes_a_task & ~roomy] = len(ON_THE_WAY) + 1
+        return why
+
     def _count_hosts(
         self, rows: Ints, roomy: Bools, found: Plan | None
     ) -> tuple[Counter[Rejection], int]:
         """Each host under the first reason that excludes it; and how many nothing excludes."""
-        stage = self._stage[rows]
-        counts: Counter[Rejection] = Counter()
-        for at, reason in enumerate(ON_THE_WAY):
-            counts[reason] = int((stage == at).sum())
-        takes_a_task = stage == len(ON_THE_WAY)
-        if found is None:
-            counts[Rejection.TOGETHER] = int((takes_a_task & roomy).sum())
-            counts[Rejection.TOPOLOGY] = int((takes_a_task & ~roomy).sum())
-        return +counts, int(takes_a_task.sum()) if found is not None else 0
+        found_by = np.bincount(self._reasons(rows, roomy, found), minlength=len(REASONS) + 1)
+        *counts, fitting = found_by.tolist()
+        return +Counter(dict(zip(REASONS, counts, strict=True))), fitting
 
     def _count_spared(self, cluster: str) -> tuple[Count, ...]:
         """Running jobs that may not be stopped for this one (yet), by the first reason."""

@@ -16,6 +16,11 @@ export const KINDS = /** @type {Record<string, string>} */ ({
   health: "the health of hosts",
 });
 
+/** The way that there is only for a job: which hosts are no place for it, and why. */
+export const OF_JOB = "job";
+
+/** @typedef {{name: string, reasons: Record<string, string>, hosts: Record<string, string>}} OfJob By reason: in words; by host: its reason. */
+
 const OTHERS = "other tenants";
 const MOST_TENANTS = 8;
 const HEALTHS = ["healthy", "suspect", "draining", "cordoned", "closed", "down", "stopped"];
@@ -29,16 +34,18 @@ const TEXTURES = [FULL, RISING, ACROSS, DOT, FALLING, DOWN, CROSS, FULL];
  * The kinds for one way of telling cells apart; with how many cells each has.
  * @param {string} by
  * @param {Fleet} fleet
+ * @param {OfJob | null} [ofJob]
  * @returns {Kinds}
  */
-export function kindsOf(by, fleet) {
+export function kindsOf(by, fleet, ofJob = null) {
   const list = /** @type {Kind[]} */ ([]);
   const add = (/** @type {string} */ label, /** @type {string} */ colour, /** @type {number} */ texture) => {
     const kind = { label, colour, texture, look: `${colour}${texture}`, count: 0 };
     list.push(kind);
     return kind;
   };
-  const of = by === "health" ? byHealth(add) : byJob(by, fleet, add);
+  const of = by === OF_JOB && ofJob !== null ? byReason(ofJob, add)
+    : by === "health" ? byHealth(add) : byJob(by, fleet, add);
   /** @type {Map<Host, Kind[]>} */
   const cells = new Map();
   for (const region of fleet.regions) {
@@ -61,6 +68,18 @@ function byHealth(add) {
     [state, add(state, state === "healthy" ? "--good" : `--series-${at + 1}`, TEXTURES[at])]));
   const unknown = add("unknown", "--dim", HOLLOW);
   return (/** @type {Host} */ host) => Array(host.gpus).fill(kinds.get(host.state) ?? unknown);
+}
+
+/**
+ * Every GPU of a host tells why the host is no place for a job.
+ * @param {OfJob} ofJob
+ * @param {Add} add
+ */
+function byReason(ofJob, add) {
+  const fits = add("on a host that could take a task", "--good", FULL);
+  const kinds = new Map(Object.entries(ofJob.reasons).map(([reason, words], at) =>
+    [reason, add(words, `--series-${(at % 8) + 1}`, TEXTURES[(at + 1) % TEXTURES.length])]));
+  return (/** @type {Host} */ host) => Array(host.gpus).fill(kinds.get(ofJob.hosts[host.name] ?? "") ?? fits);
 }
 
 /**

@@ -1,11 +1,12 @@
 // <gpu-map>: every GPU of the fleet as a cell, and a list beside it for the keyboard.
 //
 // Its data is that of GET /api/v1/fleet/map, given in a script or fetched from the address in
-// `src`. A script beside `src` has notes on clusters, by region and name: a list of lines each.
-// The attribute `by` says what colours tell: tenant, band, use or health.
+// `src`. A script beside `src` is about a job: notes on clusters, by region and name, a list of lines
+// each; and for hosts by name why they are no place for it.
+// The attribute `by` says what colours tell: tenant, band, use, health, or job.
 
 import { count, dataOf, make, number, onTheme, placeFor } from "./common.js";
-import { KINDS, kindsOf } from "./gpu-kinds.js";
+import { KINDS, OF_JOB, kindsOf } from "./gpu-kinds.js";
 import { Plot, cellFor } from "./gpu-plot.js";
 
 /**
@@ -38,8 +39,8 @@ class GpuMap extends HTMLElement {
   #path = [];
   #chosen = "";
   #shown = "";
-  /** @type {Record<string, string[]>} */
-  #notes = {};
+  /** @type {(import("./gpu-kinds.js").OfJob & {notes: Record<string, string[]>}) | null} */
+  #ofJob = null;
   #width = 0;
   /** @type {import("./gpu-plot.js").Stamps} */
   #stamps = new Map();
@@ -47,6 +48,7 @@ class GpuMap extends HTMLElement {
   #ends = [];
 
   connectedCallback() {
+    this.#ofJob = this.getAttribute("src") === null ? null : dataOf(this);
     if (placeFor(this).childElementCount === 0) this.#frame();
     this.#chosen = this.getAttribute("chosen") ?? "";
     const watch = new ResizeObserver(() => this.#resized());
@@ -73,9 +75,9 @@ class GpuMap extends HTMLElement {
     const source = this.getAttribute("src");
     const answer = source === null ? null : await fetch(source, { redirect: "error" });
     const data = answer === null ? dataOf(this) : answer.ok ? await answer.json() : null;
-    const notes = source === null ? {} : dataOf(this) ?? {};
-    const changed = JSON.stringify(notes) !== JSON.stringify(this.#notes);
-    this.#notes = notes;
+    const ofJob = source === null ? null : dataOf(this);
+    const changed = JSON.stringify(ofJob) !== JSON.stringify(this.#ofJob);
+    this.#ofJob = ofJob;
     if (changed && data !== null) this.#fleet = null;
     if (data !== null) this.update(data);
   }
@@ -91,7 +93,7 @@ class GpuMap extends HTMLElement {
       this.#redraw();
       return;
     }
-    const kinds = kindsOf(this.by, fleet);
+    const kinds = kindsOf(this.by, fleet, this.#ofJob);
     for (const region of fleet.regions) {
       for (const cluster of region.clusters) {
         this.#plots.get(`${region.name}/${cluster.name}`)?.update(cluster, kinds);
@@ -102,7 +104,7 @@ class GpuMap extends HTMLElement {
 
   get by() {
     const by = this.getAttribute("by") ?? "";
-    return by in KINDS ? by : "tenant";
+    return by in KINDS || (by === OF_JOB && this.#ofJob !== null) ? by : "tenant";
   }
 
   #frame() {
@@ -116,7 +118,9 @@ class GpuMap extends HTMLElement {
     );
     const label = make("label", {}, "Colours tell ");
     const select = /** @type {HTMLSelectElement} */ (make("select", { name: "by" }));
-    for (const [key, words] of Object.entries(KINDS)) {
+    const job = this.#ofJob;
+    const ways = job === null ? KINDS : { [OF_JOB]: `why not ${job.name}`, ...KINDS };
+    for (const [key, words] of Object.entries(ways)) {
       select.append(make("option", { value: key, ...(key === this.by ? { selected: "" } : {}) }, words));
     }
     select.addEventListener("change", () => {
@@ -147,7 +151,7 @@ class GpuMap extends HTMLElement {
     drawn.replaceChildren();
     this.#plots.clear();
     this.#width = drawn.clientWidth;
-    const kinds = kindsOf(this.by, fleet);
+    const kinds = kindsOf(this.by, fleet, this.#ofJob);
     const gpus = hostsOf(fleet).reduce((sum, host) => sum + host.gpus, 0);
     const cell = cellFor(gpus);
     this.#stamps = new Map();
@@ -172,7 +176,7 @@ class GpuMap extends HTMLElement {
       role: "img", "aria-label": `GPUs of ${cluster.name}: ${summary(cluster.hosts)}`,
     }));
     const figure = make("figure", {}, make("figcaption", {}, cluster.name), canvas);
-    const notes = this.#notes[`${region.name}/${cluster.name}`] ?? [];
+    const notes = this.#ofJob?.notes[`${region.name}/${cluster.name}`] ?? [];
     if (notes.length) figure.append(make("ul", { class: "notes" }, ...notes.map((line) => make("li", {}, line))));
     const plot = new Plot(canvas, this, cell, this.#stamps);
     plot.draw(cluster, kinds, Math.max(120, this.#width));
@@ -219,6 +223,10 @@ class GpuMap extends HTMLElement {
     const told = make("div", {}, make("h2", {}, host.name));
     told.append(make("p", {}, `${host.state}. ${SENTENCES[host.state] ?? ""} ${host.closed}`));
     told.append(make("p", {}, host.gpus ? `${count(host.gpus, "GPU")} ${host.model}, ${number(free(host))} free.` : "No GPUs."));
+    const ofJob = this.#ofJob;
+    if (ofJob !== null) {
+      told.append(make("p", {}, `For ${ofJob.name}: ${ofJob.reasons[ofJob.hosts[host.name] ?? ""] ?? "it could take a task"}.`));
+    }
     const jobs = make("ul");
     for (const [id, gpus] of Object.entries(host.held)) {
       const job = fleet.jobs[id];

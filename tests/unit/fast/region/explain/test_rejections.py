@@ -126,6 +126,16 @@ def test_every_rejection_is_counted_with_its_reason(case: Rejected) -> None:
     assert (told.score is None) == (found is None)
 
 
+def test_each_host_has_its_reason() -> None:
+    """Its own; or that of the cluster, where it is ruled out as a whole."""
+    columns = _columns({"a": _slots("a", 1)}, {"b": HostState.DOWN})
+    search = PreemptiveSearch("east", columns, {}, profile(), 0, 0.0)
+    verdicts = Verdicts(search, ask(job(gpus=8)), preempt=True)
+    want = {"a": R.TOO_FEW_GPUS, "b": R.HOST_UNAVAILABLE, "c": R.NO_MATCHING_HARDWARE}
+    assert verdicts.rejected("c-1", None) == want
+    assert verdicts.rejected("c-1", None, R.RESIDENCY) == dict.fromkeys("abc", R.RESIDENCY)
+
+
 def test_a_verdict_counts_what_is_there_and_what_is_free() -> None:
     """GPUs of hosts that take no work are there, and not free."""
     columns = _columns({"a": _slots("a", 3)}, {"b": HostState.DOWN})
