@@ -18,6 +18,7 @@ from topmast.model import (
     act_views,
     budget,
     decided,
+    history_views,
     map_views,
     plan_views,
     reason,
@@ -72,14 +73,15 @@ SHOWN = (
     act_views.FleetView,
     act_views.FleetDiff,
     webhooks.WebhookView,
+    history_views.FleetHistory,
     map_views.FleetMap,
     system_views.SystemView,
     whatif_views.WhatIfView,
 )
 
 DOCUMENTED = (
-    views, plan_views, account_views, act_views, map_views, system_views, whatif_views, reason,
-    decided, budget,
+    views, plan_views, account_views, act_views, history_views, map_views, system_views,
+    whatif_views, reason, decided, budget,
 )  # fmt: skip
 """Where the fields of these types are documented."""
 
@@ -196,6 +198,7 @@ def components() -> dict[str, Any]:
     more = (
         account_views,
         act_views,
+        history_views,
         map_views,
         plan_views,
         system_views,
