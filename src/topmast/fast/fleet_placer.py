@@ -1,7 +1,5 @@
 """The fleet placer: one request for a place, over all regions of this process at once.
 
-Regions of other processes it asks by message.
-
 For the common gang one kernel call searches every cluster of every region; else the regions are
 asked one by one. The answer is the same as that of the regions' own searches. The state of the
 regions is only read, at the time of the fleet placer. It keeps memories that may be lost: the
@@ -91,31 +89,20 @@ class FleetPlacer(EventMachine):
         """By region, why gangs find no place in the hosts of that index."""
 
     def _ask(self, event: m.RequestFleetBids) -> None:
-        here = event.terms
-        if not event.terms.keys() <= self.placers.keys():
-            here = {r: terms for r, terms in event.terms.items() if r in self.placers}
-        apart = event.terms.items() if here is not event.terms else ()
-        for region, terms in apart:
-            if region not in here:
-                ask = event.ask.in_region(terms)
-                self.send(
-                    ids.placer(region), m.RequestRegionBids(event.batch, (ask,), event.hold_s)
-                )
-        if here:
-            if event.behind is not UNSET and (plans := self._many(event, event.behind)):
-                region = plans[0].region
-                bid = m.Bid(event.ask.job, plans[0])
-                self.send(
-                    ids.QUEUE,
-                    m.FleetBids(event.batch, tuple(here), {region: bid}, plans[1:] or UNSET),
-                )
-                return
-            offers = self._offers(event.ask, here)
-            paired = isinstance(event.ask.mode, Colocate)
-            if not paired and all(offer.plan is None for offer in offers.values()):
-                self._remember(event)
-            told = {region: bid_to_external(offer) for region, offer in offers.items()}
-            self.send(ids.QUEUE, m.FleetBids(event.batch, tuple(here), told))
+        if event.behind is not UNSET and (plans := self._many(event, event.behind)):
+            region = plans[0].region
+            bid = m.Bid(event.ask.job, plans[0])
+            self.send(
+                ids.QUEUE,
+                m.FleetBids(event.batch, tuple(event.terms), {region: bid}, plans[1:] or UNSET),
+            )
+            return
+        offers = self._offers(event.ask, event.terms)
+        paired = isinstance(event.ask.mode, Colocate)
+        if not paired and all(offer.plan is None for offer in offers.values()):
+            self._remember(event)
+        told = {region: bid_to_external(offer) for region, offer in offers.items()}
+        self.send(ids.QUEUE, m.FleetBids(event.batch, tuple(event.terms), told))
 
     def _many(self, event: m.RequestFleetBids, behind: m.Behind) -> tuple[Plan, ...]:
         """Plans for the job and for some of those behind it; none if it has to be searched alone.
