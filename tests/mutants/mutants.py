@@ -153,7 +153,7 @@ MUTANTS = (
     ),
     Mutant(
         "a stream ends with the last role of its reader",
-        "service/service.py",
+        "service/following.py",
         "            if reader is None or not reader.principal.may_somewhere(Permission.JOBS_VIEW):\n",
         "            if reader is None:\n",
         "tests/integration/test_attacks.py::test_a_role_that_is_revoked_ends_what_its_stream_shows",
@@ -167,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         "a revoked token ends the streams that it opened",
-        "service/service.py",
+        "service/following.py",
         "            if reader is None or not reader.principal.may_somewhere(Permission.JOBS_VIEW):\n"
         "                return\n",
         "            reader = reader or caller\n",

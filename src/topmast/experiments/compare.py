@@ -31,7 +31,7 @@ def compare(
     runs = [_one(options, name) for name in names]
     for each in runs:
         each.world()  # what is wrong with a profile or the files is said before anything runs
-    load(options)
+    load(runs[0])
     if options.out is not None:
         folder_for(options.out)
     found = _run_all(runs, tell)

@@ -279,7 +279,7 @@ class Simulation:
         """Configure the machines, write down the replicas there are, and wait for the first job."""
         self.clock.now_s = self.window[0]
         self.loop.post(ids.QUEUE, (m.ConfigureFleet(self.fleet),))
-        if Links.wanted(self.settings):  # as a server does whose regions are apart
+        if Links.wanted(self.settings):  # as a server in front of regions apart does
             self.loop.post(ids.QUEUE, [m.LinkUp(region.name) for region in self.fleet.regions])
         for dataset in self.fleet.datasets:
             for region in dataset.replicas:

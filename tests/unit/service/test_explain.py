@@ -269,29 +269,30 @@ def test_a_region_without_the_data_preempts_nobody() -> None:
 
 
 def test_a_plan_that_was_refused_is_counted_and_shown() -> None:
-    """A host is cordoned between the offer and the commit: the job's record, story and explanation
-    say that its plan was refused, and it is placed elsewhere a moment later."""
-    world = World(fleet(cluster("east-1", hosts=2)))
+    """Hosts are cordoned between the offer and the commit: the job's record, story and explanation
+    say that its plan was refused, and it is placed elsewhere at last."""
+    world = World(fleet(cluster("east-1", hosts=5)))
     placer = world.placer("east")
     really = placer.handle
 
     def meanwhile(event: m.Message, now: float) -> Decision:
-        if isinstance(event, m.CommitPlan) and event.epoch == 1:
+        if isinstance(event, m.CommitPlan) and event.epoch <= 4:
             really(m.SetHost(event.plan.hosts[0], HostState.CORDONED), now)
         return really(event, now)
 
     placer.handle = meanwhile  # type: ignore[method-assign]
     world.submit(job("one", gpus=8))
     record = world.jobs["j1"]
-    assert (record.refusals, record.plan, record.state) == (1, None, JobState.PENDING)
-    assert record.view(world.now, None).refusals == 1
-    assert record.cause == "the region refused the plan: host east-1-0 takes no work"
-    assert "a plan for it was refused at commit once" in _told(world, "j1").summary
-    assert [row.kind for row in world.journal.history("j1")] == ["submitted", "placed", "refused"]
-    assert world.rebuilt().queue.jobs.records["j1"].refusals == 1
+    assert (record.refusals, record.plan, record.state) == (4, None, JobState.PENDING)
+    assert record.view(world.now, None).refusals == 4
+    assert record.cause == "the region refused the plan: host east-1-3 takes no work"
+    assert "a plan for it was refused at commit 4 times" in _told(world, "j1").summary
+    story = [row.kind for row in world.journal.history("j1")]
+    assert story == ["submitted", *["placed", "refused"] * 4]
+    assert world.rebuilt().queue.jobs.records["j1"].refusals == 4
     world.advance(2.0)
-    assert (record.epoch, record.hosts, record.state) == (2, ("east-1-1",), JobState.RUNNING)
-    assert (record.refusals, record.cause) == (1, "")
+    assert (record.epoch, record.hosts, record.state) == (5, ("east-1-4",), JobState.RUNNING)
+    assert (record.refusals, record.cause) == (4, "")
 
 
 def test_a_waiting_job_is_explained_by_the_reason_that_the_queue_has() -> None:

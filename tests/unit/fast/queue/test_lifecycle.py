@@ -9,6 +9,7 @@ import pytest
 from tests.support.build import cluster, fleet, job, profile
 from tests.support.world import World
 from topmast.fast.queue.facts import AttemptsSkipped, Ended
+from topmast.fast.queue.jobs.record import REFUSAL_DELAY_S, REFUSALS_AT_ONCE
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.model import ids
 from topmast.model import messages as m
@@ -348,22 +349,23 @@ def test_news_of_an_older_attempt_is_not_believed() -> None:
 
 
 def test_a_refused_plan_puts_the_job_back_in_its_line() -> None:
-    """Nothing stays booked; it is asked about again, though not at once."""
+    """Nothing stays booked; it is asked about again, at once after each of the first refusals."""
     world = World(fleet(cluster("east-1", hosts=1)))
     planned = world.queue
     world.deliver(ids.QUEUE, m.SubmitJobs((job(),)))
-    batch = planned.handle(m.Wake(), world.now).sends
-    offers = world.machines.fleet_placer.handle(batch[0].message, world.now).sends
-    planned.handle(offers[0].message, world.now)
-    assert world.jobs["j1"].plan is not None
-    planned.handle(m.PlanRefused("j1", 1, "host east-1-0 takes no work"), world.now)
-    record = world.jobs["j1"]
-    assert (record.state, record.plan, record.hosts) == (JobState.PENDING, None, ())
-    assert planned.tenancy.ledger.held == {}
+    for epoch in range(1, REFUSALS_AT_ONCE + 2):
+        batch = planned.handle(m.Wake(), world.now).sends
+        offers = world.machines.fleet_placer.handle(batch[0].message, world.now).sends
+        planned.handle(offers[0].message, world.now)
+        record = world.jobs["j1"]
+        assert (record.epoch, record.plan is not None) == (epoch, True)
+        planned.handle(m.PlanRefused("j1", epoch, "host east-1-0 takes no work"), world.now)
+        assert (record.state, record.plan, record.hosts) == (JobState.PENDING, None, ())
+        assert planned.tenancy.ledger.held == {}
     world.settle()
     assert record.plan is None
-    world.advance(1)
-    assert (record.state, record.epoch) == (JobState.RUNNING, 2)
+    world.advance(REFUSAL_DELAY_S)
+    assert (record.state, record.epoch) == (JobState.RUNNING, REFUSALS_AT_ONCE + 2)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from topmast.model.plan import Binding, Plan
 from topmast.model.states import TERMINAL, JobState
 from topmast.model.views import JobView
 
-REFUSAL_DELAY_S = 1.0
 REFUSALS_AT_ONCE = 3
 """So many times a job is asked about again without a delay after a region refused its plan."""
-"""How long a job waits after a region refused its plan, so that the two do not loop."""
+REFUSAL_DELAY_S = 1.0
+"""How long a job waits after one refusal more, so that queue and region do not loop."""
 LONG_S = 3_600.0
 """Evictions before an attempt that held its GPUs for so long do not count."""
 
