@@ -15,6 +15,7 @@ from topmast import jit
 from topmast.fast.cluster.facts import (
     ClusterFact,
     Continued,
+    GangsOpened,
     Joined,
     Measured,
     Packed,
@@ -47,6 +48,7 @@ from topmast.fast.queue.facts import (
     WindowSet,
 )
 from topmast.fast.region.facts import (
+    AllTaken,
     ClosureSet,
     HostClosure,
     HostsGone,
@@ -59,6 +61,7 @@ from topmast.runtime.codec import decode_event, decode_facts, encode_event, enco
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import rebuild
 
+BURSTS = (AllTaken, GangsOpened)
 TURNS = (PackedWith, PairedWith, Joined, Suspended, Continued, Measured, Packed, PackKept, Unpacked)
 VERSIONS = sorted(path for path in files.HERE.iterdir() if (path / "journal.jsonl").is_file())
 
@@ -152,6 +155,7 @@ def test_the_story_leaves_out_no_kind_of_fact() -> None:
         QuotaOver,
         BudgetNoted,
         *TURNS,
+        *BURSTS,
     }
     why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed, no host or cluster closed or gone, no tenant paused, no job held, requeued or changed, none waits for another, no hosts reserved, no quota changed for a while, no budget used"
     assert every - seen == left_out, why

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from topmast.model.ids import Address
-from topmast.model.messages import Message, Send, Wake
+from topmast.model.messages import LaunchGang, LaunchGangs, Message, Send, Wake
 from topmast.ports import Machine
 from topmast.runtime.machines import Machines
 from topmast.sim.clock import VirtualClock
@@ -32,6 +32,20 @@ SCOPES = {"queue": "queue", "desk": "placers", "placer": "placers", "cluster": "
 
 Hear = Callable[[Address, Any, Sequence[Struct], float], None]
 """Hears that a machine took a message of one type, what it decided, and when."""
+
+
+def _with_gangs(hears: Mapping[type[Message], Hear]) -> Mapping[type[Message], Hear]:
+    """What listens to launches of gangs hears of several as of one after the other."""
+    hear = hears.get(LaunchGang)
+    if hear is None:
+        return hears
+
+    def each(to: Address, event: LaunchGangs, facts: Sequence[Struct], now: float) -> None:
+        if facts:
+            for gang in event.gangs:
+                hear(to, gang, facts, now)
+
+    return {**hears, LaunchGangs: each}
 
 
 class Carrier(Protocol):
@@ -73,7 +87,7 @@ class Loop:
         """Messages handled."""
         self.wakes = 0
         self.spent_s: dict[str, float] = dict.fromkeys(SCOPES.values(), 0.0)
-        self._hears = hears
+        self._hears = _with_gangs(hears)
         self._ticks = ticks
         self._due: dict[Address, float] = {}
         self._scope: dict[Address, str] = {}

@@ -18,6 +18,12 @@ class Opened(Fact, frozen=True):
     deadline_s: float
 
 
+class GangsOpened(Fact, frozen=True):
+    """All gangs in the event were accepted for launch."""
+
+    deadline_s: float
+
+
 class TaskUp(Fact, frozen=True):
     """A task runs."""
 
@@ -147,7 +153,7 @@ class Unpacked(Fact, frozen=True):
 
 
 ClusterFact = (
-    ClusterSet | Opened | TaskUp | TaskDown | GangUp | GangStopping | StopRepeated
+    ClusterSet | Opened | GangsOpened | TaskUp | TaskDown | GangUp | GangStopping | StopRepeated
     | CheckpointRecorded | Closed | Refused | Joined | Suspended | Continued | Measured
     | Packed | PackKept | Unpacked
 )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from topmast.fast.cluster import reconciling
 from topmast.fast.cluster.facts import (
     Continued,
+    GangsOpened,
     Joined,
     Measured,
     Opened,
@@ -24,6 +25,7 @@ from topmast.fast.cluster.packing import Packing, PackingJudge
 from topmast.fast.cluster.pairing import JobPairs
 from topmast.fast.cluster.turns import TurnTaker
 from topmast.fast.machine import Fact
+from topmast.model import ids
 from topmast.model import messages as m
 from topmast.policies.options import SliceOptions
 
@@ -68,10 +70,27 @@ class ClusterManager(GangLifecycle):
         if self.turns is not None:
             self.turns.progress(event)
 
+    def _launch_each(self, event: m.LaunchGangs) -> None:
+        """Launch several gangs; one by one where gangs share GPUs, or one was stopped already."""
+        fences = self.state.fences
+        fresh = all(gang.epoch > fences.get(gang.job, 0) for gang in event.gangs)
+        if self.hooks or not fresh:
+            for gang in event.gangs:
+                self.send(ids.cluster(self.name), gang)
+            return
+        self.decide(GangsOpened(self.now + self.limits.start_within_s))
+        for gang in event.gangs:
+            self.start_tasks(self.state.attempts[gang.job])
+
     def _apply_opened(self, fact: Opened, event: m.LaunchGang) -> None:
         if event.colocated_with:
             self._have_pairs()
         super()._apply_opened(fact, event)
+
+    def _apply_all_opened(self, fact: GangsOpened, event: m.LaunchGangs) -> None:
+        opened = Opened(fact.deadline_s)
+        for gang in event.gangs:
+            self._apply_opened(opened, gang)
 
     def _apply_shared(self, fact: Fact, event: m.Message) -> None:
         """A fact about gangs that share GPUs, decided by this process or one before it."""
@@ -88,6 +107,7 @@ class ClusterManager(GangLifecycle):
 
     handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
         **GangLifecycle.handlers,
+        m.LaunchGangs: _launch_each,
         m.HostDown: reconciling.host_down,
         m.HostUp: reconciling.host_up,
         m.HostClosed: reconciling.host_closed,
@@ -98,6 +118,7 @@ class ClusterManager(GangLifecycle):
     appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = {
         **GangLifecycle.appliers,
         Opened: _apply_opened,
+        GangsOpened: _apply_all_opened,
         **dict.fromkeys(
             (Joined, Suspended, Continued, Measured, Packed, PackKept, Unpacked), _apply_shared
         ),

@@ -74,6 +74,12 @@ def starting(queue: QueueViews, event: m.AttemptStarting) -> None:
             queue.decide(f.Moved(record.id, JobState.CANCELLING, record.cause))
 
 
+def all_starting(queue: QueueViews, event: m.AttemptsStarting) -> None:
+    """The region launches these gangs."""
+    for job, epoch in event.attempts:
+        starting(queue, m.AttemptStarting(job, epoch))
+
+
 GOES_ON = {
     m.AttemptRunning: (JobState.STARTING, JobState.RUNNING, ""),
     m.AttemptSuspended: (JobState.RUNNING, JobState.SUSPENDED, "others take their turn"),

@@ -159,6 +159,7 @@ class GlobalQueue(QueueViews):
         m.LinkDown: cycle.link_down,
         m.Unblocked: cycle.may_fit,
         m.AttemptStarting: lifecycle.starting,
+        m.AttemptsStarting: lifecycle.all_starting,
         m.AttemptRunning: lifecycle.goes_on,
         m.AttemptSuspended: lifecycle.goes_on,
         m.AttemptContinued: lifecycle.goes_on,

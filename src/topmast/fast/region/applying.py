@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from topmast.fast.machine import Fact
 from topmast.fast.region.facts import (
+    AllTaken,
     ClosureSet,
     HostClosure,
     HostReachable,
@@ -60,7 +61,27 @@ def _region(placer: RegionState, fact: RegionSet, event: m.ConfigureRegion) -> N
 
 def _taken(placer: RegionState, fact: SlotsTaken, event: m.CommitPlan) -> None:
     waits = bool(fact.waiting_for)  # else `Launched` follows, and its hosts need no second count
-    allocation = Allocation(
+    phase = AllocationPhase.CLAIMED if waits else AllocationPhase.STARTING
+    allocation = _allocation(placer, event, phase, fact.waiting_for)
+    placer.state.allocations[event.plan.job] = placer.claims[event.plan.job] = allocation
+    placer.columns.hold(allocation)
+    placer.state.version += 1
+
+
+def _all_taken(placer: RegionState, fact: AllTaken, event: m.CommitPlans) -> None:
+    taken = [_allocation(placer, commit, AllocationPhase.STARTING) for commit in event.commits]
+    placer.state.allocations.update({allocation.job: allocation for allocation in taken})
+    placer.columns.hold_each(taken)
+    placer.state.version += len(taken)
+
+
+def _allocation(
+    placer: RegionState,
+    event: m.CommitPlan,
+    phase: AllocationPhase,
+    waiting_for: tuple[str, ...] = (),
+) -> Allocation:
+    return Allocation(
         plan=to_internal(event.plan),
         epoch=event.epoch,
         spec=event.spec,
@@ -68,12 +89,9 @@ def _taken(placer: RegionState, fact: SlotsTaken, event: m.CommitPlan) -> None:
         start_s=placer.now,
         time_left_s=event.time_left_s,
         expected_s=event.expected_s,
-        hold=AllocationPhase.CLAIMED if waits else AllocationPhase.STARTING,
-        waiting_for=list(fact.waiting_for),
+        hold=phase,
+        waiting_for=list(waiting_for),
     )
-    placer.state.allocations[event.plan.job] = placer.claims[event.plan.job] = allocation
-    placer.columns.hold(allocation)
-    placer.state.version += 1
 
 
 def _launched(placer: RegionState, fact: Launched, event: m.Message) -> None:
@@ -259,6 +277,7 @@ def _with_hosts_in_use(region: RegionSpec, placer: RegionState) -> RegionSpec:
 APPLIERS: dict[type[Fact], Callable[..., None]] = {
     RegionSet: _region,
     SlotsTaken: _taken,
+    AllTaken: _all_taken,
     Launched: _launched,
     Up: _up,
     Kept: _kept,

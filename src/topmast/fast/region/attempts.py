@@ -39,20 +39,36 @@ KEPT_S = 60.0
 def launch(placer: RegionAnswers, allocation: Allocation) -> None:
     """Start the gang: no attempt stands in its place any more."""
     placer.decide(Launched(allocation.job))
+    placer.send(ids.QUEUE, m.AttemptStarting(allocation.job, allocation.epoch))
+    order = _order(placer, allocation)
+    placer.send(ids.cluster(order.cluster), order)
+
+
+def launch_each(placer: RegionAnswers, allocations: Iterable[Allocation]) -> None:
+    """Start several gangs that need not wait for others to stop."""
+    starting: list[tuple[str, int]] = []
+    orders: dict[str, list[m.LaunchGang]] = {}
+    for allocation in allocations:
+        starting.append((allocation.job, allocation.epoch))
+        order = _order(placer, allocation)
+        orders.setdefault(order.cluster, []).append(order)
+    placer.send(ids.QUEUE, m.AttemptsStarting(tuple(starting)))
+    for cluster, gangs in orders.items():
+        message = gangs[0] if len(gangs) == 1 else m.LaunchGangs(tuple(gangs))
+        placer.send(ids.cluster(cluster), message)
+
+
+def _order(placer: RegionAnswers, allocation: Allocation) -> m.LaunchGang:
     plan = to_external(allocation.plan)
-    placer.send(ids.QUEUE, m.AttemptStarting(plan.job, allocation.epoch))
-    placer.send(
-        ids.cluster(plan.cluster),
-        m.LaunchGang(
-            plan.job,
-            allocation.epoch,
-            allocation.spec,
-            placer.region,
-            plan.cluster,
-            plan.seats,
-            allocation.time_left_s,
-            plan.colocated_with,
-        ),
+    return m.LaunchGang(
+        plan.job,
+        allocation.epoch,
+        allocation.spec,
+        placer.region,
+        plan.cluster,
+        plan.seats,
+        allocation.time_left_s,
+        plan.colocated_with,
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from topmast.fast.region.answers import RegionAnswers
-from topmast.fast.region.attempts import announce, launch, stop
-from topmast.fast.region.facts import PlaceGivenUp, SlotsTaken
+from topmast.fast.region.attempts import announce, launch, launch_each, stop
+from topmast.fast.region.facts import AllTaken, PlaceGivenUp, SlotsTaken
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.inventory.pair_seats import to_internal
@@ -42,6 +42,27 @@ def commit(placer: RegionAnswers, event: m.CommitPlan) -> None:
         launch(placer, held[plan.job])
     if place is not None:
         announce(placer)
+
+
+def commit_each(placer: RegionAnswers, event: m.CommitPlans) -> None:
+    """Take the slots of several plans and launch them all; one by one if anything has changed."""
+    state, plans = placer.state, [commit.plan for commit in event.commits]
+    unchanged = (
+        not len(placer.holds)
+        and not state.places
+        and all(
+            plan.region_version == version
+            and plan.job not in state.allocations
+            and not (plan.victims or plan.colocated_with)
+            for version, plan in enumerate(plans, state.version)
+        )
+    )
+    if not unchanged or any(placer.sharing.why_not(plan) for plan in plans):
+        for one in event.commits:
+            placer.send(ids.placer(placer.region), one)
+        return
+    placer.decide(AllTaken())
+    launch_each(placer, [state.allocations[plan.job] for plan in plans])
 
 
 def _cause(preemptor: str, held: Allocation, to: Plan | None) -> str:

@@ -20,6 +20,10 @@ class SlotsTaken(Fact, frozen=True):
     waiting_for: tuple[str, ...]
 
 
+class AllTaken(Fact, frozen=True):
+    """The plans in the event were committed, and their clusters were told to launch them."""
+
+
 class Launched(Fact, frozen=True):
     """All slots of an attempt are free for it, and its cluster was told to launch it."""
 
@@ -138,7 +142,7 @@ class SuspicionOver(Fact, frozen=True):
 
 
 PlacerFact = (
-    RegionSet | SlotsTaken | Launched | Up | Kept | Stopping | SlotsFreed | PlaceBooked
+    RegionSet | SlotsTaken | AllTaken | Launched | Up | Kept | Stopping | SlotsFreed | PlaceBooked
     | PlaceGivenUp | HostSet | HostsAssigned | HostsHandedOver | HostReachable | HostSuspected
     | HostClosure | ClosureSet | HostsGone | SuspicionOver | PairedWith
 )  # fmt: skip

@@ -69,6 +69,7 @@ class RegionalPlacer(RegionAnswers):
         m.Wake: _wake,
         m.RequestRegionBids: questions.ask,
         m.CommitPlan: commits.commit,
+        m.CommitPlans: commits.commit_each,
         m.StopAttempt: attempts.stop_attempt,
         m.ScaleUpAttempt: attempts.enlarge,
         m.DropLeases: questions.drop_leases,

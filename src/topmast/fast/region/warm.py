@@ -64,6 +64,8 @@ def _load_free() -> None:
     profile = Profile("warm-up", score=ScoreWeights(shapes=True))
     shaped = PreemptiveSearch("r", columns, held, profile, 0, 0.0)
     assert shaped.best(replace(_ask(1.0, preempt=False), shapes=shapes)) is not None
+    columns.hold_each([attempt])
+    columns.let_go(attempt)
     columns.watched = False
     columns.hold(attempt)
     columns.let_go(attempt)

@@ -27,6 +27,7 @@ from topmast.model.messages.clusters import (
     AttemptPacked,
     AttemptResumed,
     AttemptRunning,
+    AttemptsStarting,
     AttemptStarting,
     AttemptStopping,
     AttemptSuspended,
@@ -34,6 +35,7 @@ from topmast.model.messages.clusters import (
     ConfigureCluster,
     HostChanged,
     LaunchGang,
+    LaunchGangs,
     StopGang,
 )
 from topmast.model.messages.engines import (
@@ -81,6 +83,7 @@ from topmast.model.messages.placers import (
     CheckBlocked,
     Closure,
     CommitPlan,
+    CommitPlans,
     ConfigureRegion,
     DropLeases,
     FleetBids,
@@ -140,10 +143,11 @@ Event = (
     | AddDataset | RequestReplica | DropReplica | RemoveDataset
     | CopyDone | CopyFailed | ReplicaDeleted | DeletionFailed | TreeGrown
     | ConfigureRegion | RequestFleetBids | FleetBids | RequestRegionBids | RegionBids
-    | CommitPlan | PlanCommitted | PlanRefused | StopAttempt | ScaleUpAttempt
+    | CommitPlan | CommitPlans | PlanCommitted | PlanRefused | StopAttempt | ScaleUpAttempt
     | SetHost | SetClosure | AssignHosts | HostsMoved | CapacityChanged | CheckBlocked | Unblocked
     | OutOfService
-    | ConfigureCluster | LaunchGang | StopGang | AttemptStarting | AttemptRunning
+    | ConfigureCluster | LaunchGang | LaunchGangs | StopGang | AttemptStarting | AttemptsStarting
+    | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | HostChanged
     | TaskStarted | TaskExited | TaskLost | Checkpointed | Resumed | HostDown | HostUp
     | TaskEvicted | TaskPreparing | HostClosed | HostOpened | ClosedHosts
@@ -169,6 +173,7 @@ __all__ = [
     "AttemptStarting",
     "AttemptStopping",
     "AttemptSuspended",
+    "AttemptsStarting",
     "Behind",
     "Bid",
     "CancelJobs",
@@ -178,6 +183,7 @@ __all__ = [
     "ClosedHosts",
     "Closure",
     "CommitPlan",
+    "CommitPlans",
     "ConfigureCluster",
     "ConfigureFleet",
     "ConfigureRegion",
@@ -208,6 +214,7 @@ __all__ = [
     "HostUp",
     "HostsMoved",
     "LaunchGang",
+    "LaunchGangs",
     "LinkDown",
     "LinkUp",
     "ListTasks",

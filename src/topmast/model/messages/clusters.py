@@ -33,6 +33,12 @@ class LaunchGang(Message, frozen=True):
     """The job that runs on the same GPUs at the same time."""
 
 
+class LaunchGangs(Message, frozen=True):
+    """Start these gangs of one cluster, each as by an order of its own."""
+
+    gangs: tuple[LaunchGang, ...]
+
+
 class StopGang(Message, frozen=True):
     """SIGTERM, the job's grace, SIGKILL."""
 
@@ -48,6 +54,13 @@ class AttemptStarting(Message, frozen=True):
 
     job: str
     epoch: int
+
+
+class AttemptsStarting(Message, frozen=True):
+    """These gangs are being launched, in this order."""
+
+    attempts: tuple[tuple[str, int], ...]
+    """Jobs and epochs."""
 
 
 class AttemptRunning(Message, frozen=True):

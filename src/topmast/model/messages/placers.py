@@ -128,6 +128,12 @@ class CommitPlan(Message, frozen=True):
     """The hold of the offer, if it had one."""
 
 
+class CommitPlans(Message, frozen=True):
+    """Several plans without victims for one region, in the order in which they were chosen."""
+
+    commits: tuple[CommitPlan, ...]
+
+
 class PlanCommitted(Message, frozen=True):
     """The slots are taken."""
 

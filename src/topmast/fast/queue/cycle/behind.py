@@ -15,6 +15,7 @@ from topmast.fast.queue.cycle.auction import PendingDecision
 from topmast.fast.queue.cycle.foreseen import LEAST, Kind
 from topmast.fast.queue.cycle.prefetch import following
 from topmast.fast.queue.cycle.views import QueueViews
+from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.plan import PlacementRequest, Plan
 
@@ -64,6 +65,14 @@ def foreseen_plan(queue: QueueViews, decision: PendingDecision) -> Plan | None:
         return plan
     foreseen.forget()
     return None
+
+
+def send_commits(queue: QueueViews) -> None:
+    """Send what was chosen of the plans that were foreseen: to each region all at once."""
+    commits, queue.cycle.foreseen.commits = queue.cycle.foreseen.commits, {}
+    for region, those in commits.items():
+        message = those[0] if len(those) == 1 else m.CommitPlans(tuple(those))
+        queue.send(ids.placer(region), message)
 
 
 def _is_plain(queue: QueueViews, decision: PendingDecision) -> bool:

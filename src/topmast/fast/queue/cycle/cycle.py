@@ -12,6 +12,7 @@ from topmast.fast.queue.backlog.blocked import (
 )
 from topmast.fast.queue.cycle.admission import try_admit
 from topmast.fast.queue.cycle.auction import PendingDecision
+from topmast.fast.queue.cycle.behind import send_commits
 from topmast.fast.queue.cycle.deciding import decide
 from topmast.fast.queue.cycle.requests import (
     ASK_TIMEOUT_S,
@@ -164,6 +165,7 @@ def fleet_offered(queue: QueueViews, event: m.FleetBids) -> None:
     queue.cycle.foreseen.hear(event.behind)
     advance(queue)
     queue.cycle.foreseen.forget()
+    send_commits(queue)
 
 
 def _give_up_on_silent(queue: QueueViews, decision: PendingDecision) -> None:

@@ -99,18 +99,12 @@ def _commit(queue: QueueViews, record: JobRecord, decision: PendingDecision, pla
     queue.cycle.prefetch.take(plan.region, lease)
     for hook in queue.hooks.on_committed:
         hook.on_committed(record)
-    queue.send(
-        ids.placer(plan.region),
-        m.CommitPlan(
-            plan,
-            epoch,
-            record.spec,
-            effective_band(record.spec.band, over_quota),
-            record.time_left_s(),
-            expected_s,
-            lease,
-        ),
-    )
+    band, time_left_s = effective_band(record.spec.band, over_quota), record.time_left_s()
+    commit = m.CommitPlan(plan, epoch, record.spec, band, time_left_s, expected_s, lease)
+    if queue.cycle.foreseen.gathers:
+        queue.cycle.foreseen.commits.setdefault(plan.region, []).append(commit)
+    else:
+        queue.send(ids.placer(plan.region), commit)
 
 
 def _copy_or_wait(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> None:

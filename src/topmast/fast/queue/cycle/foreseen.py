@@ -8,6 +8,7 @@ from msgspec import Struct, UnsetType
 
 from topmast.fast.queue.backlog.blocked import Candidate
 from topmast.fast.queue.backlog.placement_class import JobClass
+from topmast.model.messages import CommitPlan
 from topmast.model.plan import Plan
 
 MOST = 200
@@ -39,8 +40,12 @@ class Foreseen:
         """By job, in order."""
         self.plans: deque[Plan] = deque()
         """For the first of those."""
+        self.commits: dict[str, list[CommitPlan]] = {}
+        """By region, those of these plans that were chosen, not sent yet."""
         self.last = ""
         """The job before the first of these plans."""
+        self.gathers = False
+        """Whether commits are sent together, before the next request."""
         self.awaited = False
         """Whether an answer about them is to come."""
         self.most = MOST
@@ -57,6 +62,7 @@ class Foreseen:
         if not self.awaited:
             return
         self.awaited, self.plans = False, deque(plans or ())
+        self.gathers = bool(self.plans)
         if len(self.plans) == len(self.asked):
             self.most = min(MOST, 2 * self.most)
         else:
@@ -66,3 +72,4 @@ class Foreseen:
     def forget(self) -> None:
         """Something else happens, or other events get their turn: it may be true no more."""
         self.plans.clear()
+        self.gathers = False

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from topmast.fast.queue.backlog.blocked import Candidate
 from topmast.fast.queue.backlog.placement_class import colocated_of
 from topmast.fast.queue.cycle.auction import PendingDecision, Phase
-from topmast.fast.queue.cycle.behind import ask_behind, foreseen_plan
+from topmast.fast.queue.cycle.behind import ask_behind, foreseen_plan, send_commits
 from topmast.fast.queue.cycle.checks import first_verdict
 from topmast.fast.queue.cycle.pipeline import (
     Step,
@@ -33,6 +33,7 @@ def put(queue: QueueViews, record: JobRecord, decision: PendingDecision, step: S
     if step.phase is Phase.FREE and (plan := foreseen_plan(queue, decision)) is not None:
         _take_bid(queue, decision, plan)
         return
+    send_commits(queue)
     queue.cycle.batch += 1
     request = request_of(queue, record, decision, step)
     decision.phase, decision.bids, decision.silent = step.phase, {}, ()

@@ -56,9 +56,7 @@ class AllocationIndex:
 
     def enter(self, columns: Columns, region: int, allocation: Allocation) -> None:
         """Note what an attempt holds; the counts of its hosts stay as they were. O(seats)."""
-        row = self._new_row()
-        key = (columns.region, allocation.job)
-        self.rows[key], self.jobs[row], self.of_region[row] = row, key, region
+        row = self._row_for(columns, region, allocation)
         gpus, first = allocation.plan.gpus_milli / MILLI, NONE
         entries = self._entries(columns, allocation)
         held = self.held  # after that: it may have grown
@@ -67,6 +65,42 @@ class AllocationIndex:
             first = entry.number
         held.attempts[row] = (*self._described(allocation), gpus, first)
         holdings.link_all_of(held.attempts, held.entries, held.hosts, row)
+
+    def enter_each(self, columns: Columns, region: int, allocations: Sequence[Allocation]) -> None:
+        """Note what several attempts hold, and count their hosts anew.
+
+        Raises `RuntimeError` if one holds another's slots. O(slots and entries of their hosts).
+        """
+        rows: list[int] = []
+        attempts: list[tuple[float, ...]] = []
+        numbers: list[int] = []
+        fields: list[tuple[float, ...]] = []
+        for allocation in allocations:
+            row, first = self._row_for(columns, region, allocation), NONE
+            for entry in reversed(self._entries(columns, allocation)):
+                numbers.append(entry.number)
+                fields.append(entry.fields(row, first))
+                first = entry.number
+            rows.append(row)
+            gpus = allocation.plan.gpus_milli / MILLI
+            attempts.append((*self._described(allocation), gpus, first))
+        held = self.held
+        held.entries[numbers] = np.array(fields, holdings.ENTRY)
+        held.attempts[rows] = np.array(attempts, holdings.ATTEMPT)
+        holdings.link_each(held.attempts, held.entries, held.hosts, np.array(rows, np.int64))
+        hosts = dict.fromkeys([int(of[1]) for of in fields])
+        try:
+            holdings.refresh_each(self.counted, held, np.array(list(hosts), np.int64))
+        except RuntimeError as error:
+            jobs = ", ".join(allocation.job for allocation in allocations)
+            raise RuntimeError(f"jobs {jobs} in region {columns.region}: {error}") from error
+
+    def _row_for(self, columns: Columns, region: int, allocation: Allocation) -> int:
+        """A row for an attempt."""
+        row = self._new_row()
+        key = (columns.region, allocation.job)
+        self.rows[key], self.jobs[row], self.of_region[row] = row, key, region
+        return row
 
     def count_anew(self, region: str, job: str) -> None:
         """Count the hosts of an attempt anew; raises `RuntimeError` if it holds another's slots.

@@ -223,6 +223,13 @@ def link_all_of(attempts: Table, entries: Table, hosts: Table, attempt: int) -> 
 
 
 @kernel
+def link_each(attempts: Table, entries: Table, hosts: Table, rows: I64) -> None:
+    """`link_all_of` for several attempts, in order. O(entries)."""
+    for row in rows:
+        link_all_of(attempts, entries, hosts, row)
+
+
+@kernel
 def unlink_all_of(attempts: Table, entries: Table, hosts: Table, attempt: int, gone: I64) -> int:
     """Take the entries of an attempt out of their hosts' lists. O(entries).
 

@@ -56,6 +56,9 @@ class Counts(Protocol):
     def hold(self, columns: Columns, allocation: Allocation) -> None:
         """An attempt took its seats."""
 
+    def hold_each(self, columns: Columns, allocations: Sequence[Allocation]) -> None:
+        """Several attempts took their seats."""
+
     def let_go(self, columns: Columns, job: str) -> None:
         """An attempt gave its seats back."""
 
@@ -321,6 +324,18 @@ class Columns(Amounts):
         self._add(plan.seats, needs, plan.in_slice, -1)
         if self.counts is not None:
             self.counts.hold(self, allocation)
+
+    def hold_each(self, allocations: Sequence[Allocation]) -> None:
+        """Several attempts take their seats, as by `hold`. O(slots of their hosts)."""
+        if not self.watched:
+            for allocation in allocations:
+                self.hold(allocation)
+            return
+        for allocation in allocations:
+            plan = allocation.plan
+            self._add(plan.seats, allocation.needs(), plan.in_slice, -1)
+        if self.counts is not None:
+            self.counts.hold_each(self, allocations)
 
     def let_go(self, allocation: Allocation) -> None:
         """An attempt gives its seats back; it is not among the ``allocations`` any more."""

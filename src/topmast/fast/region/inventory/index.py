@@ -198,6 +198,10 @@ class Index:
         self.holders.enter(columns, self.parts.index(columns), allocation)
         self.holders.count_anew(columns.region, allocation.job)
 
+    def hold_each(self, columns: Columns, allocations: Sequence[Allocation]) -> None:
+        """Several attempts took their seats. O(slots and entries of their hosts)."""
+        self.holders.enter_each(columns, self.parts.index(columns), allocations)
+
     def let_go(self, columns: Columns, job: str) -> None:
         """An attempt gave its seats back. O(slots and entries of their hosts)."""
         self.holders.remove(columns.region, job)

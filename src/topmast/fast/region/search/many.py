@@ -25,7 +25,6 @@ from topmast.fast.region.search.scoring import (
     model_cost,
     slowdown,
     stranded_table,
-    total,
 )
 from topmast.model.job import MILLI, Level
 from topmast.model.plan import Free, PlacementRequest, Plan, RegionTerms, Seat
@@ -73,6 +72,7 @@ class _Kind:
         self.group = ask.groups[0]
         self.choices: list[Choice] = choices_in(index, ask)
         self.terms = [self._terms(choice.index) for choice in self.choices]
+        self._names = sorted(self.terms[0]) if self.terms else []
         self._locality = {level: locality_cost(ask, weights, level) for level in Level}
 
     def _terms(self, choice: int) -> dict[str, float]:
@@ -89,6 +89,10 @@ class _Kind:
         if weights.models:
             terms["model"] = model_cost(self.ask, weights, choice)
         return terms
+
+    def score_of(self, terms: dict[str, float]) -> float:
+        """`scoring.total`, with the order of the terms looked up once."""
+        return sum([terms[name] for name in self._names])
 
     def terms_of(self, choice: int, level: Level, change: float, load: float) -> dict[str, float]:
         """The terms of one plan, as `scoring.score_terms` has them."""
@@ -112,8 +116,8 @@ def plans_of(
 
     ``terms``: of the regions asked, for the first job. ``versions``: of the regions' books.
     """
-    kinds = [_Kind(index, ask, weights) for ask in asks]
-    numbers: I64 = np.array([kind for _, kind in jobs], np.int64)
+    kinds, of_ask = _kinds_of(index, asks, weights)
+    numbers: I64 = np.array([of_ask[ask] for _, ask in jobs], np.int64)
     placed = _room_for(kinds, numbers)
     count = place_many(
         index.arrays,
@@ -123,7 +127,22 @@ def plans_of(
         _space(index),
         placed,
     )
-    return _Plans(index, supply, versions, placed).of([(j, kinds[k]) for j, k in jobs[:count]])
+    found = [(job, kinds[of_ask[ask]]) for job, ask in jobs[:count]]
+    return _Plans(index, supply, versions, placed).of(found)
+
+
+def _kinds_of(
+    index: Index, asks: Sequence[PlacementRequest], weights: ScoreWeights
+) -> tuple[list[_Kind], list[int]]:
+    """Kinds of gangs, and that of each request: those of several bands are of one kind."""
+    numbers: dict[object, int] = {}
+    kinds: list[_Kind] = []
+    for ask in asks:
+        key = (ask.groups[0], ask.topology, ask.models)
+        if key not in numbers:
+            numbers[key] = len(kinds)
+            kinds.append(_Kind(index, ask, weights))
+    return kinds, [numbers[ask.groups[0], ask.topology, ask.models] for ask in asks]
 
 
 def _arrays_of(
@@ -217,7 +236,7 @@ class _Plans:
         self._more_milli[region] = more_milli + gpus_milli
         self._versions[region] = version + 1
         model = self._models[choice.model]
-        score = total(terms)
+        score = kind.score_of(terms)
         return Plan(
             job, region, name, model, gpus_milli, seats, level, score, terms, (), version,
             0.0, 0, {}, UNSET,

@@ -13,8 +13,10 @@ import numpy as np
 from topmast.fast.region.inventory.arrays import F64, I64, MILLI, Arrays
 from topmast.fast.region.search.kernels import (
     HOST_LEVEL,
+    INFINITE,
     NOWHERE,
     Question,
+    best_in_cluster,
     best_plan,
     first_with,
 )
@@ -63,6 +65,18 @@ class Room(NamedTuple):
     """That cost nothing."""
 
 
+class Known(NamedTuple):
+    """The best places in each cluster for kinds of one task (K x C), as far as they still hold."""
+
+    score: F64
+    where: I64
+    """(K x C x 3) choice, level, free GPUs"""
+    seen: I64
+    """(K x C) by which count of changes of the cluster that was found."""
+    changes: I64
+    """(C) grows when hosts of a cluster, or what it costs, have changed."""
+
+
 class Placed(NamedTuple):
     """Where the gangs (N) sit."""
 
@@ -87,9 +101,13 @@ def place_many(
     O(searches + hosts of the sections chosen).
     """
     count, host_at, slot_at = 0, 0, 0
+    known = _nothing_known(kinds.tasks.shape[0], a.by_cluster.shape[0])
     for n in range(kind_of.shape[0]):
         question = _question(kinds, kind_of[n], balance.cluster_cost)
-        _, cluster, choice, level, place = best_plan(a, question)
+        if question.tasks == 1:
+            cluster, choice, level, place = _best_for_one(a, question, known, kind_of[n])
+        else:
+            _, cluster, choice, level, place = best_plan(a, question)
         if cluster == NOWHERE:
             break
         gpus = question.choice_gpus[choice]
@@ -103,7 +121,7 @@ def place_many(
             slot_at += take
         placed.change[n] = change
         host_at += used
-        _book(balance, cluster, question.tasks * gpus)
+        _book(balance, known.changes, cluster, question.tasks * gpus)
         count += 1
     _undo(a, kinds, kind_of, placed, count)
     return count
@@ -116,6 +134,34 @@ def _question(kinds: Kinds, kind: int, cluster_cost: F64) -> Question:
         kinds.tasks[kind], kinds.choice_model[low:high], kinds.choice_gpus[low:high],
         kinds.choice_cost[low:high], kinds.level_cost[kind], cluster_cost, kinds.stranded,
     )  # fmt: skip
+
+
+@inner
+def _nothing_known(kinds: int, clusters: int) -> Known:
+    return Known(
+        np.empty((kinds, clusters)),
+        np.empty((kinds, clusters, 3), np.int64),
+        np.zeros((kinds, clusters), np.int64),
+        np.ones(clusters, np.int64),
+    )
+
+
+@inner
+def _best_for_one(a: Arrays, q: Question, known: Known, kind: int) -> tuple[int, int, int, int]:
+    """`best_plan` for one task, which looks anew only where something has changed. O(C)."""
+    best, at = INFINITE, NOWHERE
+    for cluster in range(known.changes.shape[0]):
+        if known.seen[kind, cluster] != known.changes[cluster]:
+            score, choice, level, free = best_in_cluster(a, q, cluster, INFINITE)
+            known.score[kind, cluster], known.where[kind, cluster, 0] = score, choice
+            known.where[kind, cluster, 1], known.where[kind, cluster, 2] = level, free
+            known.seen[kind, cluster] = known.changes[cluster]
+        if known.score[kind, cluster] < best:
+            best, at = known.score[kind, cluster], cluster
+    if at == NOWHERE:
+        return NOWHERE, NOWHERE, NOWHERE, NOWHERE
+    where = known.where[kind, at]
+    return at, where[0], where[1], where[2]
 
 
 @inner
@@ -176,7 +222,7 @@ def _count(a: Arrays, host: int, change: int) -> None:
 
 
 @inner
-def _book(balance: Balance, cluster: int, gpus: int) -> None:
+def _book(balance: Balance, changes: I64, cluster: int, gpus: int) -> None:
     """More is held in a region: what its clusters cost. O(clusters)."""
     region = balance.region_of[cluster]
     balance.held_milli[region] += gpus * MILLI
@@ -187,6 +233,7 @@ def _book(balance: Balance, cluster: int, gpus: int) -> None:
     for number in range(balance.region_of.shape[0]):
         if balance.region_of[number] == region and balance.cluster_cost[number] < np.inf:
             balance.cluster_cost[number] = cost
+            changes[number] += 1
 
 
 @inner
