@@ -202,7 +202,7 @@ def _stops(scene: Scene, found: re.Match[str]) -> None:
     """Exactly these jobs are stopped, and no free place with the data was passed over for it."""
     _rule(scene, Rule.STOPS_JOBS, found["score"])
     _are_victims(scene, found["jobs"], moved=False)
-    if scene.before is not None and found["none"] == "no place is free for it":
+    if scene.before is not None and "free for it" in found["none"]:
         assert not _free(scene.before, near=False)
 
 
@@ -312,7 +312,7 @@ def _nothing(scene: Scene, found: re.Match[str]) -> None:
 GANG = r"\d+ tasks? with .*?(?: each)?"
 PLACE = r"(?P<region>[a-z]+)/(?P<cluster>[a-z0-9-]+)"
 SCORE = r"(?P<score>-?[0-9.e+-]+)"
-NOT_FREE = r"(?P<none>no place is free for it|no free place was chosen)"
+NOT_FREE = r"(?P<none>no place (?:is|was) free for it|no free place was chosen)"
 RIVAL = r"(?P<rival>-?[0-9.e+-]+)"
 Check = Callable[[Scene, re.Match[str]], None]
 CLAIMS: tuple[tuple[str, Check], ...] = (
@@ -321,17 +321,18 @@ CLAIMS: tuple[tuple[str, Check], ...] = (
     (rf"(?P<job>j\d+) starts in {PLACE} when .* (?:has|have) stopped", _nothing),
     (rf"{GANG} would start now in {PLACE} on (?P<model>\w+)(?P<over>, over quota and preemptible)?",
      _would_start),
-    (rf"of all free places, this one has the lowest score \({SCORE}\)", _lowest),
-    (rf"of all free places, this one holds the most tasks \((?P<tasks>\d+) tasks?, score {SCORE}\)",
+    (rf"of all free places, this one (?:has|had) the lowest score \({SCORE}\)", _lowest),
+    (rf"of all free places, this one (?:holds|held) the most tasks \((?P<tasks>\d+) tasks?, score {SCORE}\)",
      _most_tasks),
-    (rf"this place is free and has the job's data \(score {SCORE}\); {PLACE} has score {RIVAL}, but "
-     r"would need a copy of the data", _has_data),
+    (rf"this place (?:is|was) free and (?:has|had) the job's data \(score {SCORE}\); {PLACE} (?:has|had) "
+     rf"score {RIVAL}, but would (?:need|have needed) a copy of the data", _has_data),
     (r"this place was kept for it while it stopped elsewhere", _nothing),
-    (rf"{NOT_FREE}, so it stops (?P<jobs>.*?) \(score {SCORE}\)", _stops),
-    (rf"{NOT_FREE}, so (?P<jobs>.*?) moves? to other hosts \(score {SCORE}\)", _moves),
-    (rf"{NOT_FREE}, so (?P<jobs>.*?) gets? fewer tasks \(score {SCORE}\)", _shrinks),
-    (rf"{PLACE} is free, but needs a copy of the data first \(score {RIVAL}\)", _nothing),
-    (rf"the next best plan is in {PLACE} \(score {RIVAL}\)", _nothing),
+    (r"preempted by j\d+", _nothing),
+    (rf"{NOT_FREE}, so it stop(?:s|ped) (?P<jobs>.*?) \(score {SCORE}\)", _stops),
+    (rf"{NOT_FREE}, so (?P<jobs>.*?) move[sd]? to other hosts \(score {SCORE}\)", _moves),
+    (rf"{NOT_FREE}, so (?P<jobs>.*?) (?:gets?|got) fewer tasks \(score {SCORE}\)", _shrinks),
+    (rf"{PLACE} (?:is|was) free, but need(?:s|ed) a copy of the data first \(score {RIVAL}\)", _nothing),
+    (rf"the next best plan (?:is|was) in {PLACE} \(score {RIVAL}\)", _nothing),
     (r"the job was sent to (?P<region>\w+)(?:/(?P<cluster>[\w-]+))?, so no other place was asked",
      _bound),
     (r"it runs over its tenant's quota and may be preempted at any time", _over_quota),

@@ -54,9 +54,12 @@ class Decided(Struct, frozen=True, gc=False):
     """Regions that could not be asked."""
 
 
-def why(decided: Decided, plan: Plan) -> str:
-    """Why this plan was chosen, as one sentence without a full stop."""
-    text = _REASONS[decided.rule](decided, plan)
+def why(decided: Decided, plan: Plan, *, past: bool = False) -> str:
+    """Why this plan was chosen, as one sentence without a full stop.
+
+    ``past``: the job has its place, so that the sentence tells of the moment of the decision.
+    """
+    text = _REASONS[decided.rule](decided, plan, past)
     if decided.bound:
         text += f"; the job was sent to {_place(decided.bound)}, so no other place was asked"
     if decided.silent:
@@ -64,69 +67,81 @@ def why(decided: Decided, plan: Plan) -> str:
     return text
 
 
-def _lowest(decided: Decided, plan: Plan) -> str:
-    return f"of all free places, this one has the lowest score ({points(plan.score)})"
+_PAST = {
+    "is": "was", "has": "had", "holds": "held", "needs": "needed", "stops": "stopped",
+    "moves": "moved", "move": "moved", "gets": "got", "get": "got", "need": "have needed",
+}  # fmt: skip
 
 
-def _most_tasks(decided: Decided, plan: Plan) -> str:
+def _verb(present: str, past: bool) -> str:
+    return _PAST[present] if past else present
+
+
+def _lowest(decided: Decided, plan: Plan, past: bool) -> str:
+    has = _verb("has", past)
+    return f"of all free places, this one {has} the lowest score ({points(plan.score)})"
+
+
+def _most_tasks(decided: Decided, plan: Plan, past: bool) -> str:
     tasks = f"{len(plan.seats)} task{'' if len(plan.seats) == 1 else 's'}"
-    return (
-        f"of all free places, this one holds the most tasks ({tasks}, score {points(plan.score)})"
-    )
+    most = f"the most tasks ({tasks}, score {points(plan.score)})"
+    return f"of all free places, this one {_verb('holds', past)} {most}"
 
 
-def _has_data(decided: Decided, plan: Plan) -> str:
-    text = f"this place is free and has the job's data (score {points(plan.score)})"
+def _has_data(decided: Decided, plan: Plan, past: bool) -> str:
+    is_, has, need = (_verb(verb, past) for verb in ("is", "has", "need"))
+    text = f"this place {is_} free and {has} the job's data (score {points(plan.score)})"
     if not decided.rival:
         return text
     rival = decided.rival
-    return (
-        f"{text}; {rival.where} has score {points(rival.score)}, but would need a copy of the data"
-    )
+    score = points(rival.score)
+    return f"{text}; {rival.where} {has} score {score}, but would {need} a copy of the data"
 
 
-def _kept(decided: Decided, plan: Plan) -> str:
+def _kept(decided: Decided, plan: Plan, past: bool) -> str:
     return "this place was kept for it while it stopped elsewhere"
 
 
-def _shared(decided: Decided, plan: Plan) -> str:
+def _shared(decided: Decided, plan: Plan, past: bool) -> str:
     return f"it shares the GPUs of {plan.colocated_with}"
 
 
-def _stops(decided: Decided, plan: Plan) -> str:
+def _stops(decided: Decided, plan: Plan, past: bool) -> str:
     stopped = [victim.job for victim in plan.victims if victim.to is None]
-    text = f"{_no_room(decided)}, so it stops {named(stopped)}"
-    return f"{text} (score {points(plan.score)}){_against(decided)}"
+    text = f"{_no_room(decided, past)}, so it {_verb('stops', past)} {named(stopped)}"
+    return f"{text} (score {points(plan.score)}){_against(decided, past)}"
 
 
-def _moves(decided: Decided, plan: Plan) -> str:
+def _moves(decided: Decided, plan: Plan, past: bool) -> str:
     moved = [victim.job for victim in plan.victims]
-    verb = "moves" if len(moved) == 1 else "move"
-    text = f"{_no_room(decided)}, so {named(moved)} {verb} to other hosts"
-    return f"{text} (score {points(plan.score)}){_against(decided)}"
+    verb = _verb("moves" if len(moved) == 1 else "move", past)
+    text = f"{_no_room(decided, past)}, so {named(moved)} {verb} to other hosts"
+    return f"{text} (score {points(plan.score)}){_against(decided, past)}"
 
 
-def _shrinks(decided: Decided, plan: Plan) -> str:
+def _shrinks(decided: Decided, plan: Plan, past: bool) -> str:
     smaller = [victim.job for victim in plan.victims]
-    verb = "gets" if len(smaller) == 1 else "get"
-    text = f"{_no_room(decided)}, so {named(smaller)} {verb} fewer tasks"
-    return f"{text} (score {points(plan.score)}){_against(decided)}"
+    verb = _verb("gets" if len(smaller) == 1 else "get", past)
+    text = f"{_no_room(decided, past)}, so {named(smaller)} {verb} fewer tasks"
+    return f"{text} (score {points(plan.score)}){_against(decided, past)}"
 
 
-def _no_room(decided: Decided) -> str:
+def _no_room(decided: Decided, past: bool) -> str:
     """What is missing when running jobs have to go: a free place, or a free place with the data."""
-    copies = decided.rival and decided.rival.copies
-    return "no free place was chosen" if copies else "no place is free for it"
+    if decided.rival and decided.rival.copies:
+        return "no free place was chosen"
+    return f"no place {_verb('is', past)} free for it"
 
 
-def _against(decided: Decided) -> str:
+def _against(decided: Decided, past: bool) -> str:
     if not decided.rival:
         return ""
-    rival = decided.rival
+    rival, is_ = decided.rival, _verb("is", past)
     score = f"(score {points(rival.score)})"
     if rival.copies:
-        return f"; {rival.where} is free, but needs a copy of the data first {score}"
-    return f"; the next best plan is in {rival.where} {score}"
+        needs = _verb("needs", past)
+        return f"; {rival.where} {is_} free, but {needs} a copy of the data first {score}"
+    return f"; the next best plan {is_} in {rival.where} {score}"
 
 
 _REASONS = {

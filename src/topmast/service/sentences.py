@@ -12,7 +12,7 @@ from topmast.model.decided import joined, why
 from topmast.model.job import JobSpec
 from topmast.model.plan import Binding, Plan, Reservation
 from topmast.model.reason import PendingReason
-from topmast.model.states import WAITING
+from topmast.model.states import WAITING, JobState
 from topmast.service.foresight import Foreseen
 from topmast.service.warnings import gang_in_words
 
@@ -108,6 +108,8 @@ def _place(place: Binding) -> str:
     return place.region if place.cluster is None else f"{place.region}/{place.cluster}"
 
 
+_LEAVING = (JobState.PREEMPTING, JobState.CANCELLING)
+"""Of a job that stops, the cause tells more than why it was placed there."""
 _SCORE = re.compile(r" \((score )?-?[0-9.e+-]+\)|, score -?[0-9.e+-]+")
 
 
@@ -119,9 +121,12 @@ def standing(queue: GlobalQueue, record: JobRecord) -> str:
     plan = record.plan
     if plan is None and record.state not in WAITING:
         return record.cause
+    if record.state in _LEAVING and record.cause:
+        return record.cause
     if plan is not None and (plan.victims or record.state not in WAITING):
-        reason = _SCORE.sub("", why(record.decided, plan)) if record.decided else ""
-        if record.over_quota and record.state not in WAITING:
+        has_place = record.state not in WAITING
+        reason = _SCORE.sub("", why(record.decided, plan, past=has_place)) if record.decided else ""
+        if record.over_quota and has_place:
             reason += "; over its tenant's quota: it may be preempted at any time"
         return reason.removeprefix("; ")
     if plan is not None:
@@ -142,8 +147,11 @@ def placed(record: JobRecord) -> str:
             f": {record.cause}" if record.cause else ""
         )
     place = f"{plan.region}/{plan.cluster}"
-    reason = "" if not record.decided else f": {why(record.decided, plan)}"
-    if record.state not in WAITING:
+    has_place = record.state not in WAITING
+    reason = f": {why(record.decided, plan, past=has_place)}" if record.decided else ""
+    if record.state in _LEAVING and record.cause:
+        return f"{record.id} is {record.state.value} in {place}: {record.cause}"
+    if has_place:
         text = f"{record.id} is {record.state.value} in {place}{reason}"
         if record.over_quota:
             text += "; it runs over its tenant's quota and may be preempted at any time"

@@ -21,6 +21,7 @@ from topmast.model.views import Explanation
 from topmast.ports import Decision
 from topmast.service.explain import explain_job, explain_spec
 from topmast.service.fleet import hosts, with_reach
+from topmast.service.sentences import standing
 
 
 def _asked(world: World, spec: JobSpec) -> Explanation:
@@ -325,6 +326,23 @@ def test_a_job_that_waits_for_victims_says_for_whom() -> None:
     told = _told(world, "j2")
     assert told.reason == "PreemptionInProgress"
     assert "when j1 has stopped" in told.summary
+
+
+def test_what_was_decided_is_told_as_past_when_the_job_has_its_place() -> None:
+    """While it waits: no place is free. When it runs: none was. What stops says for which job."""
+    world = World(fleet(cluster("east-1", hosts=1)), obedient=False)
+    world.submit(job("victim", gpus=8, band=Band.LOW))
+    world.start("j1")
+    assert "this one had the lowest score" in _told(world, "j1").summary
+    world.submit(job("urgent", gpus=8, band=Band.HIGH))
+    assert "no place is free for it, so it stops j1" in _told(world, "j2").summary
+    assert standing(world.queue, world.jobs["j2"]) == "no place is free for it, so it stops j1"
+    assert _told(world, "j1").summary == "j1 is PREEMPTING in east/east-1: preempted by j2"
+    assert standing(world.queue, world.jobs["j1"]) == "preempted by j2"
+    world.finish("j1", None)
+    world.start("j2")
+    assert "no place was free for it, so it stopped j1" in _told(world, "j2").summary
+    assert standing(world.queue, world.jobs["j2"]) == "no place was free for it, so it stopped j1"
 
 
 def test_each_cluster_says_for_itself() -> None:
