@@ -7,6 +7,22 @@ from typing import Any
 from msgspec import Struct
 
 
+class DataMoveView(Struct, frozen=True):
+    """A replica that a plan makes or deletes."""
+
+    op: str
+    """``copy`` or ``drop``."""
+    dataset: str
+    region: str
+    """Where the replica comes to be, or no longer is."""
+    source: str | None
+    """The region it is copied from."""
+    bytes: float
+    state: str
+    """``under way``, ``done``, ``to come`` or ``given up``."""
+    why: str
+
+
 class DataPlanView(Struct, frozen=True):
     """The plan of where data lies."""
 
@@ -33,6 +49,8 @@ class DataPlanView(Struct, frozen=True):
     """How many jobs had data copied on demand within the last period."""
     fetched_most: int | None = None
     """How many of these are allowed; None: any number."""
+    moves: tuple[DataMoveView, ...] = ()
+    """What the plan in force moves, some hundreds at most: under way, given up, done, to come."""
 
 
 class CapacityRow(Struct, frozen=True):

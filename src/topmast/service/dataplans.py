@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from topmast.model.job import MILLI, Band
-from topmast.model.plan_views import DataPlanView
+from topmast.model.plan_views import DataMoveView, DataPlanView
 from topmast.model.views import JobView
 from topmast.policies.options import SlowOptions
 from topmast.ports import Clock, Journal
@@ -19,11 +19,14 @@ from topmast.service.event_stream import EventStream
 from topmast.service.planning import LiveSystem, OwnProcess, PlanningThread
 from topmast.slow.data.access_log import DAY_S, AccessLog, Entry
 from topmast.slow.data.demand import Kind
+from topmast.slow.data.movement import Movement, ReplicaOrder
 from topmast.slow.data.planning import ActiveDataPlan
 from topmast.slow.data.problem import Problem
 
 LOOK_S = 2.0
 """How often it is seen which copies and drops are next."""
+MOVES_SHOWN = 50
+"""Of a plan, in each state."""
 
 
 class DataPlans(PlanningThread):
@@ -64,11 +67,37 @@ class DataPlans(PlanningThread):
             ),
             trouble=failure.why if failure else None,
             trouble_s=failure.at_s if failure else None,
+            moves=tuple(_moves(movement)) if movement else (),
         )
 
     def why(self, table: str, region: str) -> str:
         """Why a replica is where it is, as far as a plan says."""
         return self.cadence.planning.why(table, region)
+
+
+def _moves(movement: Movement) -> Iterator[DataMoveView]:
+    """What a plan moves and why: the newest of what is done, and the next of what is to come."""
+    for order in movement.under_way[:MOVES_SHOWN]:
+        yield _move(order, "under way", _reason(order))
+    for order, why in movement.given_up[-MOVES_SHOWN:]:
+        yield _move(order, "given up", why)
+    for order in movement.carried_out[-MOVES_SHOWN:][::-1]:
+        yield _move(order, "done", _reason(order))
+    for order in movement.copies[:MOVES_SHOWN] + movement.drops[:MOVES_SHOWN]:
+        yield _move(order, "to come", _reason(order))
+
+
+def _move(order: ReplicaOrder, state: str, why: str) -> DataMoveView:
+    return DataMoveView(order.op, order.table, order.region, order.source, order.bytes, state, why)
+
+
+def _reason(order: ReplicaOrder) -> str:
+    """Why a plan wants a move."""
+    if order.op == "drop":
+        return "the plan serves the jobs that read it from other regions"
+    if order.value > 0:
+        return f"jobs that read it there are expected to want {order.value:.3g} GPUs"
+    return "so many replicas there must be"
 
 
 class JournalHistory:

@@ -22,6 +22,16 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}".rstrip("0").rstrip(".")
 
 
+def amount(value: float) -> str:
+    """A number of two digits after the point at most, of which what is little is not nothing."""
+    return "less than 0.01" if 0 < value < 0.005 else number(value)
+
+
+def share(part: float) -> str:
+    """A part of a whole in percent, of which what is little is not nothing."""
+    return "less than 0.1 %" if 0 < part < 0.0005 else f"{100 * part:.1f} %"
+
+
 def moment(at_s: float | None) -> Markup:
     """A point in time, by the server's clock; a script writes it in the reader's time zone."""
     if at_s is None:
@@ -75,19 +85,29 @@ def as_json(value: Any) -> Markup:
     return Markup(msgspec.json.encode(value).decode().translate(_IN_SCRIPT))  # noqa: S704
 
 
-def plural(count: float, noun: str) -> str:
-    """``1 job``, ``2 jobs``."""
-    return f"{number(count)} {noun}" if count == 1 else f"{number(count)} {noun}s"
+def plural(count: float, noun: str, more: str = "") -> str:
+    """``1 job``, ``2 jobs``; ``more``: the plural where it is not made by an s."""
+    return f"{number(count)} {noun if count == 1 else more or f'{noun}s'}"
+
+
+_TURNS = dict.fromkeys(
+    (*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\N{REPLACEMENT CHARACTER}"
+)
+"""Characters that turn the direction of what follows: in a sentence with a name, the sentence."""
+
+
+def _straight(text: str) -> str:
+    return text if text.isascii() else text.translate(_TURNS)
 
 
 def named(text: str) -> Markup:
-    """What a user wrote, kept from turning the direction of the text around it."""
-    return Markup(f"<bdi>{escape(text)}</bdi>")  # noqa: S704  a quarter of the time of `format`
+    """What a user wrote, kept from turning the direction of the text around it and in it."""
+    return Markup(f"<bdi>{escape(_straight(text))}</bdi>")  # noqa: S704  a quarter of the time of `format`
 
 
 def marked(text: str) -> Markup:
     """A sentence, with what stands between backticks as code."""
-    parts = re.split("`([^`]+)`", text)
+    parts = re.split("`([^`]+)`", _straight(text))
     words = (
         Markup("<code>{}</code>").format(part) if at % 2 else escape(part)
         for at, part in enumerate(parts)
@@ -118,9 +138,10 @@ def points(score: float) -> str:
 
 
 FILTERS: Mapping[str, Any] = {
-    "number": number, "moment": moment, "clock": clock, "ago": ago, "since": since, "until": until,
-    "as_json": as_json, "plural": plural, "named": named, "marked": marked, "spaced": spaced,
-    "duration": format_duration, "bytes": format_bytes, "plain": plain, "points": points,
+    "number": number, "amount": amount, "share": share, "moment": moment, "clock": clock,
+    "ago": ago, "since": since, "until": until, "as_json": as_json, "plural": plural,
+    "named": named, "marked": marked, "spaced": spaced, "duration": format_duration,
+    "bytes": format_bytes, "plain": plain, "points": points,
 }  # fmt: skip
 
 

@@ -47,7 +47,8 @@ class Movement:
         self.copies = copies
         self.drops = drops
         self.given_up: list[tuple[ReplicaOrder, str]] = []
-        self.done = 0
+        self.carried_out: list[ReplicaOrder] = []
+        """In the order in which they were done."""
         self._tries: dict[tuple[str, str, str], int] = {}
         self._ordered: dict[tuple[str, str], ReplicaOrder] = {}
         self._why: dict[tuple[str, str, str], str] = {}
@@ -58,8 +59,18 @@ class Movement:
         return not (self.copies or self.drops or self._ordered)
 
     @property
-    def in_flight(self) -> int:
+    def done(self) -> int:
+        """How many moves are carried out."""
+        return len(self.carried_out)
+
+    @property
+    def under_way(self) -> list[ReplicaOrder]:
         """Copies that were ordered and are not there yet."""
+        return list(self._ordered.values())
+
+    @property
+    def in_flight(self) -> int:
+        """How many these are."""
         return len(self._ordered)
 
     def orders(self, stock: Stock) -> list[ReplicaOrder]:
@@ -71,7 +82,7 @@ class Movement:
         for order in self.copies:
             there = stock.replicas.get(order.table, ())
             if order.region in there:
-                self.done += 1
+                self.carried_out.append(order)
                 continue
             link = (order.source or "", order.region)
             if link in busy:
@@ -91,7 +102,7 @@ class Movement:
                 continue
             del self._ordered[key]
             if order.region in stock.replicas.get(order.table, ()):
-                self.done += 1
+                self.carried_out.append(order)
             else:
                 self._again(order, "the copy failed")
 
@@ -114,7 +125,7 @@ class Movement:
     def accepted(self, order: ReplicaOrder) -> None:
         """An order was taken: a drop is done; a copy is looked at again."""
         if order.op == "drop":
-            self.done += 1
+            self.carried_out.append(order)
 
     def refused(self, order: ReplicaOrder, why: str) -> None:
         """An order was not taken: it comes again later, some times."""

@@ -89,6 +89,7 @@ def test_a_move_from_region_to_region_is_a_copy_and_then_a_drop() -> None:
     movement.accepted(drop)
     assert movement.is_over
     assert movement.done == 2
+    assert _names(movement.carried_out) == ["copy a west", "drop a east"]
 
 
 def test_a_copy_that_failed_is_ordered_again_and_given_up_in_the_end() -> None:
