@@ -23,6 +23,7 @@ _ASK: dict[str, Any] = {
     "quotas": _COUNTS,
     "profile": {"type": "string"},
     "lose_regions": {"type": "array", "items": {"type": "string"}},
+    "jobs": {"type": "object", "additionalProperties": {"type": "object"}},
 }
 
 

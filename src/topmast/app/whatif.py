@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec import json
 
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.kernels import load_kernels, load_solvers
@@ -13,7 +14,8 @@ from topmast.adapters.store import existing_store, open_journal
 from topmast.app.replay import profile_of_state
 from topmast.app.server import SERVER_FILE
 from topmast.cli.root import WhatIfOptions
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import InvalidInput, NotFound
+from topmast.model.files.changes import changes_within
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
 from topmast.model.units import format_bytes
 from topmast.policies.options import Profile
@@ -41,6 +43,7 @@ Tell = Callable[[int, int, float], None]
 def compare_futures(options: WhatIfOptions, tell: Tell) -> dict[str, Any]:
     """The figures of both futures, as a document. Raises a TopmastError for what does not fit."""
     base = profile_of_state(options.state)
+    edits = {job: changes_within(of, f"--job {job}") for job, of in options.jobs.items()}
     own, world = told_apart(options.settings)
     settings = _world(world)
     changed = with_options(load_profile(options.profile) if options.profile else base, own)
@@ -50,8 +53,10 @@ def compare_futures(options: WhatIfOptions, tell: Tell) -> dict[str, Any]:
     load_kernels()
     load_solvers(base)
     load_solvers(changed)
-    before = Outlook(snapshot_, base, options.for_s, settings).run(tell)
+    before = Outlook(snapshot_, base, options.for_s, settings).run(tell, edits)
     future = Outlook(snapshot_, changed, options.for_s, settings)
+    for job, changes in edits.items():
+        future.whatif.edit(job, changes)
     if wanted != fleet:
         future.whatif.configure(wanted)
     for region in options.lose_regions:
@@ -64,7 +69,7 @@ def compare_futures(options: WhatIfOptions, tell: Tell) -> dict[str, Any]:
         "changes": _told(options, fleet),
         "warnings": _warnings(options, fleet),
         "base": {"profile": base.name, **before},
-        "changed": {"profile": changed.name, **future.run(tell)},
+        "changed": {"profile": changed.name, **future.run(tell, edits)},
     }
 
 
@@ -97,6 +102,10 @@ def _state_snapshot(options: WhatIfOptions, profile: Profile) -> tuple[StateSnap
     if at_s is None:
         last_s = [machine.now for machine in (machines.queue, *machines.placers.values())]
         at_s = max(*last_s, 0.0 if snapshot is None else snapshot.at_s)
+    for job in options.jobs:
+        record = machines.queue.jobs.records.get(job)
+        if record is None or record.finished:
+            raise NotFound(f"--job: no job '{job[:40]}' that has not ended")
     fleet = machines.queue.fleet
     apart = [r.name for r in fleet.regions if r.name not in machines.placers]
     if apart:
@@ -213,4 +222,9 @@ def _told(options: WhatIfOptions, fleet: Fleet) -> list[str]:
     told += [f"quota {key} = {gpus}" for key, gpus in options.quotas.items()]
     told += [f"profile {options.profile}"] if options.profile else []
     told += [f"{key} = {value}" for key, value in options.settings.items()]
+    told += [
+        f"{key} of {job} = {value if isinstance(value, str) else json.encode(value).decode()}"
+        for job, document in options.jobs.items()
+        for key, value in document.items()
+    ]
     return told + [f"region {name} lost" for name in options.lose_regions]

@@ -133,6 +133,8 @@ class WhatIfOptions:
     profile: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
     lose_regions: tuple[str, ...] = ()
+    jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Other values of what a job asks for, by job: those that `edit` changes."""
     throughputs: Path | None = None
     """The server's table of measured speeds, in both futures."""
 

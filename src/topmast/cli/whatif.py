@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from topmast.cli import values
@@ -45,6 +46,14 @@ Lose = Annotated[
     list[str] | None,
     typer.Option("--lose-region", metavar="REGION", help="All hosts of a region fail at once."),
 ]
+Jobs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--job",
+        metavar="JOB:KEY=VALUE",
+        help="Another priority, time_limit_s, max_restarts or preemptible of a job.",
+    ),
+]
 Throughputs = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="The table of speeds that the server was given."),
@@ -71,6 +80,7 @@ def add(app: typer.Typer, root: Root) -> None:
         profile: ProfileName = None,
         settings: Settings = None,
         lose_region: Lose = None,
+        job: Jobs = None,
         throughputs: Throughputs = None,
         for_: For = "24h",
         until: Until = None,
@@ -91,6 +101,7 @@ def add(app: typer.Typer, root: Root) -> None:
             profile=profile,
             settings=values.assignments(settings or []),
             lose_regions=tuple(lose_region or ()),
+            jobs=_edits(job),
             throughputs=throughputs,
         )
         progress = Progress()
@@ -121,6 +132,26 @@ def _quotas(texts: list[str] | None) -> dict[str, int]:
             raise typer.BadParameter(f"{text!r} is not TENANT:MODEL=N", param_hint="'--quota'")
         found[name] = int(count)
     return found
+
+
+def _edits(texts: list[str] | None) -> dict[str, dict[str, Any]]:
+    """What changes, by job. A value is JSON; what is none is a text."""
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts or ():
+        job, _, change = text.partition(":")
+        key, equals, value = change.partition("=")
+        if not (job and key and equals and value):
+            form = "JOB:KEY=VALUE, as j7:priority=high"
+            raise typer.BadParameter(f"{text!r} is not {form}", param_hint="'--job'")
+        found.setdefault(job, {})[key] = _value(value)
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
 
 
 _ROWS = (
@@ -157,6 +188,22 @@ def say_futures(document: Mapping[str, Any]) -> None:
     say_table(columns, rows)
     say()
     _say_tenants(base["tenants"], changed["tenants"])
+    if base["changed_jobs"]:
+        say()
+        _say_jobs(document["at_s"], base["changed_jobs"], changed["changed_jobs"])
+
+
+def _say_jobs(at_s: float, base: Mapping[str, Any], changed: Mapping[str, Any]) -> None:
+    """The jobs that were changed: when they start and end, from now on."""
+    columns = [Column("JOB", whole=True), Column("FUTURE")]
+    columns += [Column(title, right=True) for title in ("START", "END", "PREEMPTED")]
+    rows: list[Row] = []
+    for job in base:
+        for name, part in (("as it is", base[job]), ("changed", changed[job])):
+            times = (part["start_s"], part["finish_s"])
+            shown = [_figure(None if time_s is None else time_s - at_s) for time_s in times]
+            rows.append([job, name, *shown, number(part["preemptions"])])
+    say_table(columns, rows, title="Jobs that change (seconds from now on)")
 
 
 def _say_tenants(base: Mapping[str, Any], changed: Mapping[str, Any]) -> None:

@@ -20,6 +20,9 @@ class WhatIfAsk(Struct, frozen=True):
     """Other policies; empty: those of the server."""
     lose_regions: tuple[str, ...] = ()
     """Regions that fail at once."""
+    jobs: dict[str, dict[str, str | bool | float | None]] = {}
+    """What jobs ask for instead, by job: ``priority``, ``time_limit_s``, ``max_restarts``,
+    ``preemptible``."""
 
 
 class WhatIfView(Struct, frozen=True):

@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from topmast.model import ids
 from topmast.model.errors import Conflict, InvalidInput, NotFound
+from topmast.model.files.changes import changes_within
 from topmast.model.whatif_views import WhatIfAsk, WhatIfView
 from topmast.ports import Clock
 
@@ -66,7 +68,9 @@ class WhatIfs:
         if asked.profile and asked.profile not in self.profiles:
             known = f"one of {', '.join(self.profiles)}"
             raise InvalidInput(f"no profile {asked.profile[:40]!r}", field="profile", remedy=known)
-        if len(asked.add_hosts) + len(asked.quotas) + len(asked.lose_regions) > MOST_CHANGES:
+        edits = [(job, key, to) for job, of in asked.jobs.items() for key, to in of.items()]
+        many = (asked.add_hosts, asked.quotas, asked.lose_regions, edits)
+        if sum(len(changes) for changes in many) > MOST_CHANGES:
             raise InvalidInput(f"more than {MOST_CHANGES} changes", field="add_hosts")
         found = [f"--for={asked.for_s:.0f}s"]
         for key, count in asked.add_hosts.items():
@@ -74,6 +78,12 @@ class WhatIfs:
             found.append(f"--add-hosts={cluster}:{count}" + (f":{kind}" if kind else ""))
         found += [f"--quota={key}={gpus}" for key, gpus in asked.quotas.items()]
         found += [f"--lose-region={region}" for region in asked.lose_regions]
+        for job, document in asked.jobs.items():
+            changes_within(document, f"jobs.{job[:40]}")
+            if ids.job_number(job) < 0:
+                raise InvalidInput(f"'{job[:40]}' is not the id of a job", field="jobs")
+        for job, key, to in edits:
+            found.append(f"--job={job}:{key}={msgspec.json.encode(to).decode()}")
         return [*found, *([f"--profile={asked.profile}"] if asked.profile else [])]
 
     async def _run(self, view: WhatIfView, arguments: Sequence[str]) -> None:

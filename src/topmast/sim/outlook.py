@@ -92,8 +92,8 @@ class Outlook:
 
     # --- the run ----------------------------------------------------------------------------------
 
-    def run(self, tell: Tell | None = None) -> dict[str, Any]:
-        """Look ahead, and return the figures."""
+    def run(self, tell: Tell | None = None, named: Iterable[str] = ()) -> dict[str, Any]:
+        """Look ahead, and return the figures; those of each job that is ``named`` too."""
         jobs = self._jobs
 
         def look() -> bool:
@@ -105,7 +105,16 @@ class Outlook:
         self.whatif.run(self.until_s, give_up=look)
         for job in jobs.values():
             self._stop_clock(job, self.until_s)
-        return self._figures()
+        own = {name: self._own(jobs[name]) for name in named if name in jobs}
+        return {**self._figures(), "changed_jobs": own}
+
+    def _own(self, job: _Job) -> dict[str, Any]:
+        """Of one job; it holds what it holds from before the look."""
+        start_s = job.started_s if job.waits else self.from_s
+        return {
+            "start_s": start_s, "finish_s": job.finish_s, "preemptions": job.preemptions,
+            "held_gpu_s": job.held_gpu_s,
+        }  # fmt: skip
 
     def _figures(self) -> dict[str, Any]:
         jobs = list(self._jobs.values())

@@ -18,7 +18,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import TopmastError
 from topmast.model.fleet import Fleet
-from topmast.model.job import MILLI, JobSpec
+from topmast.model.job import MILLI, JobChanges, JobSpec
 from topmast.model.plan import Seat
 from topmast.model.states import HOLDING, WAITING, Outcome
 from topmast.policies.base import PairSpeeds
@@ -270,6 +270,13 @@ class WhatIf:
         job = str(answer[0])
         self.expect(self.machines.queue.jobs.records[job], 0.0)
         return job
+
+    def edit(self, job: str, changes: JobChanges) -> None:
+        """Another request of a job; of one that runs, from its next attempt on."""
+        record = self.machines.queue.jobs.records[job]
+        self.loop.post(ids.QUEUE, (m.EditJobs((job,), changes),))
+        if record.state in WAITING:
+            self.expect(record, work_kept_s(record))
 
     def lose(self, region: str) -> None:
         """All hosts of a region fail at once, and its replicas cannot be read any more."""

@@ -111,6 +111,36 @@ def test_a_lost_region_takes_its_jobs_and_gpus(state: Path) -> None:
     assert changed["wait_s"]["mean"] > base["wait_s"]["mean"]
 
 
+def test_a_job_that_changes_is_told_of_by_name(state: Path) -> None:
+    """Both wait for 1,000 s; one ends after a minute in the future where that is its limit."""
+    assert futures(state, quotas={"b:H100": 0})[1]["changed_jobs"] == {}
+    base, changed = futures(state, jobs={"j3": {"time_limit_s": 60}, "j4": {"priority": "high"}})
+    assert list(base["changed_jobs"]) == list(changed["changed_jobs"]) == ["j3", "j4"]
+    assert base["changed_jobs"]["j4"]["start_s"] == 1_000.0
+    ends = [future["changed_jobs"]["j3"]["finish_s"] for future in (base, changed)]
+    assert ends == [1_600.0, 1_060.0]
+
+
+def test_a_job_jumps_the_queue(tmp_path: Path) -> None:
+    """Of two that wait for one host the later one has the higher priority in one of the futures."""
+    one = fleet(cluster("east-1", hosts=1, gpus=8), tenants=(tenant("a", H100=8),))
+    world = World(one, load_profile("fifo-skip"))
+    for name, length_s in (("runs", 1_000.0), ("first", 600.0), ("second", 600.0)):
+        world.submit(job(name, resources=needs(8, "H100"), tenant="a", duration_s=length_s))
+    journal = open_journal(tmp_path / JOURNAL)
+    journal.append(world.journal.written, Audit((), (), ()))
+    journal.close()
+    (tmp_path / PROFILE).write_bytes(msgspec.json.encode(load_profile("mast")))
+    base, changed = futures(tmp_path, jobs={"j3": {"priority": "high", "preemptible": False}})
+    assert base["changed_jobs"]["j3"]["start_s"] == 1_600.0
+    assert changed["changed_jobs"]["j3"]["start_s"] < 1_600.0
+
+
+def test_the_changes_of_jobs_are_told() -> None:
+    options = WhatIfOptions(state=Path(), jobs={"j3": {"priority": "high", "preemptible": False}})
+    assert whatif._told(options, WORLD) == ["priority of j3 = high", "preemptible of j3 = false"]
+
+
 def test_other_policies(state: Path) -> None:
     """A profile by name, with an option laid over it."""
     base, changed = futures(state, profile="sjf", settings={"default_duration_s": "60"})
@@ -133,6 +163,8 @@ def test_the_folder_is_only_read(state: Path) -> None:
         ({"quotas": {"a:H200": 1}}, "no GPU model 'H200'"),
         ({"lose_regions": ("north",)}, "no region 'north'"),
         ({"profile": "nope"}, "unknown profile 'nope'"),
+        ({"jobs": {"j3": {"priority": "urgent"}}}, "--job j3.priority: unknown band 'urgent'"),
+        ({"jobs": {"j3": {"gpus": 8}}}, "--job j3.gpus: cannot be changed"),
         ({"settings": {"sim.host_mtbf_s": "9"}}, "is not an option of whatif"),
     ],
 )
@@ -140,6 +172,11 @@ def test_what_does_not_fit_is_refused(state: Path, changes: dict[str, Any], want
     """The error names what is unknown."""
     with pytest.raises(InvalidInput, match=want):
         futures(state, **changes)
+
+
+def test_a_job_that_is_not_there(state: Path) -> None:
+    with pytest.raises(NotFound, match="no job 'j9' that has not ended"):
+        futures(state, jobs={"j9": {"priority": "high"}})
 
 
 def test_a_folder_without_a_journal(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def words(text: str) -> str:
         ("j1", ["j1 is RUNNING in east/east-a", "Why here", "submitted by ann"]),
         ("j3", ["Where it could run", "east/east-a", "hosts", "Expected start", "What would help"]),
         ("j4", ["No matching hardware", "Never, unless the job", "can never fit"]),
-        ("j5", ["j5 is cancelled", "It has had none"]),
+        ("j5", ["j5 was cancelled", "It has had none"]),
     ],
 )
 def test_it_says_why_the_job_stands_where_it_stands(
@@ -222,7 +222,10 @@ def test_each_rejection_has_the_sentence_of_the_reference() -> None:
 @pytest.mark.parametrize(
     ("change", "edit", "try_out"),
     [
-        (Change(ChangeKind.PRIORITY, "x", 1.0, to="HIGH"), {"priority": "high"}, ""),
+        (Change(ChangeKind.PRIORITY, "x", 1.0, to="HIGH"), {"priority": "high"},
+         "/whatif?job=j1&change=priority%3Dhigh"),
+        (Change(ChangeKind.PREEMPTIBLE, "x", 1.0, to="true"), {"preemptible": True},
+         "/whatif?job=j1&change=preemptible%3Dtrue"),
         (Change(ChangeKind.HOSTS, "x", 1.0, cluster="a-1", to=2.0), None, "/whatif?add=a-1&count=2"),
         (
             Change(ChangeKind.QUOTA, "x", 1.0, was=8.0, to=16.0, added_gpus={"vision": {"H100": 8}}),
@@ -234,10 +237,10 @@ def test_each_rejection_has_the_sentence_of_the_reference() -> None:
         ),
         (Change(ChangeKind.TASKS, "x", 1.0, to=2.0), None, ""),
     ],
-    ids=["an edit", "more hosts", "a larger quota", "two quotas", "a smaller job"],
+    ids=["an edit", "leave to be preempted", "more hosts", "a larger quota", "two quotas", "a smaller job"],
 )  # fmt: skip
 def test_what_would_help_leads_to_what_can_show_it(
-    change: Change, edit: dict[str, str] | None, try_out: str
+    change: Change, edit: dict[str, object] | None, try_out: str
 ) -> None:
     """A what-if is filled in; where none can show it there is no button."""
     found = _helps(replace(explanation(), changes=(change,), would_help=("x", "y")))

@@ -76,6 +76,7 @@ def get(door: Entrance, path: str) -> httpx.Response:
         ("/events?show=audit&verb=fly", "No act is like this", "Earlier acts"),
         ("/system", "This server leads", "out of reach"),
         ("/whatif?add=east-a&count=3", 'value="east-a" selected', "It failed"),
+        ("/whatif?job=j7&change=priority%3Dhigh", 'value="priority=high" selected', "It failed"),
     ],
 )
 def test_a_page_shows_what_its_address_asks_for(
@@ -182,7 +183,9 @@ def test_a_difference_that_rounds_to_nothing_is_not_shown(door: Entrance) -> Non
     """Neither as more nor as less than nothing."""
     base: dict[str, object] = {key: 1.0 for key, *_ in FIGURES if "." not in key}
     base |= {"wait_s": {"mean": 60, "p50": 60, "p90": 90}, "jct_s": {"mean": 600}, "tenants": {}}
+    base["changed_jobs"] = {"j7": {"start_s": 600.0, "finish_s": None}}
     changed = base | {"allocation_rate": 0.9999, "started": 3.0, "finished": 0.0}
+    changed["changed_jobs"] = {"j7": {"start_s": 0.0, "finish_s": 90.0}}
     about = {"changes": ["one"], "warnings": [], "for_s": 60, "at_s": 0}
     document = json.dumps({"base": base, "changed": changed} | about)
 
@@ -199,14 +202,26 @@ def test_a_difference_that_rounds_to_nothing_is_not_shown(door: Entrance) -> Non
             door.service.whatifs = None
         shown = re.findall(r'data-label="Difference" class="right">([^<]*)<', text)
         assert [one for one in shown if one] == ["+2", "−1"]
+        of_job = re.findall(r'data-label="(?:As it is|Changed)" class="right">([a-z][^<]*)<', text)
+        assert of_job == ["after 10m", "at once", "not within this time", "after 1m30s"]
 
     run(story)
+
+
+def test_a_whatif_of_a_job_says_what_it_asks_for(door: Entrance) -> None:
+    """As values of JSON, which the command line reads."""
+    whatifs = WhatIfs(("false",), (), door.service.clock)
+    asked = WhatIfAsk(jobs={"j7": {"priority": "high", "preemptible": False}})
+    told = ['--job=j7:priority="high"', "--job=j7:preemptible=false"]
+    assert whatifs._arguments(asked)[1:] == told
 
 
 @pytest.mark.parametrize(
     "asked",
     [WhatIfAsk(for_s=1.0), WhatIfAsk(profile="/etc/passwd"),
-     WhatIfAsk(add_hosts={f"c{i}": 1 for i in range(21)})],
+     WhatIfAsk(add_hosts={f"c{i}": 1 for i in range(21)}),
+     WhatIfAsk(jobs={"j7": {"priority": "urgent"}}), WhatIfAsk(jobs={"j7:x=1": {"priority": "low"}}),
+     WhatIfAsk(jobs={"--state": {"priority": "low"}}), WhatIfAsk(jobs={"j7": {}})],
 )  # fmt: skip
 def test_a_whatif_that_cannot_be_is_refused(door: Entrance, asked: WhatIfAsk) -> None:
     with pytest.raises(InvalidInput):

@@ -16,6 +16,15 @@ from topmast.model.units import MAX_DURATION_S
 FIELDS = ("priority", "time_limit_s", "max_restarts", "preemptible")
 
 
+def changes_within(document: Any, at: str) -> JobChanges:
+    """The same as `changes_of`, of an object that another field holds."""
+    try:
+        return changes_of(document)
+    except InvalidInput as error:
+        field = error.field.replace("changes", at, 1)
+        raise InvalidInput(error.message, field=field, remedy=error.remedy) from None
+
+
 def changes_of(document: Any) -> JobChanges:
     """Changes from the JSON of a request. Raises InvalidInput."""
     if not isinstance(document, dict) or not document:

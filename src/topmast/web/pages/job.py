@@ -69,15 +69,21 @@ async def view(ask: Ask) -> dict[str, Any]:
 def _helps(explanation: Explanation) -> tuple[Help, ...]:
     """What would help, each with what to press where one thing of this job is all that changes."""
     known = {change.text: change for change in explanation.changes}
+    job = explanation.job or ""
     helps = ((text, known.get(text)) for text in explanation.would_help)
     return tuple(
-        Help(text) if change is None else Help(text, _edit(change), _try_out(change))
+        Help(text) if change is None else Help(text, _edit(change), _try_out(job, change))
         for text, change in helps
     )
 
 
-def _try_out(change: Change) -> str:
-    """More hosts for a cluster, or a larger quota."""
+def _try_out(job: str, change: Change) -> str:
+    """More hosts for a cluster, a larger quota, or another request of the job."""
+    edit = _edit(change)
+    if edit is not None:
+        ((key, to),) = edit.items()
+        words = to if isinstance(to, str) else str(to).lower()
+        return f"/whatif?{urlencode({'job': job, 'change': f'{key}={words}'})}"
     if isinstance(change.to, float) and change.kind in (ChangeKind.HOSTS, ChangeKind.SERVICE):
         return f"/whatif?{urlencode({'add': change.cluster, 'count': int(change.to)})}"
     added = [(tenant, model) for tenant, of in change.added_gpus.items() for model in of]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from topmast.model.access import Permission
+from topmast.model.job import Band
 from topmast.model.whatif_views import WhatIfView
 from topmast.web.page import Ask, Page
 
@@ -17,12 +18,19 @@ FIGURES = (
     ("preemptions", "preemptions", ""),
 )  # fmt: skip
 """What is compared: the key in the document, its words, its unit."""
+CHANGES = {
+    **{f"priority={band.name.lower()}": f"priority {band.name.lower()}" for band in Band},
+    "preemptible=true": "may be preempted", "preemptible=false": "may not be preempted",
+}  # fmt: skip
+"""What a job may ask for instead, in words."""
 AHEAD = {"1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800}
 
 
 async def view(ask: Ask) -> dict[str, Any]:
     """A form, and the what-if that the URL names."""
-    given = ask.filters("id", "add", "count", "quota", "gpus", "profile", "lose", "for")
+    given = ask.filters(
+        "id", "add", "count", "quota", "gpus", "profile", "lose", "for", "job", "change"
+    )
     service, caller = ask.service, ask.caller
     latest = service.latest_whatifs(caller)
     whatif = service.whatif(caller, given["id"]) if given["id"] else None
@@ -34,7 +42,9 @@ async def view(ask: Ask) -> dict[str, Any]:
         "rows": _rows(whatif),
         "tenants": _tenants(whatif),
         "latest": latest,
+        "changed_jobs": _changed_jobs(whatif),
         "clusters": [one.name for one in await service.list(caller, "clusters")],
+        "changes": CHANGES,
         "regions": [one.name for one in await service.list(caller, "regions")],
         "quotas": [f"{one.name}:{one.gpu_model}" for one in tenants if one.gpu_model],
         "possible": service.whatifs is not None,
@@ -55,6 +65,21 @@ def _tenants(whatif: WhatIfView | None) -> list[tuple[str, dict[str, Any], dict[
         return []
     base, changed = whatif.result["base"]["tenants"], whatif.result["changed"]["tenants"]
     return [(name, part, changed[name]) for name, part in base.items() if name in changed]
+
+
+def _changed_jobs(
+    whatif: WhatIfView | None,
+) -> list[tuple[str, str, float | None, float | None]]:
+    """The jobs that the change names, with starts and ends in seconds from the moment of both."""
+    if whatif is None or not whatif.result:
+        return []
+    at_s, base, changed = (whatif.result[key] for key in ("at_s", "base", "changed"))
+    return [
+        (job, words, *(None if of[key] is None else of[key] - at_s for of in (one, other)))
+        for job, one in base["changed_jobs"].items()
+        for other in (changed["changed_jobs"][job],)
+        for words, key in (("starts", "start_s"), ("ends", "finish_s"))
+    ]
 
 
 def _at(document: Any, key: str) -> float | None:

@@ -14,6 +14,8 @@ function asked(form) {
   if (text("add")) body.add_hosts = { [text("add")]: Number(text("count")) };
   if (text("quota")) body.quotas = { [text("quota")]: Number(text("gpus")) };
   if (text("profile")) body.profile = text("profile");
+  const [key, value] = text("change").split("=");
+  if (text("job") && key) body.jobs = { [text("job")]: { [key]: key === "preemptible" ? value === "true" : value } };
   if (text("lose")) body.lose_regions = [text("lose")];
   return body;
 }
