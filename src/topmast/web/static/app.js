@@ -4,7 +4,8 @@ import { install as installKeys } from "./keys.js";
 import { start as follow } from "./live.js";
 import { tick } from "./times.js";
 
-document.documentElement.classList.add("js");
+// What takes scripts is shown when all modules of the page have run, so that no click is lost.
+document.addEventListener("DOMContentLoaded", () => document.documentElement.classList.add("js"));
 
 /** The next theme: the other one than is shown now. */
 function otherTheme() {

@@ -18,6 +18,15 @@ function make(/** @type {string} */ tag, /** @type {Record<string, string>} */ a
   return made;
 }
 
+/** A part of the output, which knows its first byte. */
+function page(/** @type {Part} */ part) {
+  return make("span", { "data-from": String(part.from) }, part.text);
+}
+
+function begin(/** @type {Element | null} */ part) {
+  return Number(/** @type {HTMLElement | null} */ (part)?.dataset.from ?? 0);
+}
+
 class JobLog extends HTMLElement {
   /** @type {HTMLElement} */ #text = make("pre", { class: "log", tabindex: "0", role: "region", "aria-label": "Lines of the output" });
   /** @type {HTMLElement} */ #line = make("p", { class: "dim", role: "status" });
@@ -100,7 +109,7 @@ class JobLog extends HTMLElement {
       this.#size = end >= BEYOND ? 0 : end;
       const part = await this.#read(from ?? Math.max(0, this.#size - PAGE_BYTES), PAGE_BYTES);
       if (turn !== this.#turn) return;
-      this.#text.replaceChildren(make("span", {}, part.text));
+      this.#text.replaceChildren(page(part));
       this.#first = part.from;
       this.#next = part.to;
       if (from !== undefined) this.#follow.checked = false;
@@ -121,8 +130,9 @@ class JobLog extends HTMLElement {
       if (turn !== this.#turn) return;
       const atEnd = this.#text.scrollHeight - this.#text.scrollTop - this.#text.clientHeight < 40;
       if (part.text) {
-        this.#text.append(make("span", {}, part.text));
-        while (this.#text.childElementCount > MOST_PAGES) this.#drop(/** @type {HTMLElement} */ (this.#text.firstElementChild));
+        this.#text.append(page(part));
+        while (this.#text.childElementCount > MOST_PAGES) this.#text.firstElementChild?.remove();
+        this.#first = begin(this.#text.firstElementChild);
         if (atEnd) this.#text.scrollTop = this.#text.scrollHeight;
       }
       this.#next = part.to;
@@ -132,29 +142,32 @@ class JobLog extends HTMLElement {
     }
   }
 
-  #drop(/** @type {HTMLElement} */ page) {
-    // Bytes and characters differ; what was dropped is read again from where the page begins.
-    this.#first += new TextEncoder().encode(page.textContent ?? "").length;
-    page.remove();
-  }
-
   /** A page of what was written before. */
   async #before() {
     const from = Math.max(0, this.#first - PAGE_BYTES);
     const turn = this.#turn;
-    const part = await this.#read(from, this.#first - from);
-    if (turn !== this.#turn) return;
-    const height = this.#text.scrollHeight;
-    this.#follow.checked = false;
-    this.#text.prepend(make("span", {}, part.text));
-    this.#first = from;
-    this.#text.scrollTop += this.#text.scrollHeight - height;
-    this.#settle(part);
+    try {
+      const part = await this.#read(from, this.#first - from);
+      if (turn !== this.#turn) return;
+      const height = this.#text.scrollHeight;
+      this.#follow.checked = false;
+      this.#text.prepend(page(part));
+      this.#first = from;
+      this.#text.scrollTop += this.#text.scrollHeight - height;
+      while (this.#text.childElementCount > MOST_PAGES) {
+        this.#next = begin(this.#text.lastElementChild);
+        this.#text.lastElementChild?.remove();
+      }
+      this.#settle(part);
+    } catch {
+      this.#say("The output cannot be read now: try again.");
+    }
   }
 
   #settle(/** @type {Part} */ part) {
     this.#size = Math.max(this.#size, this.#next);
     this.#complete = part.complete && this.#next >= this.#size;
+    this.#text.hidden = this.#size === 0;
     this.#earlier.hidden = this.#first <= 0;
     this.#start.hidden = this.#first <= 0;
     const over = this.#complete ? "; it is complete" : "";

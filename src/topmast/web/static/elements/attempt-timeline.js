@@ -137,12 +137,17 @@ function ran(part) {
     draw("rect", { x: part.x, y: TOP, width: part.width, height: BAR, class: "lost" }),
     draw("rect", { x: part.x, y: TOP, width: kept, height: BAR, class: `kept ${tone(attempt)}` }),
   );
-  for (let x = part.x + kept + 4; x < part.x + part.width; x += 6) {
+  const text = `${attempt.epoch} ${attempt.running ? "now" : attempt.outcome.replace("_", " ")}`;
+  const room = 8 * text.length;
+  const onLost = kept < room; // then the text stands on what was lost, and the hatch begins behind it
+  const isNamed = part.width > room + (onLost ? kept : 0);
+  const hatched = part.x + kept + (isNamed && onLost ? room : 0);
+  for (let x = hatched + 4; x < part.x + part.width; x += 6) {
     group.append(draw("path", { d: `M${x} ${TOP}l-4 ${BAR}`, class: "hatch" }));
   }
-  const text = `${attempt.epoch} ${attempt.running ? "now" : attempt.outcome.replace("_", " ")}`;
-  if (part.width > 8 * text.length) {
-    group.append(draw("text", { x: part.x + 6, y: TOP + BAR / 2 + 5, class: "inside" }, text));
+  if (isNamed) {
+    const x = part.x + (onLost ? kept : 0) + 6;
+    group.append(draw("text", { x, y: TOP + BAR / 2 + 5, class: onLost ? "outside" : "inside" }, text));
   }
   return group;
 }

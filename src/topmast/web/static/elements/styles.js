@@ -29,6 +29,7 @@ text { fill: var(--ink); font: 13px system-ui, sans-serif; }
 .axis, .middle, .figures { fill: var(--dim); font-size: 12px; }
 .end { text-anchor: end; }
 .middle { text-anchor: middle; }
+.outside { fill: var(--bad); font-weight: 600; pointer-events: none; }
 .inside { fill: var(--on-series); font-weight: 600; pointer-events: none; }
 .kept { fill: var(--series-1); }
 .kept.running, .kept.good { fill: var(--good); }

@@ -47,8 +47,11 @@ class TimeSeries extends HTMLElement {
   update(data) {
     const same = this.#data !== null && labels(this.#data) === labels(data);
     this.#data = data;
-    if (this.#plot !== null && same) this.#plot.setData(columns(data));
-    else this.#draw();
+    if (this.#plot === null || !same) this.#draw();
+    else {
+      this.#plot.setData(columns(data));
+      this.#showLast();
+    }
   }
 
   #width() {
@@ -73,13 +76,23 @@ class TimeSeries extends HTMLElement {
           y: data.zero ? { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, most * 1.05 || 1] } : {},
         },
         axes: [{ ...axis }, { ...axis, label: data.unit ?? "", size: 64 }],
-        series: [{}, ...data.series.map((each, at) => ({
+        series: [{ label: data.elapsed ? "Step" : "Time" }, ...data.series.map((each, at) => ({
           label: each.label, width: 2, dash: DASHES[at % DASHES.length],
           stroke: colour(this, `--series-${(at % 8) + 1}`),
         }))],
       },
       columns(data), box,
     );
+    box.addEventListener("mouseleave", () => this.#showLast());
+    this.#showLast();
+  }
+
+  /** Without a pointer on the lines the legend tells of their end. */
+  #showLast() {
+    const data = /** @type {Series} */ (this.#data);
+    let last = data.x.length - 1;
+    while (last > 0 && data.series.every((each) => each.values[last] === null)) last -= 1;
+    this.#plot.setLegend({ idx: last }, false);
   }
 }
 
