@@ -138,7 +138,7 @@ function ran(part) {
     draw("rect", { x: part.x, y: TOP, width: kept, height: BAR, class: `kept ${tone(attempt)}` }),
   );
   const text = `${attempt.epoch} ${attempt.running ? "now" : attempt.outcome.replace("_", " ")}`;
-  const room = 8 * text.length;
+  const room = 9 * text.length;
   const onLost = kept < room; // then the text stands on what was lost, and the hatch begins behind it
   const isNamed = part.width > room + (onLost ? kept : 0);
   const hatched = part.x + kept + (isNamed && onLost ? room : 0);

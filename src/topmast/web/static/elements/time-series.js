@@ -47,11 +47,8 @@ class TimeSeries extends HTMLElement {
   update(data) {
     const same = this.#data !== null && labels(this.#data) === labels(data);
     this.#data = data;
-    if (this.#plot === null || !same) this.#draw();
-    else {
-      this.#plot.setData(columns(data));
-      this.#showLast();
-    }
+    if (this.#plot !== null && same) this.#plot.setData(columns(data));
+    else this.#draw();
   }
 
   #width() {
@@ -75,6 +72,7 @@ class TimeSeries extends HTMLElement {
           x: { time: data.elapsed !== true, ...(data.span ? { range: () => /** @type {Series} */ (this.#data).span } : {}) },
           y: data.zero ? { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, most * 1.05 || 1] } : {},
         },
+        hooks: { ready: [this.#showLast.bind(this)], setLegend: [this.#showLast.bind(this)] },
         axes: [{ ...axis }, { ...axis, label: data.unit ?? "", size: 64 }],
         series: [{ label: data.elapsed ? "Step" : "Time" }, ...data.series.map((each, at) => ({
           label: each.label, width: 2, dash: DASHES[at % DASHES.length],
@@ -83,16 +81,18 @@ class TimeSeries extends HTMLElement {
       },
       columns(data), box,
     );
-    box.addEventListener("mouseleave", () => this.#showLast());
-    this.#showLast();
   }
 
-  /** Without a pointer on the lines the legend tells of their end. */
-  #showLast() {
-    const data = /** @type {Series} */ (this.#data);
+  /**
+   * Without a pointer on the lines the legend tells of their end.
+   * @param {any} plot
+   */
+  #showLast(plot) {
+    const data = this.#data;
+    if (data === null || plot.cursor.idx != null) return;
     let last = data.x.length - 1;
     while (last > 0 && data.series.every((each) => each.values[last] === null)) last -= 1;
-    this.#plot.setLegend({ idx: last }, false);
+    plot.setLegend({ idx: last }, false);
   }
 }
 
