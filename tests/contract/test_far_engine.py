@@ -23,6 +23,7 @@ from tests.contract.engines import (
     order,
     scripts_of,
 )
+from topmast.adapters.engines.far.runner.calls import Home
 from topmast.model.messages import Message, TaskEvicted, TaskExited, TaskLost, TaskStarted
 
 LEASE_S = 12.0
@@ -178,6 +179,44 @@ def test_a_second_runner_of_a_part_is_refused(rig: Watched) -> None:
     rig.end_of("j1")
     assert again() == 3
     assert rig.log("j1") == "up\n"
+    assert len(rig.news.all(TaskStarted)) == 1
+
+
+FORGED: dict[str, tuple[str, dict[str, object], int]] = {
+    "an exit status beyond those of processes": (
+        "end",
+        {"rank": 0, "code": 10**40, "at_s": 0.0},
+        400,
+    ),
+    "a rank that is none": ("end", {"rank": -1, "code": 0, "at_s": 0.0}, 400),
+    "a rank of many digits": ("end", {"rank": 10**300, "code": 0, "at_s": 0.0}, 400),
+    "no nonce": ("claim", {"nonce": ""}, 400),
+    "the nonce of another": ("claim", {"nonce": "a1"}, 409),
+    "an end of what another runs": ("end", {"rank": 0, "code": 0, "at_s": 0.0, "nonce": "a1"}, 409),
+    "a host of very many digits": ("beat", {"host": "9" * 5000, "version": 0}, 400),
+    "a host of another part": ("beat", {"host": HOSTS[1], "version": 0}, 410),
+    "a port that is none": ("claim", {"port": 1 << 40}, 400),
+    "output far behind the end": (
+        "log?host=h0&nonce=a1&rank=0&kind=log&offset=" + "9" * 400,
+        {},
+        400,
+    ),
+    "output of no kind": ("log?host=h0&nonce=a1&rank=0&kind=../facts&offset=0", {}, 409),
+}
+
+
+def test_what_a_task_says_in_the_name_of_its_runner_is_bounded(rig: Watched) -> None:
+    """It can read the runner's token: no word of it ends another attempt, the engine or a file."""
+    started(rig, "j1", "echo up; while [ ! -e $TOPMAST_CHECKPOINT_DIR/go ]; do sleep 0.02; done")
+    (file,) = (rig.folder / "scheduler" / "parts").glob("*.json")
+    home = Home(json.loads(file.read_text())["ticket"])
+    for story, (path, fields, want) in FORGED.items():
+        body = {"host": HOSTS[0], "nonce": "a1", **fields}
+        assert home.call(path, json.dumps(body).encode())[0] == want, story
+    home.hang_up()
+    assert not told(rig, "j1")
+    (rig.folder / "checkpoints" / "j1" / "go").touch()
+    assert rig.end_of("j1").code == 0
     assert len(rig.news.all(TaskStarted)) == 1
 
 

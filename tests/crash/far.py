@@ -277,7 +277,8 @@ def living(folder: str, job: str, rank: int) -> list[int]:
 
 def is_runner(pid: int) -> bool:
     """Whether it is a runner, and no task."""
-    return b"/runner-" in command(pid)
+    program, _, rest = command(pid).partition(b"\0")
+    return b"python" in program and b"runner-" in rest  # srun has the same words
 
 
 def environments() -> Iterator[tuple[int, list[bytes]]]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from topmast.adapters import archive
 from topmast.adapters.engines.far import events as e
@@ -20,21 +20,28 @@ from topmast.model.messages import TaskReport
 from topmast.ports import Site
 
 NOT_HERE = Reply(404)
+WORDS_LONGEST = 2000
+"""Of what a runner says for people; the rest is left out."""
+Word = Annotated[str, Meta(max_length=300)]
+Rank = Annotated[int, Meta(ge=0, lt=1 << 31)]
 
 
 class Runner(Struct, frozen=True):
-    """What every request of a runner says."""
+    """What every request of a runner says.
 
-    host: str
-    nonce: str
+    A task can read the token of its runner, and speak in its place: what is out of bounds is 400.
+    """
+
+    host: Word
+    nonce: Annotated[str, Meta(pattern="^[A-Za-z0-9]{1,64}$")]
 
 
 class ClaimBody(Runner, frozen=True, kw_only=True):
     """``POST /PART/claim``."""
 
-    address: str = ""
-    port: int = 0
-    run: str = ""
+    address: Word = ""
+    port: Annotated[int, Meta(ge=0, lt=1 << 16)] = 0
+    run: Word = ""
 
 
 class BeatBody(Runner, frozen=True, kw_only=True):
@@ -53,8 +60,8 @@ class PreparingBody(Runner, frozen=True, kw_only=True):
 class EndBody(Runner, frozen=True, kw_only=True):
     """``POST /PART/end``."""
 
-    rank: int
-    code: int | None
+    rank: Rank
+    code: Annotated[int, Meta(ge=0, lt=256)] | None
     at_s: float
     error: str = ""
     evicted: bool = False
@@ -63,9 +70,9 @@ class EndBody(Runner, frozen=True, kw_only=True):
 class PageQuery(Runner, frozen=True, kw_only=True):
     """``POST /PART/log``."""
 
-    rank: int
+    rank: Rank
     kind: str
-    offset: int
+    offset: Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
 class Home:
@@ -150,7 +157,7 @@ class Home:
 
     async def _preparing(self, call: Call) -> Reply:
         body = msgspec.json.decode(call.body, type=PreparingBody)
-        host, why = self._host(call.part, body.host), files.clean_text(body.why)
+        host, why = self._host(call.part, body.host), _words(body.why)
         answer: e.Answer = await self._ask(e.Beat(call.part, host, body.nonce, why))
         return Reply(answer.status)
 
@@ -205,7 +212,7 @@ class Home:
         answer: e.Answer = await self._ask(
             e.RankEnded(
                 call.part, host, body.nonce, body.rank, body.code, body.at_s,
-                files.clean_text(body.error), body.evicted, report,
+                _words(body.error), body.evicted, report,
             )
         )  # fmt: skip
         return Reply(answer.status)
@@ -225,3 +232,7 @@ class Home:
             self._sound[digest] = archive.fault(content)
         fault = self._sound[digest]
         return Reply(422, fault.encode()) if fault else Reply(200, content)
+
+
+def _words(said: str) -> str:
+    return files.clean_text(said)[:WORDS_LONGEST]

@@ -30,20 +30,23 @@ MODULES = (
 
 LATER = frozenset(
     {
-        "hashlib", "http.client", "secrets", "shutil", "tarfile", "tempfile", "urllib.error",
-        "urllib.request",
+        "ctypes", "hashlib", "http.client", "pathlib", "secrets", "shutil", "ssl", "tarfile",
+        "tempfile", "urllib.error", "urllib.parse", "urllib.request",
     }
 )  # fmt: skip
-"""Imported when they are used: most attempts start without. In an image without compiled modules,
-imports are most of what a runner takes.
+"""Imported when they are used: most attempts start without, or have their claim under way by then.
+In an image without compiled modules, imports are most of what a runner takes.
 """
 _HEAD = """
 class Later:
-    def __init__(self, name):
-        self.name = name
+    def __init__(self, module, name=""):
+        self.module, self.name = module, name
 
     def __getattr__(self, attribute):
-        return getattr(__import__(self.name, fromlist=[attribute]), attribute)
+        return getattr(__import__(self.module, fromlist=[attribute]), attribute)
+
+    def __call__(self, *arguments):
+        return getattr(self, self.name)(*arguments)
 
 """
 
@@ -63,12 +66,21 @@ def text() -> str:
         for node in ast.parse(source).body:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 body_from = node.end_lineno or 0
-                said, alias = ast.unparse(node), node.names[0]
-                if isinstance(node, ast.Import) and alias.name in LATER:
-                    said = f"{alias.asname or alias.name} = Later({alias.name!r})"
+                said = _import(node)
                 if not re.search(r"\b(__future__|topmast|typing)\b", said):
                     imports[said] = None
         bodies.append("".join(lines[body_from:]))
     head = f'"""{__doc__}"""\n\nfrom __future__ import annotations\n\n'
     head += f"Any = NoReturn = object\n{_HEAD}\n"
     return head + "\n".join(imports) + "\n" + "".join(bodies)
+
+
+def _import(node: ast.Import | ast.ImportFrom) -> str:
+    """An import, or what stands for it until it is used."""
+    alias = node.names[0]
+    called = alias.asname or alias.name
+    if isinstance(node, ast.ImportFrom) and node.module in LATER:
+        return f"{called} = Later({node.module!r}, {alias.name!r})"
+    if isinstance(node, ast.Import) and alias.name in LATER:
+        return f"{called} = Later({alias.name!r})"
+    return ast.unparse(node)

@@ -29,7 +29,7 @@ from topmast.adapters.engines.far.runner.processes import (
     temporary,
 )
 
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class CannotCache(Exception):
@@ -148,7 +148,7 @@ class Cache:
         everything = self._lock("all", fcntl.LOCK_EX)
         assert everything is not None
         with closing(everything):
-            boot = read_text(BOOT_ID)
+            boot = read_text(Path(BOOT_ID))
             if part.exists() and read_text(part / "boot") != boot:
                 self._delete(part)  # of what was written before a power failure nothing is sure
             for left in (self.folder / "gone").iterdir():

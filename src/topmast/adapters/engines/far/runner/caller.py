@@ -11,8 +11,7 @@ import stat
 import struct
 import threading
 import time
-import urllib.parse
-from pathlib import Path
+import urllib.parse as urls
 from typing import Any
 
 from topmast.adapters.engines.far.runner.calls import (
@@ -35,6 +34,7 @@ from topmast.adapters.engines.far.runner.processes import (
     now_s,
     send,
     start_ticks,
+    write_bytes,
 )
 from topmast.adapters.engines.far.runner.saving import (
     Saving,
@@ -101,15 +101,15 @@ class Caller:
     def _prepare(self, home: Home) -> None:
         """Make the folder of the attempt, and fetch the archive of the work folder into it."""
         self.folder = folder_of(self.plan, self.ticket["part"], self.keeper.nonce)
-        (self.folder / "work").mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.folder.chmod(0o700)
-        if self.plan["blob"] and not (self.folder / "blob").exists():
+        os.makedirs(self.folder + "/work", 0o700, exist_ok=True)
+        os.chmod(self.folder, 0o700)
+        if self.plan["blob"] and not os.path.exists(self.folder + "/blob"):
             status, content = self._insist(home, lambda home: home.call("blob"))
             # What is no archive fails when it is unpacked, and its text is in the log.
-            (self.folder / "blob").write_bytes(content if status == 200 else b"")
+            write_bytes(self.folder + "/blob", content if status == 200 else b"")
             if status != 200:
                 ranks = sorted(self.plan["ranks"], key=int)
-                (self.folder / (ranks[0] + ".log")).write_bytes(content + b"\n")
+                write_bytes(self.folder + "/" + ranks[0] + ".log", content + b"\n")
 
     def _insist(self, home: Home, ask: Any) -> tuple[int, bytes]:
         """Ask until home gives an answer that counts; status 0: for too long it did not."""
@@ -201,10 +201,10 @@ class Caller:
         """Send what was written since; home says from where on it has none."""
         name = rank + "." + kind
         offset = self.offsets.get(name, 0)
-        page = read_page(self.folder / name, offset)
+        page = read_page(self.folder + "/" + name, offset)
         if not page:
             return False
-        query = urllib.parse.urlencode({**self.me, "rank": rank, "kind": kind, "offset": offset})
+        query = urls.urlencode({**self.me, "rank": rank, "kind": kind, "offset": offset})
         status, answer = home.call("log?" + query, page)
         if status == 200:
             self.offsets[name] = json.loads(answer)["offset"]
@@ -258,10 +258,10 @@ class Caller:
         self.news.set()
 
 
-def read_page(file: Path, offset: int) -> bytes:
+def read_page(file: str, offset: int) -> bytes:
     """A page of a file; a task may have put anything in its place."""
     try:
-        number = os.open(str(file), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        number = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return b""
     try:

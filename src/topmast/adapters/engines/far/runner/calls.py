@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-import urllib.parse
 
 from topmast.adapters.engines.far.runner.processes import (
     ADDRESS,
@@ -35,8 +34,8 @@ class Line:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False
             context.load_verify_locations(cadata=ticket["ca"])
-            where = urllib.parse.urlsplit(url)
-            plain = socket.create_connection((where.hostname or "", where.port), CALL_S)
+            host, _, port = url[len("https://") :].rpartition(":")
+            plain = socket.create_connection((host.strip("[]"), int(port)), CALL_S)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.sock = context.wrap_socket(plain)
         self.answers = self.sock.makefile("rb")

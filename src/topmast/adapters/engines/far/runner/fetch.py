@@ -11,7 +11,7 @@ import re
 import threading
 import time
 import urllib.error as web_error
-import urllib.parse
+import urllib.parse as urls
 import urllib.request as web
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -63,7 +63,7 @@ class Listing:
 
     def page(self, start: int) -> Json:
         """What home lists from an object on, with fresh URLs."""
-        query = urllib.parse.urlencode({"name": self.name, "start": start})
+        query = urls.urlencode({"name": self.name, "start": start})
         page = json.loads(ask(self._home, "dataset?" + query, self.name))
         if start and page["key"] != self.key:
             raise Moved
@@ -226,7 +226,7 @@ class Download:
         query = {"name": self._listing.name, "object": entry["name"], "start": self._at}
         query["end"] = min(self._at + SLICE_BYTES, entry["size_bytes"])
         query["version"] = entry["version"]
-        return ask(self._home, "object?" + urllib.parse.urlencode(query), self._what)
+        return ask(self._home, "object?" + urls.urlencode(query), self._what)
 
     def _judge(self, error: Exception) -> None:
         """Wait and try again, or raise."""

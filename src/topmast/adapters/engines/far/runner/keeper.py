@@ -6,13 +6,11 @@ import json
 import mmap
 import os
 import select
-import shutil
 import signal
 import socket
 import struct
 import sys
 import time
-from pathlib import Path
 
 from topmast.adapters.engines.far.runner.cache import (
     cache_of,
@@ -35,9 +33,12 @@ from topmast.adapters.engines.far.runner.processes import (
     exit_code,
     fork,
     now_s,
+    read_bytes,
+    remove,
     send,
     start_ticks,
     stat_fields,
+    write_bytes,
 )
 from topmast.adapters.engines.far.runner.tasks import (
     Task,
@@ -59,7 +60,7 @@ class Keeper:
         self.turns = mmap.mmap(-1, 16)
         """When the keeper and the caller turned last: shared with the caller."""
         self.plan: Json = None
-        self.folder = Path()
+        self.folder = ""
         self.orders: Json = None
         self.steps: list[tuple[str, list[str]]] = []
         self.step: tuple[Task, str, list[str]] | None = None
@@ -81,7 +82,6 @@ class Keeper:
 
     def run(self) -> int:
         """Until home knows the end of everything; the exit status."""
-        adopt_orphans()
         self.port.bind(("", 0))
         self.port_number = self.port.getsockname()[1]
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -91,11 +91,12 @@ class Keeper:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._signal)
         self._call_home()
+        adopt_orphans()  # now, as the caller asks for the claim meanwhile
         while True:
             self._turn(reader)
             if self.left is not None and not self._alive() and not self._strays():
                 if self.plan is not None:
-                    shutil.rmtree(str(self.folder), ignore_errors=True)
+                    remove(self.folder)
                 return self.left
 
     def _signal(self, *_: object) -> None:
@@ -240,7 +241,7 @@ class Keeper:
         self.folder = folder_of(plan, self.ticket["part"], self.nonce)
         try:
             for name, text in plan["scripts"].items() if not plan.get("error") else ():
-                (self.folder / name).write_text(text)
+                write_bytes(self.folder + "/" + name, text.encode())
         except OSError as error:
             plan["error"] = str(error)
         for rank in plan["ranks"] if plan.get("error") else ():
@@ -290,7 +291,7 @@ class Keeper:
             (lambda: unpack(folder)) if in_python
             else (lambda: script(folder, name, envs, secrets))
         )  # fmt: skip
-        task = Task(body, folder / (rank + ".log"), self.held)
+        task = Task(body, folder + "/" + rank + ".log", self.held)
         self.wire.tell(op="pid", pid=task.pid, ticks=start_ticks(task.pid))
         return task
 
@@ -319,7 +320,7 @@ class Keeper:
 def main(arguments: list[str]) -> int:
     """``TICKET_FILE|- HOST``: HOST is its name, or the number of its place in the part."""
     source, host = arguments
-    text = sys.stdin.read() if source == "-" else Path(source).read_text()
+    text = sys.stdin.read() if source == "-" else read_bytes(source).decode()
     return Keeper(json.loads(text), host).run()
 
 

@@ -6,13 +6,13 @@ import contextlib
 import ctypes
 import json
 import os
+import shutil
 import signal
 import socket
 import tempfile
 import threading
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 MARK = "TOPMAST_TASK"
@@ -38,7 +38,6 @@ HUNG_UP = (401, 404, 409, 410)
 """What home says to a runner that has no business here."""
 
 Json = Any
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def now_s() -> float:
@@ -48,14 +47,26 @@ def now_s() -> float:
 
 def adopt_orphans() -> None:
     """Become the parent of every descendant that loses its parent: none can leave the tree."""
-    if _libc.prctl(36, 1, 0, 0, 0):
+    if ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "PR_SET_CHILD_SUBREAPER")
+
+
+def read_bytes(path: str) -> bytes:
+    """What a file has."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def write_bytes(path: str, content: bytes) -> None:
+    """Make or replace a file."""
+    with open(path, "wb") as file:
+        file.write(content)
 
 
 def stat_fields(pid: int) -> list[bytes]:
     """The fields of /proc/PID/stat from the state on; none without the process."""
     try:
-        text = Path("/proc/%d/stat" % pid).read_bytes()  # noqa: UP031
+        text = read_bytes("/proc/%d/stat" % pid)  # noqa: UP031
     except OSError:
         return []
     return text[text.rindex(b")") + 2 :].split()
@@ -69,7 +80,7 @@ def start_ticks(pid: int) -> int:
 
 def all_pids() -> list[int]:
     """Every process there is."""
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def descendants(root: int) -> list[int]:
@@ -93,7 +104,7 @@ def marked(nonce: str) -> list[int]:
     found = []
     for pid in all_pids():
         with contextlib.suppress(OSError):
-            if mark in Path("/proc/%d/environ" % pid).read_bytes():  # noqa: UP031
+            if mark in read_bytes("/proc/%d/environ" % pid):  # noqa: UP031
                 found.append(pid)
     return found
 
@@ -150,7 +161,7 @@ def fork(body: Any, keep: Iterable[int] = ()) -> tuple[int, Wire]:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        for name in os.listdir("/proc/self/fd"):
             if int(name) > 2 and int(name) not in (theirs.fileno(), *keep):
                 with contextlib.suppress(OSError):
                     os.close(int(name))
@@ -159,6 +170,14 @@ def fork(body: Any, keep: Iterable[int] = ()) -> tuple[int, Wire]:
         os.write(2, ("topmast runner: %r\n" % error).encode(errors="replace"))  # noqa: UP031
     finally:
         os._exit(status)
+
+
+def remove(folder: str) -> None:
+    """Delete a folder with all that is in it, as far as we may."""
+    with contextlib.suppress(OSError):
+        os.waitpid(os.posix_spawnp("rm", ["rm", "-rf", "--", folder], os.environ), 0)
+    if os.path.lexists(folder):  # there is no such program
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def temporary() -> str:

@@ -10,7 +10,7 @@ import shutil
 import stat
 import threading
 import time
-import urllib.parse
+import urllib.parse as urls
 import urllib.request as web
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,8 +61,8 @@ class Saving:
         self._ticket = caller.ticket
         self._piece_bytes = caller.plan["data"]["piece_bytes"]
         self._through_home = caller.plan["data"]["through_home"]
-        self.folder: Path = caller.folder / "checkpoint"
-        self._note = caller.folder / "restored.json"
+        self.folder = Path(caller.folder) / "checkpoint"
+        self._note = Path(caller.folder) / "restored.json"
         self._rows: dict[str, tuple[list[int], Json]] = {}
         """What is known of a file that has this size and time."""
         self._there: set[str] = set()
@@ -226,7 +226,7 @@ class Saving:
         mode = file.lstat().st_mode
         pieces: list[Json] = []
         if stat.S_ISLNK(mode):
-            pieces = self._save_bytes(home, os.fsencode(os.readlink(str(file))))  # noqa: PTH115
+            pieces = self._save_bytes(home, os.fsencode(os.readlink(str(file))))
         else:
             with file.open("rb") as source:
                 while True:
@@ -251,7 +251,7 @@ class Saving:
         return pieces
 
     def _write(self, home: Home, sha: str, piece: bytes) -> None:
-        query = "piece?" + urllib.parse.urlencode({"sha256": sha})
+        query = "piece?" + urls.urlencode({"sha256": sha})
         if self._through_home:
             self._insist(home, query, piece)
             return

@@ -9,7 +9,6 @@ import signal
 import sys
 import tarfile
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, NoReturn
 
 from topmast.adapters.engines.far.runner.processes import (
@@ -32,7 +31,7 @@ from topmast.adapters.engines.far.runner.references import (
 )
 
 
-def supervise(wire: Wire, body: Any, log: Path) -> None:
+def supervise(wire: Wire, body: Any, log: str) -> None:
     """Run ``body`` in a child; tell its exit code, and end when nothing is left of it."""
     os.setsid()
     adopt_orphans()
@@ -66,12 +65,12 @@ def supervise(wire: Wire, body: Any, log: Path) -> None:
             poll.unregister(wire.end)
 
 
-def become_task(body: Any, log: Path) -> NoReturn:
+def become_task(body: Any, log: str) -> NoReturn:
     """In the child of a supervisor: the output goes to the log, and signals do what they do."""
     try:
         signal.set_wakeup_fd(-1)
         os.setsid()
-        out = os.open(str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         null = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((null, 0), (out, 1), (out, 2)):
             os.dup2(source, target)
@@ -88,7 +87,7 @@ def become_task(body: Any, log: Path) -> NoReturn:
 class Task:
     """A rank, or a step before the ranks, as the keeper sees it."""
 
-    def __init__(self, body: Any, log: Path, keep: Iterable[int]) -> None:
+    def __init__(self, body: Any, log: str, keep: Iterable[int]) -> None:
         self.pid, self.wire = fork(lambda wire: supervise(wire, body, log), keep)
         self.code: int | None = None
         self.done = False
@@ -123,34 +122,34 @@ class Task:
             halted.update(new)
 
 
-def unpack(folder: Path) -> NoReturn:
+def unpack(folder: str) -> NoReturn:
     """Extract the archive of the work folder, which home has checked; links come last."""
-    with tarfile.open(str(folder / "blob")) as archive:
+    with tarfile.open(folder + "/blob") as archive:
         chosen = sorted(archive.getmembers(), key=lambda member: member.issym())
         options: Json = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-        archive.extractall(str(folder / "work"), chosen, **options)  # noqa: S202
+        archive.extractall(folder + "/work", chosen, **options)  # noqa: S202
     os._exit(0)
 
 
-def script(folder: Path, name: str, envs: dict[str, str], secrets: dict[str, str]) -> NoReturn:
+def script(folder: str, name: str, envs: dict[str, str], secrets: dict[str, str]) -> NoReturn:
     """Become a script. It is a file, and secrets are in the environment: not in the arguments.
 
     ``secrets`` are references: no process but the task has the values.
     """
     envs = {**envs, **resolved(secrets)}
-    os.chdir(str(folder / "work"))
-    named = (os.path.join(place, "bash") for place in os.get_exec_path())  # noqa: PTH118
+    os.chdir(folder + "/work")
+    named = (os.path.join(place, "bash") for place in os.get_exec_path())
     bash = next((path for path in named if os.access(path, os.X_OK)), None)
     shell = [bash, "-euo", "pipefail"] if bash else ["/bin/sh", "-eu"]
-    os.execve(shell[0], [*shell, str(folder / name)], envs)  # noqa: S606
+    os.execve(shell[0], [*shell, folder + "/" + name], envs)  # noqa: S606
 
 
-def folder_of(plan: Json, part: str, nonce: str) -> Path:
+def folder_of(plan: Json, part: str, nonce: str) -> str:
     """Where the attempt lives on this host."""
-    return Path(plan["work"] or temporary()) / ("topmast-%s-%s" % (part, nonce[:8]))  # noqa: UP031
+    return os.path.join(plan["work"] or temporary(), "topmast-%s-%s" % (part, nonce[:8]))  # noqa: UP031
 
 
-def environments(plan: Json, orders: Json, folder: Path, nonce: str) -> dict[str, dict[str, str]]:
+def environments(plan: Json, orders: Json, folder: str, nonce: str) -> dict[str, dict[str, str]]:
     """Of each rank: what the scheduler gave, then the job's own, then ours."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = sum(seat["gpus"] for seat in plan["ranks"].values())
@@ -164,7 +163,7 @@ def environments(plan: Json, orders: Json, folder: Path, nonce: str) -> dict[str
             "MASTER_ADDR": orders["address"],
             "MASTER_PORT": str(orders["port"]),
             "TOPMAST_PYTHON": sys.executable,
-            "TOPMAST_PROGRESS_FILE": str(folder / (rank + ".progress")),
+            "TOPMAST_PROGRESS_FILE": folder + "/" + rank + ".progress",
             MARK: nonce + "." + rank,
         }  # fmt: skip
     return found

@@ -3,7 +3,7 @@
 The script carries the ticket and the runner, so that no shared file system is needed. Only the
 owner of a job and Slurm itself can read a script; arguments, names and the environment, which
 others may see, say nothing secret. ``srun`` hands the script to one process on each host, by its
-standard input; that unpacks the runner, and becomes it.
+standard input; that unpacks the runner, and runs it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ asked. An answer that takes longer could be of a later run: then this one has no
 of its job proves nothing.
 """
 
-BOOT = """
-import binascii, os, sys, zlib
+BOOT = """# The runner of a part of a job of Topmast
+import binascii, io, marshal, os, sys, zlib
 parts = sys.stdin.read().split("#TOPMAST\\n")[1:]
 runner, bundle = [zlib.decompress(binascii.a2b_base64(part.replace("#", ""))) for part in parts]
 digest, ticket, *hosts = bundle.decode().split("\\n")
@@ -63,16 +63,14 @@ if not os.path.exists(path):
         os.fsync(file.fileno())
     os.replace(draft + "c", path)
     os.unlink(draft)
-reader, writer = os.pipe()
-os.write(writer, ticket.encode())
-os.close(writer)
-os.dup2(reader, 0)
-os.close(reader)
 host = dict(line.split(" ") for line in hosts)[os.environ["SLURMD_NODENAME"]]
-os.execv(sys.executable, [sys.executable, "-I", "-S", path, "-", host])
+with open(path, "rb") as file:
+    code = marshal.loads(file.read()[16:])
+sys.argv, sys.stdin = [path, "-", host], io.StringIO(ticket)
+exec(code)
 """
 """Runs on each host. It keeps one copy of a runner there for all parts, compiled, in a folder that
-only its owner can write to; the ticket goes through a pipe, which holds more than any ticket has.
+only its owner can write to, and runs it in its own process: an interpreter less on each host.
 Every start of a task waits for it, so that it imports as little as it can.
 """
 
