@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.support import invariants
-from tests.support.build import cluster, dataset, fleet, profile
+from tests.support.build import cluster, dataset, fleet, profile, tenant
 from tests.support.deeds import act_on
 from tests.support.engine import Life
 from tests.support.strategies import bounded, jobs, small_fleets
@@ -18,6 +19,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.states import TERMINAL, HostState
+from topmast.model.timed_quota import TimedQuota
 
 Deed = tuple[Any, ...]
 
@@ -42,6 +44,8 @@ deeds = st.one_of(
     ),
     st.tuples(st.just("arrive"), st.booleans()),
     st.tuples(st.just("configure"), st.integers(0, 3)),
+    st.tuples(st.just("quota"), st.sampled_from("ab"), st.none() | st.integers(0, 4)),
+    st.tuples(st.just("tenants"), st.integers(0, 4), st.integers(0, 3)),
     st.tuples(st.just("crash")),
 )
 histories = st.lists(deeds, min_size=5, max_size=30)
@@ -142,6 +146,20 @@ class History:
         kept = [c for r in old.regions for c in r.clusters if c.name != spare.name]
         self.world.configure(fleet(*kept, spare, tenants=old.tenants, datasets=old.datasets))
 
+    def _quota(self, name: str, count: int | None) -> None:
+        """A tenant has another quota for a while, or that of the fleet again."""
+        now = self.world.now
+        if count is None:
+            self.world.tell(ids.QUEUE, m.EndQuota(name, "ann"))
+        else:
+            timed = TimedQuota(name, {"H100": count}, now, now + 60.0, "ann")
+            self.world.tell(ids.QUEUE, m.SetQuota(timed))
+
+    def _tenants(self, quota: int, borrow: int) -> None:
+        """Another fleet file, with other quotas and limits to borrowing, perhaps below what is held."""
+        tenants = (tenant("a", borrow=borrow, H100=quota, A100=2), tenant("b", A100=quota))
+        self.world.configure(replace(self.world.fleet, tenants=tenants))
+
     def _crash(self) -> None:
         self.world.restart()
 
@@ -212,7 +230,9 @@ def test_a_dataset_of_any_size_is_priced() -> None:
     assert world.queue.data.catalogue.cost(["d"], "east", 0.0).barred is not None
 
 
-@pytest.mark.parametrize("deed", ["submit", "start", "end", "wait", "cancel", "act", "lose"])
+@pytest.mark.parametrize(
+    "deed", ["submit", "start", "end", "wait", "cancel", "act", "lose", "quota", "tenants"]
+)
 def test_every_deed_is_done(deed: str) -> None:
     """The strategies name deeds that exist."""
     assert callable(getattr(History, f"_{deed}"))

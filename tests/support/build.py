@@ -74,6 +74,7 @@ def tenant(
     **quota: int,
 ) -> TenantSpec:
     """A tenant with a quota by model (``H100=8``); ``borrow`` and ``lend`` limit those of each."""
+    assert quota or (borrow is None and lend is None), "no fleet file has limits without a quota"
     limits = [None if limit is None else dict.fromkeys(quota, limit) for limit in (borrow, lend)]
     return TenantSpec(name, quota or None, limits[0], weight, limits[1], parent)
 

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from topmast.fast.invariants import require
 from topmast.fast.queue.cycle.state import QueueState
 from topmast.fast.queue.jobs.record import JobRecord
-from topmast.fast.queue.tenancy.ledger import Ledger
-from topmast.model.fleet import TenantSpec
-from topmast.model.job import MILLI
+from topmast.fast.queue.tenancy.ledger import Holding, Ledger
 from topmast.model.states import TERMINAL, WAITING
 
 
 def check_quotas(queue: QueueState) -> None:
-    """The books of tenants equal a recount of the attempts held; no quota is exceeded.
+    """The books of tenants equal a recount of the attempts held; no limit is exceeded.
+
+    A limit that was lowered stops nothing that runs: what was held then may stay, not grow.
 
     O(attempts x depth + tenants x models).
     """
@@ -32,13 +32,17 @@ def check_quotas(queue: QueueState) -> None:
         same = ledger.by_region.get(name, 0) == fresh.by_region.get(name, 0)
         require(same, f"what is held in region {name} is not what attempts hold there")
     for (tenant, model), holding in fresh.held.items():
-        spec = ledger.tenants.get(tenant, TenantSpec(tenant))
-        if spec.quota is not None and model:
-            within = holding.guaranteed <= spec.quota.get(model, 0) * MILLI
-            require(within, f"tenant {tenant} holds more {model} than its quota")
-        if spec.borrow_limit is not None and model:
-            within = holding.borrowed <= spec.borrow_limit.get(model, 0) * MILLI
-            require(within, f"tenant {tenant} borrows more {model} than its limit")
+        if model:
+            _check_limits(ledger, tenant, model, holding)
+
+
+def _check_limits(ledger: Ledger, tenant: str, model: str, holding: Holding) -> None:
+    """No more than the limits, or than what was held when they were set below that."""
+    most, kept = ledger.most(tenant, model), ledger.outgrown.get((tenant, model), Holding())
+    within = holding.guaranteed <= max(most.guaranteed, kept.guaranteed)
+    require(within, f"tenant {tenant} holds more {model} than its quota")
+    within = holding.borrowed <= max(most.borrowed, kept.borrowed)
+    require(within, f"tenant {tenant} borrows more {model} than its limit")
 
 
 def check_jobs(queue: QueueState, records: Iterable[JobRecord]) -> None:

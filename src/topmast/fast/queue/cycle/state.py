@@ -280,3 +280,4 @@ class QueueState(EventMachine):
                 self.backlog.note_priority(record, self.now)
             elif record.state in WAITING:
                 self._wait(record)
+        self.tenancy.ledger.note_outgrown()

@@ -17,6 +17,9 @@ from topmast.model.fleet import TenantSpec
 from topmast.model.job import MILLI
 from topmast.policies.options import RankWeights
 
+NO_LIMIT = 1 << 62
+"""Thousandths of GPUs: more than any fleet has."""
+
 
 class Holding(Struct):
     """Thousandths of GPUs that one tenant holds of one model."""
@@ -53,6 +56,8 @@ class Ledger:
         """By branch, the last change there, as counted by that."""
         self._touched: dict[str, None] | None = {}
         """Branches in which tenants may do more, or less, than at the last call; None: all."""
+        self.outgrown: dict[tuple[str, str], Holding] = {}
+        """What a tenant held of a model when its limits were set below that: it may keep it."""
         self._decayed_at_s = 0.0
         self.set_tenants(tenants)
 
@@ -78,6 +83,23 @@ class Ledger:
             self._climb(tenant, model, holding.guaranteed, over_quota=False)
             self._climb(tenant, model, holding.borrowed, over_quota=True)
         self._shares: dict[str, Share] | None = None
+        self.note_outgrown()
+
+    def note_outgrown(self) -> None:
+        """Remember what is held beyond limits now: a lower limit stops nothing. O(holdings)."""
+        self.outgrown = {
+            (tenant, model): replace(holding)
+            for (tenant, model), holding in self.held.items()
+            if holding.guaranteed > self.most(tenant, model).guaranteed
+            or holding.borrowed > self.most(tenant, model).borrowed
+        }
+
+    def most(self, tenant: str, model: str) -> Holding:
+        """What a tenant that starts with nothing may come to hold, by its own limits. O(1)."""
+        node = self.tree.node(tenant)
+        quota = NO_LIMIT if node.quota is None else node.quota.get(model, 0)
+        borrow = NO_LIMIT if node.borrow is None else node.borrow.get(model, 0)
+        return Holding(quota, borrow)
 
     def twin(self, tenants: Iterable[TenantSpec] | None = None) -> Ledger:
         """A copy for trials, perhaps with other quotas. O(tenants x models + holdings x depth)."""
