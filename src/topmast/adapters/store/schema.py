@@ -9,7 +9,7 @@ from sqlalchemy import Connection, inspect, select
 from topmast.adapters.store.errors import JournalFailure
 from topmast.adapters.store.tables import VERSION
 
-VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
 """Every version this program knows, oldest first; the last is the one it speaks."""
 
 MIGRATIONS = Path(__file__).parent / "migrations"
