@@ -51,8 +51,8 @@ class Admission:
             raise InvalidInput("must be an object", field=where, remedy="see the job file")
         tenants = self._machines.queue.tenancy.ledger.tenants
         own = self._access.tenants(caller, Permission.JOBS_SUBMIT)
-        usable = list(tenants) if own is None else [name for name in tenants if name in own]
-        default = "default" if "default" in usable or not usable else usable[0]
+        usable = tenants if own is None else [name for name in tenants if name in own]
+        default = "default" if "default" in usable else next(iter(usable), "default")
         file = parse_job(document, where=where, tenant_default=default, user=user, before=before)
         if file.workdir is not None:
             raise InvalidInput(

@@ -29,6 +29,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|(s3a?|gs|gcs|az|azure|adl|abfss?):
 _IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._/:@#+-]*")
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _LONGEST_NUMBER = 40
+_NO_VALUE = (Kind.NOTHING, Kind.ASIDE)
 _COMPARED = 2_000
 _LOOKALIKES = str.maketrans("oil", "011")
 
@@ -309,9 +310,11 @@ class Record:
     def get(self, key: str) -> Value | None:
         """The value of an optional field."""
         node = self.value.node.entries.get(key)
-        if node is None or node.kind in (Kind.NOTHING, Kind.ASIDE):
+        if node is None or node.kind in _NO_VALUE:
             return None
-        return self.value.part(key, node)
+        above = self.value
+        # A key that the program itself names needs no care as to how it is shown.
+        return Value(node, f"{above.field}.{key}" if above.field else key, above.source)
 
     def need(self, key: str, example: str = "", instead: Sequence[str] = ()) -> Value:
         """The value of a required field; ``example`` stands in for one that is set aside.

@@ -304,13 +304,14 @@ def _parse_cpus(text: str) -> float:
 # ------------------------------------------------------------------------------ the job as a whole
 
 
+_BAND_NUMBERS = {str(band.value): band for band in Band}
+
+
 def _band(value: Value | None) -> Band:
     if value is None:
         return Band.NORMAL
-    numbers = {str(band.value): band for band in Band}
-    if value.node.text in numbers:
-        return numbers[value.node.text]
-    return value.choice(BANDS, "a priority")
+    number = _BAND_NUMBERS.get(value.node.text)
+    return value.choice(BANDS, "a priority") if number is None else number
 
 
 def _workdir(value: Value | None) -> tuple[str, str | None]:

@@ -393,14 +393,20 @@ class _Walker:
             raise self._refusal(f"the document has more than {self._limits.bytes:,} characters")
         if "\0" in text:
             raise self._refusal("text must not contain NUL")
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise self._refusal("text must not contain lone surrogates") from None
+        if not text.isascii() and not _is_unicode(text):
+            raise self._refusal("text must not contain lone surrogates")
         return text
 
     def _refusal(self, message: str) -> InvalidInput:
         return InvalidInput(message, where=self._where)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def plain_of(node: Node) -> Any:
