@@ -109,10 +109,11 @@ class Live:
         begun_s = time.perf_counter()
         outcome = machine.handle(event, now_s)
         handled_s = time.perf_counter()
-        kind = address.partition("/")[0]
-        self.meter.handle_s.observe(handled_s - begun_s, kind)
-        self.meter.note(event, outcome.facts)
+        self.meter.handled(address, begun_s)  # as `Runtime` does
+        if outcome.facts:
+            self.meter.note(event, outcome.facts)
         ended_s = time.perf_counter()
+        kind = address.partition("/")[0]
         self.metered_s += ended_s - handled_s
         self._pass(f"{kind} {type(event).__name__}", ended_s - begun_s)
         if address == ids.QUEUE:
