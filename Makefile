@@ -21,7 +21,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo recording test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools prometheus-tools azure-tools web-tools test-web screenshots bench-web check format bench bench-all bench-engines bounds mutants crash-test failover-test docs docs-output docs-test manifests lock hooks clean
+.PHONY: help venv demo recording recording-everywhere test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools prometheus-tools azure-tools web-tools test-web screenshots bench-web check format bench bench-all bench-engines bounds mutants crash-test failover-test docs docs-output docs-test manifests lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -91,6 +91,9 @@ test-kubernetes: kubernetes-tools $(DEV) ## the tests on a real Kubernetes, whic
 
 test-everywhere: slurm-tools ssh-tools kubernetes-tools ## one queue over all kinds of clusters at once, as root: minutes
 	@$(PY) -m pytest -q -s -m "" tests/everywhere
+
+recording-everywhere: slurm-tools ssh-tools kubernetes-tools ## draw the picture of such a run, as root: minutes
+	@TOPMAST_PICTURE=docs/assets/everywhere.svg $(PY) -m pytest -q -s -m "" tests/everywhere
 
 prometheus-tools: $(DEV) ## fetch Prometheus, from Debian's package, into the user's cache
 	@$(PY) -m tests.support.prometheus install

@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -23,6 +25,7 @@ from tests.contract.engines import (
     order,
     scripts_of,
 )
+from topmast.adapters.engines.far.home import CALLS_OF_A_HOST
 from topmast.adapters.engines.far.runner.calls import Home
 from topmast.model.messages import Message, TaskEvicted, TaskExited, TaskLost, TaskStarted
 
@@ -218,6 +221,30 @@ def test_what_a_task_says_in_the_name_of_its_runner_is_bounded(rig: Watched) -> 
     (rig.folder / "checkpoints" / "j1" / "go").touch()
     assert rig.end_of("j1").code == 0
     assert len(rig.news.all(TaskStarted)) == 1
+
+
+def test_a_task_takes_no_room_from_the_runners_of_others(rig: Watched) -> None:
+    """It asks for orders in the name of its runner, more often than any runner does."""
+    script = "echo $TOPMAST_TASK; while [ ! -e $TOPMAST_CHECKPOINT_DIR/go ]; do sleep 0.02; done"
+    rig.engine.start_gang(order("j1", script))
+    eventually(lambda: "." in rig.log("j1"), "its nonce")
+    (file,) = (rig.folder / "scheduler" / "parts").glob("*.json")
+    ticket = json.loads(file.read_text())["ticket"]
+    body = {"host": HOSTS[0], "nonce": rig.log("j1").partition(".")[0], "version": -1}
+    status, answer = Home(ticket).call("beat", json.dumps(body).encode())
+    assert status == 200
+    body["version"] = json.loads(answer)["orders"]["version"]
+
+    def ask(_: int) -> int:
+        return Home(ticket).call("beat", json.dumps(body).encode())[0]
+
+    with ThreadPoolExecutor(40) as pool:
+        said = Counter(pool.map(ask, range(40)))
+    assert said[429] >= 40 - CALLS_OF_A_HOST
+    assert said.keys() == {200, 429}
+    assert not told(rig, "j1")
+    (rig.folder / "checkpoints" / "j1" / "go").touch()
+    assert rig.end_of("j1").code == 0
 
 
 def test_a_runner_leaves_nothing_behind(rig: Watched) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
 import sys
 import time
 from collections import Counter
@@ -16,6 +18,7 @@ import pytest
 
 from tests.everywhere.figures import FIGURES, KINDS, Figures
 from tests.everywhere.judge import BODY, judge, read_bodies
+from tests.everywhere.picture import draw
 from tests.everywhere.world import ENGINES, World, missing, world
 from tests.support.kubelab.image import NAME
 from tests.support.live import eventually, live
@@ -120,6 +123,8 @@ def test_two_hundred_gangs_of_three_tenants_run_once_wherever_there_is_room(
     verdict = judge(read_bodies(there.records), {job.id: job.tasks for job in ended})
     figures = Figures.of(stories, verdict, took_s)
     request.config.stash[FIGURES] = asdict(figures)
+    if picture := os.environ.get("TOPMAST_PICTURE"):
+        shutil.copy(draw(stories.values(), there.gpus(), figures, tmp_path), picture)
 
     assert verdict.twice == []
     assert figures.jobs == JOBS

@@ -19,6 +19,8 @@ from tests.support.slurmlab import SlurmCluster, slurm_cluster
 from tests.support.sshlab import SshLab, ssh_lab
 
 SLURM = ("a", "b", "c")
+GPUS = 8
+"""Of each host."""
 LEASE_S = 20
 CUT_S = 8.0
 RECORDS = "records"
@@ -67,6 +69,13 @@ class World:
         tenants = dict.fromkeys(("vision", "speech", "language"), quota)
         return yaml.safe_dump({"regions": regions, "tenants": tenants}, default_flow_style=None)
 
+    def gpus(self) -> dict[str, int]:
+        """How many each cluster has."""
+        slurm = {f"slurm-{name}": len(lab.hosts) for name, lab in self.slurm.items()}
+        assert self.pods.nodes is not None
+        hosts = {**slurm, "pods": len(self.pods.nodes.all), "hosts": len(self.hosts.hosts)}
+        return {name: GPUS * count for name, count in hosts.items()}
+
     def lose(self, engine: str, host: str) -> None:
         """A host is gone, with all that ran there: the power fails."""
         if engine == "ssh":
@@ -87,7 +96,7 @@ class World:
 def _cluster(engine: str, hosts: tuple[str, ...], options: dict[str, object]) -> dict[str, object]:
     return {
         "engine": engine,
-        "hosts": [{"names": list(hosts), "gpu": "H100", "gpus": 8}],
+        "hosts": [{"names": list(hosts), "gpu": "H100", "gpus": GPUS}],
         "options": {"lease_s": LEASE_S, **options},
     }
 

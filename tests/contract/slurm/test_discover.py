@@ -73,20 +73,24 @@ def test_a_doctor_asks_slurm(lab: SlurmCluster, tmp_path: Path) -> None:
     file = tmp_path / "fleet.yaml"
     done = discover(lab, "--region", "east", "--partition", "main", "--out", str(file))
     assert done.returncode == 0, done.stderr
-    assert _faults(lab, file) == []
+    assert _found(lab, file, "fault") == []
+    (warning,) = _found(lab, file, "warning")  # these clusters have no control groups
+    assert (warning["what"], warning["remedy"]) == (
+        "ends of jobs", "set ProctrackType=proctrack/cgroup in slurm.conf",
+    )  # fmt: skip
     file.write_text(file.read_text().replace("partition: main", "partition: nosuch"))
-    (fault,) = _faults(lab, file)
+    (fault,) = _found(lab, file, "fault")
     assert fault["what"] == "submit"
     assert "partition" in fault["detail"]
     file.write_text(file.read_text().replace("lab2", "lab7"))
-    assert "not there: lab7" in _faults(lab, file)[0]["detail"]
+    assert "not there: lab7" in _found(lab, file, "fault")[0]["detail"]
 
 
-def _faults(lab: SlurmCluster, fleet: Path) -> list[dict[str, str]]:
+def _found(lab: SlurmCluster, fleet: Path, level: str) -> list[dict[str, str]]:
     argv = [str(Path(sys.executable).with_name("topmast")), "doctor", "--json"]
     done = subprocess.run(
         [*argv, "--fleet", str(fleet), "--state", str(fleet.with_name("state"))],
         env=lab.env, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     findings: list[dict[str, str]] = json.loads(done.stdout)["findings"]
-    return [found for found in findings if found["level"] == "fault"]
+    return [found for found in findings if found["level"] == level]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated, Any
 
@@ -20,6 +21,10 @@ from topmast.model.messages import TaskReport
 from topmast.ports import Site
 
 NOT_HERE = Reply(404)
+CALLS_OF_A_HOST = 32
+"""That may wait for their answers at a time: a runner has half as many. A task that opens more in
+its name takes no room from the runners of others.
+"""
 WORDS_LONGEST = 2000
 """Of what a runner says for people; the rest is left out."""
 Word = Annotated[str, Meta(max_length=300)]
@@ -96,6 +101,8 @@ class Home:
         self._data = data
         self._hold_s = hold_s
         self._changes: dict[str, asyncio.Event] = {}
+        self._waiting: Counter[str] = Counter()
+        """Calls that are being answered, by part."""
         self._sound: dict[str, str] = {}
         """What is at fault in an archive, by its digest."""
         self._calls: dict[str, Callable[[Call], Awaitable[Reply]]] = {
@@ -107,8 +114,18 @@ class Home:
 
     async def answer(self, call: Call) -> Reply:
         """Answer one call."""
-        handler = self._calls.get(call.name)
-        return NOT_HERE if handler is None else await handler(call)
+        handler, found = self._calls.get(call.name), self._find(call.part)
+        if handler is None:
+            return NOT_HERE
+        if self._waiting[call.part] >= CALLS_OF_A_HOST * (len(found[1].places) if found else 1):
+            return Reply(429)
+        self._waiting[call.part] += 1
+        try:
+            return await handler(call)
+        finally:
+            self._waiting[call.part] -= 1
+            if not self._waiting[call.part]:
+                del self._waiting[call.part]
 
     def changed(self, parts: Iterable[str]) -> None:
         """Answer the beats of these parts: their orders may be others now."""
