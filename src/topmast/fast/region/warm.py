@@ -63,7 +63,9 @@ def _load_free() -> None:
     shapes = (TaskShape(MILLI, 1.0, 0, (), 1.0),)
     profile = Profile("warm-up", score=ScoreWeights(shapes=True))
     shaped = PreemptiveSearch("r", columns, held, profile, 0, 0.0)
-    assert shaped.best(replace(_ask(1.0, preempt=False), shapes=shapes)) is not None
+    share = GroupRequest("e", 1, Resources((Accelerator("G", MILLI // 2),)))
+    for ask in (_ask(1.0, preempt=False), replace(_ask(0.0, preempt=False), groups=(share,))):
+        assert shaped.best(replace(ask, shapes=shapes)) is not None
     columns.hold_each([attempt])
     columns.let_go(attempt)
     columns.watched = False

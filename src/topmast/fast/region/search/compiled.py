@@ -27,7 +27,7 @@ from topmast.fast.region.search.scoring import (
     locality_cost,
     stranded_table,
 )
-from topmast.fast.region.search.stranded import Mixture
+from topmast.fast.region.search.stranded import Before, Mixture
 from topmast.model.absent import given
 from topmast.model.job import MILLI, Level
 from topmast.model.plan import PlacementRequest, RegionTerms, Seat
@@ -101,6 +101,7 @@ class Workspace:
         """What hosts cost the gang that is asked about; only those with room are written."""
         self.known: dict[object, Known] = {}
         """By kind of task, as `COSTS_KEPT` says."""
+        self.before: Before | None = None
         self.hosts: Ints = np.arange(len(nothing))
         self.models = tuple(index.models)
         self.model_of: Ints = np.zeros(len(nothing), np.int64)
@@ -255,10 +256,12 @@ def _room(index: Index, ask: PlacementRequest, choices: list[Choice]) -> Ints:
     """Tasks that each host could take (choices x hosts)."""
     needs = ask.groups[0].resources
     room = index.workspace(Workspace).room(len(choices))
-    cpus, memory = cpus_of(needs), float(needs.memory_bytes)
-    for at, choice in enumerate(choices):
-        of_model = index.of_model[choice.model]
-        limited_kernels.room_on(index.arrays, of_model, choice.gpus, cpus, memory, room[at])
+    models = np.array([choice.model for choice in choices], np.int64)
+    gpus = np.array([choice.gpus for choice in choices], np.int64)
+    limited_kernels.room_on(
+        index.arrays, index.workspace(Workspace).model_of, models, gpus, cpus_of(needs),
+        float(needs.memory_bytes), room,
+    )  # fmt: skip
     room[:, index.excluded(ask)] = 0
     return room
 
@@ -307,15 +310,23 @@ def _costs(
     needs, gpus = ask.groups[0].resources, question.choice_gpus.tolist()
     kinds = {count: at for at, count in enumerate(dict.fromkeys(gpus))}
     each = [_known(index, ask, weights, question.tasks, count) for count in kinds]
-    for at, count in enumerate(gpus):
-        known = each[kinds[count]]
-        task = (count, cpus_of(needs), float(needs.memory_bytes))
+    of = np.array([kinds[count] for count in gpus], np.int64)
+    for (count, kind), known in zip(kinds.items(), each, strict=True):
+        before = _before(space, known.mixture)
         stranded.costs_by_shapes(
-            index.arrays, space.model_of, space.hosts, room[at], task, question.tasks,
-            known.mixture, index.version, known.seen, known.costs,
+            index.arrays, space.model_of, room, of, kind,
+            (count, cpus_of(needs), float(needs.memory_bytes)), question.tasks, known.mixture,
+            index.version, (before.now, before.seen), known.seen, known.costs,
         )  # fmt: skip
     costs = each[0].costs[None] if len(each) == 1 else np.stack([k.costs for k in each])
-    return costs, np.array([kinds[count] for count in gpus]), False
+    return costs, of, False
+
+
+def _before(space: Workspace, mixture: Mixture) -> Before:
+    """What is stranded of each host as it is, as far as it is known by this mixture."""
+    if space.before is None or space.before.mixture is not mixture:
+        space.before = Before.none(mixture, len(space.hosts))
+    return space.before
 
 
 def _count(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from topmast.fast.region.inventory.arrays import F64, I64, Arrays
 from topmast.fast.region.search.kernels import (
@@ -254,20 +253,24 @@ def _seat_exactly(
 
 @kernel
 def room_on(
-    a: Arrays, of_model: NDArray[np.bool_], gpus: int, cpus: float, memory: float, room: I64
+    a: Arrays, model_of: I64, models: I64, gpus: I64, cpus: float, memory: float, room: I64
 ) -> None:
-    """How many tasks each host could take, written to ``room`` (H). O(H)."""
-    for host in range(room.shape[0]):
-        room[host] = 0
-        if not a.available[host] or not of_model[host]:
-            continue
-        most = a.whole[host] // gpus
-        # Compared before it is cut to whole tasks: a host without a limit has infinitely much.
-        if cpus > 0.0 and a.free_cpus[host] / cpus + 1e-9 < most:
-            most = int(max(0.0, a.free_cpus[host] / cpus + 1e-9))
-        if memory > 0.0 and a.free_memory[host] / memory < most:
-            most = int(max(0.0, a.free_memory[host] / memory))
-        room[host] = most
+    """How many tasks each host could take, written to ``room`` (choices x H). O(choices * H).
+
+    ``models`` and ``gpus``: by choice. ``model_of`` (H) may say anything of a host without GPUs.
+    """
+    for choice in range(room.shape[0]):
+        for host in range(room.shape[1]):
+            room[choice, host] = 0
+            if not a.available[host] or model_of[host] != models[choice]:
+                continue
+            most = a.whole[host] // gpus[choice]
+            # Compared before it is cut to whole tasks: a host without a limit has infinitely much.
+            if cpus > 0.0 and a.free_cpus[host] / cpus + 1e-9 < most:
+                most = int(max(0.0, a.free_cpus[host] / cpus + 1e-9))
+            if memory > 0.0 and a.free_memory[host] / memory < most:
+                most = int(max(0.0, a.free_memory[host] / memory))
+            room[choice, host] = most
 
 
 @kernel

@@ -105,21 +105,28 @@ def question_of(
     columns: Columns, ask: PlacementRequest, profile: Profile, cluster: str | None
 ) -> Question:
     """What the kernels need to know (in one ``cluster``)."""
-    weights, clusters = profile.score, [p for p in columns.parts if len(columns.clusters[p[0]])]
-    fixed = fixed_cost(ask.terms, weights)
+    weights = profile.score
+    order, places = _order(ask, weights), places_of(columns, ask, profile, cluster)
+    return Question(choices_of(ask), order, _gang(columns, ask, weights, order), places)
+
+
+def places_of(
+    columns: Columns, ask: PlacementRequest, profile: Profile, cluster: str | None
+) -> Places:
+    """The clusters of the region, at what each costs; only ``cluster`` is finite, if given."""
+    clusters = [p for p in columns.parts if len(columns.clusters[p[0]])]
+    fixed = fixed_cost(ask.terms, profile.score)
     costs = [
         (fixed if cluster in (None, name) else INFINITE) + profile.slices.price * time_slice
         for name, time_slice in clusters
     ]
-    places = Places(
+    return Places(
         domain=columns.domain,
         first=np.array([columns.rows_in(*part)[0] for part in clusters], np.int64),
         last=np.array([columns.rows_in(*part)[-1] + 1 for part in clusters], np.int64),
         hosts=np.arange(len(columns.hosts)),
         cost=np.array(costs, np.float64),
     )
-    order = _order(ask, weights)
-    return Question(choices_of(ask), order, _gang(columns, ask, weights, order), places)
 
 
 def _order(ask: PlacementRequest, weights: ScoreWeights) -> tuple[int | None, ...]:

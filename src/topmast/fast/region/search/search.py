@@ -10,7 +10,7 @@ from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns, Floats
 from topmast.fast.region.inventory.index import Index, index_of
 from topmast.fast.region.inventory.overlay import Overlay
-from topmast.fast.region.search import compiled, loads, mixed
+from topmast.fast.region.search import compiled, loads, mixed, one_task
 from topmast.fast.region.search.compiled import Spread
 from topmast.fast.region.search.domains import Space, domains
 from topmast.fast.region.search.loads import Loads
@@ -93,6 +93,12 @@ class Search:
         return self._plan(ask, columns, compiled.seated(index, columns, ask, spread), victims)
 
     def _free(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
+        if one_task.applies(ask, self.profile.score):
+            places = mixed.places_of(self.columns, ask, self.profile, cluster)
+            alone = one_task.best_seat(self.columns, ask, self.profile.score, places)
+            if alone is not None:
+                yield self._plan(ask, self.columns, alone)
+            return
         if not mixed.applies(self.columns, ask, self.profile.score):
             yield from self._one_by_one(ask, cluster)
             return

@@ -16,11 +16,11 @@ Of hosts equally good, the one with least left is taken: each task pays EASE for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from topmast.fast.region.inventory.arrays import F64, I64, MILLI, Arrays
@@ -53,6 +53,20 @@ class Mixture(NamedTuple):
     """(MILLI + 1) of a GPU with so many thousandths free, the useless part; 0 for a whole one."""
     price: float
     """Points for a stranded GPU."""
+
+
+class Before(Struct, frozen=True):
+    """What is stranded of hosts (H) as they are, kept while the mixture is the same."""
+
+    mixture: Mixture
+    now: F64
+    seen: I64
+    """The version of the host by which that was worked out."""
+
+    @classmethod
+    def none(cls, mixture: Mixture, hosts: int) -> Before:
+        """Nothing is known yet."""
+        return cls(mixture, np.zeros(hosts), np.full(hosts, -1))
 
 
 class Left(NamedTuple):
@@ -125,30 +139,49 @@ def change_on(
     return m.price * (change + EASE * part * ease(new))
 
 
+@inner
+def now_of(
+    m: Mixture, model: int, left: Left, host: int, version: I64, before: tuple[F64, I64]
+) -> float:
+    """What is stranded of a host as it is, from what is kept of it (see `Before`). O(M)."""
+    now, seen = before
+    if seen[host] != version[host]:
+        seen[host] = version[host]
+        now[host] = stranded_of(m, model, left)
+    known: float = now[host]
+    return known
+
+
 @kernel
 def costs_by_shapes(
-    a: Arrays, model_of: I64, hosts: I64, room: I64, task: tuple[int, float, float], tasks: int,
-    m: Mixture, version: I64, seen: I64, costs: F64,
+    a: Arrays, model_of: I64, room: I64, of: I64, kind: int, task: tuple[int, float, float],
+    tasks: int, m: Mixture, version: I64, before: tuple[F64, I64], seen: I64, costs: F64,
 ) -> None:  # fmt: skip
-    """What t tasks cost on a host, to ``costs`` (t - 1, H), for t up to its ``room``.
+    """What t tasks cost on a host, to ``costs`` (t - 1, H), for t up to its room.
 
-    ``task``: GPUs, CPUs, bytes. Hosts of which ``seen`` (H) is their ``version`` are known already.
-    O(hosts + those that changed * t * M).
+    ``room``: (choices x H), those of which ``of`` is ``kind``. ``task``: GPUs, CPUs, bytes. Hosts
+    of which ``seen`` (H) is their ``version`` are known already. O(hosts * choices + those that
+    changed * t * M).
     """
     gpus, cpus, memory = task
-    for i in range(hosts.shape[0]):
-        host = hosts[i]
-        if room[host] == 0 or seen[host] == version[host]:
+    for host in range(seen.shape[0]):
+        if seen[host] == version[host]:
+            continue
+        most = 0
+        for choice in range(of.shape[0]):
+            if of[choice] == kind:
+                most = max(most, room[choice, host])
+        if most == 0:
             continue
         seen[host] = version[host]
         free = a.free_milli[a.offset[host] : a.offset[host + 1]]
         old = left_of(m, free, a.free_cpus[host], a.free_memory[host])
-        now = stranded_of(m, model_of[host], old)
+        now = now_of(m, model_of[host], old, host, version, before)
         part_widest = 0
         for slot in range(free.shape[0]):
             if part_widest < free[slot] < MILLI:
                 part_widest = free[slot]
-        for t in range(1, min(room[host], tasks) + 1):
+        for t in range(1, min(most, tasks) + 1):
             whole = old.whole - t * gpus
             widest = MILLI if whole > 0 else part_widest
             new = Left(
@@ -250,9 +283,24 @@ def useless_of(shapes: tuple[TaskShape, ...]) -> F64:
     return useless
 
 
-@lru_cache(maxsize=64)
-def mixture_of(shapes: tuple[TaskShape, ...], models: Sequence[str], price: float) -> Mixture:
+_asked: dict[tuple[int, int, float], tuple[tuple[TaskShape, ...], tuple[str, ...], Mixture]] = {}
+"""By identity, the last mixtures asked for: to hash 64 shapes takes a tenth of a search."""
+MOST_ASKED = 16
+
+
+def mixture_of(shapes: tuple[TaskShape, ...], models: tuple[str, ...], price: float) -> Mixture:
     """What kernels are told of the shapes, where ``models`` are numbered so."""
+    key = (id(shapes), id(models), price)
+    found = _asked.get(key)
+    if found is None or found[0] is not shapes or found[1] is not models:
+        if len(_asked) >= MOST_ASKED:
+            _asked.clear()
+        _asked[key] = found = shapes, models, _mixture_of(shapes, models, price)
+    return found[2]
+
+
+@lru_cache(maxsize=64)
+def _mixture_of(shapes: tuple[TaskShape, ...], models: tuple[str, ...], price: float) -> Mixture:
     right = np.array(
         [[not s.models or name in s.models for name in models] for s in shapes], np.bool_
     ).reshape(len(shapes), len(models))
