@@ -76,8 +76,13 @@ class Selector(Struct, frozen=True):
 
     @property
     def counts_alike(self) -> bool:
-        """Whether it means all jobs of a tenant in a state, or none."""
-        return replace(self, states=(), tenants=()) == _ALL
+        """Whether it means all jobs of a tenant, user, band and state, or none."""
+        return replace(self, states=(), tenants=(), users=(), bands=()) == _ALL
+
+    def takes_all_of(self, tenant: str, user: str, band: str, state: str) -> bool:
+        """Whether jobs of these may be meant."""
+        of_band = not self.bands or band in self.bands
+        return self.takes_kind(tenant, state) and of_band and like(self.users, user)
 
     def takes_kind(self, tenant: str, state: str) -> bool:
         """Whether jobs of a tenant in a state may be meant."""

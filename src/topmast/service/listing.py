@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topmast.fast.queue import GlobalQueue, JobRecord
+from topmast.fast.queue import GlobalQueue, JobRecord, Kind, Tally, kind_of
 from topmast.model import ids
 from topmast.model.errors import InvalidInput
 from topmast.model.group_views import JobGroup
@@ -23,6 +23,8 @@ from topmast.service.sweeps import views_of
 
 MAX_PAGE = 1_000
 CURSOR_DIGITS = 18
+PORTION = 5_000
+"""Jobs that are walked at a time, on the thread that decides."""
 
 
 class Selection(Struct, frozen=True):
@@ -97,11 +99,11 @@ def select(
 
 
 def counts(queue: GlobalQueue, seen: frozenset[str] | None = None) -> dict[str, int]:
-    """Jobs in memory by state, of all tenants or of those ``seen``. O(tenants)."""
+    """Jobs in memory by state, of all tenants or of those ``seen``. O(kinds)."""
     found: dict[str, int] = {}
-    for (tenant, state), count in queue.jobs.counts.items():
+    for (tenant, _, _, state), tally in queue.jobs.tallies.kinds.items():
         if seen is None or tenant in seen:
-            found[state.value] = found.get(state.value, 0) + count
+            found[state.value] = found.get(state.value, 0) + tally.jobs
     return found
 
 
@@ -123,18 +125,28 @@ def sweeps(queue: GlobalQueue, wanted: Selection) -> tuple[SweepView, ...]:
 def total(queue: GlobalQueue, wanted: Selection) -> int | None:
     """How many jobs are wanted, on all pages; None if some may have left memory.
 
-    O(tenants), or O(jobs) where other things than tenants and states are asked for.
+    O(kinds), or O(jobs) where other things than tenants, users, bands and states are asked for.
     """
     if wanted.may_be_archived and queue.jobs.has_forgotten:
         return None
-    jobs, seen = wanted.jobs, wanted.seen
-    if jobs.counts_alike and not (wanted.fold and queue.jobs.sweeps.records):
-        return sum(
-            count
-            for (tenant, state), count in queue.jobs.counts.items()
-            if (seen is None or tenant in seen) and jobs.takes_kind(tenant, state)
-        )
+    if is_tallied(queue, wanted):
+        return sum(tally.jobs for _, tally in _tallies(queue, wanted))
     return sum(wanted.takes(job) for job in queue.jobs.records.values())
+
+
+def is_tallied(queue: GlobalQueue, wanted: Selection) -> bool:
+    """Whether sums over the wanted jobs are known without a look at each."""
+    return wanted.jobs.counts_alike and not (wanted.fold and queue.jobs.sweeps.records)
+
+
+def _tallies(queue: GlobalQueue, wanted: Selection) -> Iterator[tuple[Kind, Tally]]:
+    """Those of the wanted jobs. O(kinds)."""
+    jobs, seen = wanted.jobs, wanted.seen
+    for kind, tally in queue.jobs.tallies.kinds.items():
+        tenant, user, band, state = kind
+        named = band.name.lower() if jobs.bands else ""
+        if (seen is None or tenant in seen) and jobs.takes_all_of(tenant, user, named, state):
+            yield kind, tally
 
 
 def newest(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
@@ -192,17 +204,69 @@ def group_key(by: str) -> Callable[[JobRecord], str]:
     return GROUP_KEYS[by]
 
 
-def grouped(queue: GlobalQueue, wanted: Selection, by: str, now: float) -> tuple[JobGroup, ...]:
-    """Wanted jobs in memory, a row for each group, the one that holds most first. O(jobs)."""
-    key, rows = group_key(by), dict[str, _Tally]()
-    for record in queue.jobs.records.values():
-        if wanted.takes(record):
-            rows.setdefault(key(record), _Tally()).count(record)
-    found = [row.shown(name, now) for name, row in rows.items()]
-    return tuple(sorted(found, key=lambda row: (-row.held_gpus, -row.waiting_gpus, row.key)))
+BY_KIND: dict[str, Callable[[Kind], str]] = {
+    "tenant": lambda kind: kind[0],
+    "user": lambda kind: kind[1],
+    "band": lambda kind: kind[2].name.lower(),
+}
+"""The group of jobs of a kind, as long as they do not run over quota."""
 
 
-class _Tally(Struct):
+class Groups:
+    """Wanted jobs in memory, a row for each group."""
+
+    def __init__(self, wanted: Selection, by: str) -> None:
+        """Raises InvalidInput for what nothing is grouped by."""
+        self._wanted, self._by = wanted, by
+        self._key = group_key(by)
+        self._rows: dict[str, _Row] = {}
+
+    def is_tallied(self, queue: GlobalQueue) -> bool:
+        """Whether the rows are known without a look at each job."""
+        return self._by in BY_KIND and is_tallied(queue, self._wanted)
+
+    def take(self, queue: GlobalQueue, jobs: Iterable[str]) -> None:
+        """Count some jobs, one by one."""
+        for job in jobs:
+            record = queue.jobs.records.get(job)
+            if record is not None and self._wanted.takes(record):
+                self._row(self._key(record)).count(record)
+
+    def take_tallies(self, queue: GlobalQueue) -> None:
+        """Count all jobs. O(kinds + jobs that hold GPUs)."""
+        for kind, tally in _tallies(queue, self._wanted):
+            row = self._row(BY_KIND[self._by](kind))
+            row.jobs += tally.jobs
+            if kind[3] in WAITING:
+                row.waiting += tally.jobs
+                row.waiting_milli += tally.asked_milli
+                row.see(queue.jobs.tallies.first(kind))
+        for record in queue.jobs.placed.values():
+            if self._wanted.takes(record):
+                self._place(record)
+
+    def _place(self, record: JobRecord) -> None:
+        """A job that was counted as one of its kind holds GPUs, perhaps in a lower band."""
+        row = self._row(BY_KIND[self._by](kind_of(record)))
+        row.jobs -= 1
+        if record.state in WAITING:
+            row.waiting -= 1
+            row.waiting_milli -= record.spec.gpus_milli()
+        self._row(self._key(record)).count(record)
+
+    def _row(self, key: str) -> _Row:
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = _Row()
+        return row
+
+    def shown(self, now: float) -> tuple[JobGroup, ...]:
+        """The group that holds most GPUs first. O(groups log groups)."""
+        found = [row.shown(name, now) for name, row in self._rows.items() if row.jobs]
+        return tuple(sorted(found, key=lambda row: (-row.held_gpus, -row.waiting_gpus, row.key)))
+
+
+class _Row(Struct):
     jobs: int = 0
     waiting: int = 0
     held_milli: int = 0
@@ -217,8 +281,12 @@ class _Tally(Struct):
         elif record.state in WAITING:
             self.waiting += 1
             self.waiting_milli += record.spec.gpus_milli()
-            if self.first is None or record.submit_s < self.first.submit_s:
-                self.first = record
+            self.see(record)
+
+    def see(self, record: JobRecord | None) -> None:
+        """A job that waits."""
+        if record is not None and (self.first is None or record.number < self.first.number):
+            self.first = record
 
     def shown(self, key: str, now: float) -> JobGroup:
         first = self.first

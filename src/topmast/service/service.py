@@ -268,11 +268,23 @@ class Service(Reserving):
     async def groups(
         self, caller: Caller, by: str, states: Sequence[str], selector: str
     ) -> tuple[JobGroup, ...]:
-        """Jobs in memory by tenant, user, band or a label (``label.KEY``). O(jobs)."""
+        """Jobs in memory by tenant, user, band or a label (``label.KEY``).
+
+        O(kinds), or O(jobs) in portions, between which decisions go on: by a label, and where other
+        things are selected than tenants, users, bands and states.
+        """
         self.limits.take(caller, "list")
         seen, queue = self.access.tenants(caller, Permission.JOBS_VIEW), self.machines.queue
         wanted = listing.select(tuple(states), "", 1, "", True, seen, selector)
-        return await self._ask(lambda: listing.grouped(queue, wanted, by, self.clock.now()))
+        groups = listing.Groups(wanted, by)
+        if groups.is_tallied(queue):
+            await self._ask(lambda: groups.take_tallies(queue))
+            return groups.shown(self.clock.now())
+        jobs = await self._ask(lambda: list(queue.jobs.records))
+        for first in range(0, len(jobs), listing.PORTION):
+            portion = jobs[first : first + listing.PORTION]
+            await self._ask(partial(groups.take, queue, portion))
+        return groups.shown(self.clock.now())
 
     async def explain(self, caller: Caller, job: str) -> v.Explanation:
         """Why a job stands where it stands."""

@@ -12,18 +12,18 @@ from tests.support.world import World
 from topmast.fast.queue import GlobalQueue, JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.job import Band
+from topmast.model.job import Band, JobChanges
 from topmast.model.states import WAITING, JobState
 from topmast.policies.registry import load_profile
 from topmast.service import listing
-from topmast.service.listing import Selection
+from topmast.service.listing import Groups, Selection
 
 TENANTS = (tenant("a", H100=8), tenant("b", H100=4), tenant("poor", H100=0), tenant("c"))
 PROFILES = ("mast", "fifo-skip", "tiresias-las", "gavel-max-min-fairness")
 SELECTIONS: tuple[tuple[tuple[str, ...], str], ...] = (
     ((), ""), (("active",), ""), (("PENDING", "RECOVERING"), ""), (("SUCCEEDED", "FAILED"), ""),
     (("active",), "tenant=a"), (("active",), "tenant=[ab]"), ((), "name=x*"),
-    (("PENDING",), "band=high"),
+    (("PENDING",), "band=high"), (("active",), "user=u*,tenant=a"), ((), "band=low,user=u1"),
 )  # fmt: skip
 
 
@@ -62,10 +62,21 @@ def check(queue: GlobalQueue) -> None:
                     wanted = replace(wanted, cursor=len(found) if order else records[-1].number)
                 assert found == want, (states, selector, order)
                 assert listing.total(queue, wanted) == len(want)
+                check_groups(queue, wanted)
     sums: dict[str, int] = {}
     for record in queue.jobs.records.values():
         sums[record.state.value] = sums.get(record.state.value, 0) + 1
     assert listing.counts(queue) == sums
+
+
+def check_groups(queue: GlobalQueue, wanted: Selection) -> None:
+    """The rows of groups are those of a walk over all jobs, however they are found."""
+    for by in listing.GROUP_KEYS:
+        walk, quick = Groups(wanted, by), Groups(wanted, by)
+        walk.take(queue, queue.jobs.records)
+        if quick.is_tallied(queue):
+            quick.take_tallies(queue)
+            assert quick.shown(queue.now) == walk.shown(queue.now), (by, wanted)
 
 
 def disturb(world: World, rng: random.Random) -> None:
@@ -73,12 +84,14 @@ def disturb(world: World, rng: random.Random) -> None:
     jobs = world.jobs
     running = [job for job, record in jobs.items() if record.state is JobState.RUNNING]
     alive = [job for job, record in jobs.items() if not record.finished]
-    match rng.randrange(8):
+    ended = [job for job, record in jobs.items() if record.finished]
+    match rng.randrange(10):
         case 0 | 1 | 2:
             specs = [
                 job(
                     rng.choice("xy"), rng.choice((1, 2, 4)), tenant=rng.choice(TENANTS).name,
                     band=rng.choice((Band.LOW, Band.NORMAL, Band.HIGH)), max_restarts=3,
+                    user=rng.choice(("u1", "u2", "ann")),
                 )
                 for _ in range(rng.randrange(1, 8))
             ]  # fmt: skip
@@ -91,6 +104,11 @@ def disturb(world: World, rng: random.Random) -> None:
             world.tell(ids.QUEUE, m.ReleaseJobs(tuple(rng.sample(alive, len(alive) // 2)), "ann"))
         case 6 if alive:
             world.cancel(rng.choice(alive))
+        case 7 if ended:
+            world.tell(ids.QUEUE, m.RequeueJobs((rng.choice(ended),), "ann"))
+        case 8 if alive:
+            changes = JobChanges(band=rng.choice((Band.LOW, Band.HIGH)))
+            world.tell(ids.QUEUE, m.EditJobs((rng.choice(alive),), changes, "ann"))
         case _:
             world.advance(rng.choice((1.0, 60.0, 4_000.0)))
     world.settle()
@@ -131,3 +149,44 @@ def test_a_page_reads_no_more_jobs_than_it_shows() -> None:
     assert listing.total(world.queue, wanted) == 2_000
     assert len(listing.newest(world.queue, replace(wanted, queue_order=False))) == 10
     assert len(read) <= 20
+
+
+def test_groups_look_at_no_job_that_waits_but_the_first() -> None:
+    """However many wait; and a tally forgets the numbers of jobs that no longer do."""
+    world = World(fleet(cluster("east-1", hosts=1), tenants=TENANTS))
+    world.submit(*[job("x", 8, tenant="a")] * 2_000)
+    read: list[str] = []
+
+    class Watched(Selection, frozen=True):
+        def takes(self, record: JobRecord) -> bool:
+            read.append(record.id)
+            return super().takes(record)
+
+    plain = listing.select(("active",), "", 10, "", True)
+    wanted = Watched(**{name: getattr(plain, name) for name in plain.__struct_fields__})
+    for by in listing.GROUP_KEYS:
+        groups = Groups(wanted, by)
+        assert groups.is_tallied(world.queue)
+        groups.take_tallies(world.queue)
+        (row,) = groups.shown(world.now)
+        assert (row.jobs, row.waiting, row.longest) == (2_000, 1_999, "j2")
+    assert len(read) == len(listing.GROUP_KEYS)
+    for _ in range(100):
+        world.tell(ids.QUEUE, m.EditJobs(("j2",), JobChanges(band=Band.HIGH), "ann"))
+        world.tell(ids.QUEUE, m.EditJobs(("j2",), JobChanges(band=Band.NORMAL), "ann"))
+    world.cancel(*[f"j{number}" for number in range(500, 2_001)])
+    world.tell(ids.QUEUE, m.RequeueJobs(("j2000",), "ann"))
+    for kind, tally in world.queue.jobs.tallies.kinds.items():
+        assert len(tally.numbers) <= 2 * tally.jobs + 65 or kind[3] not in WAITING
+
+
+def test_counts_follow_a_job_that_is_tried_anew() -> None:
+    """It is no longer one that ended."""
+    world = World(fleet(cluster("east-1", hosts=1)))
+    world.submit(job("x", 8))
+    world.cancel("j1")
+    world.settle()
+    assert listing.counts(world.queue) == {"CANCELLED": 1}
+    world.tell(ids.QUEUE, m.RequeueJobs(("j1",), "ann"))
+    assert sum(listing.counts(world.queue).values()) == 1
+    assert "CANCELLED" not in listing.counts(world.queue)

@@ -40,6 +40,7 @@ from topmast.fast.queue.datasets import cannot_add
 from topmast.fast.queue.invariants import check_jobs, check_quotas
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.jobs.sweeps import SweepRecord
+from topmast.fast.queue.jobs.tallies import Kind, Tally, kind_of
 from topmast.fast.queue.leaving import jobs_in_clusters, stranded
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.pausing import drained, in_branch
@@ -59,6 +60,7 @@ __all__ = [
     "GlobalQueue",
     "JobRecord",
     "Judgement",
+    "Kind",
     "Ledger",
     "Mix",
     "PendingDecision",
@@ -66,6 +68,7 @@ __all__ = [
     "Ranking",
     "Step",
     "SweepRecord",
+    "Tally",
     "Verdict",
     "Wait",
     "Waiting",
@@ -83,6 +86,7 @@ __all__ = [
     "jobs_in_clusters",
     "judge_edit",
     "judge_requeue",
+    "kind_of",
     "may_preempt",
     "most_hopeful",
     "next_step",

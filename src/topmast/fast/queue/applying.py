@@ -264,7 +264,8 @@ def _requeued(queue: QueueState, fact: f.Requeued, event: m.Message) -> None:
         record.cancelling = False
     else:
         queue.waits_no_more(record)
-    record.state, record.cause = JobState.PENDING, fact.cause
+    queue.jobs.move(record, JobState.PENDING)
+    record.cause = fact.cause
     record.restarts = record.host_losses = 0
     record.not_before_s, record.avoid_hosts = 0.0, ()
     record.paused = queue.tenancy.paused_by(record.spec.tenant) or UNSET
@@ -290,7 +291,7 @@ def _edit_taken(queue: QueueState, fact: f.EditTaken, event: m.Message) -> None:
 def _take_spec(queue: QueueState, record: JobRecord, spec: JobSpec) -> None:
     """A waiting job asks for something else."""
     queue.waits_no_more(record)
-    record.spec = spec
+    queue.jobs.change(record, spec)
     queue.enqueue(record)
     queue.backlog.unblock(Anything())
 

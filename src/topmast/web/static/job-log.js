@@ -18,6 +18,29 @@ function make(/** @type {string} */ tag, /** @type {Record<string, string>} */ a
   return made;
 }
 
+/**
+ * Where the first whole character of a part begins, and the last one ends: pages are cut at bytes.
+ * @param {Uint8Array} bytes
+ * @param {number} offset
+ */
+function whole(bytes, offset) {
+  let begins = 0;
+  while (offset > 0 && begins < Math.min(3, bytes.length) && inside(bytes[begins])) begins += 1;
+  if (bytes.length < 4) return [begins, bytes.length]; // nothing more may come
+  for (let back = 1; back < 4; back += 1) {
+    const byte = bytes[bytes.length - back];
+    if (inside(byte)) continue;
+    const length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+    return [begins, bytes.length - (length > back ? back : 0)];
+  }
+  return [begins, bytes.length];
+}
+
+/** Whether a byte of UTF-8 goes on with a character. */
+function inside(/** @type {number} */ byte) {
+  return (byte & 0xc0) === 0x80;
+}
+
 /** A part of the output, which knows its first byte. */
 function page(/** @type {Part} */ part) {
   return make("span", { "data-from": String(part.from) }, part.text);
@@ -92,10 +115,12 @@ class JobLog extends HTMLElement {
     });
     const answer = await fetch(`/api/v1/jobs/${this.dataset.job}/logs?${query}`, { redirect: "error" });
     if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).detail ?? String(answer.status));
-    const text = new TextDecoder().decode(await answer.arrayBuffer());
-    const to = Number(answer.headers.get("X-Next-Offset"));
+    const bytes = new Uint8Array(await answer.arrayBuffer());
+    const [begins, ends] = whole(bytes, offset);
+    const text = new TextDecoder().decode(bytes.subarray(begins, ends));
+    const to = Number(answer.headers.get("X-Next-Offset")) - (bytes.length - ends);
     return {
-      text: text.replace(SEQUENCES, "").replace(CONTROLS, ""), from: offset, to,
+      text: text.replace(SEQUENCES, "").replace(CONTROLS, ""), from: offset + begins, to,
       attempt: Number(answer.headers.get("X-Attempt")), complete: answer.headers.get("X-Complete") === "1",
     };
   }
@@ -152,7 +177,7 @@ class JobLog extends HTMLElement {
       const height = this.#text.scrollHeight;
       this.#follow.checked = false;
       this.#text.prepend(page(part));
-      this.#first = from;
+      this.#first = part.from;
       this.#text.scrollTop += this.#text.scrollHeight - height;
       while (this.#text.childElementCount > MOST_PAGES) {
         this.#next = begin(this.#text.lastElementChild);

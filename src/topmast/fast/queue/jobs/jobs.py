@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from msgspec import Struct
 
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.jobs.sweeps import Sweeps
+from topmast.fast.queue.jobs.tallies import Tallies
 from topmast.model import ids
 from topmast.model.expansion import size_of
+from topmast.model.job import JobSpec
 from topmast.model.messages import SkipAttempts, SubmitJobs
 from topmast.model.states import JobState
 
@@ -31,8 +31,7 @@ class Jobs:
 
     def __init__(self) -> None:
         self.records: dict[str, JobRecord] = {}
-        self.counts: Counter[tuple[str, JobState]] = Counter()
-        """Records by tenant and state."""
+        self.tallies = Tallies(self.records)
         self.placed: dict[str, JobRecord] = {}
         """Jobs with a plan."""
         self.finished: list[str] = []
@@ -47,24 +46,24 @@ class Jobs:
     def restore(self, records: dict[str, JobRecord]) -> None:
         """Take up the records of a snapshot. O(jobs)."""
         self.records = records
-        self.counts = Counter((record.spec.tenant, record.state) for record in records.values())
+        self.tallies = Tallies(records)
 
     def add(self, record: JobRecord) -> None:
         """A job is admitted."""
         self.records[record.id] = record
-        self.counts[record.spec.tenant, record.state] += 1
+        self.tallies.enter(record)
 
     def move(self, record: JobRecord, to: JobState) -> None:
         """A job comes to another state."""
-        self._leave(record)
+        self.tallies.leave(record)
         record.state = to
-        self.counts[record.spec.tenant, to] += 1
+        self.tallies.enter(record)
 
-    def _leave(self, record: JobRecord) -> None:
-        key = record.spec.tenant, record.state
-        self.counts[key] -= 1
-        if not self.counts[key]:
-            del self.counts[key]
+    def change(self, record: JobRecord, spec: JobSpec) -> None:
+        """A job asks for something else."""
+        self.tallies.leave(record)
+        record.spec = spec
+        self.tallies.enter(record)
 
     @property
     def has_forgotten(self) -> bool:
@@ -116,5 +115,5 @@ class Jobs:
             for job in self.finished[: FINISHED_KEPT // 10]:
                 forgotten = self.records.pop(job, None)
                 if forgotten is not None:
-                    self._leave(forgotten)
+                    self.tallies.leave(forgotten)
             del self.finished[: FINISHED_KEPT // 10]
