@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import httpx
@@ -29,6 +30,8 @@ from topmast.bench.http import Connection
 
 HOST_GPUS, CLUSTERS, BULK = 8, 10, 20_000
 SEEN_WITHIN_S = 120.0
+SUBMITTED = 500
+"""Jobs of a turn in which decisions are timed."""
 SEEN = """
 const seen = {};
 const look = () => {
@@ -72,8 +75,8 @@ def fleet(gpus: int) -> dict[str, Any]:
 
 
 @contextmanager
-def server(folder: Path, gpus: int) -> Iterator[str]:
-    """One with engines that run nothing; its URL."""
+def server(folder: Path, gpus: int) -> Iterator[tuple[str, psutil.Process]]:
+    """One with engines that run nothing: its URL and its process."""
     file = folder / "fleet.yaml"
     file.write_text(json.dumps(fleet(gpus)), "utf-8")
     command = [
@@ -86,7 +89,7 @@ def server(folder: Path, gpus: int) -> Iterator[str]:
     try:
         line = process.stdout.readline()
         assert line, (folder / "server.log").read_text("utf-8")[-2_000:]
-        yield json.loads(line)["url"]
+        yield json.loads(line)["url"], psutil.Process(process.pid)
     finally:
         process.terminate()
         process.wait(60)
@@ -150,6 +153,19 @@ def looked_at(url: str) -> dict[str, float]:
     return {key: round(value, 1) for key, value in found.items()}
 
 
+def grouped(url: str) -> dict[str, float]:
+    """How long the page of groups takes that nobody has asked for before.
+
+    Jobs by a label are looked at one by one.
+    """
+    found = {}
+    for by in ("tenant", "user", "band", "label.none"):
+        begun_s = time.monotonic()
+        httpx.get(f"{url}/?group={by}", timeout=120).raise_for_status()
+        found[by] = round(1e3 * (time.monotonic() - begun_s), 1)
+    return found
+
+
 def _renderer_mb() -> float:
     """The memory of the largest renderer that this process has below it, shared pages left out."""
     children = psutil.Process().children(recursive=True)
@@ -157,13 +173,19 @@ def _renderer_mb() -> float:
     return max((p.memory_full_info().uss for p in tabs), default=0) / 1e6
 
 
-def decisions(url: str, jobs: int) -> dict[str, Any]:
-    """How long the queue took for its messages while so many jobs were cancelled and submitted."""
+def decisions(url: str, process: psutil.Process, jobs: int) -> dict[str, float]:
+    """What a message of the queue took while so many jobs were submitted.
 
-    def timing() -> tuple[int, float]:
+    That is the time in the queue itself, by the clock, and all CPU time of the thread that decides:
+    of the threads beside that of HTTP the one that works.
+    """
+
+    def timing() -> tuple[int, float, float]:
         steps = httpx.get(f"{url}/api/v1/system", timeout=60).json()["timings"]
         queue = next(step for step in steps if step["step"] == "queue")
-        return queue["count"], queue["count"] * queue["mean_s"]
+        others = [t for t in process.threads() if t.id != process.pid]
+        cpu_s = max(thread.user_time + thread.system_time for thread in others)
+        return queue["count"], queue["count"] * queue["mean_s"], cpu_s
 
     before = timing()
     for at in range(jobs):
@@ -174,8 +196,23 @@ def decisions(url: str, jobs: int) -> dict[str, Any]:
         )
         answer.raise_for_status()
     after = timing()
-    count, took_s = after[0] - before[0], after[1] - before[1]
-    return {"messages": count, "queue_us_per_message": round(1e6 * took_s / max(1, count), 1)}
+    count, took_s, cpu_s = (b - a for a, b in zip(before, after, strict=True))
+    each_us = 1e6 / max(1, count)
+    return {"queue_us": round(each_us * took_s, 1), "cpu_us": round(each_us * cpu_s, 1)}
+
+
+def compared(url: str, process: psutil.Process, readers: int, pairs: int) -> dict[str, Any]:
+    """What a message takes with dashboards and without, in turns; CPU time has steps of 10 ms."""
+    alone, beside = [], []
+    for _ in range(pairs):
+        alone.append(decisions(url, process, SUBMITTED))
+        with dashboards(url, readers):
+            beside.append(decisions(url, process, SUBMITTED))
+    growth = {
+        key: round(median(b[key] for b in beside) / median(a[key] for a in alone) - 1.0, 4)
+        for key in ("queue_us", "cpu_us")
+    }
+    return {"dashboards": readers, "alone": alone, "with_them": beside, "growth": growth}
 
 
 @contextmanager
@@ -222,6 +259,7 @@ def main() -> None:
         ("--jobs", 1_000_000),
         ("--gpus", 100_000),
         ("--readers", 50),
+        ("--pairs", 5),
         ("--settle-s", 1_800),
     ):
         parser.add_argument(name, type=int, default=usual)
@@ -230,19 +268,18 @@ def main() -> None:
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    with tempfile.TemporaryDirectory() as name, server(Path(name), given.gpus) as url:
+    with tempfile.TemporaryDirectory() as name, server(Path(name), given.gpus) as (url, process):
         say(f"submitting {given.jobs:,} jobs to {url}")
         asyncio.run(fill(url, given.jobs))
         running = settled(url, given.gpus // HOST_GPUS, given.jobs, given.settle_s)
         say("looking at pages")
         found: dict[str, Any] = {
-            "jobs": given.jobs, "running": running, "gpus": given.gpus, **looked_at(url),
+            "jobs": given.jobs, "running": running, "gpus": given.gpus, "groups_ms": grouped(url),
+            **looked_at(url),
         }  # fmt: skip
         if given.readers:
             say(f"deciding alone, and with {given.readers} dashboards")
-            found["alone"] = decisions(url, 200)
-            with dashboards(url, given.readers):
-                found["with_dashboards"] = decisions(url, 200) | {"dashboards": given.readers}
+            found["decisions"] = compared(url, process, given.readers, given.pairs)
     print(json.dumps(found))
 
 

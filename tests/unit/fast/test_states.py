@@ -65,7 +65,7 @@ def test_the_queue_refuses_a_move_that_the_table_forbids(
     world = World(fleet(cluster("east-1")))
     world.submit(job())
     record = world.jobs["j1"]
-    record.state = source
+    world.queue.jobs.move(record, source)
     fact = f.Moved("j1", target)
     if source is target or may_move(source, target):
         world.queue.apply(m.Wake(), fact, 0.0)

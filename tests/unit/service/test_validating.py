@@ -78,7 +78,7 @@ def index(machines: Machines) -> None:
 def jobs(machines: Machines) -> None:
     """A job that is over holds a plan."""
     record = next(iter(machines.queue.jobs.placed.values()))
-    record.state = JobState.SUCCEEDED
+    machines.queue.jobs.move(record, JobState.SUCCEEDED)
 
 
 SPOILED = {"quotas": quotas, "hosts": hosts, "attempts": attempts, "index": index, "jobs": jobs}

@@ -388,9 +388,10 @@ def test_every_outcome_leads_somewhere_from_every_state(
     world = _one_host()
     world.submit(job())
     record = world.jobs["j1"]
-    record.state = state
+    world.queue.jobs.move(record, state)
     if outcome is Outcome.CANCELLED:
-        record.state, record.cancelling = JobState.CANCELLING, True
+        world.queue.jobs.move(record, JobState.CANCELLING)
+        record.cancelling = True
     world.queue.handle(m.AttemptEnded("j1", 1, outcome, 0.0, 5.0, 0.0), 5.0)
     assert record.state is want
     assert world.queue.tenancy.ledger.held == {}
