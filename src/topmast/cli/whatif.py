@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from topmast.cli import values
@@ -148,6 +147,8 @@ def _edits(texts: list[str] | None) -> dict[str, dict[str, Any]]:
 
 
 def _value(text: str) -> Any:
+    import msgspec
+
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
