@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from msgspec.structs import replace
+
 from tests.crash.far import LEASE_S, PATIENCE_S, Chaos, Mend, nothing, run
 from tests.support.slurmlab import SlurmCluster, missing, slurm_cluster
 from topmast.adapters.engines.far import runner
@@ -38,7 +40,7 @@ class CarelessLauncher(SlurmLauncher):
 
     def submit(self, part: Part) -> None:
         hosts = list(part.hosts)
-        argv = [word for word in arguments(part, hosts, self._options) if word != "--hold"]
+        argv = arguments(replace(part, hold=False), hosts, self._options)
         for _ in range(2):
             self._commands.ask(*argv, text=script(part, hosts, self._options, runner.text()))
 

@@ -67,6 +67,12 @@ FAR = (
         STEPS,
     ),
     step(
+        "what may be there a second time is held",
+        "            self._submit(attempt, part, hold=True)",
+        "            self._submit(attempt, part, hold=False)",
+        STEPS,
+    ),
+    step(
         "what does not start with the others is told",
         "            for place in part.stranded(self._now.wall_s, attempt.lease_s):",
         "            for place in ():",

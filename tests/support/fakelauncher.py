@@ -519,7 +519,7 @@ class World:
         entry = Entry(plan.name, str(self.next_id), self.now_s, plan, action.lease_s)
         self.next_id += 1
         self.entries.append(entry)
-        if not self.holds:
+        if not (self.holds and action.hold):
             self.queue(entry)
 
     def find(self, listed: Listed) -> Entry | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from topmast.adapters.engines.far.kubernetes.api import Api, Refusal
 from topmast.adapters.engines.far.kubernetes.kubeconfig import read_login
@@ -65,8 +66,8 @@ class BareSlurm(Bare):
     def start(self, name: str, hosts: Sequence[str], command: str) -> None:
         """As the base says."""
         called = [host.removeprefix(self._options.host_prefix) for host in hosts]
-        part = part_named(name, hosts, "")
-        argv = [word for word in arguments(part, called, self._options) if word != "--hold"]
+        part = replace(part_named(name, hosts, ""), hold=False)
+        argv = arguments(part, called, self._options)
         count = str(len(hosts))
         step = f"srun --nodes={count} --ntasks={count} --mpi=none " if len(hosts) > 1 else ""
         said = self._commands.ask(*argv, text=f"#!/bin/sh\nexec {step}{command}\n")

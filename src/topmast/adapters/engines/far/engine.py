@@ -423,7 +423,7 @@ class FarEngine(Engine):
         return Part(
             name, needs.hosts, needs.tasks, needs.gpus, needs.model, needs.cpus,
             needs.memory_bytes, needs.limit_s, gang.spec.tenant,
-            plans.image_of(gang, self._cluster), ticket, in_kubernetes(gang.spec),
+            plans.image_of(gang, self._cluster), ticket, in_kubernetes(gang.spec), action.hold,
         )  # fmt: skip
 
     def _look(self) -> None:

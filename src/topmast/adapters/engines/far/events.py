@@ -258,6 +258,10 @@ class Submit(Struct, frozen=True):
     gang: StartGang
     plan: PartPlan
     lease_s: float | None
+    hold: bool = True
+    """It must not run before it is released, if the scheduler can have it so: perhaps another
+    submission of its name arrives.
+    """
 
 
 class Release(Struct, frozen=True):

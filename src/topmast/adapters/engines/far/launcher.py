@@ -83,6 +83,8 @@ class Part(Struct, frozen=True):
     ticket: Ticket
     secrets: dict[str, tuple[str, str]] = {}
     """What the scheduler keeps and gives to the containers: name and key, by variable."""
+    hold: bool = True
+    """It may not run before it is released, where the scheduler can hold parts."""
 
 
 class State(StrEnum):
@@ -164,7 +166,7 @@ class Launcher(ABC):
 
     @abstractmethod
     def submit(self, part: Part) -> None:
-        """Bring a part before the scheduler; where that is possible it may not run yet.
+        """Bring a part before the scheduler.
 
         Where the scheduler keeps names unique, a name that it knows is left as it is. Raises
         `Refused`, `Unreachable`.

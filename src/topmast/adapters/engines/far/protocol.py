@@ -153,7 +153,7 @@ class Protocol:
             for part in attempt.parts:
                 part.since_s = self._now.s
                 if self._is_new(part):
-                    self._submit(attempt, part)
+                    self._submit(attempt, part, hold=False)
                 else:
                     self.urgent = True
 
@@ -163,10 +163,10 @@ class Protocol:
             return False
         return part.name not in self._shown
 
-    def _submit(self, attempt: Attempt, part: Part) -> None:
+    def _submit(self, attempt: Attempt, part: Part, *, hold: bool) -> None:
         part.submits += 1
         part.submitting, part.absent = True, 0
-        self._do(e.Submit(attempt.gang, part.plan, attempt.lease_s))
+        self._do(e.Submit(attempt.gang, part.plan, attempt.lease_s, hold))
 
     def _refuse(self, gang: m.StartGang, why: str, *, blameless: bool) -> None:
         for seat in gang.seats:
@@ -350,7 +350,7 @@ class Protocol:
                     self._lose(attempt, place, "the scheduler does not know it", blameless=True)
         elif not part.submits or part.absent >= TWO_LOOKS:
             # If what vanished arrives after all, one is recorded and the other is cancelled.
-            self._submit(attempt, part)
+            self._submit(attempt, part, hold=True)
         else:
             self.urgent = True
 

@@ -14,7 +14,10 @@ from topmast.adapters.engines.far.slurm import SlurmOptions
 from topmast.adapters.engines.far.slurm.batch import BOOT, arguments, script
 
 TICKET = Ticket("https://h:1", "PEM\n#TOPMAST\n" * 300, "secret", "tm-f-j1-1-0", 60.0, 20.0)
-RUNNER = 'import sys\nprint(sys.argv[1:], len(sys.stdin.read()), "#TOPMAST\\n" in "é#")\n'
+RUNNER = (
+    "import os, sys\n"
+    'print(sys.argv[1:], len(sys.stdin.read()), "#TOPMAST\\n" in "é#", os.environ["TOPMAST_RUN"])\n'
+)
 
 
 def part(**fields: Any) -> Part:
@@ -39,6 +42,7 @@ def test_a_part_is_submitted_held_on_exactly_its_hosts() -> None:
         "--ntasks-per-node=1", "--chdir=/", "--output=/dev/null", "--error=/dev/null",
         "--propagate=NONE", "--signal=TERM@20", "--gres=gpu:H100:4",
     ]  # fmt: skip
+    assert args(hold=False) == [word for word in args() if word != "--hold"]
 
 
 @pytest.mark.parametrize(
@@ -100,17 +104,17 @@ def test_the_script_hands_ticket_and_runner_to_each_host(tmp_path: Path) -> None
     )
     assert TICKET.token not in text
     for word in ("--immediate=60", "--kill-on-bad-exit=0", "--wait=0", "--no-kill", "--nodes 2"):
-        assert f" {word} " in text.splitlines()[3]
+        assert f" {word} " in text.splitlines()[1]
     (file := tmp_path / "slurm_script").write_text(text)
     srun = tmp_path / "srun"
     srun.write_text('#!/bin/sh\nwhile [ "$1" != "--no-kill" ]; do shift; done\nshift\nexec "$@"\n')
     srun.chmod(0o700)
     env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "TMPDIR": str(tmp_path), "SLURMD_NODENAME": "b"}
-    env["SLURM_JOB_START_TIME"] = "17"
+    env |= {"SLURM_JOB_ID": "7", "SLURM_JOB_START_TIME": "17"}
     for _ in range(2):
         done = subprocess.run(["sh", str(file)], env=env, capture_output=True, text=True, cwd="/")
         length = len(msgspec.json.encode(TICKET))
-        assert (done.stdout, done.stderr) == (f"['-', 'east-b'] {length} False\n", "")
+        assert (done.stdout, done.stderr) == (f"['-', 'east-b'] {length} False 7@17\n", "")
     kept = tmp_path / f"topmast-{os.getuid()}"
     assert kept.stat().st_mode & 0o777 == 0o700
     assert [file.name[:7] for file in kept.iterdir()] == ["runner-"]
@@ -119,24 +123,27 @@ def test_the_script_hands_ticket_and_runner_to_each_host(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("known", "squeue", "want"),
     [
-        ({"SLURM_JOB_START_TIME": "17"}, "exit 1", "17"),
-        ({}, 'echo "$SLURM_TIME_FORMAT $*" >&2; echo 18', "18"),
-        ({}, "exec sleep 60", ""),
-        ({}, "exit 1", ""),
+        ({"SLURM_JOB_START_TIME": "17"}, "exit 1", "7@17"),
+        ({}, 'echo "$SLURM_TIME_FORMAT $*" >&2; echo 18', "7@18"),
+        ({}, "exec sleep 60", "7@"),
+        ({}, "exit 1", "7@"),
     ],
 )
 def test_the_script_says_which_run_of_the_job_it_is(
     tmp_path: Path, known: dict[str, str], squeue: str, want: str
 ) -> None:
-    """As the listing does: when it began. Without an answer in time it is not known, and starts."""
-    for name, does in (("squeue", squeue), ("srun", 'echo "run $TOPMAST_RUN"')):
+    """As the listing does: when it began. Without an answer in time it is not known, and starts.
+
+    The script ends as its step does.
+    """
+    for name, does in (("squeue", squeue), ("srun", "tail -n 1; exit 3")):
         (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / name).chmod(0o700)
     (file := tmp_path / "slurm_script").write_text(script(part(), ["a", "b"], SlurmOptions(), ""))
     env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7", **known}
     done = subprocess.run(["sh", str(file)], env=env, capture_output=True, text=True)
-    assert done.stdout == f"run {want}\n"
-    assert want != "18" or done.stderr == "%s -h -t all -o %S -j 7\n"
+    assert (done.stdout, done.returncode) == (f"{want}\n", 3)
+    assert want != "7@18" or done.stderr == "%s -h -t all -o %S -j 7\n"
 
 
 @pytest.mark.parametrize("kind", ["a link", "open to others"])

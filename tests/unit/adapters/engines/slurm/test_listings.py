@@ -22,7 +22,7 @@ def test_a_listing_has_the_parts_of_the_fleet() -> None:
     assert {key: listed.state.value for key, listed in found.items()} == {
         "13": "waiting", "2": "ended", "1": "ended", "17": "held", "5": "running",
     }  # fmt: skip
-    running = Listed("tm-f-j5-1-0", "5", 1795414091.0, State.RUNNING, run="1795414093", hosts=1)
+    running = Listed("tm-f-j5-1-0", "5", 1795414091.0, State.RUNNING, run="5@1795414093", hosts=1)
     assert found["5"] == running, "it is this run of the job: a later one began at another time"
     assert found["17"].run == ""
     assert found["17"].hosts == 0, "only of what runs it is said"

@@ -19,14 +19,16 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
-MODULES = (
-    "processes", "calls", "cache", "fetch", "saving", "staging",
-    "references", "tasks", "caller", "keeper",
-)  # fmt: skip
+MODULES = ("processes", "calls", "references", "tasks", "caller", "keeper")
 """In the order in which they need one another."""
+DATA_MODULES = ("cache", "fetch", "saving", "staging")
+"""Compiled when an attempt has data to fetch or to save: most have none."""
+DATA_NAMES = ("Saving", "Staging", "cache_of")
+"""What the others call of them."""
 
 LATER = frozenset(
     {
@@ -48,6 +50,15 @@ class Later:
     def __call__(self, *arguments):
         return getattr(self, self.name)(*arguments)
 
+
+class Data:
+    def __init__(self, name):
+        self.name = name
+
+    def __call__(self, *arguments):
+        exec(compile(DATA, "<data of the runner>", "exec"), globals())
+        return globals()[self.name](*arguments)
+
 """
 
 
@@ -57,9 +68,19 @@ def text() -> str:
 
     It has what is below the imports of each module: no two of them define the same name.
     """
+    head = f'"""{__doc__}"""\n\nfrom __future__ import annotations\n\n'
+    data = [f"{name} = Data({name!r})" for name in DATA_NAMES]
+    return "\n".join(
+        [f"{head}Any = NoReturn = object\n{_HEAD}", f"DATA = {joined(DATA_MODULES)!r}", *data,
+         joined(MODULES)]
+    )  # fmt: skip
+
+
+def joined(modules: Sequence[str]) -> str:
+    """Modules as one text, their imports first."""
     imports: dict[str, None] = {}
     bodies = []
-    for name in MODULES:
+    for name in modules:
         source = resources.files(__name__).joinpath(f"{name}.py").read_text("utf-8")
         lines = source.splitlines(keepends=True)
         body_from = 0
@@ -70,9 +91,7 @@ def text() -> str:
                 if not re.search(r"\b(__future__|topmast|typing)\b", said):
                     imports[said] = None
         bodies.append("".join(lines[body_from:]))
-    head = f'"""{__doc__}"""\n\nfrom __future__ import annotations\n\n'
-    head += f"Any = NoReturn = object\n{_HEAD}\n"
-    return head + "\n".join(imports) + "\n" + "".join(bodies)
+    return "\n".join(imports) + "\n" + "".join(bodies)
 
 
 def _import(node: ast.Import | ast.ImportFrom) -> str:

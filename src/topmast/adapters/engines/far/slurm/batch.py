@@ -29,18 +29,19 @@ _WIDTH = 120
 STEP_S = 60
 """How long Slurm may need to begin the step. A job that lost a host before would wait for ever."""
 RUN = (
-    'TOPMAST_RUN="${SLURM_JOB_START_TIME:-'
+    'echo "$SLURM_JOB_ID@${SLURM_JOB_START_TIME:-'
     '$(SLURM_TIME_FORMAT=%s timeout 2 squeue -h -t all -o %S -j "$SLURM_JOB_ID")}"'
 )
 """Tells runners which run of the job theirs is, as `listings` does. Slurm before 23.02 must be
-asked. An answer that takes longer could be of a later run: then this one has no name, and the end
-of its job proves nothing.
+asked, while the step begins. An answer that takes longer could be of a later run: then this one has
+no name, and the end of its job proves nothing.
 """
 
 BOOT = """# The runner of a part of a job of Topmast
 import binascii, io, marshal, os, sys, zlib
-parts = sys.stdin.read().split("#TOPMAST\\n")[1:]
+_, *parts, run = sys.stdin.read().split("#TOPMAST\\n")
 runner, bundle = [zlib.decompress(binascii.a2b_base64(part.replace("#", ""))) for part in parts]
+os.environ["TOPMAST_RUN"] = run.strip()
 digest, ticket, *hosts = bundle.decode().split("\\n")
 folder = os.path.join(os.environ.get("TMPDIR") or "/tmp", "topmast-%d" % os.getuid())
 try:
@@ -104,7 +105,7 @@ def arguments(part: Part, hosts: Sequence[str], options: SlurmOptions) -> list[s
     elif options.time_limit:
         given["time"] = options.time_limit
     given |= submission_options(options, part.tenant)
-    flags = ["--parsable", "--hold", "--no-requeue", "--no-kill"]
+    flags = ["--parsable", *(["--hold"] if part.hold else []), "--no-requeue", "--no-kill"]
     if options.exclusive:
         flags.append("--exclusive")
     return ["sbatch", *flags, *(f"--{name}={value}" for name, value in given.items())]
@@ -130,8 +131,8 @@ def script(part: Part, hosts: Sequence[str], options: SlurmOptions, runner: str)
     digest = hashlib.sha256(runner.encode()).hexdigest()
     bundle = "\n".join([digest, msgspec.json.encode(part.ticket).decode(), *names])
     return "\n".join(
-        ["#!/bin/sh", RUN, "export TOPMAST_RUN", f'exec {shlex.join(step)} <"$0"',
-         "#TOPMAST", _packed(runner), "#TOPMAST", _packed(bundle), ""]
+        ["#!/bin/sh", f'{{ cat "$0"; {RUN}; }} | {shlex.join(step)}', "exit",
+         "#TOPMAST", _packed(runner), "#TOPMAST", _packed(bundle), "#TOPMAST", ""]
     )  # fmt: skip
 
 

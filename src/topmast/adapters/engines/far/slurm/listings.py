@@ -95,8 +95,9 @@ def _job(
         state, why = State.ENDED, _ended(word, status, reason)
     else:
         state, why = State.RUNNING, _words(reason)
-    # Slurm may run a job again under its id, and with the time of its submission.
-    run = started if started.isdecimal() else ""
+    # Slurm may run a job again under its id, and with the time of its submission; and two jobs of
+    # one name may begin in the same second.
+    run = f"{job}@{started}" if started.isdecimal() else ""
     never = state is State.WAITING and bool(vain)
     # Of a job that goes on without a host that was set down, Slurm says how many are left; of one
     # that is being ended, on how many it still is.
