@@ -264,7 +264,7 @@ class HostView(Struct, frozen=True):
     reachable: bool = True
     """False while its region does not answer; the other fields are then the last known."""
     closed: str = ""
-    """Why its cluster gives it no new work, or an operator closed it; empty: neither."""
+    """Why it takes no new work, as an operator or its cluster says; empty: nothing is said."""
     until_s: float | None = None
     """When a cordon or drain of it ends by itself, if it does."""
 

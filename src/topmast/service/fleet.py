@@ -178,7 +178,8 @@ def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView
                     stays={j: stays[j] for j in jobs.get(spec.name, ()) if j in stays}
                     if state is HostState.DRAINING
                     else {},
-                    closed=placer.columns.closed.get(spec.name, ""),
+                    closed=given(placer.state.why, {}).get(spec.name)
+                    or placer.columns.closed.get(spec.name, ""),
                     until_s=given(placer.state.until, {}).get(spec.name),
                 )
             )

@@ -213,4 +213,5 @@ class HostActs(Following):
 
 def _is_so(host: v.HostView, wanted: HostsAct) -> bool:
     """Whether nothing is to be done to a host, but perhaps to move its jobs."""
-    return host.state == wanted.state.value and host.until_s == wanted.until_s
+    said = not wanted.reason or host.closed.endswith(f": {wanted.reason}")
+    return said and host.state == wanted.state.value and host.until_s == wanted.until_s

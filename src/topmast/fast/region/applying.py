@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from topmast.fast.machine import Fact
 from topmast.fast.region.facts import (
@@ -40,6 +40,8 @@ from topmast.model.absent import given
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.owners import owners_of, with_owners
 from topmast.model.states import HostState
+
+Value = TypeVar("Value")
 
 
 def _region(placer: RegionState, fact: RegionSet, event: m.ConfigureRegion) -> None:
@@ -157,18 +159,28 @@ def _given_up(placer: RegionState, fact: PlaceGivenUp, event: m.Message) -> None
 
 
 def _host(placer: RegionState, fact: HostSet, event: m.Message) -> None:
+    state = placer.state
     if fact.state is HostState.HEALTHY:
-        placer.state.wanted.pop(fact.host, None)
-        placer.state.suspect.pop(fact.host, None)
+        state.wanted.pop(fact.host, None)
+        state.suspect.pop(fact.host, None)
     else:
-        placer.state.wanted[fact.host] = fact.state
-    until = {
-        host: at_s for host, at_s in given(placer.state.until, {}).items() if host != fact.host
-    }
-    if fact.until_s is not UNSET:
-        until[fact.host] = fact.until_s
-    placer.state.until = until or UNSET
+        state.wanted[fact.host] = fact.state
+    state.until = _with(state.until, fact.host, fact.until_s)
+    why = event.why if isinstance(event, m.SetHost) else ""
+    state.why = _with(state.why, fact.host, why or UNSET)
     _refresh(placer, fact.host)
+
+
+def _with(
+    known: dict[str, Value] | UnsetType, host: str, value: Value | UnsetType
+) -> dict[str, Value] | UnsetType:
+    """What is known of hosts, changed in place: another value for one of them, or none."""
+    found = given(known, {})
+    if isinstance(value, UnsetType):
+        found.pop(host, None)
+    else:
+        found[host] = value
+    return found or UNSET
 
 
 def _assigned(placer: RegionState, fact: HostsAssigned, event: m.Message) -> None:
@@ -190,9 +202,8 @@ def _gone(placer: RegionState, fact: HostsGone, event: m.Message) -> None:
     books: tuple[dict[str, Any], ...] = (
         state.leaving, state.wanted, state.assigned, state.down, state.closed, state.suspect
     )  # fmt: skip
-    until = given(state.until, {})
-    state.until = {host: at for host, at in until.items() if host not in fact.hosts} or UNSET
     for host in fact.hosts:
+        state.until, state.why = _with(state.until, host, UNSET), _with(state.why, host, UNSET)
         for known in books:
             known.pop(host, None)
     clusters = []

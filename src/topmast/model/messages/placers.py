@@ -197,6 +197,15 @@ class SetHost(Message, frozen=True):
         """All the hosts, each once."""
         return tuple(dict.fromkeys((self.host, *(self.also or ()))))
 
+    @property
+    def why(self) -> str:
+        """By whose order and why they are put aside; empty if neither is said, or they return."""
+        if self.state is HostState.HEALTHY or not (self.by or self.reason):
+            return ""
+        done = "drains" if self.state is HostState.DRAINING else "cordoned"
+        more = f": {self.reason}" if self.reason else ""
+        return f"{self.by or 'an unknown user'} {done} it{more}"
+
 
 class Closure(Struct, frozen=True):
     """A cluster or hosts that get no new work for a while; what runs there runs on."""

@@ -14,6 +14,7 @@ from topmast.model.errors import NotFound
 from topmast.model.fleet import Fleet
 from topmast.model.job import Band
 from topmast.model.states import HostState, JobState
+from topmast.service import fleet as service_fleet
 
 H = HostState
 
@@ -429,6 +430,29 @@ def test_a_cordon_until_a_time_ends_by_itself() -> None:
     assert placer.next_wakeup_s() is None
     world.advance(7200.0)
     assert placer.host_state("east-1-0") is H.DRAINING
+
+
+def test_the_reason_of_a_cordon_is_kept_as_long_as_the_cordon() -> None:
+    """With the host, over snapshots; a new reason takes its place, a mere repetition does not."""
+    world = _two_hosts()
+
+    def says(host: str) -> str:
+        seen = service_fleet.hosts({"east": world.placer("east")}, lambda *_: None, world.now)
+        return next(view.closed for view in seen if view.name == host)
+
+    both = m.SetHost("east-1-0", H.CORDONED, "ann", also=("east-1-1",), reason="new switch")
+    world.tell(ids.placer("east"), both)
+    world.snapshot()
+    world.crash()
+    assert says("east-1-0") == says("east-1-1") == "ann cordoned it: new switch"
+    world.tell(ids.placer("east"), m.SetHost("east-1-0", H.CORDONED, "bob"))
+    assert says("east-1-0") == "ann cordoned it: new switch"
+    world.tell(ids.placer("east"), m.SetHost("east-1-0", H.CORDONED, "bob", reason="new fan"))
+    assert says("east-1-0") == "bob cordoned it: new fan"
+    world.tell(ids.placer("east"), m.SetHost("east-1-0", H.DRAINING, "bob"))
+    assert says("east-1-0") == "bob drains it"
+    world.tell(ids.placer("east"), m.SetHost("east-1-0", H.HEALTHY, "bob", reason="it works"))
+    assert (says("east-1-0"), says("east-1-1")) == ("", "ann cordoned it: new switch")
 
 
 # --- closed by an operator --------------------------------------------------------------------------------
