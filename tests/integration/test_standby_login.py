@@ -23,7 +23,8 @@ tenants: {default: {quota: {H100: 1}}}
 class Side:
     """One of the two."""
 
-    def __init__(self, folder: Path, store: str) -> None:
+    def __init__(self, folder: Path, store: str, *more: str) -> None:
+        """``more`` arguments for `topmast up`."""
         folder.mkdir()
         (folder / "fleet.yaml").write_text(FLEET)
         (folder / "accounts.yaml").write_text("limits: {}\n")
@@ -33,7 +34,7 @@ class Side:
         arguments = [
             "--accounts", str(folder / "accounts.yaml"), "--store", store, "--standby",
             "--role", "queue", "--placer", f"east=http://127.0.0.1:{nowhere}",
-            "--token-file", str(folder / "secret"),
+            "--token-file", str(folder / "secret"), *more,
         ]  # fmt: skip
         self.state = folder / "state"
         self.url = f"http://127.0.0.1:{port}"

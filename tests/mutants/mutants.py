@@ -109,6 +109,14 @@ MUTANTS = (
         "::test_a_link_asks_for_its_token_and_a_folder_keeps_its_role",
     ),
     Mutant(
+        "a leader that was replaced changes no store",
+        "adapters/objects/region.py",
+        "            if not leads:\n                raise Halted\n",
+        "",
+        "tests/contract/test_mover_fence.py::test_a_deletion_that_was_halted_for_long_deletes_nothing"
+        "_of_the_next_replica",
+    ),
+    Mutant(
         "a held job does not start",
         "fast/queue/backlog/backlog.py",
         "            self.aside.add(record)\n            return\n",
@@ -234,9 +242,9 @@ MUTANTS = (
     Mutant(
         "an operator does not open what its cluster closed",
         "fast/region/applying.py",
-        "        placer.state.suspect.pop(fact.host, None)\n    else:",
-        "        placer.state.suspect.pop(fact.host, None)\n"
-        "        placer.state.closed.pop(fact.host, None)\n    else:",
+        "        state.suspect.pop(fact.host, None)\n    else:",
+        "        state.suspect.pop(fact.host, None)\n"
+        "        state.closed.pop(fact.host, None)\n    else:",
         "tests/unit/fast/region/test_hosts.py"
         "::test_a_cluster_and_an_operator_do_not_open_the_host_of_the_other",
     ),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from topmast.api.guard import Gate, Guard, LoopbackGate
-from topmast.api.observing import LIVE, METRICS, STARTED, WELL, refuse_figures
+from topmast.adapters.link import PREFIX as LINK_PREFIX
+from topmast.api.guard import SAFE_METHODS, Gate, Guard, LoopbackGate
+from topmast.api.observing import LIVE, METRICS, READY, STARTED, WELL, refuse_figures
 from topmast.api.problems import problem
 from topmast.model.errors import Forbidden
 from topmast.model.views import Health, Problem
@@ -19,6 +21,15 @@ from topmast.service.metrics import CONTENT_TYPE
 HEALTH_PATHS = ("/health", "/api/v1/health")
 GUARDED = (*HEALTH_PATHS, METRICS)
 """What a standby tells of itself, and strangers may not know."""
+AGE = "X-Standby-Age-S"
+"""The header of an answer from a standby: how many seconds ago it had all that the leader had."""
+MOST_AGE = "X-Standby-Most-Age-S"
+"""The header of a request: from a standby it wants no older answer than this; 0: none at all."""
+MOST_AGE_S = 5.0
+"""No answer is older: a token that was revoked must be good for nothing by then."""
+_OWN = (*GUARDED, LIVE, STARTED, READY)
+_OWN_PREFIXES = (f"{LINK_PREFIX}/", "/auth/")
+"""What a standby never answers as a leader would: links, and logins, which are written down."""
 
 
 def create_standby_api(
@@ -67,6 +78,51 @@ def not_leading(leader: str) -> Response:
     return Response(
         msgspec.json.encode(problem), 503, {"Retry-After": "1"}, "application/problem+json"
     )
+
+
+class Reads:
+    """Passes what only reads on to an application that answers from machines that follow.
+
+    ``app``: None while there is none. ``age_s``: how old its answers are. ``other`` gets the rest,
+    and everything while the answers would be too old.
+    """
+
+    def __init__(
+        self, app: Callable[[], ASGIApp | None], age_s: Callable[[], float], other: ASGIApp
+    ) -> None:
+        self._app = app
+        self._age_s = age_s
+        self._other = other
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        app = self._app()
+        if app is None or not self._may_answer(scope):
+            await self._other(scope, receive, send)
+            return
+
+        async def dated(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)[AGE] = f"{self._age_s():.3f}"
+            await send(message)
+
+        await app(scope, receive, dated)
+
+    def _may_answer(self, scope: Scope) -> bool:
+        if scope["type"] != "http" or scope["method"] not in SAFE_METHODS:
+            return False
+        path: str = scope["path"]
+        if path in _OWN or path.startswith(_OWN_PREFIXES):
+            return False
+        return self._age_s() <= min(MOST_AGE_S, _most_age_s(Headers(scope=scope).get(MOST_AGE)))
+
+
+def _most_age_s(text: str | None) -> float:
+    """What a request puts up with; one that says nothing that can be read wants the leader."""
+    try:
+        return MOST_AGE_S if text is None else float(text)
+    except ValueError:
+        return 0.0
 
 
 class Front:

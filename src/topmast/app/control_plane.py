@@ -18,6 +18,7 @@ from topmast.adapters.kernels import begin_with_kernels, load_solvers
 from topmast.adapters.link import Batch
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.objects.checkpoints import jobs_with_checkpoints
+from topmast.adapters.objects.fence import Term as StoreTerm
 from topmast.adapters.planner import capacity_planner, data_planner
 from topmast.adapters.store import PROFILE
 from topmast.adapters.webhooks import Network, deliver
@@ -113,9 +114,7 @@ class ControlPlane(Process):
         """With each host in the cluster to which it moved: engines need them there."""
         self.missing: tuple[str, ...] = ()
         """Replicas that the fleet file names and that are not in their stores."""
-        self.mover = StoreMover(
-            self.stores_of(self.fleet), clock=self.clock, leads=self.journal.leads
-        )
+        self.mover = self._mover()
         self.outlets[ids.MOVER] = self.mover.order
         self.outlets[ids.GROWER] = Grower(self.poster(ids.QUEUE)).order
         for region, url in self.apart.items():
@@ -183,6 +182,13 @@ class ControlPlane(Process):
         self.capacity_plans.close()
         super().close()
         self.mover.close()
+
+    def _mover(self) -> StoreMover:
+        shared = self.journal.shared_by
+        return StoreMover(
+            self.stores_of(self.fleet), clock=self.clock, leads=self.journal.leads,
+            term=StoreTerm(shared, self.leader) if shared else None,
+        )  # fmt: skip
 
     def _notifier(self, networks: Sequence[Network]) -> Notifier:
         return Notifier(

@@ -28,7 +28,7 @@ from topmast.app.replay import profile_of_state
 from topmast.app.server import bind, configure_logs, raise_open_files, run
 from topmast.cli.output import say
 from topmast.cli.root import ReplayOptions
-from topmast.model.access import Caller, Permission
+from topmast.model.access import READING, Caller
 from topmast.model.errors import InvalidInput, NotFound, TopmastError
 from topmast.ports import LogPage, Snapshot
 from topmast.routing import status_of
@@ -45,10 +45,6 @@ STOPS = 400
 SNAPSHOTS = 64
 SNAPSHOT_RECORDS = 2_000
 """A moment so many records behind the snapshot before it becomes a snapshot itself."""
-TO_READ = (
-    Permission.JOBS_VIEW, Permission.FLEET_VIEW, Permission.DATA_VIEW, Permission.USAGE_VIEW,
-    Permission.AUDIT_VIEW, Permission.SELF,
-)  # fmt: skip
 AT = "at"
 """The query parameter that names the moment; a cookie keeps it for pages without it."""
 
@@ -89,7 +85,7 @@ class ReplayGate(LoopbackGate):
         known = await super().caller(head)
         if head.method not in SAFE_METHODS:
             raise Refusal(403, FIXED)
-        return replace(known, principal=replace(known.principal, scopes=TO_READ, trusted=False))
+        return replace(known, principal=replace(known.principal, scopes=READING, trusted=False))
 
 
 class Moments:

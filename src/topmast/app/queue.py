@@ -20,6 +20,7 @@ import topmast
 from topmast.accounts import Accounts
 from topmast.adapters.clock import elapsed_s
 from topmast.adapters.connections import Limits
+from topmast.adapters.link import Peer
 from topmast.adapters.otlp import Traces
 from topmast.adapters.store import (
     Claim,
@@ -36,11 +37,12 @@ from topmast.adapters.store import (
 )
 from topmast.api import create_api
 from topmast.api.link import LinkEndpoint
-from topmast.api.standby import Front, create_standby_api
+from topmast.api.standby import Front, Reads, create_standby_api
 from topmast.app.claim import claim_of
 from topmast.app.control_plane import ControlPlane, relays_of
 from topmast.app.login import Entry, entry_of, refuse_local_engines, split_address
 from topmast.app.process import Outside, Term, fail_stop, own_folder
+from topmast.app.reads import StandbyReads
 from topmast.app.server import announce, bind, run, url_of
 from topmast.app.standby import Standby, require_engines_here, step_down
 from topmast.app.token import read_token
@@ -55,6 +57,7 @@ from topmast.policies.registry import DEFAULT_PROFILE, load_profile, profile_nam
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Follower
 from topmast.service.metrics import of_standby
+from topmast.service.regions import Elsewhere
 from topmast.service.warnings import quotas_beyond
 from topmast.service.whatif import WhatIfs
 from topmast.traces.throughputs import read_throughputs
@@ -100,6 +103,10 @@ class QueueServer:
         self._sweeper: Sweeper | None = None
         self._started_s = time.time()
         self._entry = Entry()
+        self._reads = StandbyReads(
+            options.state, outside.engines, self._peers,
+            lambda service: self._entry.gate(service, self._options), self._leader, limits.streams,
+        )  # fmt: skip
         self._front = Front(create_standby_api(self._health, self._leader, self._token))
 
     def run(self) -> int:
@@ -118,10 +125,7 @@ class QueueServer:
             self._entry = entry_of(options, stack, self._url)
             if self._entry.listener is not None:
                 listeners.append(self._entry.listener)
-            self._front.app = create_standby_api(
-                self._health, self._leader, self._token,
-                self._entry.standby_gate(options.state, self._accounts), self._figures,
-            )  # fmt: skip
+            self._front.app = self._standing_by()
             stack.callback(self._close)
             self._begin()
             front = self._front if self._traces is None else self._traces.of(self._front)
@@ -158,7 +162,8 @@ class QueueServer:
             )  # fmt: skip
 
         self._standby = Standby(
-            store, claim, self._machines, check, self._take_over, step_down
+            store, claim, self._machines, check, self._take_over, step_down,
+            self._reads.show if self._options.reads else None,
         )  # fmt: skip
         self._standby.start()
 
@@ -254,6 +259,24 @@ class QueueServer:
             self._system.close()
 
     # --- standing by --------------------------------------------------------------------------
+
+    def _standing_by(self) -> ASGIApp:
+        """What is answered while another process leads."""
+        own = create_standby_api(
+            self._health, self._leader, self._token,
+            self._entry.standby_gate(self._options.state, self._accounts), self._figures,
+        )  # fmt: skip
+        if not self._options.reads:
+            return own
+        return Reads(self._shown, lambda: self._standby.age_s if self._standby else 0.0, own)
+
+    def _shown(self) -> ASGIApp | None:
+        return None if self._standby is None else self._reads.app(self._standby.shown)
+
+    def _peers(self) -> dict[str, Elsewhere]:
+        peers = ((r, Peer(r, url, self._token, self._outside.transport))
+                 for r, url in self._apart.items())  # fmt: skip
+        return dict(peers)
 
     def _leader(self) -> str:
         known = self._standby.leader if self._standby is not None else None

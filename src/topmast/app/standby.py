@@ -31,6 +31,7 @@ from topmast.model.errors import InvalidInput, TopmastError
 from topmast.model.fleet import Fleet
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Follower
+from topmast.service.standby import Followed
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +41,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.4
 """Between attempts to reach the database."""
 Won = tuple[SqlJournal, Keeper]
 Lead = Callable[[SqlJournal, Keeper, Follower], None]
+Show = Callable[[Follower, SqlJournal], Followed]
 
 
 class Standby:
@@ -47,7 +49,7 @@ class Standby:
 
     ``build`` makes machines that follow, for what the leader decides by. ``check`` raises for a
     leader that this process could not follow. ``lead`` begins to lead. What cannot be mended ends
-    the process by ``fail``.
+    the process by ``fail``. ``show`` makes what answers from the machines that follow, if anything.
     """
 
     def __init__(
@@ -58,20 +60,24 @@ class Standby:
         check: Callable[[Follower, Leader], None],
         lead: Lead,
         fail: Callable[[BaseException], NoReturn],
+        show: Show | None = None,
     ) -> None:
         self.leader: Leader | None = None
         """The leader, as last seen."""
         self.follower: Follower | None = None
+        self.shown: Followed | None = None
+        """What answers from it, once it has followed to the end."""
         self.lag_records = 0
         """Records that were new when it last looked."""
         self.looked_s = elapsed_s()
-        """When it last had every record; of `elapsed_s`."""
+        """When the last look began that brought every record; of `elapsed_s`."""
         self._store = store
         self._claim = msgspec.structs.replace(claim, waits=True)
         self._build = build
         self._check = check
         self._lead = lead
         self._fail = fail
+        self._show = show
         self._won: queue.SimpleQueue[Won] = queue.SimpleQueue()
 
     def start(self) -> None:
@@ -115,26 +121,44 @@ class Standby:
                 backoff.reset()
                 watch.wait(LOOK_S)
             except Retired:
+                self._hide()
                 self.follower = None  # it was stopped for so long that it begins anew
             except JournalFailure as error:
                 log.warning("cannot follow the leader", why=str(error))
                 won = _taken(self._won, backoff.take())
             won = won or _taken(self._won)
+        self._hide()
         watch.close()
         if reading is not None:
             reading.close()
         return won
 
     def _look(self, reading: SqlJournal, watch: Watch) -> None:
+        began_s = elapsed_s()
         self.leader = watch.leader()
         if watch.end_expired():
             log.warning("the leader proved nothing for too long", leader=self.leader.holder)
         if self.follower is None:
             self.follower = Follower(self._build(reading))
-        before = self.follower.rebuilt.seq
-        self.lag_records = self.follower.follow(reading).seq - before
-        self.looked_s = elapsed_s()
+        if self.shown is not None:
+            self.lag_records = self.shown.follow()
+        else:
+            before = self.follower.rebuilt.seq
+            self.lag_records = self.follower.follow(reading).seq - before
+            self.shown = None if self._show is None else self._show(self.follower, reading)
+        self.looked_s = began_s
         self._check(self.follower, self.leader)
+
+    def _hide(self) -> None:
+        """Answer no more: the machines are about to lead, or to be given up."""
+        if self.shown is not None:
+            self.shown.close()
+            self.shown = None
+
+    @property
+    def age_s(self) -> float:
+        """How long ago it had every record."""
+        return elapsed_s() - self.looked_s
 
 
 def _taken(won: queue.SimpleQueue[Won], wait_s: float = 0.0) -> Won | None:

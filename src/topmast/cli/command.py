@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from topmast.cli.groups import Command, Group
-from topmast.cli.output import say, say_json
+from topmast.cli.output import note, say, say_json
 
 if TYPE_CHECKING:
     from topmast.client import Client
@@ -64,12 +64,14 @@ class Session:
     json: bool = False
     server: str | None = None
     state: Path | None = None
+    _clients: list[Client] = field(default_factory=list)
 
     def client(self, timeout_s: float = 30.0) -> Client:
         """A client of the server that the caller means."""
         from topmast.client import Client
 
-        return Client(self.server, state=self.state, timeout_s=timeout_s)
+        self._clients.append(Client(self.server, state=self.state, timeout_s=timeout_s))
+        return self._clients[-1]
 
     def state_folder(self) -> Path:
         """The state folder that the caller means, as a full path."""
@@ -85,6 +87,8 @@ class Session:
 
     def show(self, document: object, tell: Callable[[], object]) -> None:
         """The result: ``document`` as JSON if asked for, else what ``tell`` prints."""
+        if self._clients and (age_s := self._clients[-1].age_s) is not None:
+            note(f"as a standby had it {age_s:.1f} s ago")
         if self.json:
             say_json(document)
         else:
@@ -181,7 +185,7 @@ def with_session(
         for name in _COMMON:
             given.pop(name)
         for name, kind in sets.items():
-            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+            given[name] = kind(**{one.name: given.pop(one.name) for one in fields(kind)})
         return function(session_of(context), **given)
 
     defaults: dict[str, Any] = {"json": False, "server": None, "state": None}
@@ -208,12 +212,10 @@ def _spread(parameter: inspect.Parameter) -> list[inspect.Parameter]:
         return [parameter]
     given, hints = parameter.default, get_type_hints(parameter.annotation, include_extras=True)
     found = []
-    for field in fields(parameter.annotation):
-        default = getattr(given, field.name, field.default)
+    for one in fields(parameter.annotation):
+        default = getattr(given, one.name, one.default)
         usual = inspect.Parameter.empty if default is MISSING else default
-        found.append(
-            parameter.replace(name=field.name, default=usual, annotation=hints[field.name])
-        )
+        found.append(parameter.replace(name=one.name, default=usual, annotation=hints[one.name]))
     return found
 
 

@@ -45,6 +45,8 @@ class ServeOptions:
     """The URL of the database with the journal; None: what the state folder had before."""
     standby: bool = False
     """Follow the leader while there is one, and lead when there is none."""
+    reads: bool = False
+    """Answer what only reads while another process leads, some seconds old at most."""
     keep_months: int | None = None
     """Forget jobs that ended so many whole months ago; 0: never; None: as before."""
     listen: str | None = None

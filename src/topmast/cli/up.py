@@ -133,6 +133,12 @@ StandBy = Annotated[
     bool,
     typer.Option("--standby", help="Follow the leader on the same --store, and take over from it."),
 ]
+Reads = Annotated[
+    bool,
+    typer.Option(
+        "--reads", help="With --standby: answer requests that only read, and say how old that is."
+    ),
+]
 MOST_MONTHS = 1_200
 KeepMonths = Annotated[
     int | None,
@@ -189,6 +195,7 @@ def add(app: typer.Typer, root: Root) -> None:
         throughputs: Throughputs = None,
         store: Store = None,
         standby: StandBy = False,
+        reads: Reads = False,
         keep_months: KeepMonths = None,
         plan_data_every: PlanDataEvery = None,
         plan_capacity_every: PlanCapacityEvery = None,
@@ -215,7 +222,8 @@ def add(app: typer.Typer, root: Root) -> None:
             placers=values.assignments(placer or [], "--placer"),
             region=region, queue=queue, link=link, token_file=token_file,
             checkpoints=_place(checkpoints) if checkpoints else None,
-            throughputs=throughputs, store=store, standby=standby, keep_months=keep_months,
+            throughputs=throughputs, store=store, standby=standby, reads=reads,
+            keep_months=keep_months,
             listen=listen, tls_cert=tls_cert, tls_key=tls_key, public_url=public_url,
             trusted_proxies=tuple(trusted_proxy or ()), accounts=accounts,
             everyone_is_trusted=everyone_is_trusted,
@@ -272,6 +280,8 @@ def _check(options: ServeOptions, role: Role) -> None:
     }
     if role is Role.PLACER and (options.store is not None or options.standby):
         raise typer.BadParameter("--store and --standby are options of the queue")
+    if options.reads and not options.standby:
+        raise typer.BadParameter("--reads goes with --standby")
     if role is Role.PLACER and options.keep_months is not None:
         raise typer.BadParameter("--keep-months is an option of the queue")
     for name, (given, needed) in own.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 
 from topmast.model.errors import InvalidInput, Unavailable
 
+AGE_VARIABLE = "TOPMAST_MOST_AGE_S"
 REMEDY = "start one with `topmast up`"
 
 
@@ -33,6 +35,21 @@ def find_server(server: str | None = None, state: Path | None = None) -> str:
     if named and state is None:
         return checked_urls(named, "TOPMAST_SERVER")
     return written_url(state or default_state())
+
+
+def most_age_s_of(given: float | None) -> float:
+    """How old an answer of a standby may be: as given, or as ``$TOPMAST_MOST_AGE_S`` says, or 0."""
+    text = os.environ.get(AGE_VARIABLE, "") if given is None else str(given)
+    try:
+        found = float(text or 0.0)
+    except ValueError:
+        found = -1.0
+    if not 0.0 <= found < math.inf:
+        raise InvalidInput(
+            f"'{text}' is no number of seconds", where=AGE_VARIABLE if given is None else "",
+            field="" if given is None else "most_age_s", remedy="write it like 5",
+        )  # fmt: skip
+    return found
 
 
 def written_url(state: Path) -> str:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from topmast.adapters.backoff import Backoff
 from topmast.client.accounts import AccountsCalls
-from topmast.client.address import find_server
+from topmast.client.address import find_server, most_age_s_of
 from topmast.client.credentials import token_for
 from topmast.client.documents import Job, document_of
 from topmast.client.events import events
@@ -94,9 +94,17 @@ class Client(AccountsCalls, VerbsCalls, HostsCalls, SweepsCalls, WebhooksCalls):
         timeout_s: float = 30.0,
         user: str | None = None,
         transport: httpx.BaseTransport | None = None,
+        most_age_s: float | None = None,
     ) -> None:
+        """``most_age_s``: a standby may answer what only reads, if it is no older than this.
+
+        By default that of ``$TOPMAST_MOST_AGE_S``, or 0: the leader alone answers. It does not say
+        yet what was done a moment ago.
+        """
         self._user = user
-        self._transport = Transport(lambda: find_server(server, state), timeout_s, transport)
+        self._transport = Transport(
+            lambda: find_server(server, state), timeout_s, transport, most_age_s_of(most_age_s)
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -117,6 +125,11 @@ class Client(AccountsCalls, VerbsCalls, HostsCalls, SweepsCalls, WebhooksCalls):
     def url(self) -> str:
         """Where the server is."""
         return self._transport.url
+
+    @property
+    def age_s(self) -> float | None:
+        """How many seconds old the last answer was, if a standby gave it; else None."""
+        return self._transport.age_s
 
     @property
     def user(self) -> str:

@@ -29,6 +29,10 @@ from topmast.model.views import Fault, Problem
 T = TypeVar("T")
 
 API = "/api/v1"
+AGE = "X-Standby-Age-S"
+"""How many seconds ago the standby that answers had all that the leader had."""
+MOST_AGE = "X-Standby-Most-Age-S"
+"""How many seconds that may be: a standby that knows less names the leader."""
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 1.0
 TURNS = 2
@@ -56,8 +60,13 @@ class Transport:
         locate: Callable[[], str],
         timeout_s: float,
         transport: httpx.BaseTransport | None = None,
+        most_age_s: float = 0.0,
     ) -> None:
+        """``most_age_s``: what a standby may answer, as `Client` says."""
         self._locate = locate
+        self._most_age_s = most_age_s
+        self.age_s: float | None = None
+        """How old the last answer was, if it came from a standby."""
         self._timeout_s = timeout_s
         self._led = False
         """A server told of a leader: there are several, and one takes over from another."""
@@ -146,13 +155,15 @@ class Transport:
                     continue
                 if not (missing_ok and answer.status_code == 404):
                     self._raise_for(answer)
+                self.age_s = _age_s(answer)
                 return answer
             time.sleep(backoff.take())
 
     def _proven(self, headers: Mapping[str, str] | None) -> dict[str, str]:
-        """Headers with the token for this server, if there is one."""
+        """Headers with the token for this server, if there is one; and how old answers may be."""
         token = token_for(self.url, self._urls)
-        return {**(headers or {}), **({"Authorization": f"Bearer {token}"} if token else {})}
+        proof = {"Authorization": f"Bearer {token}"} if token else {}
+        return {**(headers or {}), **proof, MOST_AGE: f"{self._most_age_s:g}"}
 
     def _asked(
         self,
@@ -322,6 +333,13 @@ def _leader_in(answer: httpx.Response) -> str | None:
         body = decode(answer.content, object)
         if isinstance(body, dict) and isinstance(body.get("leader"), str):
             return str(body["leader"])
+    return None
+
+
+def _age_s(answer: httpx.Response) -> float | None:
+    """How old an answer is; None for one of the leader."""
+    with suppress(KeyError, ValueError):
+        return float(answer.headers[AGE])
     return None
 
 

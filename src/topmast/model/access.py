@@ -9,6 +9,7 @@ from msgspec import Struct
 from topmast.model.roles import ALLOWED as ALLOWED
 from topmast.model.roles import FLEET_WIDE as FLEET_WIDE
 from topmast.model.roles import MEANING as MEANING
+from topmast.model.roles import READING as READING
 from topmast.model.roles import Permission as Permission
 from topmast.model.roles import Role as Role
 

@@ -54,6 +54,12 @@ MEANING: Mapping[Permission, str] = {
 FLEET_WIDE = frozenset({Permission.FLEET_VIEW, Permission.DATA_VIEW, Permission.SELF})
 """What no tenant owns: a role anywhere in the tree suffices."""
 
+READING = (
+    Permission.JOBS_VIEW, Permission.FLEET_VIEW, Permission.DATA_VIEW, Permission.USAGE_VIEW,
+    Permission.AUDIT_VIEW, Permission.SELF,
+)  # fmt: skip
+"""What pages need that only show: those of the past, and those of a standby."""
+
 
 class Role(StrEnum):
     """A set of permissions that is granted at a tenant, or at the root of the tree."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 import msgspec
@@ -20,6 +21,7 @@ from topmast.ports import (
     ActRow,
     AttemptRow,
     Audit,
+    Clock,
     HistoryRow,
     JobRow,
     Journal,
@@ -78,20 +80,28 @@ class PastJournal:
     """A journal as it was at a time: `ports.Journal`, without what was written since."""
 
     epoch = 0
+    fixed = FIXED
+    """Why nothing can be changed."""
 
-    def __init__(self, journal: Kept, at_s: float, snapshots: Sequence[Snapshot] = ()) -> None:
-        """``snapshots``: more than the journal has, by time."""
+    def __init__(
+        self, journal: Kept, at_s: Callable[[], float], snapshots: Sequence[Snapshot] = ()
+    ) -> None:
+        """``at_s``: the time, which may grow. ``snapshots``: more than the journal has, by time."""
         self._journal = journal
-        self._at_s = at_s
+        self._moment = at_s
         self._snapshots = snapshots
+
+    @property
+    def _at_s(self) -> float:
+        return self._moment()
 
     def append(self, records: Sequence[Record], audit: Audit) -> None:
         """Refused."""
-        raise Conflict(FIXED)
+        raise Conflict(self.fixed)
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
         """Refused."""
-        raise Conflict(FIXED)
+        raise Conflict(self.fixed)
 
     def latest_snapshot(self, until_s: float | None = None) -> Snapshot | None:
         """The newest snapshot of that time."""
@@ -164,7 +174,7 @@ class PastJournal:
 
     def set_option(self, name: str, value: str) -> None:
         """Refused."""
-        raise Conflict(FIXED)
+        raise Conflict(self.fixed)
 
     def leads(self) -> bool:
         """Never."""
@@ -177,11 +187,12 @@ class PastJournal:
 class PastRuntime(Runtime):
     """Machines that stand: questions are answered at once, and nothing is decided."""
 
-    def __init__(self, machines: Machines, journal: PastJournal, at_s: float, seq: int) -> None:
-        super().__init__(
-            machines, journal, FixedClock(at_s), _drop, _drop, _fail, _drop_event,
-        )  # fmt: skip
+    def __init__(
+        self, machines: Machines, journal: PastJournal, clock: Clock, seq: int = 0
+    ) -> None:
+        super().__init__(machines, journal, clock, _drop, _drop, _fail, _drop_event)
         self.seq = seq
+        self._fixed = journal.fixed
 
     def post(self, to: str, message: m.Message) -> None:
         """Dropped."""
@@ -189,7 +200,7 @@ class PastRuntime(Runtime):
     def call(self, to: str, message: m.Message, act: Act | None = None) -> Future[Any]:
         """Refused."""
         answer: Future[Any] = Future()
-        answer.set_exception(Conflict(FIXED))
+        answer.set_exception(Conflict(self._fixed))
         return answer
 
     def note(self, row: ActRow, options: Mapping[str, str] = NO_OPTIONS) -> Future[None]:
@@ -282,6 +293,15 @@ class PastEvents(EventStream):
             self.publish(self._journal.events(), self._tenant_of)
 
 
+def tenant_of(machines: Machines, journal: Journal, job: str) -> str:
+    """The tenant of a job that is known or was kept; empty: it is neither."""
+    record = machines.queue.jobs.records.get(job)
+    if record is not None:
+        return record.spec.tenant
+    row = journal.finished_job(job)
+    return "" if row is None else msgspec.json.decode(row.view, type=JobView).tenant
+
+
 def past_service(
     machines: Machines,
     journal: Kept,
@@ -294,22 +314,14 @@ def past_service(
 
     ``machines`` are fresh. Output of tasks is as it is now.
     """
-    past = PastJournal(journal, at_s, snapshots)
+    past = PastJournal(journal, lambda: at_s, snapshots)
     rebuilt = Follower(machines, at_s).follow(past)
-    runtime = PastRuntime(machines, past, at_s, rebuilt.seq)
+    runtime = PastRuntime(machines, past, FixedClock(at_s), rebuilt.seq)
     runtime.meter.recovered()
-
-    def tenant_of(job: str) -> str:
-        record = machines.queue.jobs.records.get(job)
-        if record is not None:
-            return record.spec.tenant
-        row = past.finished_job(job)
-        return "" if row is None else msgspec.json.decode(row.view, type=JobView).tenant
-
     no_mover = cast(Mover, None)  # only acts ask for one, and they are refused
     service = PastService(
         runtime, past, runtime.clock, read_log, no_mover, blobs, LiveProgress(),
-        PastEvents(past, tenant_of), lambda cluster, host: None,
+        PastEvents(past, partial(tenant_of, machines, past)), lambda cluster, host: None,
     )  # fmt: skip
     service.samples = History(past, runtime.clock)
     service.set_limits(Rates(*(LIVELY for _ in Rates.__struct_fields__)))

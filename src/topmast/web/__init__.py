@@ -9,5 +9,6 @@ from __future__ import annotations
 from topmast.web.page import Ask as Ask
 from topmast.web.page import Page as Page
 from topmast.web.page import Replay as Replay
+from topmast.web.page import Standing as Standing
 from topmast.web.routes import STATIC as STATIC
 from topmast.web.routes import routes as routes

@@ -32,6 +32,13 @@ class Replay(Struct, frozen=True):
         return max(0, bisect_right(self.stops, self.at_s) - 1)
 
 
+class Standing(Struct, frozen=True):
+    """A server that stands by, where it shows the pages."""
+
+    leader: str
+    """The URL of the leader; empty while none is known."""
+
+
 class Ask(Struct, frozen=True):
     """A request for a page."""
 

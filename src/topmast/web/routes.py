@@ -15,7 +15,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from topmast.model.access import Caller, Permission
+from topmast.model.access import READING, Caller, Permission
 from topmast.model.errors import NotFound, TopmastError
 from topmast.routing import (
     CALLER,
@@ -31,7 +31,7 @@ from topmast.service.service import Service
 from topmast.web import words
 from topmast.web.assets import assets
 from topmast.web.frames import Frames
-from topmast.web.page import Ask, Page, Replay
+from topmast.web.page import Ask, Page, Replay, Standing
 from topmast.web.registry import all_pages
 
 STATIC = "/static"
@@ -42,9 +42,16 @@ HEADERS = {**SECURITY_HEADERS, "Cache-Control": "no-store", "Vary": "Topmast-Fra
 FOR_EVER = "public, max-age=31536000, immutable"
 
 
-def routes(service: Service, replay: Replay | None = None) -> APIRouter:
-    """The routes of all pages, and of their files; ``replay``: those of a past moment."""
-    drawing = Drawing(service, replay)
+def routes(
+    service: Service,
+    replay: Replay | None = None,
+    standing: Callable[[], Standing | None] = lambda: None,
+) -> APIRouter:
+    """The routes of all pages, and of their files.
+
+    ``replay``: those of a past moment. ``standing``: what to say if this server does not lead.
+    """
+    drawing = Drawing(service, replay, standing)
 
     class PageRoute(GuardedRoute):
         """A route that says in a page what went wrong."""
@@ -100,9 +107,15 @@ def _endpoint(drawing: Drawing, page: Page) -> Callable[..., Awaitable[Response]
 class Drawing:
     """Draws pages from their templates."""
 
-    def __init__(self, service: Service, replay: Replay | None = None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        replay: Replay | None = None,
+        standing: Callable[[], Standing | None] = lambda: None,
+    ) -> None:
         self.service = service
         self.replay = replay
+        self.standing = standing
         self.frames = Frames(service)
         self._environment = Environment(
             loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined,
@@ -131,17 +144,18 @@ class Drawing:
     ) -> Response:
         caller: Caller | None = request.scope.get(CALLER)
         page: Page | None = shown["page"]
-        alone = FRAGMENT in request.headers
+        alone, standing = FRAGMENT in request.headers, self.standing()
         context = {
             "frame": "fragment.html" if alone else "frame.html",
             "title": page.title if page else "",
             "pages": _open_to(caller),
             "files": f"{STATIC}/{assets().tag}",
             "caller": caller,
-            "may": caller.principal.may_somewhere if caller else _nothing,
+            "may": _allowed(caller, for_reading=standing is not None),
             "Permission": Permission,
             "now_s": self.service.clock.now(),
             "replay": self.replay,
+            "standing": standing,
             "filters": [(key, value) for key, value in request.query_params.items() if key != "at"],
             **shown,
         }
@@ -157,5 +171,12 @@ def _open_to(caller: Caller | None) -> list[Page]:
     return [page for page in all_pages() if page.place is not None and may(page.permission)]
 
 
-def _nothing(permission: Permission) -> bool:
-    return False
+def _allowed(caller: Caller | None, *, for_reading: bool) -> Callable[[Permission], bool]:
+    """What a caller may do on pages, at one tenant at least."""
+
+    def may(permission: Permission) -> bool:
+        if caller is None or (for_reading and permission not in READING):
+            return False
+        return caller.principal.may_somewhere(permission)
+
+    return may

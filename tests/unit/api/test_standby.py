@@ -4,9 +4,11 @@ import asyncio
 
 import httpx
 import pytest
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from topmast.api.guard import LoginGate, StandbyGate
-from topmast.api.standby import GUARDED, create_standby_api
+from topmast.api.standby import AGE, GUARDED, MOST_AGE, Reads, create_standby_api, not_leading
 from topmast.model.access import Caller, Grant, Principal, Role
 from topmast.model.views import Health
 from topmast.service.metrics import of_standby
@@ -80,3 +82,40 @@ def test_a_standby_tells_how_far_it_follows_and_nothing_of_the_state() -> None:
         "topmast_standby_lag_records 12.0", "topmast_standby_age_seconds 3.5",
     } <= set(lines)  # fmt: skip
     assert not any(line.startswith(("topmast_pending", "topmast_gpus")) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "age_s", "most", "answers"),
+    [
+        ("GET", "/api/v1/jobs", 0.25, None, True), ("HEAD", "/", 0.25, None, True),
+        ("GET", "/static/x/app.js", 5.0, None, True), ("GET", "/api/v1/jobs", 5.1, None, False),
+        ("GET", "/api/v1/jobs", 5.1, "60", False), ("GET", "/api/v1/jobs", 0.25, "0.3", True),
+        ("GET", "/api/v1/jobs", 0.25, "0.2", False), ("GET", "/api/v1/jobs", 0.25, "soon", False),
+        ("POST", "/api/v1/jobs", 0.25, None, False), ("DELETE", "/api/v1/tokens/t1", 0.1, None, False),
+        ("GET", "/api/v1/health", 0.1, None, False), ("GET", "/metrics", 0.1, None, False),
+        ("GET", "/readyz", 0.1, None, False), ("GET", "/auth/login", 0.1, None, False),
+        ("GET", "/api/link/v1/books", 0.1, None, False),
+    ],
+)  # fmt: skip
+def test_a_standby_passes_on_what_only_reads(
+    method: str, path: str, age_s: float, most: str | None, answers: bool
+) -> None:
+    """Unless that were too old; what it answers says how old it is."""
+    given = {} if most is None else {MOST_AGE: most}
+    answer = asyncio.run(reading(method, path, age_s, given))
+    assert answer.status_code == (200 if answers else 503)
+    assert answer.headers.get(AGE) == (f"{age_s:.3f}" if answers else None)
+
+
+async def reading(method: str, path: str, age_s: float, headers: dict[str, str]) -> httpx.Response:
+    """The answer of a server with reads of that age."""
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        await Response("ok")(scope, receive, send)
+
+    async def other(scope: Scope, receive: Receive, send: Send) -> None:
+        await not_leading(LEADER)(scope, receive, send)
+
+    transport = httpx.ASGITransport(Reads(lambda: served, lambda: age_s, other))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        return await client.request(method, path, headers=headers)

@@ -6,6 +6,7 @@ PATH/...                             a dataset's objects
 .topmast/copies/COPY/log.json        which of them are verified
 .topmast/placing/PATH.json           the copy that is moving objects into place
 .topmast/deleting/PATH.json          a deletion under way
+.topmast/leaders/...                 the last leader that changed something
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 
 from topmast.adapters.objects import layout
+from topmast.adapters.objects.fence import Term
 from topmast.adapters.objects.lanes import Lanes
 from topmast.adapters.objects.region import RegionStore
 from topmast.adapters.objects.throttle import Halt, Halted
@@ -41,7 +42,8 @@ class StoreMover(Mover):
 
     ``regions`` maps a region to a directory or URL. ``parallel`` objects of one copy are moved at a
     time. An order without a rate uses ``default_bytes_per_s`` (None: no limit).
-    No store is changed while ``leads`` says that another process may lead.
+    No store is changed while ``leads`` says that another process may lead, nor once a leader of a
+    later ``term`` has changed it (None: there is only one process).
     """
 
     def __init__(
@@ -52,10 +54,12 @@ class StoreMover(Mover):
         parallel: int = 4,
         default_bytes_per_s: float | None = None,
         leads: Callable[[], bool] = lambda: True,
+        term: Term | None = None,
     ) -> None:
         assert parallel >= 1
         self._leads = leads
-        self._stores = _stores_of(regions, {})
+        self._term = term
+        self._stores = _stores_of(regions, {}, term)
         self._clock = clock
         self._parallel = parallel
         self._default_bytes_per_s = default_bytes_per_s
@@ -76,7 +80,7 @@ class StoreMover(Mover):
 
         Raises InvalidInput as the constructor does, and changes nothing then.
         """
-        known, self._stores = self._stores, _stores_of(regions, self._stores)
+        known, self._stores = self._stores, _stores_of(regions, self._stores, self._term)
         for name, store in self._stores.items():
             if name not in known:
                 self._lanes.submit(name, partial(self._resume_deletions, store))
@@ -88,6 +92,8 @@ class StoreMover(Mover):
             for _lane, transfer in self._running.values():
                 transfer.halt()
         self._lanes.close()
+        for store in self._stores.values():
+            store.fence.close()
 
     # --- copies -------------------------------------------------------------------------------
 
@@ -296,10 +302,10 @@ class _Progress:
 
 
 def _stores_of(
-    regions: Mapping[str, str], known: Mapping[str, RegionStore]
+    regions: Mapping[str, str], known: Mapping[str, RegionStore], term: Term | None
 ) -> dict[str, RegionStore]:
     """The store of each region, those ``known`` as they are. Raises InvalidInput."""
-    stores = {name: known.get(name) or RegionStore(name, at) for name, at in regions.items()}
+    stores = {name: known.get(name) or RegionStore(name, at, term) for name, at in regions.items()}
     for store in stores.values():
         store.require_client()
     _require_own_stores(stores.values())

@@ -26,6 +26,7 @@ from msgspec import Struct
 from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionError
 from obstore.store import LocalStore, from_url
 
+from topmast.adapters.objects.fence import BucketFence, Fence, FolderFence, NoFence, Term
 from topmast.adapters.objects.layout import HIDDEN, name_fault
 from topmast.adapters.objects.manifest import encode
 from topmast.adapters.objects.throttle import Halted
@@ -76,8 +77,10 @@ class Found(Struct, frozen=True):
 class RegionStore:
     """The store of one region. Keys are relative, with slashes; safe to use from any thread."""
 
-    def __init__(self, region: str, location: str) -> None:
+    def __init__(self, region: str, location: str, term: Term | None = None) -> None:
+        """``term``: of the leader that changes it; None: no other process ever does."""
         self.region = region
+        self._term = term
         self.root: Path | None = None
         self._url = ""
         scheme = urlsplit(location).scheme if "://" in location else ""
@@ -121,6 +124,23 @@ class RegionStore:
                 self.root.mkdir(parents=True, exist_ok=True)
                 _sync_folder(self.root.parent)
             return LocalStore(self.root)
+
+    @cached_property
+    def fence(self) -> Fence:
+        """What keeps a leader that was replaced from changing it."""
+        if self._term is None:
+            return NoFence()
+        if self.root is not None:
+            return FolderFence(self.root / HIDDEN, self._term)
+        return BucketFence(self.load, self._put_json, HIDDEN, self._term)
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Around each change. Raises `Halted` if a later leader has changed the store."""
+        with self.fence.held() as leads:
+            if not leads:
+                raise Halted
+            yield
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -210,8 +230,12 @@ class RegionStore:
     def write(self, key: str, data: Any) -> None:
         """Write a small object whole."""
         self._stay_inside(key)
-        with self._explained(key):
+        with self._explained(key), self.changing():
             obstore.put(self._store, key, data, use_multipart=False)
+
+    def _put_json(self, key: str, value: Struct) -> None:
+        with self._explained(key):
+            obstore.put(self._store, key, encode(value), use_multipart=False)
 
     def save(self, key: str, value: Struct) -> None:
         """Write a small JSON file, durably."""
@@ -223,18 +247,18 @@ class RegionStore:
         """Rename an object, replacing what is there."""
         self._stay_inside(source)
         self._stay_inside(target)
-        with self._explained(target):
+        with self._explained(target), self.changing():
             obstore.rename(self._store, source, target)
 
     def delete(self, key: str) -> None:
         """Delete one object; fine if it is not there."""
         if self.root is not None:
             self._stay_inside(str(Path(key).parent))
-            with self._explained(key), suppress(FileNotFoundError):
+            with self._explained(key), suppress(FileNotFoundError), self.changing():
                 (self.root / key).unlink()
                 self.sync_names([key])
             return
-        with self._explained(key), suppress(FileNotFoundError):
+        with self._explained(key), suppress(FileNotFoundError), self.changing():
             obstore.delete(self._store, key)
 
     def delete_all(self, prefix: str, halt: threading.Event | None = None) -> None:
@@ -245,14 +269,35 @@ class RegionStore:
         if self.root is not None:
             self._stay_inside(str(Path(prefix).parent))
             with self._explained(prefix), suppress(FileNotFoundError):
-                _remove_tree(self.root / prefix, halt)
+                self._remove_tree(self.root / prefix, halt)
                 self.sync_names([prefix])
             return
         keys = [f"{prefix}/{item.name}" for item in self.objects(prefix)]
         for start in range(0, len(keys), DELETE_BATCH):
             _heed(halt)
-            with self._explained(prefix), suppress(FileNotFoundError):
+            with self._explained(prefix), suppress(FileNotFoundError), self.changing():
                 obstore.delete(self._store, keys[start : start + DELETE_BATCH])
+
+    def _remove_tree(self, top: Path, halt: threading.Event | None) -> None:
+        """Remove a folder and all in it, or a file or link."""
+        if top.is_symlink() or not top.is_dir():
+            with self.changing():
+                top.unlink()
+            return
+        for folder, folders, files in os.walk(top, topdown=False):
+            for name in files:
+                _heed(halt)
+                with self.changing():
+                    Path(folder, name).unlink()
+            with self.changing():
+                for name in folders:
+                    path = Path(folder, name)
+                    if path.is_symlink():
+                        path.unlink()
+                    else:
+                        path.rmdir()
+        with self.changing():
+            top.rmdir()
 
     def seal(self, key: str) -> None:
         """Bring a written object to the disk, and make the next read come from there."""
@@ -368,27 +413,9 @@ class ObjectWriter:
     ) -> None:
         writer, self._writer = self._writer, None
         if kind is None:
-            with self._store._explained(self._key):
+            with self._store._explained(self._key), self._store.changing():
                 writer.close()
         del writer  # not closed: the parts written so far are dropped
-
-
-def _remove_tree(top: Path, halt: threading.Event | None) -> None:
-    """Remove a folder and all in it, or a file or link."""
-    if top.is_symlink() or not top.is_dir():
-        top.unlink()
-        return
-    for folder, folders, files in os.walk(top, topdown=False):
-        for name in files:
-            _heed(halt)
-            Path(folder, name).unlink()
-        for name in folders:
-            path = Path(folder, name)
-            if path.is_symlink():
-                path.unlink()
-            else:
-                path.rmdir()
-    top.rmdir()
 
 
 def _heed(halt: threading.Event | None) -> None:

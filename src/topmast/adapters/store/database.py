@@ -45,6 +45,8 @@ class Lease(Protocol):
     """How long a proof holds; None: as long as the process lives."""
     before: Leader | None
     """The leader before this one, if there was one."""
+    shared_by: str
+    """Tells the database from all others if several processes may come to lead; else empty."""
 
     def take(self, connection: Connection) -> None:
         """Become the leader, in a transaction of its own."""

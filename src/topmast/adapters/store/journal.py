@@ -116,7 +116,7 @@ class SqlJournal:
     @property
     def epoch(self) -> int:
         """Of this process as the leader; 0 if it only reads."""
-        return 0 if self._writer is None else self._lease.epoch
+        return self._lease.epoch if self._writer is not None else 0
 
     @property
     def before(self) -> Leader | None:
@@ -127,6 +127,11 @@ class SqlJournal:
     def must_renew(self) -> bool:
         """Whether another process may lead if this one proves nothing for a while."""
         return self._lease.lasts_s is not None
+
+    @property
+    def shared_by(self) -> str:
+        """Tells the database from all others if several processes may come to lead; else empty."""
+        return self._lease.shared_by
 
     def leads(self) -> bool:
         """Whether no other process can lead by now, as far as this one can tell by itself."""
@@ -141,8 +146,8 @@ class SqlJournal:
     def leader(self) -> Leader:
         """The process that leads, or was the last to."""
         table = LEADER.c
-        query = select(table.epoch, table.holder, table.address, table.folder, table.version)
-        return self._all(query, Leader)[0]
+        row = (table.epoch, table.holder, table.address, table.folder, table.version)
+        return self._all(select(*row), Leader)[0]
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -450,11 +455,8 @@ def _snapshot_seqs() -> Select[Any]:
 def _snapshots() -> Select[Any]:
     """One row for each snapshot, oldest first."""
     table = SNAPSHOTS.c
-    columns = (
-        table.seq,
-        func.min(table.at_s).label("at_s"),
-        func.max(table.total_bytes).label("bytes"),
-    )
+    at_s, total = func.min(table.at_s).label("at_s"), func.max(table.total_bytes).label("bytes")
+    columns = (table.seq, at_s, total)
     return select(*columns).group_by(table.seq).order_by(table.seq)
 
 

@@ -206,6 +206,7 @@ class DatabaseLease:
         self.epoch = 0
         self.lasts_s: float | None = LEASE_S
         self.before: Leader | None = None
+        self.shared_by = ""
         self._claim = claim
         self._place = place
         self._proven_s = 0.0
@@ -217,6 +218,7 @@ class DatabaseLease:
         claim, place = self._claim, connection.exec_driver_sql(_PLACE).one()
         before = connection.exec_driver_sql(_BEFORE).one()
         self._require_same(before, place)
+        self.shared_by = f"postgresql-{place.system_identifier}"
         self.before = Leader(*before[2:]) if before.epoch else None
         given = (claim.above, claim.holder, claim.address, claim.folder, claim.version, *place)
         self.epoch = connection.exec_driver_sql(_TAKE, given).scalar_one()

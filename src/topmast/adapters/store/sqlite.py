@@ -37,6 +37,7 @@ class FileLease:
         self.epoch = 0
         self.lasts_s: float | None = None
         self.before: Leader | None = None
+        self.shared_by = ""
         self._owner = owner
         self._claim = claim
 

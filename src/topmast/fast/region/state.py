@@ -37,7 +37,7 @@ class Books(Struct):
     until: dict[str, float] | UnsetType = UNSET
     """When some of these take work again by themselves."""
     why: dict[str, str] | UnsetType = UNSET
-    """By whose order and for what reason some of these are put aside."""
+    """By which order, and why, some of these are put aside."""
     leaving: dict[str, bool] = {}
     """Hosts that left the configuration and still run something."""
     assigned: dict[str, str] = {}

@@ -199,7 +199,7 @@ class SetHost(Message, frozen=True):
 
     @property
     def why(self) -> str:
-        """By whose order and why they are put aside; empty if neither is said, or they return."""
+        """Which order put them aside, and why; empty if neither is said, or they return."""
         if self.state is HostState.HEALTHY or not (self.by or self.reason):
             return ""
         done = "drains" if self.state is HostState.DRAINING else "cordoned"
