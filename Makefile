@@ -12,7 +12,6 @@ SKIPS  := $(abspath $(VENV))/.skips
 # Tests in these folders start real processes, each in a folder and on a port of its own, and mostly
 # wait: three run at a time, the longest first, after those that need all of a core.
 REAL_PROCESSES := tests/crash tests/integration tests/contract
-PAGES_TEST := tests/integration/test_pages.py
 
 RUNTIME := $(VENV)/.runtime
 DEV     := $(VENV)/.dev
@@ -42,8 +41,7 @@ else
 	@$(PY) -m topmast.adapters.kernels
 	@rm -f $(SKIPS)
 	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) -n 2 --dist loadfile $(addprefix --ignore=,$(REAL_PROCESSES))
-	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder --ignore=$(PAGES_TEST) $(REAL_PROCESSES)
-	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) -n 3 --dist load $(PAGES_TEST)
+	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) -n 3 --dist loadgroup --no-loadscope-reorder $(REAL_PROCESSES)
 	@$(PY) -m tests.support.skips $(SKIPS)
 endif
 

@@ -23,6 +23,23 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
             notes.write(" ".join(reason.split()) + "\n")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `--dist loadgroup` a file is one worker's, as its tests share what is slow to start.
+
+    Pages share nothing: each goes to the worker that is free. They are short, and come last, so that
+    none is idle at the end.
+    """
+    items.sort(key=_is_page)
+    for item in items:
+        if not _is_page(item):
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(REPO))))
+
+
+def _is_page(item: pytest.Item) -> bool:
+    return item.path.name == "test_pages.py"
+
+
 _IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 
 
