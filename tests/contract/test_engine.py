@@ -26,6 +26,8 @@ from topmast.model.messages import (
 )
 from topmast.ports import LogPage
 
+GANGS = 200
+GANGS_AT_ONCE = 4
 FOREVER = "echo up $$\nwhile true; do sleep 0.05 || true; done"
 
 
@@ -470,6 +472,28 @@ def test_the_truth_of_an_idle_engine_is_empty(rig: Rig) -> None:
     """Nothing runs, nothing is down."""
     truth = rig.truth()
     assert (truth.tasks, truth.down_hosts) == ((), ())
+    assert not rig.news.all(TaskLost)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_two_hundred_gangs_of_four_run_once_each(rig: Rig) -> None:
+    """As many at a time as the hosts have GPUs for; each task on its host, each end told once."""
+    script = """
+    mkdir "$TOPMAST_CHECKPOINT_DIR/$RANK" || echo again
+    echo $TOPMAST_HOST $TOPMAST_HOSTS
+    exit $RANK
+    """
+    for first in range(0, GANGS, GANGS_AT_ONCE):
+        jobs = [f"j{number}" for number in range(first, first + GANGS_AT_ONCE)]
+        for job in jobs:
+            rig.engine.start_gang(order(job, script, tasks=4))
+        for job in jobs:
+            for rank in range(4):
+                assert rig.end_of(job, rank).code == rank
+                assert rig.log(job, rank) == f"h{rank % 2} h0,h1\n"
+    ends = [(end.job, end.rank) for end in rig.news.all(TaskExited)]
+    assert len(ends) == len(set(ends)) == 4 * GANGS
     assert not rig.news.all(TaskLost)
 
 

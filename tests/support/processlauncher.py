@@ -50,12 +50,13 @@ class ProcessLauncher(Launcher):
         self._runner.write_text(runners.text())
 
     def submit(self, part: Part) -> None:
-        number = len(list(self.folder.iterdir())) + 1
-        record = {
-            "name": part.name, "id": str(number), "submitted_s": time.time(), "state": "held",
-            "hosts": part.hosts, "ticket": msgspec.to_builtins(part.ticket), "runners": {},
-        }  # fmt: skip
-        self._write(record)
+        with self._lock:
+            number = len(list(self.folder.glob("*.json"))) + 1
+            record = {
+                "name": part.name, "id": str(number), "submitted_s": time.time(), "state": "held",
+                "hosts": part.hosts, "ticket": msgspec.to_builtins(part.ticket), "runners": {},
+            }  # fmt: skip
+            self._write(record)
 
     def release(self, listed: Sequence[Listed]) -> None:
         for one in listed:

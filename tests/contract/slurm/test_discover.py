@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.slurmlab import SlurmCluster, missing, slurm_cluster
+from tests.unit.cli.program import ROOT
+from topmast.cli import main
 from topmast.model.files.fleetfile import read_fleet
 
 
@@ -42,13 +44,17 @@ def test_the_fleet_of_a_cluster(lab: SlurmCluster, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_written_is_an_error(
-    lab: SlurmCluster, options: tuple[str, ...], code: int, want: str
-) -> None:
+    lab: SlurmCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...], code: int, want: str,
+) -> None:  # fmt: skip
     """One line on stderr, and nothing on stdout."""
-    done = discover(lab, *options)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert done.stderr.count("\n") == 1
-    assert want in done.stderr
+    for name, value in lab.env.items():
+        monkeypatch.setenv(name, value)
+    assert main(ROOT, ["fleet", "discover", "slurm", *options]) == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert want in said.err
 
 
 def test_switches_are_racks_and_pods() -> None:
@@ -73,24 +79,23 @@ def test_a_doctor_asks_slurm(lab: SlurmCluster, tmp_path: Path) -> None:
     file = tmp_path / "fleet.yaml"
     done = discover(lab, "--region", "east", "--partition", "main", "--out", str(file))
     assert done.returncode == 0, done.stderr
-    assert _found(lab, file, "fault") == []
-    (warning,) = _found(lab, file, "warning")  # these clusters have no control groups
+    (warning,) = _found(lab, file, "warning", "fault")  # these clusters have no control groups
     assert (warning["what"], warning["remedy"]) == (
         "ends of jobs", "set ProctrackType=proctrack/cgroup in slurm.conf",
     )  # fmt: skip
-    file.write_text(file.read_text().replace("partition: main", "partition: nosuch"))
-    (fault,) = _found(lab, file, "fault")
-    assert fault["what"] == "submit"
-    assert "partition" in fault["detail"]
-    file.write_text(file.read_text().replace("lab2", "lab7"))
-    assert "not there: lab7" in _found(lab, file, "fault")[0]["detail"]
+    text = file.read_text().replace("partition: main", "partition: nosuch")
+    file.write_text(text.replace("lab2", "lab7"))
+    hosts, submit = _found(lab, file, "fault")
+    assert "not there: lab7" in hosts["detail"]
+    assert submit["what"] == "submit"
+    assert "partition" in submit["detail"]
 
 
-def _found(lab: SlurmCluster, fleet: Path, level: str) -> list[dict[str, str]]:
+def _found(lab: SlurmCluster, fleet: Path, *levels: str) -> list[dict[str, str]]:
     argv = [str(Path(sys.executable).with_name("topmast")), "doctor", "--json"]
     done = subprocess.run(
         [*argv, "--fleet", str(fleet), "--state", str(fleet.with_name("state"))],
         env=lab.env, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     findings: list[dict[str, str]] = json.loads(done.stdout)["findings"]
-    return [found for found in findings if found["level"] == level]
+    return [found for found in findings if found["level"] in levels]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.slurmlab import SlurmCluster, slurm_cluster
 from topmast.adapters.engines.far.launcher import (
@@ -84,9 +85,8 @@ class Bench:
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def begins(self, part: Part) -> Listed:
-        """Submit and release, and wait until all runners are there."""
-        self.launcher.submit(part)
-        self.launcher.release([self.of(part)])
+        """Submit, not held, and wait until all runners are there."""
+        self.launcher.submit(replace(part, hold=False))
         for host in part.hosts:
             self.lab.until(lambda host=host: self.notes(host), f"no runner on {host}")  # type: ignore[misc]
         return self.of(part)
@@ -158,15 +158,15 @@ def test_cancel_tells_the_runners_and_waits_for_their_grace(bench: Bench) -> Non
     part = bench.part(0, 1, stubborn=True)
     running = bench.begins(part)
     begun_s = time.time()
-    bench.launcher.cancel(running, 7.0)
-    bench.launcher.cancel(running, 7.0)  # again: the grace does not begin anew
+    bench.launcher.cancel(running, 4.0)
+    bench.launcher.cancel(running, 4.0)  # again: the grace does not begin anew
     for host in part.hosts:
         bench.lab.until(lambda host=host: len(bench.notes(host)) > 1, "not told")  # type: ignore[misc]
-    time.sleep(4.0)
+    time.sleep(2.5)
     assert len(bench.lab.bodies(part.name)) >= 2, "killed before the grace was over"
     assert [word for word, *_ in bench.notes("lab0")] == ["began", "told"]
     ended = bench.ends(part)
-    assert time.time() - begun_s > 7.0
+    assert time.time() - begun_s > 4.0
     assert ended.why.startswith("CANCELLED")
     bench.lab.until(lambda: not bench.lab.bodies(part.name), "processes live on")
 
