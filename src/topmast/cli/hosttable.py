@@ -44,7 +44,8 @@ def say_hosts(found: Sequence[HostView]) -> None:
         for job, why in row.stays.items():
             say(f"{job} is still on {row.name}: {why}")
         if row.closed:
-            say(f"{row.name} is {row.state}: {row.closed}")
+            state = " is closed" if row.state == "closed" else ""
+            say(f"{row.name}{state}: {row.closed}")
         for job in row.kept_for:
             say(f"GPUs of {row.name} are kept for {job}, which is being moved there")
 
