@@ -24,6 +24,8 @@ class Capability(StrEnum):
     """Run the tasks of two jobs on the same GPUs at the same time."""
     IMAGES = "images"
     """Run tasks in a container image."""
+    EXEC = "exec"
+    """Run a command of a user beside a task: on its host, in its folder and environment."""
 
 
 PROCESSES = frozenset(Capability) - {Capability.IMAGES}

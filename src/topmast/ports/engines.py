@@ -6,12 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
 
 from topmast.model import messages as m
 from topmast.model.engines import Capability, Deadlines
+from topmast.model.exec_views import ExecPage, ExecSpec
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.ports.machines import Clock, Post
 
@@ -56,6 +57,37 @@ class Site(Struct, frozen=True):
     """The URL of a bucket in the place of that folder."""
     leader: int = 0
     """The epoch of the leader that orders come from; 0: it is not known before the first order."""
+
+
+class Exec(Protocol):
+    """A command beside a task; any thread may ask. Nothing here waits."""
+
+    @property
+    def id(self) -> str:
+        """Tells it from all others, and cannot be guessed."""
+        ...
+
+    def page(self, stdout: int, stderr: int, most_bytes: int) -> ExecPage:
+        """What it has written from these offsets on; what is before them is forgotten.
+
+        That is also a sign of life: a command that is not asked about for long is ended.
+        """
+        ...
+
+    def write(self, offset: int, data: bytes, *, last: bool) -> int:
+        """Give it input from an offset on; returns from where on it wants more.
+
+        ``last``: there is none after this.
+        """
+        ...
+
+    def end(self) -> None:
+        """SIGHUP to it, and SIGKILL soon after."""
+        ...
+
+    def on_news(self, bell: Callable[[], None]) -> None:
+        """Call ``bell`` once, from any thread, when a page has more than now or input is wanted."""
+        ...
 
 
 class NoOptions(Struct, frozen=True):
@@ -209,6 +241,14 @@ class Engine(EngineOrders):
     def stored_epochs(cls, folder: Path) -> dict[str, int]:
         """The newest epoch of each job of which a cluster's folder has a trace."""
         return {}
+
+    def execute(self, spec: ExecSpec) -> Exec:
+        """Begin a command beside a task that runs: `Capability.EXEC`. From any thread.
+
+        It ends with its task at the latest, and before the end of that is told; and with this
+        process. Raises NotFound if no such task runs here, TooMany.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot {Capability.EXEC}")
 
     def host_process(self, host: str) -> tuple[int, bool] | None:
         """The process on this machine that stands for a host, and whether it is halted, if any."""

@@ -122,6 +122,8 @@ class Attempt:
     """Of its orders."""
     save: int = 0
     """The last round of saving: it grows over restarts too, as it is not recorded."""
+    execs: tuple[e.ExecOrder, ...] = ()
+    """Commands beside its ranks; a new process of ours knows of none, and they end."""
     ends: dict[int, e.Ended] = field(default_factory=dict)
 
     @property
@@ -151,12 +153,18 @@ class Attempt:
         self.version += 1
         return self.save
 
+    def set_execs(self, orders: tuple[e.ExecOrder, ...]) -> None:
+        """Have these commands beside its ranks, and no others."""
+        if orders != self.execs:
+            self.execs = orders
+            self.version += 1
+
     def orders(self) -> e.Orders:
         """What its runners are to do now."""
         first = self.place_of_rank(0)
         return e.Orders(
             self.version, None if self.stop is None else self.stop.grace_s, self.still,
-            first.address, first.port, self.save,
+            first.address, first.port, self.save, self.execs,
         )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ import structlog
 from msgspec import Struct
 
 from topmast.adapters.connections import MOST_CONNECTIONS
+from topmast.adapters.engines.execs import Execs
 from topmast.adapters.engines.far import events as e
 from topmast.adapters.engines.far import plan as plans
 from topmast.adapters.engines.far.attempts import Attempt
@@ -48,10 +49,12 @@ from topmast.adapters.engines.leader import UNLED_S, LeaderFence
 from topmast.adapters.engines.local import files
 from topmast.adapters.engines.pages import read_page
 from topmast.model.engines import PROCESSES, Capability
+from topmast.model.errors import NotFound
+from topmast.model.exec_views import ExecSpec
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.model.job import in_kubernetes
 from topmast.model.messages import Checkpointed, Message, StartGang
-from topmast.ports import Engine, LogPage, Post, Site
+from topmast.ports import Engine, Exec, LogPage, Post, Site
 
 TICK_S = 1.0
 LOOKS_APART_S = 0.2
@@ -104,7 +107,7 @@ class FarEngine(Engine):
             cls.options_type = cls.launcher_type.options_type
             images = {Capability.IMAGES} if cls.launcher_type.images else frozenset()
             processes = PROCESSES if cls.launcher_type.exact_gpus else frozenset()
-            cls.capabilities = processes | images
+            cls.capabilities = processes | images | {Capability.EXEC}
 
     def __init__(self, cluster: ClusterSpec, folder: Path, site: Site, options: FarOptions) -> None:
         super().__init__(cluster, folder.absolute(), site, options)
@@ -117,6 +120,7 @@ class FarEngine(Engine):
         self._under_way: set[tuple[str, ...]] = set()
         self._held: list[Listed] = []
         """What is to be released when the facts of this turn are recorded."""
+        self._execs = Execs()
         self._listener: Listener | None = None
         self._launcher: Launcher | None = None
 
@@ -156,7 +160,7 @@ class FarEngine(Engine):
         self._data = HostData(self._site, self._saves, through_home=options.data == "home")
         self._home = Home(
             self._ask, self._protocol.attempts.part, self._runner_plan, self._outputs, self._site,
-            self._data, hold_s(options),
+            self._data, self._execs, hold_s(options),
         )  # fmt: skip
         self._listener = Listener(
             sock, None if certificate is None else certificate.context, self._identity.token,
@@ -209,10 +213,31 @@ class FarEngine(Engine):
                 found[gang.job] = max(gang.epoch, found.get(gang.job, 0))
         return found
 
+    def execute(self, spec: ExecSpec) -> Exec:
+        attempt = self._protocol.attempts.known.get((spec.job, spec.epoch))
+        place = attempt.place_of_rank(spec.rank) if attempt is not None else None
+        if attempt is None or place is None or not place.nonce or spec.rank in attempt.ends:
+            raise NotFound(f"task {spec.rank} of job '{spec.job}' does not run")
+        made = self._execs.begin(spec)
+        self._tell(partial(self._order_execs, attempt))
+        return made
+
+    def _order_execs(self, attempt: Attempt) -> None:
+        """Tell the runners of an attempt which commands there are now."""
+        running = self._execs.of_attempt(*attempt.key)
+        attempt.set_execs(tuple(
+            e.ExecOrder(x.id, x.spec.rank, x.spec.command, x.spec.tty, x.spec.rows, x.spec.columns)
+            for x in running
+        ))  # fmt: skip
+        if self._listener is not None and not self._closed.is_set():
+            parts = [part.name for part in attempt.parts]
+            self._listener.loop.call_soon_threadsafe(self._home.changed, parts)
+
     def close(self) -> None:
         if self._closed.is_set():
             return
         self._closed.set()
+        self._execs.close()
         self._look_now.set()
         self._tell(e.Tick())
         if self._listener is not None:

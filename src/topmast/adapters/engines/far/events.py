@@ -308,6 +308,17 @@ OVER = 410
 """It was stopped, or is over: exit, and leave nothing."""
 
 
+class ExecOrder(Struct, frozen=True, tag="exec", tag_field="op"):
+    """A command that is to run beside a rank."""
+
+    id: str
+    rank: int
+    command: tuple[str, ...]
+    tty: bool
+    rows: int
+    columns: int
+
+
 class Orders(Struct, frozen=True):
     """What a runner is to do with its ranks."""
 
@@ -321,6 +332,8 @@ class Orders(Struct, frozen=True):
     port: int = 0
     save: int = 0
     """The last round in which hosts are to save their checkpoints; 0: there was none."""
+    execs: tuple[ExecOrder, ...] = ()
+    """Commands of users beside ranks, which a runner begins once."""
 
 
 class Answer(Struct, frozen=True):

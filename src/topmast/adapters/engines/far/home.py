@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
 from topmast.adapters import archive
+from topmast.adapters.engines.execs import Execs, LiveExec
 from topmast.adapters.engines.far import events as e
 from topmast.adapters.engines.far.attempts import Attempt, Part
 from topmast.adapters.engines.far.data import HostData, SavedBody
@@ -25,6 +28,8 @@ CALLS_OF_A_HOST = 32
 """That may wait for their answers at a time: a runner has half as many. A task that opens more in
 its name takes no room from the runners of others.
 """
+EXEC_LOOK_S = 5.0
+"""How often it is looked whether a command has been forgotten by its user."""
 WORDS_LONGEST = 2000
 """Of what a runner says for people; the rest is left out."""
 Word = Annotated[str, Meta(max_length=300)]
@@ -80,6 +85,25 @@ class PageQuery(Runner, frozen=True, kw_only=True):
     offset: Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
+class ExecQuery(Runner, frozen=True, kw_only=True):
+    """``POST /PART/exec`` with what a command wrote or how it ended, ``GET`` for its input."""
+
+    id: Word
+    stream: Annotated[int, Meta(ge=1, le=2)] = 1
+    offset: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
+    code: Annotated[int, Meta(ge=0, lt=256)] | None = None
+    whole: str = ""
+    """It knows already that there is no more input."""
+
+
+class ExecNews(Struct, frozen=True):
+    """What a command is to read."""
+
+    data: bytes
+    whole: bool
+    end: bool
+
+
 class Home:
     """Answers calls, in the listener's thread. The protocol decides; output goes to the disk."""
 
@@ -91,6 +115,7 @@ class Home:
         outputs: Outputs,
         site: Site,
         data: HostData,
+        execs: Execs,
         hold_s: float,
     ) -> None:
         self._ask = ask
@@ -99,6 +124,7 @@ class Home:
         self._outputs = outputs
         self._site = site
         self._data = data
+        self._execs = execs
         self._hold_s = hold_s
         self._changes: dict[str, asyncio.Event] = {}
         self._waiting: Counter[str] = Counter()
@@ -109,7 +135,7 @@ class Home:
             "claim": self._claim, "beat": self._beat, "log": self._log, "end": self._end,
             "blob": self._blob, "preparing": self._preparing,
             "dataset": self._of_attempt(data.dataset), "object": self._of_attempt(data.object),
-            "piece": self._of_attempt(data.piece), "saved": self._saved,
+            "piece": self._of_attempt(data.piece), "saved": self._saved, "exec": self._exec,
         }  # fmt: skip
 
     async def answer(self, call: Call) -> Reply:
@@ -217,6 +243,37 @@ class Home:
         offset = await asyncio.to_thread(self._outputs.add, file, query.offset, call.body)
         return Reply(200, msgspec.json.encode({"offset": offset}))
 
+    async def _exec(self, call: Call) -> Reply:
+        """A command beside a rank; only the runner with the claim may speak of it."""
+        query = msgspec.convert(call.query, ExecQuery, strict=False)
+        found, one = self._find(call.part), self._execs.get(query.id)
+        place = found[1].places.get(self._host(call.part, query.host)) if found else None
+        if one is None or place is None or place.nonce != query.nonce:
+            return NOT_HERE
+        if one.spec.rank not in place.ranks:
+            return NOT_HERE
+        if query.code is not None:
+            one.finish(query.code)
+            return Reply(200)
+        if call.body:
+            return Reply(200, msgspec.json.encode(
+                {"offset": one.add(query.stream, query.offset, call.body)}
+            ))  # fmt: skip
+        return await self._exec_input(one, query)
+
+    async def _exec_input(self, one: LiveExec, query: ExecQuery) -> Reply:
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self._hold_s
+        while True:
+            changed = asyncio.Event()
+            one.on_news(partial(_wake, loop, changed))
+            data, whole = one.input(query.offset)
+            left_s = until_s - loop.time()
+            if data or one.over or (whole and not query.whole) or left_s <= 0:
+                return Reply(200, msgspec.json.encode(ExecNews(data, whole, one.over)))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), min(left_s, EXEC_LOOK_S))
+
     async def _end(self, call: Call) -> Reply:
         body = msgspec.json.decode(call.body, type=EndBody)
         host = self._host(call.part, body.host)
@@ -249,6 +306,11 @@ class Home:
             self._sound[digest] = archive.fault(content)
         fault = self._sound[digest]
         return Reply(422, fault.encode()) if fault else Reply(200, content)
+
+
+def _wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    with suppress(RuntimeError):  # the loop has ended
+        loop.call_soon_threadsafe(event.set)
 
 
 def _words(said: str) -> str:

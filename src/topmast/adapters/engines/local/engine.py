@@ -18,9 +18,11 @@ from pathlib import Path
 
 import structlog
 
+from topmast.adapters.engines.execs import LiveExec
 from topmast.adapters.engines.leader import UNLED_S, LeaderFence
 from topmast.adapters.engines.local import files
 from topmast.adapters.engines.local.agents import Agents
+from topmast.adapters.engines.local.execs import LocalExecs
 from topmast.adapters.engines.local.files import Layout
 from topmast.adapters.engines.local.hosts import AgentState, Host
 from topmast.adapters.engines.local.memory import Memory
@@ -31,10 +33,12 @@ from topmast.adapters.engines.local.supervisor import STOPPED_EARLY
 from topmast.adapters.engines.local.tasks import Task, Tasks
 from topmast.adapters.engines.pages import read_page
 from topmast.model.engines import PROCESSES
+from topmast.model.errors import NotFound
+from topmast.model.exec_views import ExecSpec
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.model.ids import attempt_name
 from topmast.model.messages import ProgressReport, StartGang, TaskList, TaskLost
-from topmast.ports import Engine, LogPage, Post, Site
+from topmast.ports import Engine, Exec, LogPage, Post, Site
 
 TRUTH_PATIENCE_S = 5.0
 
@@ -59,6 +63,7 @@ class LocalEngine(Engine):
         super().__init__(cluster, folder, site, options)
         self._layout = Layout(folder.absolute())
         self._fence = LeaderFence(self._layout.root)
+        self._execs = LocalExecs(self._layout)
         self._commands: deque[Callable[[], None]] = deque()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._gate = threading.Lock()
@@ -119,6 +124,15 @@ class LocalEngine(Engine):
     def read_log(self, job: str, epoch: int, rank: int, offset: int, limit: int) -> LogPage | None:
         return self.read_stored_log(self._layout.root, job, epoch, rank, offset, limit)
 
+    def execute(self, spec: ExecSpec) -> Exec:
+        task = f"{attempt_name(spec.job, spec.epoch)}.{spec.rank}"
+        claimed = files.read_json(self._layout.claim(task)) is not None
+        if not claimed or self._layout.end(task).exists():
+            raise NotFound(f"task {spec.rank} of job '{spec.job}' does not run")
+        made = self._execs.begin(spec)
+        self._do(partial(self._execute, made))
+        return made
+
     @classmethod
     def read_stored_log(
         cls, folder: Path, job: str, epoch: int, rank: int, offset: int, limit: int
@@ -144,6 +158,7 @@ class LocalEngine(Engine):
             os.eventfd_write(self._bell, 1)
         if self._thread is not None:
             self._thread.join()
+        self._execs.close()
         os.close(self._bell)
 
     def _adopt(self) -> None:
@@ -216,7 +231,12 @@ class LocalEngine(Engine):
             self._progress_at_s = now_s + self._options.progress_s
             self._tasks.poll()
         self._stops.enforce()
+        self._execs.look(self._is_over)
         self._tell_truth()
+
+    def _is_over(self, spec: ExecSpec) -> bool:
+        task = self._tasks.get(f"{attempt_name(spec.job, spec.epoch)}.{spec.rank}")
+        return task is None or task.end is not None
 
     # --- orders --------------------------------------------------------------------------------
 
@@ -285,6 +305,11 @@ class LocalEngine(Engine):
         else:
             file.unlink(missing_ok=True)
         self._poke(attempt)
+
+    def _execute(self, made: LiveExec) -> None:
+        """Have a command begun beside a task, unless that has ended meanwhile."""
+        self._execs.order(made)
+        self._poke(attempt_name(made.spec.job, made.spec.epoch))
 
     def _read_progress(self, attempt: str) -> None:
         now = self._site.clock.now()

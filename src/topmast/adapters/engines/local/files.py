@@ -67,6 +67,19 @@ class Layout:
         """The order to halt, for as long as the file exists."""
         return self.attempts / attempt / "suspended"
 
+    @property
+    def exec_socket(self) -> Path:
+        """Where what keeps a command beside a task is heard."""
+        return self.root / "exec.sock"
+
+    def exec(self, attempt: str, rank: int, id: str) -> Path:
+        """The order to run a command beside a task."""
+        return self.execs(attempt) / f"{rank}.{id}"
+
+    def execs(self, attempt: str) -> Path:
+        """The folder of such orders."""
+        return self.attempts / attempt / "execs"
+
     def log(self, task: str) -> Path:
         """What the task wrote to stdout and stderr."""
         attempt, rank = split_task(task)

@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -62,6 +64,10 @@ class Supervisor:
         self.deadline_s: float | None = None
         self.suspended = False
         self.childless = True
+        self.runs = False
+        """Whether its script has begun, and has not ended."""
+        self.execs: set[str] = set()
+        """The commands beside it that were begun."""
 
     def run(self) -> None:
         """The whole life of the task. Signals in `BLOCKED` are blocked."""
@@ -98,7 +104,11 @@ class Supervisor:
                 return 128 + signal.SIGTERM, "stopped during setup"
             self._check_host()
             child = self._fork(lambda: self._exec(self.seat["run"]))
-            return self._wait(child), ""
+            self.runs = True
+            try:
+                return self._wait(child), ""
+            finally:
+                self.runs = False
         except StepFailed as failed:
             return failed.code, failed.error
         except OSError as error:
@@ -208,11 +218,40 @@ class Supervisor:
     def _exec(self, script: str) -> NoReturn:
         file = self.layout.attempt(self.attempt) / script
         os.chdir(self.work)
-        secrets = resolved(self.plan.get("secrets", {}))  # no other process has the values
-        environment = {**self.plan["envs"], **self.seat["envs"], **secrets}
+        environment = self._environment()
         # The script is a file, and secrets are in the environment: neither is in the arguments.
         arguments = ["bash", "-euo", "pipefail", os.fspath(file)]
         os.execve(self.plan["shell"], arguments, environment)  # noqa: S606
+
+    def _environment(self) -> dict[str, str]:
+        """What the script sees: only in its own process, as it has secrets in it."""
+        secrets = resolved(self.plan.get("secrets", {}))
+        return {**self.plan["envs"], **self.seat["envs"], **secrets}
+
+    def _begin_execs(self) -> None:
+        """Begin the commands that are ordered to run beside the script."""
+        folder = self.layout.execs(self.attempt)
+        for file in sorted(folder.glob(f"{self.rank}.*")) if self.runs else ():
+            if file.name not in self.execs:
+                self.execs.add(file.name)
+                self._fork(partial(self._keep_exec, file))
+
+    def _keep_exec(self, file: Path) -> None:
+        """In a child: keep a command, as long as what ordered it listens."""
+        # Imported here: few tasks need it.
+        from topmast.adapters.engines.far.runner.execs import Beside
+        from topmast.adapters.engines.far.runner.processes import Wire
+
+        order = files.read_json(file)
+        if order is None:
+            return
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        os.chdir(self.layout.root)  # a path of a socket has at most 107 bytes
+        connection.connect(self.layout.exec_socket.name)
+        wire = Wire(connection)
+        wire.tell(op="hello", id=order["id"])
+        Beside(order, self._environment, os.fspath(self.work), wire).run()
+        os._exit(0)
 
     def _wait(self, child: int) -> int:
         """Obey orders until a child has ended; its exit code, 128 + N for signal N."""
@@ -270,6 +309,8 @@ class Supervisor:
         elif self.suspended:
             processes.send(processes.descendants(os.getpid()), signal.SIGCONT)
         self.suspended = suspended
+        if not suspended:
+            self._begin_execs()
 
     def _terminate(self, grace_s: float) -> None:
         """SIGTERM to everything, now; SIGKILL later, but not later than said before."""

@@ -16,9 +16,10 @@ from topmast.adapters.engines.far.runner.tasks import environments
 
 
 def whole(**how: Any) -> Any:
-    """The runner, with what it compiles only when there is data."""
+    """The runner, with what it compiles only when that is used."""
     tree = ast.parse(runner.text(), **how)
-    tree.body += ast.parse(runner.joined(runner.DATA_MODULES), **how).body
+    for modules, _ in runner.LATER_MODULES.values():
+        tree.body += ast.parse(runner.joined(modules), **how).body
     return tree
 
 
@@ -105,7 +106,8 @@ def test_its_modules_define_no_name_twice() -> None:
         if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
     ]
     twice = {name for name in names if names.count(name) > 1}
-    assert twice == set(runner.DATA_NAMES), "these stand in until it is loaded"
+    stand_ins = {name for _, names in runner.LATER_MODULES.values() for name in names}
+    assert twice == stand_ins, "until it is loaded"
     assert "main" in names
 
 

@@ -25,10 +25,13 @@ from importlib import resources
 
 MODULES = ("processes", "calls", "references", "tasks", "caller", "keeper")
 """In the order in which they need one another."""
-DATA_MODULES = ("cache", "fetch", "saving", "staging")
-"""Compiled when an attempt has data to fetch or to save: most have none."""
-DATA_NAMES = ("Saving", "Staging", "cache_of")
-"""What the others call of them."""
+LATER_MODULES = {
+    "DATA": (("cache", "fetch", "saving", "staging"), ("Saving", "Staging", "cache_of")),
+    "EXECS": (("execs",), ("attend",)),
+}
+"""Compiled when they are used, as most attempts have no data to fetch or to save, and no commands
+beside their tasks: by the name of their text, the modules, and what the others call of them.
+"""
 
 LATER = frozenset(
     {
@@ -51,12 +54,12 @@ class Later:
         return getattr(self, self.name)(*arguments)
 
 
-class Data:
-    def __init__(self, name):
-        self.name = name
+class Part:
+    def __init__(self, text, name):
+        self.text, self.name = text, name
 
     def __call__(self, *arguments):
-        exec(compile(DATA, "<data of the runner>", "exec"), globals())
+        exec(compile(globals()[self.text], "<%s of the runner>" % self.text, "exec"), globals())
         return globals()[self.name](*arguments)
 
 """
@@ -69,11 +72,11 @@ def text() -> str:
     It has what is below the imports of each module: no two of them define the same name.
     """
     head = f'"""{__doc__}"""\n\nfrom __future__ import annotations\n\n'
-    data = [f"{name} = Data({name!r})" for name in DATA_NAMES]
-    return "\n".join(
-        [f"{head}Any = NoReturn = object\n{_HEAD}", f"DATA = {joined(DATA_MODULES)!r}", *data,
-         joined(MODULES)]
-    )  # fmt: skip
+    later = []
+    for part, (modules, names) in LATER_MODULES.items():
+        later.append(f"{part} = {joined(modules)!r}")
+        later += [f"{name} = Part({part!r}, {name!r})" for name in names]
+    return "\n".join([f"{head}Any = NoReturn = object\n{_HEAD}", *later, joined(MODULES)])
 
 
 def joined(modules: Sequence[str]) -> str:

@@ -18,6 +18,9 @@ from topmast.adapters.engines.far.runner.cache import (
 from topmast.adapters.engines.far.runner.caller import (
     Caller,
 )
+from topmast.adapters.engines.far.runner.execs import (
+    attend,
+)
 from topmast.adapters.engines.far.runner.processes import (
     BACKOFF_S,
     FROZEN_S,
@@ -39,6 +42,9 @@ from topmast.adapters.engines.far.runner.processes import (
     start_ticks,
     stat_fields,
     write_bytes,
+)
+from topmast.adapters.engines.far.runner.references import (
+    resolved,
 )
 from topmast.adapters.engines.far.runner.tasks import (
     Task,
@@ -74,6 +80,8 @@ class Keeper:
         """Locks on that data in the cache, which tasks have too: nothing deletes it meanwhile."""
         self.why = ""
         """Why we end what runs, if home had not ordered that before."""
+        self.begun: set[str] = set()
+        """The commands beside ranks that were begun, or came too late."""
         self.signalled = self.still = False
         self.left: int | None = None
         """The exit status of the caller, once home needs no other."""
@@ -194,6 +202,16 @@ class Keeper:
                 self.stop_s = min(self.stop_s, now_s() + self.orders["grace_s"])
             elif self.stop_s == float("inf") and self.still != self.orders["still"]:
                 self._suspend(self.orders["still"])
+            for order in self.orders.get("execs", ()):
+                self._execute(order)
+
+    def _execute(self, order: Json) -> None:
+        """Begin a command beside a rank that runs here, once."""
+        task = self.tasks.get(str(order["rank"]))
+        if task is None or task.done or order["id"] in self.begun:
+            return
+        self.begun.add(order["id"])
+        task.begin(order)
 
     def _suspend(self, still: bool) -> None:
         self.still = still
@@ -291,7 +309,12 @@ class Keeper:
             (lambda: unpack(folder)) if in_python
             else (lambda: script(folder, name, envs, secrets))
         )  # fmt: skip
-        task = Task(body, folder + "/" + rank + ".log", self.held)
+        me, ticket = {"host": self.host, "nonce": self.nonce}, self.ticket
+
+        def beside(order: Json) -> None:
+            attend(order, lambda: {**envs, **resolved(secrets)}, folder + "/work", ticket, me)
+
+        task = Task(body, folder + "/" + rank + ".log", self.held, beside)
         self.wire.tell(op="pid", pid=task.pid, ticks=start_ticks(task.pid))
         return task
 

@@ -31,8 +31,11 @@ from topmast.adapters.engines.far.runner.references import (
 )
 
 
-def supervise(wire: Wire, body: Any, log: str) -> None:
-    """Run ``body`` in a child; tell its exit code, and end when nothing is left of it."""
+def supervise(wire: Wire, body: Any, log: str, beside: Any) -> None:
+    """Run ``body`` in a child; tell its exit code, and end when nothing is left of it.
+
+    ``beside`` runs a command that is ordered meanwhile, in a child too.
+    """
     os.setsid()
     adopt_orphans()
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -45,24 +48,46 @@ def supervise(wire: Wire, body: Any, log: str) -> None:
     poll.register(reader, select.POLLIN)
     poll.register(wire.end, select.POLLIN)
     orphaned = False
-    while True:
-        try:
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    break
-                if pid == child:
-                    wire.tell(code=exit_code(status))
-        except ChildProcessError:
-            return
+    while reap(child, wire):
         if orphaned:
             send(descendants(os.getpid()), signal.SIGKILL)
         ready = dict(poll.poll(20 if orphaned else 1000))
         if reader in ready:
             os.read(reader, 4096)
-        if wire.end.fileno() in ready and wire.hear() is None:
-            orphaned = True  # the keeper is gone, and with it whatever ran here
-            poll.unregister(wire.end)
+        if wire.end.fileno() in ready:
+            orders = wire.hear()
+            if orders is None:
+                orphaned = True  # the keeper is gone, and with it whatever ran here
+                poll.unregister(wire.end)
+            for order in orders or ():
+                if os.fork() == 0:
+                    begin_beside(wire, beside, order)
+
+
+def reap(child: int, wire: Wire) -> bool:
+    """Collect what has ended, and tell how the child did; whether anything is left."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if pid == 0:
+            return True
+        if pid == child:
+            wire.tell(code=exit_code(status))
+
+
+def begin_beside(wire: Wire, beside: Any, order: Json) -> NoReturn:
+    """In the child of a supervisor: keep a command, as long as the task lives at most."""
+    try:
+        wire.end.close()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        beside(order)
+    except BaseException as error:
+        os.write(2, ("topmast runner: %r\n" % error).encode(errors="replace"))  # noqa: UP031
+    finally:
+        os._exit(1)
 
 
 def become_task(body: Any, log: str) -> NoReturn:
@@ -87,8 +112,9 @@ def become_task(body: Any, log: str) -> NoReturn:
 class Task:
     """A rank, or a step before the ranks, as the keeper sees it."""
 
-    def __init__(self, body: Any, log: str, keep: Iterable[int]) -> None:
-        self.pid, self.wire = fork(lambda wire: supervise(wire, body, log), keep)
+    def __init__(self, body: Any, log: str, keep: Iterable[int], beside: Any = None) -> None:
+        """``beside`` keeps a command that runs beside it, as `begin` orders."""
+        self.pid, self.wire = fork(lambda wire: supervise(wire, body, log, beside), keep)
         self.code: int | None = None
         self.done = False
         self.asked = False
@@ -110,6 +136,10 @@ class Task:
             send(tree, signal.SIGKILL)
         if now_s() >= self.kill_s + OBEY_S:
             send([self.pid], signal.SIGKILL)  # it stands still; what it leaves comes to us
+
+    def begin(self, order: Json) -> None:
+        """Have a command run beside it."""
+        self.wire.tell(**order)
 
     def halt(self) -> None:
         """SIGSTOP to everything, until nothing new appears."""
