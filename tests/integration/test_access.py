@@ -48,10 +48,15 @@ ONE = {"run": "true", "resources": {"accelerators": "H100:1"}}
 DATASET = {"name": "images", "region": "east", "source": "FOLDER"}
 ONLY_REFUSED = {
     "DELETE /datasets/{name}/replicas/{region}", "POST /webhooks/{name}/test", "POST /whatif",
-    "GET /whatif/{number}",
+    "GET /whatif/{number}", "POST /jobs/{job}/exec", "GET /jobs/{job}/exec/{id}",
+    "POST /jobs/{job}/exec/{id}/input", "POST /jobs/{job}/exec/{id}/end",
 }  # fmt: skip
-"""There is one replica, and it may not go; nothing receives the message; this server runs no what-ifs."""
-READS_BY_POST = {"POST /jobs/dry-run", "POST /fleet/diff", "POST /whatif"}
+"""There is one replica, and it may not go; nothing receives the message; this server runs no what-ifs,
+and its engine no commands.
+"""
+OF_AN_ACT = {"POST /jobs/{job}/exec/{id}/input", "POST /jobs/{job}/exec/{id}/end"}
+"""They belong to an act that was audited as a whole when it began."""
+READS_BY_POST = {"POST /jobs/dry-run", "POST /fleet/diff", "POST /whatif", *OF_AN_ACT}
 
 TOMORROW_S = time.time() + 86_400.0
 NAMES = {"/accounts": "ci", "/reservations": "w1"}
@@ -80,6 +85,9 @@ CALLS: dict[str, dict[str, Any]] = {
     "POST /jobs/preempt": {"json": {"jobs": ["j1"]}},
     "POST /jobs/requeue": {"json": {"jobs": ["j1"]}},
     "POST /jobs/cancel": {"json": {"jobs": ["j1"]}},
+    "POST /jobs/{job}/exec": {"json": {"command": ["true"]}},
+    "POST /jobs/{job}/exec/{id}/input": {"content": b"typed"},
+    "POST /jobs/{job}/exec/{id}/end": {},
     "PUT /workdirs/{digest}": {"content": WORKDIR, "headers": {"Content-Type": "application/gzip"}},
     "POST /hosts/{host}/cordon": {"json": {}},
     "POST /hosts/{host}/uncordon": {"json": {}},
@@ -141,7 +149,7 @@ def test_each_route_declares_one_permission(door: Entrance) -> None:
     shown = {f"{URL}{page.path}" for page in all_pages()} | {FILES}
     assert {name.split()[1] for name in names} == known | shown
     assert door.others() == {
-        "/openapi.json", "/{region}", "/{region}/books", "/{region}/log",
+        "/openapi.json", "/{region}", "/{region}/books", "/{region}/log", "/{region}/exec",
         "/{region}/datasets/{name:path}", "/{region}/workdirs/{digest}",
     }, "the schema, and links between processes, which have a token of their own"  # fmt: skip
     open_to_all = {name for name, found in names.items() if found is None}
@@ -177,7 +185,7 @@ def test_every_route_asks_for_a_login_for_a_role_and_audits_changes_once(
             token = (await client.post("/tokens", json={"account": "ci"})).json()["view"]["id"]
         fill = {
             "job": job, "host": "east-a-0", "tenant": "vision", "digest": DIGEST, "region": "east", "token": token,
-            "sweep": sweep, "number": "1", "cluster": "east-a",
+            "sweep": sweep, "number": "1", "cluster": "east-a", "id": "none",
         }  # fmt: skip
         routes = [r for r in door.routes() if declared(r.endpoint) is not None]
         routes.sort(key=lambda r: LAST.index(name_of(r)) if name_of(r) in LAST else -1)

@@ -20,7 +20,7 @@ from topmast.bench.fake_engine import FakeEngine
 from topmast.model.access import Role, local_caller
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.policies.registry import load_profile
-from topmast.ports import ActFilter, ActRow
+from topmast.ports import ActFilter, ActRow, Engine
 from topmast.routing import GuardedRoute
 from topmast.service.limits import Rate, Rates
 from topmast.web import routes as pages
@@ -104,10 +104,10 @@ def _routes(routes: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def entrance(folder: Path) -> Iterator[Entrance]:
+def entrance(folder: Path, *, engine: type[Engine] = FakeEngine) -> Iterator[Entrance]:
     """A control plane on a folder, with login."""
     fleet = parse_fleet(FLEET)
-    outside = Outside(engines={"local": FakeEngine})
+    outside = Outside(engines={"local": engine})
     system = ControlPlane(folder, load_profile("mast"), fleet, outside=outside)
     system.open()
     try:

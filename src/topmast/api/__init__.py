@@ -18,6 +18,7 @@ from topmast.adapters.oidc import OpenId
 from topmast.api import (
     accounts,
     events,
+    execs,
     fleet,
     jobs,
     link,
@@ -74,8 +75,8 @@ def create_api(
     problems.install(app)
     asks = isinstance(gate, LoginGate)
     for router in (
-        jobs.routes(service), sweeps.routes(service), verbs.routes(service), fleet.routes(service),
-        events.routes(service, most_streams),
+        jobs.routes(service), execs.routes(service), sweeps.routes(service), verbs.routes(service),
+        fleet.routes(service), events.routes(service, most_streams),
         accounts.routes(service, login=asks), webhooks.routes(service), whatif.routes(service),
     ):  # fmt: skip
         app.include_router(router, prefix=PREFIX)

@@ -20,6 +20,9 @@ from topmast.model.errors import NotFound
 from topmast.model.messages import Receipt
 from topmast.ports import LogPage, Replica
 
+EXEC_BYTES = 1 << 21
+"""Of a call about a command: a piece of its input, written as text."""
+
 
 class LinkEndpoint(Struct, frozen=True):
     """What receives batches and answers questions for a region."""
@@ -30,6 +33,8 @@ class LinkEndpoint(Struct, frozen=True):
     log: Callable[[str, int, int, int, int], LogPage | None] | None = None
     dataset: Callable[[str], Replica | None] | None = None
     workdir: Callable[[str], Path | None] | None = None
+    exec: Callable[[bytes], bytes] | None = None
+    """Answers calls about commands beside tasks."""
 
 
 def routes(endpoints: Mapping[str, LinkEndpoint]) -> APIRouter:
@@ -66,6 +71,15 @@ def routes(endpoints: Mapping[str, LinkEndpoint]) -> APIRouter:
             raise NotFound("nothing is written yet")
         mark = b"1" if page.complete else b"0"
         return Response(mark + page.data, media_type="application/octet-stream")
+
+    @router.post("/{region}/exec")
+    async def exec(region: str, request: Request) -> Response:
+        endpoint = endpoint_of(region)
+        if endpoint.exec is None:
+            raise NotFound("the placer of the region has its tasks")
+        body = await read_bytes(request, EXEC_BYTES)
+        found = await asyncio.to_thread(endpoint.exec, bytes(body))
+        return Response(found, media_type="application/json")
 
     _add_questions_of_placers(router, endpoint_of)
     return router

@@ -18,6 +18,7 @@ from topmast.model import (
     act_views,
     budget,
     decided,
+    exec_views,
     history_views,
     map_views,
     plan_views,
@@ -65,6 +66,9 @@ SHOWN = (
     act_views.JobsActed,
     act_views.TenantPause,
     act_views.JobFileView,
+    exec_views.ExecStarted,
+    exec_views.ExecPage,
+    exec_views.ExecInput,
     act_views.HostsActed,
     act_views.ClusterActed,
     act_views.ReservationView,
@@ -81,7 +85,7 @@ SHOWN = (
 
 DOCUMENTED = (
     views, plan_views, account_views, act_views, history_views, map_views, system_views,
-    whatif_views, reason, decided, budget,
+    whatif_views, reason, decided, budget, exec_views,
 )  # fmt: skip
 """Where the fields of these types are documented."""
 
@@ -115,6 +119,14 @@ def number(document: dict[str, Any], field: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e15:
         raise InvalidInput("must be a number", field=field)
     return float(value)
+
+
+def whole(document: dict[str, Any], field: str, default: int) -> int:
+    """A field that is a whole number, or what it is if absent. Raises InvalidInput."""
+    value = document.get(field, default)
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 1e15:
+        raise InvalidInput("must be a whole number", field=field)
+    return value
 
 
 def texts(document: dict[str, Any], field: str) -> tuple[str, ...]:

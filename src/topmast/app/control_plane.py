@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from topmast.adapters.engines.registry import with_engines
 from topmast.adapters.grower import Grower
 from topmast.adapters.kernels import begin_with_kernels, load_solvers
-from topmast.adapters.link import Batch
+from topmast.adapters.link import Batch, RemoteExec
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.objects.checkpoints import jobs_with_checkpoints
 from topmast.adapters.objects.fence import Term as StoreTerm
@@ -28,7 +28,9 @@ from topmast.app.process import QUEUE_ROLE, REAL, Outside, Process, Term
 from topmast.app.surroundings import LiveSurroundings
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.errors import InvalidInput
+from topmast.model.engines import Capability
+from topmast.model.errors import InvalidInput, NotFound
+from topmast.model.exec_views import ExecSpec
 from topmast.model.files.fleetfile import OWN_FOLDER
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
 from topmast.model.fleet_changes import fleet_version
@@ -37,11 +39,12 @@ from topmast.model.states import TERMINAL
 from topmast.model.views import JobView
 from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile
-from topmast.ports import HistoryRow, Replica
+from topmast.ports import Exec, HistoryRow, Replica
 from topmast.service.budgets import Budgets
 from topmast.service.capacityplans import CapacityPlans
 from topmast.service.dataplans import DataPlans
 from topmast.service.event_stream import FIRST_EVENT, EventStream
+from topmast.service.execs import Commands
 from topmast.service.gauges import gauges
 from topmast.service.history import ANSWER_S, History, Key, sample
 from topmast.service.live_progress import LiveProgress
@@ -123,9 +126,10 @@ class ControlPlane(Process):
             self.runtime, self.journal, self.clock, self.event_stream, profile.slow,
             lambda: data_planner(Options(time_limit_s=profile.slow.plan_data_limit_s)),
         )  # fmt: skip
+        self._peers = {region: self.peer(region, url) for region, url in self.apart.items()}
         self.regions = regions = Regions(
             self.machines,
-            {region: self.peer(region, url) for region, url in self.apart.items()},
+            self._peers,
             lambda region: self.ends[region].up,
         )
         self.capacity_plans = CapacityPlans(
@@ -142,6 +146,7 @@ class ControlPlane(Process):
         )
         self.samples = self.service.samples = History(self.journal, self.clock, self._sample)
         self.notifier = self._notifier(notify_networks)
+        self.service.execs = self._commands()
         self.service.budgets = self.budgets = Budgets(self.runtime, self.journal, self.clock)
         self.service.webhooks = Webhooks(
             self.runtime, self.service.access, self.clock, self.notifier
@@ -269,6 +274,30 @@ class ControlPlane(Process):
         """Where a region has a dataset."""
         record = self.machines.queue.data.catalogue.datasets.get(dataset)
         return self.mover.replica(region, record.spec.path) if record else None
+
+    def _commands(self) -> Commands:
+        service = self.service
+        return Commands(
+            self.runtime, service.access, service.limits, service.job,
+            self._require_execs, self._begin_exec,
+        )  # fmt: skip
+
+    def _require_execs(self, region: str, cluster: str) -> None:
+        """Raises InvalidInput for a cluster that runs no commands beside tasks."""
+        for spec in (c for r in self.machines.queue.fleet.regions for c in r.clusters):
+            if spec.name == cluster and not spec.can(Capability.EXEC):
+                raise InvalidInput(
+                    f"engine {spec.engine} of cluster '{cluster}' runs no commands beside tasks",
+                    remedy="use what the cluster itself has for that",
+                )
+
+    def _begin_exec(self, region: str, cluster: str, spec: ExecSpec) -> Exec:
+        if region in self.apart:
+            return RemoteExec(self._peers[region], cluster, spec)
+        engine = self.engines.get(cluster)
+        if engine is None:
+            raise NotFound(f"cluster '{cluster}' has left the fleet")
+        return engine.execute(spec)
 
     def _process_of(self, cluster: str, host: str) -> tuple[int, bool] | None:
         engine = self.engines.get(cluster)

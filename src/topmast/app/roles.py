@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 
 from topmast.adapters.connections import Limits, limits_for
+from topmast.adapters.link import ExecDesk
 from topmast.adapters.store import JOURNAL, require_free
 from topmast.api import create_regional_api
 from topmast.api.link import LinkEndpoint
@@ -57,7 +58,11 @@ def _run_placer(options: ServeOptions, outside: Outside, limits: Limits) -> int:
         if options.validate:
             system.validate()
         endpoint = LinkEndpoint(
-            system.receive, for_queue=False, books=system.snapshot, log=partial(_log, system)
+            system.receive,
+            for_queue=False,
+            books=system.snapshot,
+            log=partial(_log, system),
+            exec=ExecDesk(system.engines).answer,
         )
         run(
             create_regional_api(endpoint, region, queue_url, token, system.metrics),

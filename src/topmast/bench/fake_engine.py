@@ -38,7 +38,7 @@ ORDER = struct.Struct("<dI")
 class FakeEngine(Engine):
     """An engine of hosts that are not there: tasks run when they are told to, and until then."""
 
-    capabilities = PROCESSES - {Capability.SUSPEND}
+    capabilities = PROCESSES - {Capability.SUSPEND, Capability.EXEC}
     _gangs: dict[tuple[str, int], int]
     """How many tasks each attempt has that runs."""
 

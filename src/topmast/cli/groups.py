@@ -14,6 +14,7 @@ _NEAR = 0.75
 
 LAUNCH, QUEUE, STATUS = "topmast launch JOB.yaml", "topmast queue", "topmast status JOB"
 _CANCEL = "topmast cancel JOB"
+_SHELL = "topmast exec JOB -t -- bash"
 _LIKE = "topmast launch --like JOB"
 ELSEWHERE = {
     "submit": LAUNCH, "run": LAUNCH, "sbatch": LAUNCH, "srun": LAUNCH, "create": LAUNCH,
@@ -31,6 +32,7 @@ ELSEWHERE = {
     "serve": "topmast up",
     "server": "topmast up", "data": "topmast datasets",
     "shutdown": "topmast down",
+    "ssh": _SHELL, "shell": _SHELL, "bash": _SHELL, "interactive": _SHELL,
 }  # fmt: skip
 """What other tools call it, and how it is done here."""
 

@@ -20,6 +20,7 @@ from topmast.cli import (
     datasets,
     discover,
     down,
+    execs,
     explain,
     fleet,
     fleet_file,
@@ -83,6 +84,7 @@ def build(root: Root) -> typer.Typer:
     launch.add(app)
     jobs.add(app)
     verbs.add(app)
+    execs.add(app)
     importing.add(app)
     explain.add(app)
     launch.add_watching(app)

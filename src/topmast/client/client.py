@@ -21,6 +21,7 @@ from topmast.client.address import find_server, most_age_s_of
 from topmast.client.credentials import token_for
 from topmast.client.documents import Job, document_of
 from topmast.client.events import events
+from topmast.client.execs import ExecCalls
 from topmast.client.hosts import HostsCalls
 from topmast.client.identity import new_key, this_user
 from topmast.client.logs import AllLogsReader, LogChunk, LogReader
@@ -77,7 +78,7 @@ class UsageReport(Struct, frozen=True):
     by: str
 
 
-class Client(AccountsCalls, VerbsCalls, HostsCalls, SweepsCalls, WebhooksCalls):
+class Client(AccountsCalls, VerbsCalls, ExecCalls, HostsCalls, SweepsCalls, WebhooksCalls):
     """Speaks to a Topmast server.
 
     The server is ``server``, or the one that runs on the folder ``state``, or ``$TOPMAST_SERVER``,

@@ -15,6 +15,7 @@ class Permission(StrEnum):
     JOBS_SUBMIT = "jobs.submit"
     JOBS_CANCEL = "jobs.cancel"
     JOBS_EDIT = "jobs.edit"
+    JOBS_EXEC = "jobs.exec"
     JOBS_OTHERS = "jobs.others"
     FLEET_VIEW = "fleet.view"
     FLEET_OPERATE = "fleet.operate"
@@ -35,6 +36,7 @@ MEANING: Mapping[Permission, str] = {
     Permission.JOBS_SUBMIT: "submit jobs for the tenant, under the own name; upload work folders",
     Permission.JOBS_CANCEL: "cancel own jobs",
     Permission.JOBS_EDIT: "hold, release, stop, requeue and change own jobs",
+    Permission.JOBS_EXEC: "run commands beside the tasks of own jobs",
     Permission.JOBS_OTHERS: "act for other users: submit under their names, act on their jobs",
     Permission.FLEET_VIEW: "see regions, clusters, hosts, GPUs, tenants and plans",
     Permission.FLEET_OPERATE: "cordon, drain and reserve hosts; close and open clusters",
@@ -86,6 +88,7 @@ _SUBMITTER = _VIEWER | {
     Permission.JOBS_SUBMIT,
     Permission.JOBS_CANCEL,
     Permission.JOBS_EDIT,
+    Permission.JOBS_EXEC,
 }
 _TENANT_ADMIN = _SUBMITTER | {
     Permission.JOBS_OTHERS,

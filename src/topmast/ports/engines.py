@@ -67,6 +67,11 @@ class Exec(Protocol):
         """Tells it from all others, and cannot be guessed."""
         ...
 
+    @property
+    def look_s(self) -> float:
+        """How often to look at one that rings no bell; 0: it does."""
+        ...
+
     def page(self, stdout: int, stderr: int, most_bytes: int) -> ExecPage:
         """What it has written from these offsets on; what is before them is forgotten.
 

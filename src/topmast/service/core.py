@@ -24,6 +24,7 @@ from topmast.service.budgets import Budgets
 from topmast.service.capacityplans import CapacityPlans
 from topmast.service.dataplans import DataPlans
 from topmast.service.event_stream import EventStream
+from topmast.service.execs import Commands
 from topmast.service.fleet_map import FleetMaps
 from topmast.service.forecast import Forecasts
 from topmast.service.history import History
@@ -86,6 +87,8 @@ class Core:
         """Set by what composes the server."""
         self.webhooks: Webhooks | None = None
         """Set by what composes the server."""
+        self.execs: Commands | None = None
+        """Set by what composes the server; None: no engine is within reach."""
         self.samples: History | None = None
         """The fleet over time; set by what composes the server."""
         self.admission = Admission(runtime.machines, self.regions, self.access, blobs)

@@ -54,6 +54,8 @@ class Kept:
 class LiveExec:
     """One command: `ports.Exec`, and what the process that keeps it needs. Safe for any thread."""
 
+    look_s = 0.0
+
     def __init__(self, spec: ExecSpec) -> None:
         self.spec = spec
         self.ended = False

@@ -58,6 +58,10 @@ class Peer:
         """Send a batch; its receipt."""
         return self._send("POST", "", content=body, headers={"Content-Type": "application/json"})
 
+    def ask(self, path: str, body: bytes) -> bytes:
+        """The answer to a question with a body."""
+        return self._send("POST", path, content=body, headers={"Content-Type": "application/json"})
+
     def get(self, path: str, params: dict[str, str | int] | None = None) -> bytes:
         """What the other end has at ``path``."""
         return self._send("GET", path, params=params)

@@ -2,8 +2,8 @@
 
 ``POST /PART/claim|beat|preparing|end`` and ``POST /PART/log?host&nonce&rank&kind&offset`` with a
 page; ``GET /PART/blob``, ``GET /PART/dataset?name&start`` and
-``GET /PART/object?name&object&start&end&version``; ``GET`` and ``POST /PART/saved`` and
-``/PART/piece?sha256``. What is asked is decided elsewhere; a client
+``GET /PART/object?name&object&start&end&version``; ``GET`` and ``POST /PART/saved``,
+``/PART/exec`` and ``/PART/piece?sha256``. What is asked is decided elsewhere; a client
 that sends too much, too slowly or nothing at all keeps no other waiting (`adapters.connections`).
 """
 

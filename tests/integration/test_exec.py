@@ -1,0 +1,219 @@
+"""Commands beside tasks, as people run them: on the command line, by programs, with a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.integration.test_apart import running
+from tests.support.entrance import Entrance, entrance, run
+from tests.support.live import end_agents, eventually, live, until_state
+from topmast import Client
+from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.model.access import Role
+from topmast.model.errors import Conflict, TopmastError
+
+FLEET = "regions: {local: {clusters: {local: {hosts: [{count: 1, gpu: H100, gpus: 2}]}}}}"
+JOB = {
+    "run": "echo mine >note; exec sleep 600",
+    "num_nodes": 2,
+    "resources": {"accelerators": "H100:1"},
+}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, str, str]]:
+    """A server with a job of two tasks that runs: a client, its URL, the job."""
+    with live(tmp_path_factory.mktemp("exec"), FLEET) as (server, client):
+        job = client.submit(JOB).id
+        until_state(client, job, "RUNNING")
+        eventually(lambda: client.execute(job, ["test", "-e", "note"]).code == 0, "it has begun")
+        yield client, server.url, job
+
+
+def topmast(url: str, *words: str, typed: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """A command of ours."""
+    command = [sys.executable, "-m", "topmast.app", *words[:1], "--server", url, *words[1:]]
+    return subprocess.run(command, input=typed, capture_output=True, timeout=60, check=False)
+
+
+def test_a_command_runs_beside_a_task(served: tuple[Client, str, str]) -> None:
+    """Its streams are ours, its code is ours, its input only with -i."""
+    _, url, job = served
+    script = "cat note; echo $RANK; echo there >&2; cat; exit 5"
+    done = topmast(
+        url, "exec", job, "--task", "1", "-i", "--", "bash", "-c", script, typed=b"\x00in"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (5, b"mine\n1\n\x00in", b"there\n")
+    without = topmast(url, "exec", job, "--", "cat", typed=b"not for it")
+    assert (without.returncode, without.stdout) == (0, b"")
+    told = json.loads(
+        topmast(url, "exec", job, "--json", "--", "sh", "-c", "echo out; exit 3").stdout
+    )
+    assert (told["code"], told["stdout"], told["task"]) == (3, "out\n", 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("exec", "JOB"), 2, "write the command behind --"),
+        (("exec", "JOB", "--task", "2", "--", "true"), 2, "the job has tasks 0 to 1"),
+        (("exec", "j99", "--", "true"), 1, "no job 'j99'"),
+        (("exec", "JOB", "-t", "--", "bash"), 2, "this is no terminal"),
+        (("exec", "JOB", "--", "no-such-program"), 127, "no-such-program"),
+    ],
+)
+def test_what_cannot_run_is_said(
+    served: tuple[Client, str, str], words: tuple[str, ...], code: int, said: str
+) -> None:
+    """On one line, with the field and what would be right."""
+    _, url, job = served
+    done = topmast(url, *(job if word == "JOB" else word for word in words))
+    assert (done.returncode, said in done.stderr.decode()) == (code, True), done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_program_runs_commands_and_talks_with_them(served: tuple[Client, str, str]) -> None:
+    """What it wants more of it asks for; what it leaves is ended."""
+    client, _, job = served
+    found = client.execute(job, ["sort"], stdin=b"b\na\n")
+    assert (found.code, found.stdout, found.stderr) == (0, b"a\nb\n", b"")
+    big = client.execute(job, ["cat"], stdin=bytes(range(256)) * 8192)
+    assert big.stdout == bytes(range(256)) * 8192
+    with client.start_command(
+        job, ["bash", "-c", "echo $$; read line; echo got $line; sleep 600"]
+    ) as one:
+        pid = int(eventually(lambda: one.next(5.0).stdout, "it tells its number"))
+        one.write(b"this\n")
+        assert eventually(lambda: one.next(5.0).stdout, "it answers") == b"got this\n"
+    eventually(lambda: not Path(f"/proc/{pid}").exists(), "it was ended")
+
+
+def test_a_shell_has_a_terminal(served: tuple[Client, str, str]) -> None:
+    """Keys arrive as they are typed, Ctrl-C too; its code is that of the command."""
+    _, url, job = served
+    pid, end = pty.fork()
+    if pid == 0:
+        words = [sys.executable, "-m", "topmast.app", "exec", job, "--server", url, "-t", "--"]
+        os.execv(sys.executable, [*words, "bash", "--norc", "--noprofile"])
+    seen = b""
+
+    def until(text: bytes) -> None:
+        nonlocal seen
+        deadline_s = time.monotonic() + 60
+        while text not in seen:
+            assert time.monotonic() < deadline_s, seen
+            if select.select([end], [], [], 1.0)[0]:
+                seen += os.read(end, 4096)
+
+    os.write(end, b"PS1=ready_; echo $((6*7))_$RANK\n")
+    until(b"42_0\r\n")
+    os.write(end, b"sleep 600\n")
+    time.sleep(0.5)
+    os.write(end, b"\x03")
+    os.write(end, b"echo code_$?; test -t 0 && exit 4\n")
+    until(b"code_130\r\n")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 4
+    os.close(end)
+
+
+def test_a_command_ends_with_its_job(served: tuple[Client, str, str]) -> None:
+    """What it wrote last is told, and that it was ended; then no other begins."""
+    client, _, _ = served
+    job = client.submit({"run": "sleep 600", "name": "short"}).id
+    until_state(client, job, "RUNNING")
+    with client.start_command(job, ["bash", "-c", "echo up; sleep 600"]) as one:
+        assert eventually(lambda: one.next(5.0).stdout, "it runs") == b"up\n"
+        client.cancel(job)
+        page = eventually(lambda: p if (p := one.next(5.0)).code is not None else None, "it ends")
+        assert page.code in (129, 137, 143, 255)
+    until_state(client, job, "CANCELLED")
+    with pytest.raises(Conflict, match="it is CANCELLED"):
+        client.execute(job, ["true"])
+
+
+def test_who_may_run_commands_beside_a_job(tmp_path: Path) -> None:
+    """The one that submitted it, and those that act for others; each beginning is audited once."""
+
+    async def story(door: Entrance) -> None:
+        roles = {
+            "ann": (Role.SUBMITTER, "vision"), "bob": (Role.SUBMITTER, "vision"),
+            "eve": (Role.VIEWER, "vision"), "sue": (Role.SUBMITTER, "speech"),
+            "boss": (Role.TENANT_ADMIN, "vision"),
+        }  # fmt: skip
+        tokens = {name: await door.token(name, role) for name, role in roles.items()}
+        clients = {name: door.client(token) for name, token in tokens.items()}
+        body = {"job": {"run": "sleep 600", "tenant": "vision"}}
+        job = (await clients["ann"].post("/jobs", json=body)).json()["id"]
+        for _ in range(600):
+            if (await clients["ann"].get(f"/jobs/{job}")).json()["state"] == "RUNNING":
+                break
+            await asyncio.sleep(0.05)
+        path, wanted = f"/jobs/{job}/exec", {"command": ["echo", "it is", "$(id)"]}
+        answers = {
+            name: (await client.post(path, json=wanted)).status_code
+            for name, client in clients.items()
+        }
+        assert answers == {"ann": 201, "bob": 403, "eve": 403, "sue": 404, "boss": 201}
+        lines = {(a.actor, a.outcome.split(":")[0]): a for a in door.acts(verb="exec")}
+        assert set(lines) == {("sa:ann", "done"), ("sa:boss", "done")}
+        done = json.loads(lines["sa:ann", "done"].after)
+        assert done == {"task": 0, "tty": False, "command": "echo it is $(id)"}
+        mine = (await clients["ann"].post(path, json=wanted)).json()["id"]
+        assert await _whole(clients["ann"], f"{path}/{mine}") == ("it is $(id)\n", 0)
+        for name, status in (("bob", 404), ("boss", 404), ("eve", 403), ("sue", 404)):
+            for method, more in (("GET", ""), ("POST", "/input"), ("POST", "/end")):
+                answer = await clients[name].request(method, f"{path}/{mine}{more}")
+                assert answer.status_code == status, (name, method, more, answer.text)
+        for wrong, field in (
+            ({"command": []}, "command"), ({"command": ["a\0"]}, "command"), ({"command": "ls"}, "command"),
+            ({"command": ["x"] * 1001}, "command"), ({"command": ["x" * 9_000] * 8}, "command"),
+            ({"command": ["ls"], "task": 1}, "task"), ({"command": ["ls"], "task": "0"}, "task"),
+            ({"command": ["ls"], "rows": 0}, "rows"), ({"command": ["ls"], "root": True}, "root"),
+        ):  # fmt: skip
+            answer = await clients["ann"].post(path, json=wrong)
+            assert (answer.status_code, answer.json()["field"]) == (422, field), wrong
+
+    with entrance(tmp_path, engine=LocalEngine) as door:
+        try:
+            run(lambda: story(door))
+        finally:
+            end_agents(tmp_path)
+
+
+async def _whole(client: httpx.AsyncClient, path: str) -> tuple[str, int]:
+    out, offset = b"", 0
+    while True:
+        answer = await client.get(path, params={"stdout": offset, "wait_s": 5})
+        assert answer.status_code == 200, answer.text
+        page = answer.json()
+        out, offset = out + base64.b64decode(page["stdout"]), page["stdout_next"]
+        if page["code"] is not None:
+            return out.decode(), page["code"]
+
+
+def test_a_command_runs_in_a_region_with_a_process_of_its_own(tmp_path: Path) -> None:
+    """By way of the link; while that is cut it cannot be asked about, and that is said."""
+    with running(tmp_path) as apart:
+        client = apart.client
+        job = client.submit({"run": "sleep 600", "resources": {"accelerators": "A100:1"}}).id
+        until_state(client, job, "RUNNING")
+        found = client.execute(
+            job, ["sh", "-c", "cat; echo $TOPMAST_CLUSTER; exit 6"], stdin=b"in "
+        )
+        assert (found.stdout, found.code) == (b"in west-a\n", 6)
+        apart.placers["west"].kill()
+        with pytest.raises(TopmastError, match="cannot be reached"):
+            client.execute(job, ["true"])
