@@ -33,7 +33,7 @@ class LinkEndpoint(Struct, frozen=True):
     log: Callable[[str, int, int, int, int], LogPage | None] | None = None
     dataset: Callable[[str], Replica | None] | None = None
     workdir: Callable[[str], Path | None] | None = None
-    exec: Callable[[bytes], bytes] | None = None
+    execs: Callable[[bytes], bytes] | None = None
     """Answers calls about commands beside tasks."""
 
 
@@ -73,12 +73,12 @@ def routes(endpoints: Mapping[str, LinkEndpoint]) -> APIRouter:
         return Response(mark + page.data, media_type="application/octet-stream")
 
     @router.post("/{region}/exec")
-    async def exec(region: str, request: Request) -> Response:
+    async def call_exec(region: str, request: Request) -> Response:
         endpoint = endpoint_of(region)
-        if endpoint.exec is None:
+        if endpoint.execs is None:
             raise NotFound("the placer of the region has its tasks")
         body = await read_bytes(request, EXEC_BYTES)
-        found = await asyncio.to_thread(endpoint.exec, bytes(body))
+        found = await asyncio.to_thread(endpoint.execs, bytes(body))
         return Response(found, media_type="application/json")
 
     _add_questions_of_placers(router, endpoint_of)

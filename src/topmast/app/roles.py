@@ -62,7 +62,7 @@ def _run_placer(options: ServeOptions, outside: Outside, limits: Limits) -> int:
             for_queue=False,
             books=system.snapshot,
             log=partial(_log, system),
-            exec=ExecDesk(system.engines).answer,
+            execs=ExecDesk(system.engines).answer,
         )
         run(
             create_regional_api(endpoint, region, queue_url, token, system.metrics),

@@ -1,4 +1,4 @@
-"""Commands of users beside running tasks: who may, and what they write and read meanwhile.
+"""Commands of users beside running tasks: which are allowed, and what they write and read.
 
 A command is no decision, and in no journal: its beginning is a line of the audit log, and what it
 writes passes through. It ends with its task, with its user's interest, and with this server.
@@ -46,7 +46,7 @@ Begin = Callable[[str, str, ExecSpec], Exec]
 class _Open(Struct):
     """A command that its user may ask about."""
 
-    exec: Exec
+    command: Exec
     job: str
     subject: str
 
@@ -148,7 +148,7 @@ class Commands:
         mine = known is not None and known.subject == caller.principal.subject
         if known is None or not mine or known.job != view.id:
             raise NotFound(f"no command '{id[:40]}' runs beside job '{job}'")
-        return known.exec
+        return known.command
 
 
 def _check(command: tuple[str, ...], rows: int, columns: int) -> None:

@@ -308,7 +308,7 @@ OVER = 410
 """It was stopped, or is over: exit, and leave nothing."""
 
 
-class ExecOrder(Struct, frozen=True, tag="exec", tag_field="op"):
+class ExecOrder(Struct, frozen=True):
     """A command that is to run beside a rank."""
 
     id: str

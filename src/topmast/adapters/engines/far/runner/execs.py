@@ -90,7 +90,7 @@ class Beside:
         self.pid = os.fork()
         if self.pid == 0:
             self._become(ends)
-        for end in {*ends}:
+        for end in sorted(set(ends)):
             os.close(end)
         for end in (*self.outs, self.into):
             os.set_blocking(end, False)
