@@ -131,8 +131,8 @@ def test_a_cluster_is_told_what_its_engine_can_do() -> None:
     told = with_engines(fleet(_cluster("contained"), cluster("west-1")), PROFILE, WITH_CONTAINED)
     (east,), (west,) = (region.clusters for region in told.regions)
     assert east.capabilities == (Capability.IMAGES, Capability.SUSPEND)
-    assert [east.can(c) for c in Capability] == [True, False, False, False, True]
-    assert [west.can(c) for c in Capability] == [True, True, True, True, False]
+    assert [east.can(c) for c in Capability] == [True, False, False, False, True, False]
+    assert [west.can(c) for c in Capability] == [True, True, True, True, False, True]
     assert west == cluster("west-1")
     assert with_engines(told, PROFILE, WITH_CONTAINED) == told
 
