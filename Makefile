@@ -20,7 +20,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo recording recording-everywhere test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools prometheus-tools azure-tools web-tools test-web screenshots bench-web check format bench bench-all bench-engines bounds mutants crash-test failover-test docs docs-output docs-test manifests lock hooks clean
+.PHONY: help venv demo recording recording-everywhere test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools prometheus-tools azure-tools helm-tools web-tools test-web screenshots bench-web check format bench bench-all bench-engines bounds mutants crash-test failover-test docs docs-output docs-test manifests lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -95,6 +95,9 @@ recording-everywhere: slurm-tools ssh-tools kubernetes-tools ## draw the picture
 
 prometheus-tools: $(DEV) ## fetch Prometheus, from Debian's package, into the user's cache
 	@$(PY) -m tests.support.prometheus install
+
+helm-tools: $(DEV) ## fetch Helm's own library, from PyPI, into the user's cache
+	@$(PY) -m tests.support.helm install
 
 azure-tools: $(DEV) ## install a server of Azure's protocol to test with, from npm, into the user's cache
 	@$(PY) -m tests.support.azurite install

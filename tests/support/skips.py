@@ -20,6 +20,7 @@ CAUSES = (
     ("no strace", ("strace",)),
     ("no mounts or traces of processes", ("not permitted", "mount namespaces")),
     ("no Prometheus", ("no prometheus",)),
+    ("no Helm", ("no helm",)),
     ("no Slurm", ("no slurm",)),
     ("no SSH hosts", ("no ssh hosts",)),
     ("no such shell", ("there is no zsh", "there is no fish", "there is no bash")),
