@@ -85,6 +85,11 @@ class FleetPlacer(EventMachine):
         """The index that the numbers in ``blocked`` refer to."""
         self._reasons_of: Index | None = None
         self._known_costs: _KnownCosts | None = None
+        self._lacks: dict[tuple[int, tuple[int, ...] | None, bool], tuple[Needs, int]] = {}
+        """By class, accelerators, and whether others might be stopped: what was lacking, in that
+        index, and by which request."""
+        self._free: dict[str, tuple[RegionalPlacer, int, int]] = {}
+        """By region, as of a version of its books, the free thousandths of its GPUs."""
         self._reasons_by: dict[object, dict[str, PendingReason]] = {}
         """By region, why gangs find no place in the hosts of that index."""
 
@@ -191,6 +196,36 @@ class FleetPlacer(EventMachine):
         ask = event.ask
         needs, kept = self._needs(ask, event.terms), self._keeps(ask.held)
         self.blocked.block(event.placement_class, ask.models, needs, kept=kept)
+        if not kept:
+            self._lacks[event.placement_class, ask.models, ask.preempt] = needs, event.batch
+
+    def refused_again(
+        self, placement_class: int, models: tuple[int, ...] | None, since: int, *, stops: bool
+    ) -> bool:
+        """A class that was refused before is refused again for the same; False: it is not known.
+
+        ``since``: the request that was refused, as an earlier one may be of another class that had
+        the number. ``stops``: its jobs might have stopped others. O(1).
+        """
+        needs, batch = self._lacks.get((placement_class, models, stops), (None, -1))
+        if needs is None or batch < since or self.pool.index() is not self._index:
+            return False
+        self.blocked.block(placement_class, models, needs)
+        return True
+
+    def free_milli(self, region: str) -> int | None:
+        """GPUs of a region that nothing holds, in thousandths; None: not known.
+
+        O(slots), or O(1) if nothing changed there.
+        """
+        placer = self.placers.get(region)
+        if placer is None or len(placer.holds) or placer.state.places:
+            return None
+        known = self._free.get(region)
+        if known is None or known[0] is not placer or known[1] != placer.state.version:
+            free_milli = int(placer.columns.free_milli.clip(0).sum())
+            known = self._free[region] = placer, placer.state.version, free_milli
+        return known[2]
 
     def _needs(self, ask: PlacementRequest, terms: Mapping[str, RegionTerms]) -> Needs:
         """What has to be there, and where, for a gang to be placed."""
@@ -226,7 +261,7 @@ class FleetPlacer(EventMachine):
         index = self.pool.index()
         if index is not self._index or event.clusters is None or event.region not in self.placers:
             self._index = index  # what its numbers meant is gone
-            self.blocked, self._kept = BlockedIndex(), None
+            self.blocked, self._kept, self._lacks = BlockedIndex(), None, {}
             self.send(ids.QUEUE, m.Unblocked(None))
             return
         if event.freed:

@@ -55,6 +55,10 @@ class EventMachine:
         self._facts.append(fact)
         self.decided += 1
 
+    def about_to_send(self) -> list[Message]:
+        """What was let out while the present event is handled. O(these)."""
+        return [send.message for send in self._sends]
+
     def send(self, to: Address, message: Message) -> None:
         """Let a message out, once the facts of this event are durable."""
         self._sends.append(Send(to, message))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from topmast.model.errors import InvalidInput
 from topmast.model.messages import AttemptEnded, Message, Recovered, Send, Wake
 from topmast.ports import Act, ActRow, Audit, Clock, HistoryRow, Journal, Record, Snapshot
+from topmast.runtime.around import Around
 from topmast.runtime.audit import AuditLog
 from topmast.runtime.codec import encode_event, encode_facts, encode_foreign
 from topmast.runtime.machines import Machines
@@ -80,12 +81,22 @@ class Runtime:
         self._fail = fail
         self._dropped = dropped
         self._inbox: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
+        self._waiting: deque[tuple[str, Message, bool]] = deque()
+        """What is to be handled yet of a cascade: address, message, whether it is the first."""
         self._records: list[Record] = []
         self._outbox: list[Send] = []
         self._audit_log = AuditLog(machines.queue)
         self._unsaved_records = 0
         self._unsaved_bytes = 0
         self._thread: threading.Thread | None = None
+        machines.queue.look_around(Around(machines.fleet_placer, self))
+
+    def under_way(self) -> Iterable[Message]:
+        """The messages of this process that wait to be handled."""
+        return [message for _, message, _ in self._waiting]
+
+    def victims_weighed(self) -> None:
+        """Nothing is due: engines tell of checkpoints as they are written."""
 
     # --- the face to other threads --------------------------------------------------------------
 
@@ -259,7 +270,8 @@ class Runtime:
         now, stopwatch, handled = self.clock.now(), self.meter.stopwatch, self.meter.handled
         machines, known = self.machines, self.machines.known
         reply: Any = None
-        waiting = deque([(to, message, True)])
+        waiting = self._waiting
+        waiting.append((to, message, True))
         while waiting:
             to, event, is_first = waiting.popleft()
             address = machines.route(to)

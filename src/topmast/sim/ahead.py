@@ -35,6 +35,7 @@ class Checkpoints:
             m.RequestRegionBids: self._of_plans,
             m.ScaleUpAttempt: self._of_growth,
         }
+        loop.before_victims = self._news
 
     def _of_fleet(self, event: m.RequestFleetBids) -> Sequence[tuple[str, m.Message]]:
         return self._news() if isinstance(event.ask.mode, STOPS) else ()

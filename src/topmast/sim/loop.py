@@ -8,7 +8,7 @@ machines that took part are asked when they want to be woken.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from msgspec import Struct
 from topmast.model.ids import Address
 from topmast.model.messages import LaunchGang, LaunchGangs, Message, Send, Wake
 from topmast.ports import Machine
+from topmast.runtime.around import Around
 from topmast.runtime.machines import Machines
 from topmast.sim.clock import VirtualClock
 from topmast.sim.heap import EventHeap, Priority, not_before
@@ -81,6 +82,9 @@ class Loop:
         self.outside: dict[Address, Outside] = {}
         self.carrier: Carrier | None = None
         self.ahead: dict[type[Message], Ahead] = {}
+        self.before_victims: Callable[[], Sequence[tuple[Address, Message]]] = tuple
+        """The news that is due before regions choose attempts to stop."""
+        self._due_news: Sequence[tuple[Address, Message]] = ()
         self.note: Hear | None = None
         """Hears of every message that a machine decided something about, in order."""
         self.events = 0
@@ -93,6 +97,15 @@ class Loop:
         self._scope: dict[Address, str] = {}
         self._inbox: deque[Send] = deque()
         self._running = False
+        machines.queue.look_around(Around(machines.fleet_placer, self))
+
+    def under_way(self) -> Iterable[Message]:
+        """The messages that wait to be handled."""
+        return [send.message for send in self._inbox]
+
+    def victims_weighed(self) -> None:
+        """Deliver the news that is due as if a region had been asked which attempts to stop."""
+        self._due_news = (*self._due_news, *self.before_victims())
 
     def post(self, to: Address, messages: Sequence[Message]) -> Any:
         """Hand messages to a machine now, with all that follows; returns the answer to the first.
@@ -138,6 +151,9 @@ class Loop:
                 outcome = machine.handle(event, now)
                 took_s = ticks() - begun_s
                 spent_s[scopes.get(address) or self._scope_of(address)] += took_s
+            if self._due_news:
+                news, self._due_news = self._due_news, ()
+                self._first(news)
             if note is not None and outcome.facts:
                 note(address, event, outcome.facts, now)
             if kind in hears:

@@ -18,9 +18,12 @@ from topmast.fast.queue import datasets, lifecycle, pausing, verbs
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.applying import APPLIERS
 from topmast.fast.queue.backlog.blocked import Anything
+from topmast.fast.queue.backlog.running import RunningHooks
 from topmast.fast.queue.cycle import cycle
+from topmast.fast.queue.cycle.around import Around
 from topmast.fast.queue.cycle.auction import earliest
 from topmast.fast.queue.cycle.decision_rounds import DecisionRounds
+from topmast.fast.queue.cycle.outright import may_apply
 from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.data.orders import order_copy, order_deletion
 from topmast.fast.queue.dependencies.hooks import DependencyHooks
@@ -61,9 +64,16 @@ class GlobalQueue(QueueViews):
             hooks.append(SlicesHooks())
         if profile.elastic.grow or profile.elastic.shrink:
             hooks.append(ElasticHooks(self, profile.elastic))
+        if profile.preemption.by_rank:
+            hooks.append(RunningHooks(lambda: self.backlog.running))
         if profile.rounds_s is not None:
             hooks.append(DecisionRounds(self, profile.rounds_s))
         self.hooks = HookSteps(hooks)
+
+    def look_around(self, around: Around) -> None:
+        """Use what may be known of this process, if the profile lets candidates be refused so."""
+        if self.rounds is None and may_apply(self.profile):
+            self.around = around
 
     def _configure(self, event: m.ConfigureFleet) -> Conflict | None:
         if event.base is not UNSET and event.base != fleet_version(self.fleet):

@@ -26,6 +26,7 @@ from topmast.fast.queue.backlog.placement_class import (
 )
 from topmast.fast.queue.backlog.priority_timers import PriorityTimers
 from topmast.fast.queue.backlog.ranking import Ranking, Waiting
+from topmast.fast.queue.backlog.running import RunningJobs
 from topmast.fast.queue.backlog.task_mix import Mix, Shapes
 from topmast.fast.queue.backlog.timers import Timers
 from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
@@ -52,6 +53,7 @@ class Backlog:
         topology_policy: TopologyPolicy | None = None,
         grants: Grants | None = None,
         rerank_interval_s: float = 0.0,
+        min_runtime_s: float = 0.0,
         stay_of: Callable[[JobRecord], Stay | None] = lambda record: None,
     ) -> None:
         self.ranking = Ranking(order, fairness)
@@ -60,6 +62,9 @@ class Backlog:
         self.durations = durations
         self.topology_policy = topology_policy or TopologyPolicy(None)
         self.grants = grants or Grants()
+        in_turns = grants is not None
+        self.running = RunningJobs(self.ranking, self.ranked, min_runtime_s, in_turns=in_turns)
+        """Kept where a job may stop others by rank (`RunningHooks`)."""
         self._stay_of = stay_of
         self.mix = Mix()
         self.attained_service = AttainedService(order)
@@ -116,7 +121,7 @@ class Backlog:
         self._class_of[record.id] = found
         if record.moves:
             self._movers[record.id] = None
-        self.ranking.add(self._ranked(record, found.number))
+        self.ranking.add(self.ranked(record, found.number))
         self.blocked.stirred = True
 
     def _new_class(
@@ -155,7 +160,8 @@ class Backlog:
             gate = self._gates[key] = QuotaGate(key, spec)
         return gate
 
-    def _ranked(self, record: JobRecord, job_class: int) -> Waiting:
+    def ranked(self, record: JobRecord, job_class: int = 0) -> Waiting:
+        """A job as it is ranked while it waits. O(1)."""
         spec = record.spec
         gpus, expected_s = spec.gpus_milli() / MILLI, self.durations.expected_s(spec)
         executed_s = record.held_s - record.uncounted_s
@@ -300,10 +306,7 @@ class Backlog:
     def key_of_newcomer(self, record: JobRecord, over_quota: bool) -> Key:
         """Where a job would rank that was not submitted. O(1)."""
         band = Band.OPPORTUNISTIC if over_quota else record.spec.band
-        (key,) = self.ranking.keys_of(
-            [replace(self._ranked(record, job_class=0), band=band)], False
-        )
-        return (*key, math.inf)
+        return (*self.ranking.key_of(replace(self.ranked(record), band=band)), math.inf)
 
     def waits_behind(self, candidate: Candidate) -> str:
         """The job that has to start first, where none may overtake it; empty if there is none."""
@@ -312,12 +315,8 @@ class Backlog:
             return ""
         return first.job
 
-    def keys_of_running(self, records: Sequence[JobRecord], now: float) -> list[Key]:
-        """Where running jobs would rank among the waiting ones, without a row. O(running)."""
-        return self.ranking.keys_of([self._ranked_as_running(record, now) for record in records])
-
     def _ranked_as_running(self, record: JobRecord, now: float) -> Waiting:
-        ranked = self._ranked(record, job_class=0)
+        ranked = self.ranked(record)
         since_s = now if record.start_s is None else record.start_s
         ran_s = max(0.0, now - since_s)
         gpus, worked_s = ranked.gpus, ran_s
@@ -336,7 +335,7 @@ class Backlog:
     def view_of(self, record: JobRecord, now: float) -> QueueView:
         """One job, running or waiting, as the order sees it. O(1)."""
         if record.plan is None:
-            return self.ranking.view_of([self._ranked(record, job_class=0)], now, running=False)
+            return self.ranking.view_of([self.ranked(record)], now, running=False)
         return self.ranking.view_of([self._ranked_as_running(record, now)], now, running=True)
 
     def remaining_s(self, record: JobRecord) -> float:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from topmast.fast.queue.hooks import Grant
 from topmast.fast.queue.tenancy.gate import Key, QuotaGate, wanted_of
+from topmast.model.fleet import Fleet
 from topmast.model.job import Band, JobSpec, Topology, has_image
 from topmast.model.plan import Binding, Reservation
 from topmast.model.reason import PendingReason
@@ -44,6 +45,19 @@ class Verdict(Struct, frozen=True, gc=False):
 NOT_TRIED = Verdict(PendingReason.PENDING_EVALUATION)
 
 
+class Refused(Struct, frozen=True):
+    """What a class is told when it finds too few GPUs."""
+
+    fleet: Fleet
+    """The fleet of which that is true."""
+    batch: int
+    """The request that was refused."""
+    need_milli: int
+    """Thousandths of GPUs that a gang of the class needs at least."""
+    reasons: dict[str, PendingReason | None]
+    """By region; they depend on its hosts alone."""
+
+
 class PlacementClass(Struct):
     """Jobs that find a place, or none, alike, in one mode and whatever their tenants."""
 
@@ -55,11 +69,18 @@ class PlacementClass(Struct):
     """Those of them that are blocked for want of a place."""
     verdicts: dict[bool, Verdict] = {}
     """What one of its jobs heard, by whether it had to respect a reservation."""
+    refused: dict[tuple[int, ...], Refused] = {}
+    """What regions said of its jobs, by the accelerators that these might have used."""
 
     @property
     def over_quota(self) -> bool:
         """The mode of its jobs."""
         return bool(self.key[0])
+
+    def refused_for(self, fleet: Fleet, choices: tuple[int, ...]) -> Refused | None:
+        """What regions said of one of its jobs with these accelerators, in this fleet. O(1)."""
+        known = self.refused.get(choices)
+        return None if known is None or known.fleet is not fleet else known
 
     def forget(self) -> None:
         """Something changed: its verdicts may not hold any more."""

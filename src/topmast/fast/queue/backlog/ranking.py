@@ -134,7 +134,7 @@ class Ranking:
         columns["job_class"][row] = waiting.job_class
         columns["number"][row] = waiting.number
         columns["band"][row] = waiting.band
-        columns["tenant"][row] = self._tenant(waiting.tenant)
+        columns["tenant"][row] = self.tenant_number(waiting.tenant)
         columns["tasks"][row] = waiting.tasks
         columns["submit_s"][row] = waiting.submit_s
         columns["gpus"][row] = waiting.gpus
@@ -183,7 +183,8 @@ class Ranking:
             if row is not None:
                 turn[row] = at
 
-    def _tenant(self, name: str) -> int:
+    def tenant_number(self, name: str) -> int:
+        """By which columns name a tenant. O(1)."""
         known = self._tenants.get(name)
         if known is None:
             known = self._tenants[name] = len(self._tenants)
@@ -281,23 +282,26 @@ class Ranking:
 
     def view_of(self, others: Sequence[Waiting], now: float, *, running: bool) -> QueueView:
         """Jobs that are not in, as the order sees them at a time. O(others)."""
-        tenant = np.array([self._tenant(other.tenant) for other in others])
+        tenant = np.array([self.tenant_number(other.tenant) for other in others])
         rows = np.array([_told_of(other) for other in others]).T
         columns = {name: row.astype(_TYPES[name]) for name, row in zip(_TOLD, rows, strict=True)}
-        runs, fairness = np.full(len(others), running), self._fairness[tenant]
+        return self._seen(tenant, now, running=running, **columns)
+
+    def view_of_running(self, tenant: Ints, **columns: NDArray[Any]) -> QueueView:
+        """Running jobs as the order sees them (n), by the other columns of a `QueueView`."""
+        return self._seen(tenant, self.ranked_at_s, running=True, **columns)
+
+    def _seen(
+        self, tenant: Ints, now: float, *, running: bool, **columns: NDArray[Any]
+    ) -> QueueView:
+        runs, fairness = np.full(len(tenant), running), self._fairness[tenant]
         return QueueView(now, tenant=tenant, fairness=fairness, running=runs, **columns)
 
-    def keys_of(self, others: Sequence[Waiting], running: bool = True) -> list[Key]:
-        """Where jobs that are not in would rank, with their band. O(others)."""
-        if not others:
-            return []
-        view = self.view_of(others, self.ranked_at_s, running=running)
-        first = [(-float(o.band),) if self.order.by_band else () for o in others]
-        keys = self.order.keys(view).tolist()
-        return [
-            (*band, *key, other.submit_s, other.number)
-            for band, key, other in zip(first, keys, others, strict=True)
-        ]
+    def key_of(self, other: Waiting) -> Key:
+        """Where a job that is not in would rank if it waited, with its band. O(1)."""
+        keys = self.order.keys(self.view_of([other], self.ranked_at_s, running=False))
+        band = (-float(other.band),) if self.order.by_band else ()
+        return (*band, *keys[0].tolist(), other.submit_s, other.number)
 
     def remaining_s(self, job: str) -> float | None:
         """What was said to be left of a job's run; None for one that is not in. O(1)."""

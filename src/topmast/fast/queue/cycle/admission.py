@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from topmast.fast.queue.backlog.blocked import Candidate
 from topmast.fast.queue.backlog.placement_class import colocated_of
-from topmast.fast.queue.cycle.auction import PendingDecision
+from topmast.fast.queue.cycle.auction import PendingDecision, Phase
 from topmast.fast.queue.cycle.checks import CHECKS, OTHER_MODE, no_room_for_class
+from topmast.fast.queue.cycle.deciding import found_no_place
+from topmast.fast.queue.cycle.outright import refused_outright
 from topmast.fast.queue.cycle.pipeline import first_step
 from topmast.fast.queue.cycle.requests import put
 from topmast.fast.queue.cycle.verdicts import block, block_gate, refuse
@@ -13,7 +15,10 @@ from topmast.fast.queue.cycle.views import QueueViews
 
 
 def try_admit(queue: QueueViews, candidate: Candidate) -> None:
-    """Ask the regions about a candidate if it passes all checks; else block its class."""
+    """Ask the regions about a candidate if it passes all checks; else block its class.
+
+    So it is if it is refused without a request.
+    """
     record, job_class = queue.jobs.records[candidate.job], queue.backlog.job_class(candidate.job)
     decision = PendingDecision(candidate, queue.choices_of(job_class), colocated_of(job_class))
     for check in CHECKS:
@@ -27,4 +32,14 @@ def try_admit(queue: QueueViews, candidate: Candidate) -> None:
         else:
             block(queue, candidate, verdict)
         return
-    put(queue, record, decision, first_step(queue, record, decision))
+    step = first_step(queue, record, decision)
+    bids = refused_outright(queue, record, decision) if step.phase is Phase.FREE else None
+    if bids is None:
+        put(queue, record, decision, step)
+        return
+    decision.phase, decision.bids, decision.changes = (
+        step.phase,
+        bids,
+        queue.backlog.blocked.changes,
+    )
+    found_no_place(queue, record, decision)

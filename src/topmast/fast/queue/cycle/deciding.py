@@ -12,6 +12,7 @@ from topmast.fast.queue.cycle.auction import (
     earliest,
     most_hopeful,
 )
+from topmast.fast.queue.cycle.outright import note_refusal
 from topmast.fast.queue.cycle.pipeline import next_step, waits_near
 from topmast.fast.queue.cycle.requests import ASK_TIMEOUT_S, put, release_place
 from topmast.fast.queue.cycle.verdicts import block, refuse
@@ -51,10 +52,10 @@ def _reserve(queue: QueueViews, record: JobRecord, decision: PendingDecision) ->
     if record.avoid_hosts:
         queue.decide(f.AvoidHostsCleared(record.id))
     elif decision.changes == queue.backlog.blocked.changes:  # else it is asked about once more
-        _found_no_place(queue, record, decision)
+        found_no_place(queue, record, decision)
 
 
-def _found_no_place(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> None:
+def found_no_place(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> None:
     """Block the class of a job for the best of the regions' reasons, until time may help.
 
     The verdict goes for its placement class.
@@ -72,6 +73,7 @@ def _found_no_place(queue: QueueViews, record: JobRecord, decision: PendingDecis
     if not decision.silent:
         placement = queue.backlog.job_class(record.id).placement[candidate.over_quota]
         placement.verdicts[held is not None] = verdict
+        note_refusal(queue, record, decision)
     refuse(queue, candidate, verdict, [bid.reservation for bid in decision.bids.values()])
 
 

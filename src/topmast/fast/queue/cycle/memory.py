@@ -9,7 +9,6 @@ from topmast.fast.queue.cycle.early_binding import EarlyBinding
 from topmast.fast.queue.cycle.foreseen import Foreseen
 from topmast.fast.queue.cycle.liveness import Reach
 from topmast.fast.queue.cycle.prefetch import Prefetch
-from topmast.fast.queue.cycle.running_order import RunningOrder
 from topmast.policies.base import BindPolicy
 from topmast.policies.options import Profile
 
@@ -28,8 +27,6 @@ class Cycle:
         """The job that regions are being asked about."""
         self.batch = 0
         """Number of the last question."""
-        self.running: RunningOrder | None = None
-        """The running jobs as they rank, where waiting ones may stop those behind them."""
         self.budget = 0
         """Plans to be sought yet before others get their turn."""
 

@@ -14,6 +14,7 @@ from topmast.fast.queue.backlog.durations import Durations, History
 from topmast.fast.queue.backlog.learning import Learned
 from topmast.fast.queue.backlog.task_mix import Shapes
 from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
+from topmast.fast.queue.cycle.around import Around
 from topmast.fast.queue.cycle.memory import Cycle
 from topmast.fast.queue.data.catalogue import DatasetRecord
 from topmast.fast.queue.data.data import Data
@@ -90,6 +91,8 @@ class QueueState(EventMachine):
         self.fleet_edited = False
         """Whether the fleet was changed while the server ran, after its last fleet file."""
         self.cycle = Cycle(profile, policies.bind)
+        self.around: Around | None = None
+        """What may be known of this process, where candidates are refused without a request."""
         self._begin()
 
     def _begin(self) -> None:
@@ -103,7 +106,8 @@ class QueueState(EventMachine):
             policies.order, self.tenancy.ledger.fairness,
             Durations(profile.default_duration_s, profile.predict),
             TopologyPolicy(policies.score), self._grants,
-            rerank_interval_s=profile.rerank_interval_s, stay_of=self.stay_of,
+            rerank_interval_s=profile.rerank_interval_s, min_runtime_s=profile.min_runtime_s,
+            stay_of=self.stay_of,
         )  # fmt: skip
 
     # --- the fleet --------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from topmast.fast.queue.backlog.backlog import effective_band
 from topmast.fast.queue.backlog.blocked import Candidate
 from topmast.fast.queue.backlog.ordered_index import Key
 from topmast.fast.queue.backlog.placement_class import NOT_TRIED, JobClass, Verdict
-from topmast.fast.queue.cycle.running_order import RunningOrder, running_order
+from topmast.fast.queue.backlog.running import RunningOrder
 from topmast.fast.queue.cycle.state import QueueState
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.jobs.record import JobRecord
@@ -21,7 +21,7 @@ from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec, has_image
 from topmast.model.plan import FREE, Mode, More, PlacementRequest, RegionTerms, Reservation
 from topmast.model.reason import PendingReason, Rejection
-from topmast.model.states import HOLDING, WAITING
+from topmast.model.states import WAITING
 
 
 class QueueViews(QueueState):
@@ -129,15 +129,8 @@ class QueueViews(QueueState):
         return self.running_order().behind(candidate.key[:-1])
 
     def running_order(self) -> RunningOrder:
-        """All running jobs as they rank now. O(running log running), or O(1) if nothing changed."""
-        as_of = self.now, self.decided, self.backlog.ranking.times_ranked
-        known = self.cycle.running
-        if known is None or known.as_of != as_of:
-            running = [record for record in self.jobs.placed.values() if record.state in HOLDING]
-            keys = self.backlog.keys_of_running(running, self.now)
-            known = running_order(as_of, keys, running)
-            self.cycle.running = known
-        return known
+        """All jobs with a plan as they rank now. O(jobs log jobs), or O(1) if nothing changed."""
+        return self.backlog.running.order(self.jobs.placed, self.now)
 
     def held_from(
         self, spec: JobSpec, record: JobRecord | None, over_quota: bool

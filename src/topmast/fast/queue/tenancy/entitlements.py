@@ -155,6 +155,14 @@ class Entitlements:
             )
         return known
 
+    def fewest_milli(self, spec: JobSpec, choices: tuple[int, ...]) -> int:
+        """Thousandths of GPUs that a gang needs at least, with one of some choices.
+
+        O(choices x groups).
+        """
+        found = [sum(self._wanted(spec, choice).values()) for choice in choices]
+        return min(found, default=0)
+
     def named(self, resources: Resources) -> Resources:
         """Any model means each model of the fleet: every one has a quota of its own.
 
