@@ -14,8 +14,9 @@ from tests.support.build import cluster, dataset, fleet, tenant
 from tests.support.simulated import FREE, Run, run
 from tests.support.strategies import bounded
 from topmast.fast.queue import GlobalQueue
-from topmast.fast.queue.cycle import admission
+from topmast.fast.queue.cycle import admission, outright
 from topmast.model.fleet import Fleet
+from topmast.policies.registry import load_profile
 from topmast.sim.settings import Settings
 from topmast.traces.trace import Trace, trace_of
 
@@ -62,7 +63,7 @@ def random_trace(rng: random.Random, world: Fleet) -> Trace:
 def refusals() -> Iterator[list[str]]:
     """The jobs that are refused without a request, as they are."""
     seen: list[str] = []
-    inner = admission.refused_outright
+    inner = outright.refused_outright
 
     def watched(queue, record, decision):  # type: ignore[no-untyped-def]
         bids = inner(queue, record, decision)
@@ -83,7 +84,8 @@ def simulated(seed: int, profile: str) -> Run:
         options["min_runtime_s"] = rng.choice(("0", "300"))
         if rng.random() < 0.2:
             options["rounds_s"] = "300"
-    return run(random_trace(rng, world), world, profile, rng.choice((FREE, Settings())), **options)
+    made = load_profile(profile, options)
+    return run(random_trace(rng, world), world, made, rng.choice((FREE, Settings())))
 
 
 @bounded(40)

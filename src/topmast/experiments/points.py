@@ -97,7 +97,7 @@ def _simulated(
     profile, settings = world_of(point.case.profile, options, overheads=point.case.overheads)
     load_solvers(profile)
     simulation = Simulation(
-        trace, fleet, profile, settings, watch.tables(), point.seed, None, speeds
+        trace, fleet, profile, settings, watch.tables(), point.seed, throughputs=speeds
     )
     watch.simulation = simulation
     simulation.run()

@@ -35,7 +35,7 @@ class Level(IntEnum):
     CLUSTER = 4
 
 
-class Accelerator(Struct, frozen=True, gc=False):
+class Accelerator(Struct, frozen=True, gc=False, cache_hash=True):
     """One acceptable GPU model of a task, and how many GPUs of it a task takes."""
 
     model: str | None
@@ -46,7 +46,7 @@ class Accelerator(Struct, frozen=True, gc=False):
     """The job's throughput on this model, relative to the others."""
 
 
-class Resources(Struct, frozen=True, gc=False):
+class Resources(Struct, frozen=True, gc=False, cache_hash=True):
     """What one task needs."""
 
     accelerators: tuple[Accelerator, ...] = ()
@@ -64,7 +64,7 @@ class Resources(Struct, frozen=True, gc=False):
         return next((a.speed for a in listed if a.model == model), listed[0].speed)
 
 
-class TaskGroup(Struct, frozen=True, gc=False):
+class TaskGroup(Struct, frozen=True, gc=False, cache_hash=True):
     """Identical tasks of one role.
 
     An elastic group may also run with fewer or more tasks than ``count``.
@@ -133,7 +133,7 @@ def speed_of_size(group: TaskGroup, tasks: int, efficiency: float) -> float:
     return speed
 
 
-class Topology(Struct, frozen=True, gc=False):
+class Topology(Struct, frozen=True, gc=False, cache_hash=True):
     """How near to one another the tasks of a gang must be, and would like to be."""
 
     required: Level | None = None

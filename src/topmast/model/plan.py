@@ -100,7 +100,7 @@ def capabilities_for(tasks: Iterable[Resources], *, image: bool) -> tuple[Capabi
     return images
 
 
-class GroupRequest(Struct, frozen=True, gc=False):
+class GroupRequest(Struct, frozen=True, gc=False, cache_hash=True):
     """What the search needs to know of a task group."""
 
     name: str

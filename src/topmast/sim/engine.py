@@ -130,6 +130,8 @@ class SimulatedEngine(EngineOrders):
         self._resumes = world.kept_s
         self._neighbours = neighbours
         self._sharing = sharing
+        self._is_shared = neighbours is not None or sharing is not None
+        """Whether the speed of a gang depends on others."""
         self._model_of = model_of
         self._on: dict[tuple[str, int], list[str]] = {}
         """The jobs on each GPU; kept where gangs may share GPUs."""
@@ -139,13 +141,17 @@ class SimulatedEngine(EngineOrders):
 
     def order(self, message: m.Message) -> None:
         """Carry out what the cluster manager says."""
-        super().order(message)
+        if type(message) is m.StartGang:
+            self.start_gang(message)  # nearly all orders
+        else:
+            super().order(message)
         self._tell()
 
     def _tell(self) -> None:
         """Let out, together, what has become of things."""
-        news, self._news = self._news, []
-        self._post(self.manager, news)
+        if self._news:
+            news, self._news = self._news, []
+            self._post(self.manager, news)
 
     # --- starting -------------------------------------------------------------------------------
 
@@ -169,8 +175,12 @@ class SimulatedEngine(EngineOrders):
         if attempt.broken:
             self._clear(attempt)
             return
-        self._settle(attempt)
-        self._await_end(attempt)
+        if self._is_shared:
+            self._settle(attempt)
+            self._await_end(attempt)
+        else:  # as `_await_end`, for one that nothing makes faster or slower
+            attempt.ends_s = instant(max(now, progress.end_s()))
+            self._heap.put(attempt.ends_s, Priority.NEWS, self._finish, attempt)
         end_s = attempt.ends_s
         if self._fails_after_s is not None:
             fails_s = now + self._fails_after_s(len(here))
@@ -240,7 +250,8 @@ class SimulatedEngine(EngineOrders):
 
     def _forget(self, attempt: Attempt) -> None:
         """It is over."""
-        if self.attempts.pop(attempt.gang.job, None) is not None and attempt.still_s is None:
+        known = self.attempts.pop(attempt.gang.job, None)
+        if self._is_shared and known is not None and attempt.still_s is None:
             self._rise(attempt)
 
     def _partners(self, gang: m.StartGang) -> list[str]:

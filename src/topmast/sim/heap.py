@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
-import math
 from collections.abc import Callable
 from enum import IntEnum
+from heapq import heappop, heappush
+from math import floor
 from typing import Any
 
 TICKS_PER_S = 1e6
@@ -28,7 +28,7 @@ class Priority(IntEnum):
 
 def instant(at_s: float) -> float:
     """The whole microsecond next to a time."""
-    return math.floor(at_s * TICKS_PER_S + 0.5) / TICKS_PER_S
+    return floor(at_s * TICKS_PER_S + 0.5) / TICKS_PER_S
 
 
 def not_before(at_s: float) -> float:
@@ -41,21 +41,23 @@ class EventHeap:
     """Entries come out by time, then priority, then the order in which they were put in."""
 
     def __init__(self) -> None:
-        self._entries: list[Entry] = []
+        self.entries: list[Entry] = []
+        """A heap, to be read and taken from; `put` alone adds to it."""
         self._sequence = 0
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)
 
     def put(self, at_s: float, priority: int, do: Callable[[Any], None], what: Any) -> None:
         """Have ``do(what)`` called at the instant ``at_s``. O(log n)."""
-        self._sequence += 1
-        heapq.heappush(self._entries, (instant(at_s), priority, self._sequence, do, what))
+        self._sequence = sequence = self._sequence + 1
+        at_s = floor(at_s * TICKS_PER_S + 0.5) / TICKS_PER_S  # as `instant`, once for each entry
+        heappush(self.entries, (at_s, priority, sequence, do, what))
 
     def next_s(self) -> float:
         """When the next entry is due; there must be one. O(1)."""
-        return self._entries[0][0]
+        return self.entries[0][0]
 
     def take(self) -> Entry:
         """Take out the next entry. O(log n)."""
-        return heapq.heappop(self._entries)
+        return heappop(self.entries)

@@ -64,8 +64,7 @@ class Carrier(Protocol):
 class Loop:
     """Delivers messages at virtual times.
 
-    ``hears``: listeners, by type of message. ``ticks``, if given, measures what each
-    scope takes.
+    ``hears``: listeners, by type of message. ``ticks`` measures what each scope takes.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class Loop:
         clock: VirtualClock,
         heap: EventHeap,
         hears: Mapping[type[Message], Hear],
-        ticks: Ticks | None = None,
+        ticks: Ticks = lambda: 0.0,
     ) -> None:
         self.machines = machines
         self.clock = clock
@@ -126,7 +125,12 @@ class Loop:
         """Deliver what is in the inbox and all that follows. It runs for every message of a run,
         so it is one plain loop.
         """
-        now, inbox, known = self.clock.now_s, self._inbox, self.machines.known
+        now, inbox, known, outside = (
+            self.clock.now_s,
+            self._inbox,
+            self.machines.known,
+            self.outside,
+        )
         take, hears, carrier, ticks = inbox.popleft, self._hears, self.carrier, self._ticks
         touched: dict[Address, Machine] = {}
         ahead, note = self.ahead, self.note
@@ -135,42 +139,44 @@ class Loop:
         while inbox:
             sent = take()
             address, event = sent.to, sent.message
-            machine = known.get(address) or self._machine_at(address)
+            machine = known.get(address)
             if machine is None:
-                self.outside[address](event)
-                continue
+                if address in outside:
+                    outside[address](event)
+                    continue
+                machine = self._machine_at(address)
             kind = type(event)
             if kind in ahead:
                 self._first(ahead[kind](event))
             touched[address] = machine
             handled += 1
-            if ticks is None:
-                outcome = machine.handle(event, now)
-            else:
-                begun_s = ticks()
-                outcome = machine.handle(event, now)
-                took_s = ticks() - begun_s
-                spent_s[scopes.get(address) or self._scope_of(address)] += took_s
+            begun_s = ticks()
+            outcome = machine.handle(event, now)
+            spent_s[scopes.get(address) or self._scope_of(address)] += ticks() - begun_s
             if self._due_news:
                 news, self._due_news = self._due_news, ()
                 self._first(news)
-            if note is not None and outcome.facts:
-                note(address, event, outcome.facts, now)
+            facts, sends = outcome.facts, outcome.sends
+            if note is not None and facts:
+                note(address, event, facts, now)
             if kind in hears:
-                hears[kind](address, event, outcome.facts, now)
+                hears[kind](address, event, facts, now)
             if first:
                 reply, first = outcome.reply, False
-            if carrier is None:
-                inbox.extend(outcome.sends)
-            else:
-                self._carry(carrier, address, outcome.sends)
+            if carrier is not None:
+                self._carry(carrier, address, sends)
+            elif sends:
+                inbox.extend(sends)
         self.events += handled
         self._look_at_clocks(touched)
         return reply
 
-    def _machine_at(self, address: Address) -> Machine | None:
-        """One that was not spoken to yet; None for what lies outside."""
-        return None if address in self.outside else self.machines.at(address)
+    def _machine_at(self, address: Address) -> Machine:
+        """One that was not spoken to yet."""
+        machine = self.machines.at(address)
+        if machine is None:
+            raise KeyError(address)
+        return machine
 
     def _carry(self, carrier: Carrier, sender: Address, sends: Sequence[Send]) -> None:
         for send in sends:
@@ -203,7 +209,8 @@ class Loop:
         if at_s is None:
             self._due.pop(address, None)
             return
-        at_s = not_before(max(at_s, self.clock.now_s))
+        now = self.clock.now_s
+        at_s = not_before(at_s) if at_s > now else now
         if self._due.get(address) != at_s:
             self._due[address] = at_s
             self.heap.put(at_s, Priority.WAKE, self._wake, (address, at_s))

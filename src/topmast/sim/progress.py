@@ -59,9 +59,7 @@ class Progress(Struct, gc=False):
         return worked_s * self.rate
 
     def _run_s(self) -> float:
-        """Seconds of work in all."""
-        if not self.pieces:
-            return self.work_s / self.rate
+        """Seconds of work in all, where the speed has changed."""
         since_s, before, rate = self.pieces[-1]
         return since_s + max(0.0, self.work_s - before) / rate
 
@@ -78,7 +76,9 @@ class Progress(Struct, gc=False):
 
     def end_s(self) -> float:
         """When all work is done, if nothing comes between. O(1)."""
-        return self._at_s(self._run_s())
+        run_s = self._run_s() if self.pieces else self.work_s / self.rate
+        stops = max(0, math.ceil(run_s / self.interval_s) - 1) if self.checkpoint_s else 0
+        return self.begun_s + run_s + stops * self.checkpoint_s
 
     def _at_s(self, run_s: float) -> float:
         """When so many seconds were worked, with the checkpoints between."""

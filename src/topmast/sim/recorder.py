@@ -18,7 +18,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.ids import Address
-from topmast.model.job import JobSpec
+from topmast.model.job import Band, JobSpec
 from topmast.model.plan import Binding
 from topmast.model.states import TERMINAL, JobState, Outcome
 from topmast.sim.books import (
@@ -36,6 +36,10 @@ from topmast.sim.books import (
 )
 from topmast.sim.timeline import Timeline
 from topmast.sim.workload import Arrival
+
+BAND_NAMES = {band: band.name.lower() for band in Band}
+IN_USE = 1e-6
+"""A host with less than that of its GPUs taken has none in use: sums of shares are not exact."""
 
 
 class Recorder:
@@ -96,17 +100,19 @@ class Recorder:
         """Bring all integrals up to ``now``, before anything changes. O(1), and a row per
         interval.
         """
-        passed_s = now - self._now
+        before = self._now
+        passed_s = now - before
         if passed_s <= 0:
             return
-        if now >= self.timeline.next_cut_s or self.timeline.dirty:
-            self.timeline.advance(now)
-        totals = self.totals
+        timeline, totals = self.timeline, self.totals
+        if now >= timeline.next_cut_s or timeline.dirty:
+            timeline.advance(now)
         if self._queued:
             totals.held_waiting_gpu_s += self._held * passed_s
             totals.present_waiting_gpu_s += self._present * passed_s
             totals.stranded_waiting_gpu_s += self._stranded * passed_s
-        overlap_s = min(now, self._window[1]) - max(self._now, self._window[0])
+        first_s, last_s = self._window
+        overlap_s = (now if now < last_s else last_s) - (before if before > first_s else first_s)
         if overlap_s > 0:
             totals.present_in_window_gpu_s += self._present * overlap_s
             totals.replica_byte_s += self.replica_bytes * overlap_s
@@ -187,22 +193,20 @@ class Recorder:
         job.epoch, job.start_s, job.region, job.cluster = event.epoch, now, region, event.cluster
         if spec.datasets and not self._holds_data(spec, region):
             job.collocated = False
-        job.gpus_on = gpus_by_host(event.seats)
-        job.hosts, job.gpus = tuple(job.gpus_on), job.arrival.gpus
+        seats = event.seats
+        job.gpus_on = gpus_on = gpus_by_host(seats)
+        job.hosts, job.gpus = tuple(gpus_on), job.arrival.gpus
         if spec.elastic is not None:
-            job.tasks, job.gpus = len(event.seats), sum(job.gpus_on.values())
+            job.tasks, job.gpus = len(seats), sum(gpus_on.values())
         job.model = self._model_of[job.hosts[0]]
         self.launches += 1
-        if any(isinstance(fact, Joined) for fact in facts):
+        if len(facts) > 1 and any(isinstance(fact, Joined) for fact in facts):
             job.start_s = None  # it takes turns: they say when it has its GPUs
             self._wait(job, True, now)
         else:
-            self._holds_first(job, now)
+            if job.first_start_s is None:
+                job.first_start_s = now
             self._hold(job, +1, now)
-
-    def _holds_first(self, job: Job, now: float) -> None:
-        if job.first_start_s is None:
-            job.first_start_s = now
 
     def _suspended(
         self, to: Address, event: m.AttemptSuspended, facts: Sequence[Struct], now: float
@@ -246,7 +250,8 @@ class Recorder:
             return
         self.advance(now)
         self._wait(job, False, now)
-        self._holds_first(job, now)
+        if job.first_start_s is None:
+            job.first_start_s = now
         self._hold(job, +1, now)
         job.start_s = now
 
@@ -259,20 +264,17 @@ class Recorder:
             self.totals.migrations += 1
 
     def _hold(self, job: Job, sign: int, now: float) -> None:
-        gpus = job.gpus * job.share * sign
+        share, used, gpus_of = job.share, self._used, self._gpus_of
+        gpus = job.gpus * share * sign
         self._held += gpus
         for host, whole in job.gpus_on.items():
-            taken = whole * job.share
-            before = self._used.get(host, 0.0)
-            after = before + sign * taken
-            self._used[host] = after
-            self._stranded += self._idle_beside(host, after) - self._idle_beside(host, before)
+            before = used.get(host, 0.0)
+            used[host] = after = before + sign * (whole * share)
+            # GPUs of the host that are free while others of it are in use.
+            idle = gpus_of[host] - after if after > IN_USE else 0.0
+            self._stranded += idle - (gpus_of[host] - before if before > IN_USE else 0.0)
         number = self._region_number[job.region]
         self.timeline.runs(number, job.arrival.spec.band, gpus, now)
-
-    def _idle_beside(self, host: str, used: float) -> float:
-        """GPUs of a host that are free while others of it are in use."""
-        return self._gpus_of[host] - used if used > 1e-6 else 0.0
 
     def _attempt_ended(
         self, to: Address, event: m.AttemptEnded, facts: Sequence[Struct], now: float
@@ -299,18 +301,26 @@ class Recorder:
 
         What is kept is what it did first: turns come one after the other.
         """
-        turns, reason = job.turns, event.outcome.value
-        if job.start_s is not None:
-            turns = [*turns, TimeShare(job.start_s, now, job.share, reason)]
+        turns, reason, kept_s, start_s = job.turns, event.outcome, event.kept_s, job.start_s
         self.totals.attempts += 1
-        held_s, lost_gpu_s = self._rows(job, turns, event.kept_s, reason)
-        job.rows_before += len(turns) - 1
-        job.held_s += held_s
-        job.end_s = turns[-1].end_s
-        job.lost_gpu_s += lost_gpu_s
-        job.preemptions += event.outcome is Outcome.PREEMPTED
-        job.ended = event.outcome
-        job.start_s, job.turns, job.share = None, [], 1.0
+        if start_s is not None and not turns:  # it had its GPUs from first to last
+            length_s, end_s = now - start_s, now
+            epoch = job.epoch + job.rows_before
+            self._row(job, epoch, start_s, now, job.share, kept_s, reason)
+            job.held_s += length_s
+            job.lost_gpu_s += job.gpus * job.share * (length_s - kept_s)
+        else:
+            if start_s is not None:
+                turns = [*turns, TimeShare(start_s, now, job.share, reason)]
+            held_s, lost_gpu_s = self._rows(job, turns, kept_s, reason)
+            job.rows_before += len(turns) - 1
+            job.held_s += held_s
+            job.lost_gpu_s += lost_gpu_s
+            end_s, job.turns = turns[-1].end_s, []
+        job.end_s = end_s
+        job.preemptions += reason is Outcome.PREEMPTED
+        job.ended = reason
+        job.start_s, job.share = None, 1.0
 
     def _rows(
         self, job: Job, turns: Sequence[TimeShare], kept_s: float, reason: str
@@ -324,7 +334,8 @@ class Recorder:
             held_s += length_s
             lost_gpu_s += job.gpus * turn.share * (length_s - kept_of_turn_s)
             why = reason if last else turn.end_reason
-            self._row(job, job.epoch + job.rows_before + number, turn, kept_of_turn_s, why)
+            epoch = job.epoch + job.rows_before + number
+            self._row(job, epoch, turn.start_s, turn.end_s, turn.share, kept_of_turn_s, why)
         return held_s, lost_gpu_s
 
     def cut(self, now: float) -> None:
@@ -336,18 +347,32 @@ class Recorder:
                 turns = [*turns, TimeShare(job.start_s, now, job.share, RUNNING)]
             self._rows(job, turns, sum(turn.end_s - turn.start_s for turn in turns), RUNNING)
 
-    def _row(self, job: Job, epoch: int, turn: TimeShare, kept_s: float, reason: str) -> None:
-        gpus, totals = job.gpus * turn.share, self.totals
+    def _row(
+        self,
+        job: Job,
+        epoch: int,
+        start_s: float,
+        end_s: float,
+        share: float,
+        kept_s: float,
+        reason: str,
+    ) -> None:
+        """Write when an attempt had its GPUs, a row for each host, and add it to the sums."""
+        gpus, totals = job.gpus * share, self.totals
         first_s, last_s = self._window
-        start_s, end_s = turn.start_s, turn.end_s
-        totals.held_in_window_gpu_s += gpus * max(0.0, min(end_s, last_s) - max(start_s, first_s))
-        kept_to_s = min(start_s + kept_s, last_s)
-        totals.kept_in_window_gpu_s += gpus * max(0.0, kept_to_s - max(start_s, first_s))
+        from_s = start_s if start_s > first_s else first_s
+        held_s = (end_s if end_s < last_s else last_s) - from_s
+        if held_s > 0.0:
+            totals.held_in_window_gpu_s += gpus * held_s
+        kept_to_s = start_s + kept_s
+        in_window_s = (kept_to_s if kept_to_s < last_s else last_s) - from_s
+        if in_window_s > 0.0:
+            totals.kept_in_window_gpu_s += gpus * in_window_s
         name, write, model_of = job.arrival.spec.name, self.tables.allocations, self._model_of
         for host, taken in job.gpus_on.items():
             write(
                 (
-                    name, epoch, job.region, job.cluster, host, model_of[host], taken * turn.share,
+                    name, epoch, job.region, job.cluster, host, model_of[host], taken * share,
                     start_s, end_s, kept_s, reason,
                 )
             )  # fmt: skip
@@ -396,12 +421,12 @@ class Recorder:
         wait_s = None if finish_s is None else finish_s - submit_s - job.held_s
         self.tables.jobs(
             (
-                spec.name, spec.tenant, spec.user, spec.group, spec.band.name.lower(), state.value,
+                spec.name, spec.tenant, spec.user, spec.group, BAND_NAMES[spec.band], state,
                 submit_s, job.first_start_s, finish_s, wait_s, job.region, job.cluster,
                 arrival.gpus, job.preemptions, job.restarts, job.lost_gpu_s, int(job.collocated),
             )
         )  # fmt: skip
-        totals.states[state.value] = totals.states.get(state.value, 0) + 1
+        totals.states[state] = totals.states.get(state, 0) + 1
         totals.preemptions += job.preemptions
         totals.restarts += job.restarts
         totals.lost_gpu_s += job.lost_gpu_s

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import heappop
 from typing import Any
 
 import msgspec
@@ -95,7 +96,7 @@ class Simulation:
         settings: Settings,
         tables: Tables,
         seed: int = 0,
-        ticks: Ticks | None = None,
+        ticks: Ticks = lambda: 0.0,
         throughputs: Throughputs | None = None,
     ) -> None:
         self.trace = trace
@@ -210,8 +211,13 @@ class Simulation:
             h.name: h.model for r in self.fleet.regions for c in r.clusters for h in c.hosts
         }
 
+        real = self.settings.gpu_speed
+
         def speed(spec: JobSpec, seats: tuple[Seat, ...]) -> float:
-            by_model = rate(spec, [model_of[seat.host] for seat in seats], self.settings.gpu_speed)
+            group = spec.groups[0]
+            if not real and len(group.resources.accelerators) < 2 and group.min_count is None:
+                return 1.0  # as nearly always
+            by_model = rate(spec, [model_of[seat.host] for seat in seats], real)
             return by_model * rate_of_size(spec, seats, self.settings.elastic_efficiency)
 
         for cluster in (c for r in self.fleet.regions for c in r.clusters):
@@ -306,13 +312,15 @@ class Simulation:
         ``until_s``: the run ends then, after all that happens at that instant.
         """
         self.begin()
-        heap, step = self.heap, self.loop.step
-        count = 0
-        while len(heap) and not self._is_over():
-            if heap.next_s() > until_s:
-                self.clock.now_s = until_s
+        entries, clock, count = self.heap.entries, self.clock, 0
+        jobs = self.recorder.jobs
+        # The loop's `step` and its tests, one by one: they are as long as a small event.
+        while entries and (self.arrivals_left or jobs or self._held_back):
+            if entries[0][0] > until_s:
+                clock.now_s = until_s
                 break
-            step()
+            clock.now_s, _, _, do, what = heappop(entries)
+            do(what)
             count += 1
             if count % LOOK_EVERY == 0:
                 if tell is not None:
@@ -330,9 +338,6 @@ class Simulation:
         jobs = self.recorder.jobs
         left_gpu_s = sum(left_s[j] * known.arrival.gpus for j, known in jobs.items() if j in left_s)
         self.stock_gpu_s = self.handed_in_gpu_s - left_gpu_s
-
-    def _is_over(self) -> bool:
-        return not self.arrivals_left and not self.recorder.jobs and not self._held_back
 
     def _is_stuck(self) -> bool:
         """Whether nothing has begun or ended for a long time, and nothing is on its way.

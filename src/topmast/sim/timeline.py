@@ -92,8 +92,12 @@ class Timeline:
 
     def runs(self, region: int, band: Band, gpus: float, now: float) -> None:
         """GPUs of a band are taken in a region, or given back."""
-        self._running[region][band].add(gpus, now)
-        self._stir(band, now)
+        meter = self._running[region][band]  # `Meter.add`, as every start and end comes here
+        meter.sum += meter.value * (now - meter.at_s)
+        meter.at_s = now
+        meter.value += gpus
+        if self._has_high and band >= Band.HIGH:
+            self.dirty, self._stirred_s = True, now
 
     def waits(self, kind: object, band: Band, gpus: float, now: float) -> None:
         """GPUs of a band are wanted by a class of jobs, or not any more."""
@@ -102,7 +106,8 @@ class Timeline:
         if meter is None:
             meter = meters[kind] = Meter(now)
         meter.add(gpus, now)
-        self._stir(band, now)
+        if self._has_high and band >= Band.HIGH:
+            self.dirty, self._stirred_s = True, now
 
     def moved(self, now: float) -> None:
         """Data is somewhere else now, and so is the demand for it."""

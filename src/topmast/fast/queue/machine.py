@@ -23,7 +23,6 @@ from topmast.fast.queue.cycle import cycle
 from topmast.fast.queue.cycle.around import Around
 from topmast.fast.queue.cycle.auction import earliest
 from topmast.fast.queue.cycle.decision_rounds import DecisionRounds
-from topmast.fast.queue.cycle.outright import may_apply
 from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.data.orders import order_copy, order_deletion
 from topmast.fast.queue.dependencies.hooks import DependencyHooks
@@ -42,6 +41,7 @@ from topmast.model.fleet import RegionSpec
 from topmast.model.fleet_changes import fleet_version
 from topmast.model.owners import owners_of, settled
 from topmast.policies.base import PairSpeeds, Policies
+from topmast.policies.options import Preemption
 
 
 class GlobalQueue(QueueViews):
@@ -71,8 +71,13 @@ class GlobalQueue(QueueViews):
         self.hooks = HookSteps(hooks)
 
     def look_around(self, around: Around) -> None:
-        """Use what may be known of this process, if the profile lets candidates be refused so."""
-        if self.rounds is None and may_apply(self.profile):
+        """Use what may be known of this process.
+
+        That is where jobs are tried on free GPUs and, by rank, on those of others alone.
+        """
+        profile = self.profile
+        others = profile.defragment or profile.elastic.shrink or profile.slices.layers > 1
+        if not (others or self.rounds or profile.preemption is Preemption.BAND):
             self.around = around
 
     def _configure(self, event: m.ConfigureFleet) -> Conflict | None:

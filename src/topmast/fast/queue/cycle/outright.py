@@ -19,7 +19,6 @@ from topmast.fast.queue.cycle.auction import PendingDecision
 from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model import messages as m
-from topmast.policies.options import Preemption, Profile
 
 STARTS: frozenset[type[m.Message]] = frozenset(
     (
@@ -28,12 +27,6 @@ STARTS: frozenset[type[m.Message]] = frozenset(
     )
 )  # fmt: skip
 """Messages from which no room follows: attempts start on GPUs that are theirs already."""
-
-
-def may_apply(profile: Profile) -> bool:
-    """Whether a profile asks for free GPUs and, by rank, for those of others alone."""
-    alone = not (profile.defragment or profile.elastic.shrink or profile.slices.layers > 1)
-    return alone and profile.preemption is not Preemption.BAND
 
 
 def note_refusal(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> None:
