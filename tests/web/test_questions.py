@@ -36,7 +36,7 @@ def test_no_click_is_lost_while_a_page_loads(viewer: Viewer) -> None:
     """What takes scripts is shown when they have run: before, a button would send a bare form."""
     late: list[Route] = []
     with viewer.window() as window:
-        window.page.route("**/whatif.js", lambda route: late.append(route))
+        window.page.route("**/whatif.js", lambda route: late.append(route), times=1)
         window.page.goto(viewer.url + "/whatif", wait_until="commit")
         page, button = window.page, window.page.get_by_role("button", name="Compare the futures")
         loaded = "performance.getEntriesByType('resource').some(e => e.name.endsWith('/live.js'))"
