@@ -15,9 +15,6 @@ from topmast.cli.text import moment, number
 if TYPE_CHECKING:
     from topmast.client.client import UsageReport
 
-_FORMULA = tuple("=+-@\t\r")
-"""What formulas of spreadsheets begin with."""
-
 KEYS = ("tenant", "user", "gpu", "label.")
 
 
@@ -95,15 +92,6 @@ def usage(
 
 
 def _say_csv(report: UsageReport) -> None:
-    """A line for each row; what a spreadsheet would take for a formula is text."""
-    import csv
+    from topmast.model.usage_csv import usage_csv
 
-    from topmast.model.views import UsageRow
-
-    fields = [*UsageRow.__struct_fields__, "since_s", "until_s"]
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow([report.by, *fields[1:]])
-    for row in report.usage:
-        key = f"'{row.key}" if row.key[:1] in _FORMULA else row.key
-        values = [getattr(row, name) for name in UsageRow.__struct_fields__[1:]]
-        writer.writerow([key, *values, report.since_s, report.until_s])
+    sys.stdout.write(usage_csv(report.by, report.usage, report.since_s, report.until_s))
