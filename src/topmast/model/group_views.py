@@ -20,3 +20,20 @@ class JobGroup(Struct, frozen=True):
     """How long the one that waits longest has waited."""
     longest: str
     """That job; empty: none waits."""
+
+
+class JobsGlance(Struct, frozen=True):
+    """All jobs that have not ended, of the tenants that a caller may see."""
+
+    placed: int
+    """Those in a state in which jobs hold GPUs."""
+    waiting: int
+    """Those in a state in which jobs wait."""
+    waiting_gpus: float
+    """What these ask for."""
+    longest_wait_s: float
+    """How long the one that waits longest has waited."""
+    longest: str
+    """That job; empty: none waits."""
+    sweeps: int = 0
+    """Sweeps of which not all jobs have ended."""

@@ -57,8 +57,9 @@ class Access:
         return principal.user
 
     def by(self, caller: Caller, named: str) -> str:
-        """The name that the history gives for an act: a trusted caller may say any."""
-        return named if caller.principal.trusted else caller.principal.user
+        """The name that the history gives for an act: a trusted caller may say another."""
+        own = caller.principal.user
+        return named or own if caller.principal.trusted else own
 
 
 def act(

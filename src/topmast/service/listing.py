@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from topmast.fast.queue import GlobalQueue, JobRecord, Kind, Tally, kind_of
 from topmast.model import ids
 from topmast.model.errors import InvalidInput
-from topmast.model.group_views import JobGroup
+from topmast.model.group_views import JobGroup, JobsGlance
 from topmast.model.job import MILLI
 from topmast.model.selector import LABEL, Selector, selector_of, states_of
-from topmast.model.states import TERMINAL, WAITING
+from topmast.model.states import HOLDING, TERMINAL, WAITING
 from topmast.model.sweep_views import SweepView
 from topmast.model.views import JobView
 from topmast.ports import Journal
-from topmast.service.sweeps import views_of
+from topmast.service.sweeps import seen_by, views_of
 
 MAX_PAGE = 1_000
 CURSOR_DIGITS = 18
@@ -105,6 +105,25 @@ def counts(queue: GlobalQueue, seen: frozenset[str] | None = None) -> dict[str, 
         if seen is None or tenant in seen:
             found[state.value] = found.get(state.value, 0) + tally.jobs
     return found
+
+
+def glance(queue: GlobalQueue, seen: frozenset[str] | None, now: float) -> JobsGlance:
+    """All jobs that have not ended, of all tenants or of those ``seen``. O(kinds + sweeps)."""
+    placed, waits = 0, _Row()
+    for kind, tally in queue.jobs.tallies.kinds.items():
+        if seen is not None and kind[0] not in seen:
+            continue
+        if kind[3] in HOLDING:
+            placed += tally.jobs
+        elif kind[3] in WAITING:
+            waits.waiting += tally.jobs
+            waits.waiting_milli += tally.asked_milli
+            waits.see(queue.jobs.tallies.first(kind))
+    row = waits.shown("", now)
+    sweeps = sum(not one.has_ended for one in seen_by(queue.jobs.sweeps.records.values(), seen))
+    return JobsGlance(
+        placed, row.waiting, row.waiting_gpus, row.longest_wait_s, row.longest, sweeps
+    )
 
 
 def sweeps(queue: GlobalQueue, wanted: Selection) -> tuple[SweepView, ...]:

@@ -31,7 +31,7 @@ from topmast.model.dependency import awaited
 from topmast.model.errors import Forbidden, InvalidInput, NotFound
 from topmast.model.expansion import size_of, with_places
 from topmast.model.files.jobfile import dump_job
-from topmast.model.group_views import JobGroup
+from topmast.model.group_views import JobGroup, JobsGlance
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.prices import price_of
 from topmast.model.reason import HOPELESS, Rejection
@@ -265,6 +265,12 @@ class Service(Reserving):
         found, hides = await self._ask(question), self.redaction(caller)
         return found if hides is None else {job: hides.text(why) for job, why in found.items()}
 
+    async def glance(self, caller: Caller) -> JobsGlance:
+        """All jobs that have not ended, added up."""
+        self.limits.take(caller, "list")
+        seen = self.access.tenants(caller, Permission.JOBS_VIEW)
+        return await self._ask(lambda: listing.glance(self.machines.queue, seen, self.clock.now()))
+
     async def groups(
         self, caller: Caller, by: str, states: Sequence[str], selector: str
     ) -> tuple[JobGroup, ...]:
@@ -400,7 +406,7 @@ class Service(Reserving):
         rows = await asyncio.to_thread(self.journal.attempts, since, until)
         days = await asyncio.to_thread(self.journal.usage_days, since, until)
         running = await self._ask(
-            lambda: running_rows(self.machines.queue.jobs.records.values(), self.clock.now())
+            lambda: running_rows(self.machines.queue.jobs.placed.values(), self.clock.now())
         )
         seen = self.access.tenants(caller, Permission.USAGE_VIEW)
         counted = (row for row in (*rows, *running) if seen is None or row.tenant in seen)

@@ -13,17 +13,21 @@ from topmast.model.sweep_views import SweepView
 
 
 def views_of(queue: GlobalQueue, sweeps: Iterable[SweepRecord]) -> tuple[SweepView, ...]:
-    """Sweeps as they stand, the newest first. O(jobs in memory)."""
-    wanted = {sweep.id: sweep for sweep in sweeps}
-    live: dict[str, dict[str, int]] = {name: {} for name in wanted}
-    milli = dict.fromkeys(wanted, 0)
-    for record in queue.jobs.records.values() if wanted else ():
-        name = record.spec.in_sweep
-        if name in live and not record.finished:
-            live[name][record.state.value] = live[name].get(record.state.value, 0) + 1
-            milli[name] += record.plan.gpus_milli if record.plan else 0
-    found = [_view(sweep, live[name], milli[name]) for name, sweep in wanted.items()]
+    """Sweeps as they stand, the newest first. O(jobs of those that have not ended)."""
+    found = [_view(sweep, *_live(queue, sweep)) for sweep in sweeps]
     return tuple(sorted(found, key=lambda view: -ids.sweep_number(view.id)))
+
+
+def _live(queue: GlobalQueue, sweep: SweepRecord) -> tuple[dict[str, int], int]:
+    """Its jobs that have not ended by state, and the thousandths of GPUs that they hold."""
+    live: dict[str, int] = {}
+    milli, records = 0, queue.jobs.records
+    for index in range(0 if sweep.has_ended else sweep.size):
+        record = records.get(sweep.job(index))
+        if record is not None and not record.finished:
+            live[record.state.value] = live.get(record.state.value, 0) + 1
+            milli += record.plan.gpus_milli if record.plan else 0
+    return live, milli
 
 
 def _view(sweep: SweepRecord, live: dict[str, int], gpus_milli: int) -> SweepView:

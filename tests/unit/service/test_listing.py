@@ -12,8 +12,8 @@ from tests.support.world import World
 from topmast.fast.queue import GlobalQueue, JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.job import Band, JobChanges
-from topmast.model.states import WAITING, JobState
+from topmast.model.job import MILLI, Band, JobChanges
+from topmast.model.states import HOLDING, WAITING, JobState
 from topmast.policies.registry import load_profile
 from topmast.service import listing
 from topmast.service.listing import Groups, Selection
@@ -67,6 +67,20 @@ def check(queue: GlobalQueue) -> None:
     for record in queue.jobs.records.values():
         sums[record.state.value] = sums.get(record.state.value, 0) + 1
     assert listing.counts(queue) == sums
+    for seen in (None, frozenset({"b", "c"})):
+        check_glance(queue, seen)
+
+
+def check_glance(queue: GlobalQueue, seen: frozenset[str] | None) -> None:
+    """The sums over all jobs are those of a walk."""
+    jobs = [j for j in queue.jobs.records.values() if seen is None or j.spec.tenant in seen]
+    waiting = [record for record in jobs if record.state in WAITING]
+    first = min((j for j in waiting if j.plan is None), key=lambda j: j.number, default=None)
+    found = listing.glance(queue, seen, queue.now)
+    assert found.placed == sum(record.state in HOLDING for record in jobs)
+    assert found.waiting == len(waiting)
+    assert found.waiting_gpus == sum(record.spec.gpus_milli() for record in waiting) / MILLI
+    assert found.longest == ("" if first is None else first.id)
 
 
 def check_groups(queue: GlobalQueue, wanted: Selection) -> None:
