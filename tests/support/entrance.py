@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from topmast.web import routes as pages
 URL = "https://topmast.example.com"
 ROOT = local_caller("root")
 UNLIMITED = Rates(*(Rate(1e6, 1e6) for _ in range(4)))
-FLEET = {
+FLEET: dict[str, Any] = {
     "regions": {"east": {"clusters": {"east-a": {"hosts": [{"count": 2, "gpu": "H100", "gpus": 2}]}}}},
     "tenants": {
         "vision": {"quota": {"H100": 2}}, "nlp": {"parent": "vision"}, "speech": {"quota": {"H100": 2}},
@@ -104,11 +104,12 @@ def _routes(routes: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def entrance(folder: Path, *, engine: type[Engine] = FakeEngine) -> Iterator[Entrance]:
+def entrance(
+    folder: Path, fleet: Mapping[str, Any] = FLEET, *, engine: type[Engine] = FakeEngine
+) -> Iterator[Entrance]:
     """A control plane on a folder, with login."""
-    fleet = parse_fleet(FLEET)
     outside = Outside(engines={"local": engine})
-    system = ControlPlane(folder, load_profile("mast"), fleet, outside=outside)
+    system = ControlPlane(folder, load_profile("mast"), parse_fleet(fleet), outside=outside)
     system.open()
     try:
         yield Entrance(system)

@@ -69,22 +69,23 @@ def test_jobs_are_cancelled_by_mouse(stage: Stage, viewer: Viewer) -> None:
     jobs = sleepers(stage, "mouse", 3)
     with viewer.window() as window:
         page = window.open("/?name=mouse-*")
-        assert page.get_by_role("button", name="Cancel").is_disabled()
+        assert page.get_by_role("group", name="Acts on the selected jobs").is_hidden()
         for job in jobs[:2]:
             page.get_by_label(f"Select {job}", exact=True).check()
-        assert page.locator("#selected").inner_text() == "2 jobs selected"
+        assert page.locator(".acts .count").inner_text() == "2 jobs selected"
         page.get_by_role("button", name="Cancel").click()
         said = confirm(page, "not needed")
         assert "It changes 2 jobs." in said
         assert f"{jobs[0]}: will change" in said
         expect(page.locator("tr[data-row]")).to_have_count(1)
-        assert page.locator("#selected").inner_text() == "No job is selected"
+        page.get_by_role("group", name="Acts on the selected jobs").wait_for(state="hidden")
+        assert "It changes 2 jobs." in page.locator("#said").inner_text()
         assert window.complaints == []
     assert [stage.client.job(job).state for job in jobs] == ["CANCELLED", "CANCELLED", "PENDING"]
 
 
 def test_jobs_are_walked_selected_and_released_by_keyboard(stage: Stage, viewer: Viewer) -> None:
-    """`j`, `x`, Tab and Enter are enough."""
+    """`j`, `x`, `a`, Tab and Enter are enough."""
     jobs = sleepers(stage, "keys", 2)
     with viewer.window() as window:
         page = window.open("/?name=keys-*")
@@ -92,12 +93,14 @@ def test_jobs_are_walked_selected_and_released_by_keyboard(stage: Stage, viewer:
         page.keyboard.press("x")
         page.keyboard.press("j")
         page.keyboard.press("x")
-        assert page.locator("#selected").inner_text() == "2 jobs selected"
-        page.get_by_role("button", name="Release").focus()
+        assert page.locator(".acts .count").inner_text() == "2 jobs selected"
+        page.keyboard.press("a")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Release"
         page.keyboard.press("Enter")
-        go = page.locator("dialog[open] [data-part=do]")
-        expect(go).to_be_enabled()
-        go.focus()
+        expect(page.locator("dialog[open] [data-part=do]")).to_be_enabled()
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Do it"
         page.keyboard.press("Enter")
         eventually(lambda: not any(stage.client.job(job).hold for job in jobs), "released")
         page.keyboard.press("?")

@@ -82,3 +82,5 @@ class Page(Struct, frozen=True):
     follows: str = ""
     """The events that draw it anew: ``all``, a list of kinds, or ``job`` for those of the job that
     the path names; empty: none."""
+    own: bool = False
+    """Whether what it shows depends on which caller asks: then no two share what is drawn."""

@@ -97,7 +97,7 @@ def _endpoint(drawing: Drawing, page: Page) -> Callable[..., Awaitable[Response]
 
     @needs(page.permission)
     async def show(request: Request) -> Response:
-        if FRAGMENT not in request.headers:
+        if FRAGMENT not in request.headers or page.own:
             return await draw(request)
         return await drawing.frames.show(request, caller_of(request), partial(draw, request))
 

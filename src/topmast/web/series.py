@@ -16,6 +16,8 @@ MOST_CHARTS = 12
 MOST_LINES = 8
 """Of a chart; the largest ones, and the others as one more."""
 TABLE_ROWS = 8
+MOST_ZOOM = 12.0
+"""A chart with few samples shows this part of its period at least."""
 
 Line = tuple[str, Sequence[float | None]]
 """A label and its values."""
@@ -84,8 +86,10 @@ def use_by_tenant(over: FleetHistory) -> Chart | None:
 
 
 def _axes(over: FleetHistory) -> dict[str, Any]:
-    """From nothing, over the whole period."""
-    return {"zero": True, "span": (over.from_s, over.until_s)}
+    """From nothing, over the period; as long as it has few samples, over a part of it."""
+    shortest_s = (over.until_s - over.from_s) / MOST_ZOOM
+    begin_s = max(over.from_s, min(over.times[0], over.until_s - shortest_s))
+    return {"zero": True, "span": (begin_s, over.until_s)}
 
 
 def curves(of_job: Sequence[CurveView]) -> list[Chart]:

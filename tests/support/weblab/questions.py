@@ -70,9 +70,8 @@ MORE_GPUS = _choose(
 )  # fmt: skip
 QUESTIONS: dict[str, Way] = {
     "Which job waits longest, and why?": Way(
-        (_choose("group by tenant, then *Show*", "Show", group="tenant"),
-         _link("{impossible}", 'the job below "Waits longest"')),
-        "the first sentence of its page", ("Topology does not fit", "fit into no rack"),
+        (_link("{borrower}", 'the job below "Waits longest"'),),
+        "the first sentence of its page", ("Waiting for quota", "would exceed its quota"),
     ),
     "When does mine start?": Way(
         (_link("{waits}", "the job"),), '"Expected start", with a time axis',

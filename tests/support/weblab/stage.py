@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,6 +57,15 @@ JOBS: dict[str, dict[str, Any]] = {
     "bad": {"tenant": "vision", "resources": {"accelerators": "L4:1"}, "run": "echo no >&2; exit 3"},
     "dropped": {"tenant": "robotics", "resources": {"accelerators": "L4:1"}, "run": "sleep 900"},
     "kept-back": {"tenant": "robotics", "resources": {"accelerators": "L4:2"}, "run": "sleep 900"},
+    "evaluates": {
+        "tenant": "vision", "resources": {"accelerators": "L4:1"}, "run": "true",
+        "labels": {"team": "vision", "stage": "eval"}, "depends_on": ["j1"],
+    },
+    "rates": {
+        "tenant": "vision", "resources": {"accelerators": "L4:1"}, "max_restarts": 0,
+        "sweep": {"matrix": {"RATE": [0.1, 0.01], "SEED": [1, 2, 3]}, "max_parallel": 1},
+        "run": "test $SEED != 2 && sleep $((300 * (SEED / 3)))",
+    },
 }  # fmt: skip
 """By name. One job more has a hostile user."""
 
@@ -147,5 +157,9 @@ def _play(folder: Path, client: Client, other_user: str) -> dict[str, str]:
     for name, state in (("good", "SUCCEEDED"), ("bad", "FAILED"), ("dropped", "CANCELLED")):
         eventually(lambda name=name, state=state: client.job(jobs[name]).state == state, name)  # type: ignore[misc]
     hosts = {host.name: host for host in client.hosts()}
+    now_s = time.time()
+    client.reserve(
+        cluster="north-1", from_s=now_s + 86_400.0, until_s=now_s + 100_800.0, reason="new firmware"
+    )
     client.cordon(next(name for name, host in sorted(hosts.items()) if host.cluster == "west-2"))
     return jobs

@@ -14,7 +14,8 @@ from topmast.cli import build
 
 CHANGES = ("post", "put", "delete", "patch")
 ACTS = re.findall(
-    r"(?m)^\| ([^|`]+) \| (`.+`) \| (.+) \| (`.+`) \|$", (REFERENCE / "verbs.md").read_text()
+    r"(?m)^\| ([^|`]+) \| (`[^|]+`) \| ([^|]+) \| (`[^|]+`) \| [^|`]+ \|$",
+    (REFERENCE / "verbs.md").read_text(),
 )
 """What it is, its route, its method and its command."""
 

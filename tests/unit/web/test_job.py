@@ -60,7 +60,7 @@ def words(text: str) -> str:
         ("j1", ["j1 is RUNNING in east/east-a", "Why here", "submitted by ann"]),
         ("j3", ["Where it could run", "east/east-a", "hosts", "Expected start", "What would help"]),
         ("j4", ["No matching hardware", "Never, unless the job", "can never fit"]),
-        ("j5", ["j5 was cancelled", "It has had none"]),
+        ("j5", ["j5 was cancelled", "cancelled by local"]),
     ],
 )
 def test_it_says_why_the_job_stands_where_it_stands(
@@ -98,7 +98,7 @@ def test_a_job_that_is_not_there_is_404(door: Entrance) -> None:
             answers = [await client.get(f"{URL}/jobs/{job}") for job in ("j1", "j999", "x")]
             assert [answer.status_code for answer in answers] == [404, 404, 404]
             text = await shown(client, f"{URL}/jobs/j2")
-            assert "data-verb" in text
+            assert "data-act" in text
             assert "first" not in text
 
     run(story)

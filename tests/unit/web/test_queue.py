@@ -156,11 +156,11 @@ def test_a_tenant_sees_its_own_and_no_more_acts_than_it_may(door: Entrance) -> N
         async with door.client(token) as client:
             text = await shown(client, f"{URL}/")
             assert rows(text) == ["j2"]
-            assert "data-verb" not in text
+            assert "data-act" not in text
             assert "first" not in text
             assert rows(await shown(client, f"{URL}/?group=user")) == ["bob"]
         async with local(door) as client:
-            assert 'data-verb="cancel"' in await shown(client, "/")
+            assert "/api/v1/jobs/cancel" in await shown(client, "/")
 
     run(story)
 

@@ -15,7 +15,7 @@ ROWS = 200
 
 async def view(ask: Ask) -> dict[str, Any]:
     """Datasets, with what the URL asks for, and the plan."""
-    given = ask.filters("name", "region", "from", "period", "within")
+    given = ask.filters("name", "region", "from", "period", "within", "dataset")
     period = given["period"] if given["period"] in PERIODS else USUAL
     over = ask.service.history(ask.caller, period)
     service, caller = ask.service, ask.caller
@@ -29,6 +29,7 @@ async def view(ask: Ask) -> dict[str, Any]:
         if given["name"] in one.name
         and (not given["region"] or any(r.region == given["region"] for r in one.replicas))
     ]
+    copies = [copy for one in every for copy in one.copies]
     first = int(given["from"]) if given["from"].isdecimal() else 0
     return {
         "given": given,
@@ -37,7 +38,11 @@ async def view(ask: Ask) -> dict[str, Any]:
         "first": first,
         "total": len(found),
         "after": first + ROWS if first + ROWS < len(found) else None,
-        "copies": [copy for one in every for copy in one.copies],
+        "copies": copies,
+        "left": sum(copy.bytes - copy.done_bytes for copy in copies),
+        "count": len(every),
+        "stored": sum(one.stored_bytes for one in regions),
+        "dataset": await service.dataset(caller, given["dataset"]) if given["dataset"] else None,
         "plan": await _plan(ask),
         "supply": _supply(gpus),
         "waiting": _waiting(tenants),

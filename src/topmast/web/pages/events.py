@@ -6,6 +6,7 @@ from typing import Any
 
 from topmast.model.access import Permission
 from topmast.model.errors import InvalidInput
+from topmast.model.webhooks import EVENTS
 from topmast.ports import ActFilter
 from topmast.web.page import Ask, Page
 
@@ -16,7 +17,13 @@ async def view(ask: Ask) -> dict[str, Any]:
     """The newest events, or lines of the audit log, with what the URL asks for."""
     given = ask.filters("show", "kind", "job", "actor", "verb", "object", "outcome", "before")
     may_audit = ask.caller.principal.may_somewhere(Permission.AUDIT_VIEW)
-    shown: dict[str, Any] = {"given": given, "may_audit": may_audit, "events": (), "acts": None}
+    shown: dict[str, Any] = {
+        "given": given,
+        "may_audit": may_audit,
+        "events": (),
+        "acts": None,
+        "kinds": EVENTS,
+    }
     if given["show"] == "audit" and may_audit:
         shown["acts"] = await ask.service.directory.audit(ask.caller, _wanted(given))
     else:

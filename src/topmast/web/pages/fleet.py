@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -10,14 +10,13 @@ from msgspec import Struct
 from topmast.model.access import Permission
 from topmast.model.map_views import FleetMap, HostCells
 from topmast.model.states import TERMINAL, WAITING
-from topmast.model.views import DrainView, JobView
+from topmast.model.views import ClusterView, GpuView, JobView
 from topmast.web.candidates import MEANING, Candidate, candidates
 from topmast.web.explanations import explanation_of, rejections_of
 from topmast.web.page import Ask, Page
 from topmast.web.words import plural
 
 ROWS = 200
-HOUR_S = 3_600.0
 WAYS = {
     "tenant": "the tenant", "band": "the band", "use": "idle but held",
     "health": "the health of hosts",
@@ -49,29 +48,43 @@ class HostRow(Struct, frozen=True):
         return max(0.0, self.host.gpus - sum(self.host.held.values()))
 
 
+class Glance(Struct, frozen=True):
+    """The whole fleet, added up."""
+
+    gpus: float
+    free: float
+    away: float
+    """On hosts that take no work, and held by no job."""
+    hosts: int
+    healthy: int
+    open: int
+    """Clusters that take work."""
+    out_of_reach: tuple[str, ...]
+    """Regions."""
+
+    @property
+    def held(self) -> float:
+        """GPUs that jobs have."""
+        return max(0.0, self.gpus - self.free - self.away)
+
+
 async def view(ask: Ask) -> dict[str, Any]:
     """The fleet, with what the URL asks for."""
     given = ask.filters("region", "cluster", "model", "state", "host", "by", "from", "job")
-    service, caller = ask.service, ask.caller
-    whole = await service.fleet_map(caller)
-    found = [row for row in _rows(whole) if _is_wanted(row, given)]
-    first = int(given["from"]) if given["from"].isdecimal() else 0
-    story = drain = None
-    if given["host"]:
-        story = await service.host_story(caller, given["host"])
-        if story.host.jobs and story.host.reachable:
-            drain = await service.drain_plan(caller, given["host"])
-    job = (await service.story(caller, given["job"])).job if given["job"] else None
-    places, trouble = await _places(ask, job)
+    whole = await ask.service.fleet_map(ask.caller)
     every = list(_rows(whole))
-    rejected = await rejections_of(ask, job) if places and job is not None else {}
+    found = [row for row in every if _is_wanted(row, given)]
+    first = int(given["from"]) if given["from"].isdecimal() else 0
+    clusters = await ask.service.list(ask.caller, "clusters")
     return {
         "given": given,
         "ways": WAYS,
         "sentences": SENTENCES,
-        "regions": await service.list(caller, "regions"),
-        "clusters": await service.list(caller, "clusters"),
-        "gpus": await service.list(caller, "gpus"),
+        "glance": _glance(whole, every, clusters, await ask.service.list(ask.caller, "gpus")),
+        "regions": await ask.service.list(ask.caller, "regions"),
+        "clusters": clusters,
+        "cluster": next((one for one in clusters if one.name == given["cluster"]), None),
+        "reservations": await ask.service.reservations(ask.caller),
         "models": sorted({row.host.model for row in every if row.host.model}),
         "states": sorted({row.host.state for row in every}),
         "jobs": whole.jobs,
@@ -79,10 +92,44 @@ async def view(ask: Ask) -> dict[str, Any]:
         "first": first,
         "total": len(found),
         "after": first + ROWS if first + ROWS < len(found) else None,
+        "host_selector": _selector(given),
         "sick": [row for row in every if row.host.state != "healthy"][:ROWS],
-        "story": story,
-        "drain": drain,
-        "hit": _hit(drain),
+        **await _host(ask, given["host"]),
+        **await _job(ask, given["job"]),
+    }
+
+
+def _glance(
+    whole: FleetMap,
+    every: Sequence[HostRow],
+    clusters: Sequence[ClusterView],
+    gpus: Sequence[GpuView],
+) -> Glance:
+    return Glance(
+        sum(one.total for one in gpus), sum(one.free for one in gpus),
+        sum(one.unavailable for one in gpus), len(every),
+        sum(row.host.state == "healthy" for row in every),
+        sum(one.state == "open" for one in clusters),
+        tuple(region.name for region in whole.regions if not region.reachable),
+    )  # fmt: skip
+
+
+async def _host(ask: Ask, host: str) -> dict[str, Any]:
+    """What one host is up to, and what a drain would do."""
+    if not host:
+        return {"story": None, "drain": None}
+    story = await ask.service.host_story(ask.caller, host)
+    has_jobs = story.host.jobs and story.host.reachable
+    drain = await ask.service.drain_plan(ask.caller, host) if has_jobs else None
+    return {"story": story, "drain": drain}
+
+
+async def _job(ask: Ask, name: str) -> dict[str, Any]:
+    """Every host as a place for a job, or why not."""
+    job = (await ask.service.story(ask.caller, name)).job if name else None
+    places, trouble = await _places(ask, job)
+    rejected = await rejections_of(ask, job) if places and job is not None else {}
+    return {
         "job": job,
         "places": places,
         "rejected": {host: MEANING[why] for host, why in rejected.items()},
@@ -114,21 +161,19 @@ def _note(one: Candidate) -> list[str]:
     return [f"{'✓' if one.fits else '✗'} {one.verdict}", *turned]
 
 
-def _hit(drain: DrainView | None) -> dict[str, float]:
-    """What a drain costs in all."""
-    moves = () if drain is None else drain.moves
-    return {
-        "moves": sum(move.moves for move in moves),
-        "stays": sum(not move.moves for move in moves),
-        "lost_gpu_h": sum(move.cost_gpu_s for move in moves if move.moves) / HOUR_S,
-    }
-
-
 def _rows(whole: FleetMap) -> Iterator[HostRow]:
     for region in whole.regions:
         for cluster in region.clusters:
             for host in cluster.hosts:
                 yield HostRow(region.name, cluster.name, host)
+
+
+def _selector(given: dict[str, str]) -> str:
+    """The filters as a selector of hosts; a comma in a word stands for any characters."""
+    words = {"region": "region", "cluster": "cluster", "model": "gpu", "state": "state"}
+    return ",".join(
+        f"{key}={given[name].replace(',', '*')}" for name, key in words.items() if given[name]
+    )
 
 
 def _is_wanted(row: HostRow, given: dict[str, str]) -> bool:

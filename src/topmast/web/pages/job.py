@@ -13,7 +13,7 @@ from topmast.model.access import Permission
 from topmast.model.errors import NotFound, Unavailable
 from topmast.model.job import Band
 from topmast.model.reason import Change, ChangeKind
-from topmast.model.states import TERMINAL
+from topmast.model.states import HOLDING, TERMINAL, JobState
 from topmast.model.views import Explanation, JobView
 from topmast.web.candidates import axis_of, candidates, plan_bars, terms_of
 from topmast.web.explanations import explanation_of
@@ -61,9 +61,24 @@ async def view(ask: Ask) -> dict[str, Any]:
         "file": await _file(ask, job),
         "log": await _log(ask, job),
         "bands": [band.name.lower() for band in Band],
-        "is_over": is_over,
+        "verbs": verbs_for(job),
         "curves": curves(ask.service.live_progress.curves_of(job.id)),
     }  # fmt: skip
+
+
+def verbs_for(job: JobView) -> tuple[str, ...]:
+    """What can be done to a job as it stands."""
+    if job.state in TERMINAL:
+        return ("requeue",) if job.state != JobState.SUCCEEDED else ()
+    if job.state == JobState.CANCELLING:
+        return ()
+    has_gpus = job.state in HOLDING
+    again = has_gpus or job.state == JobState.RECOVERING
+    return (
+        "release" if job.hold else "hold",
+        *(("suspend", "preempt") if has_gpus else ()), *(("requeue",) if again else ()),
+        "edit", "cancel",
+    )  # fmt: skip
 
 
 def _helps(explanation: Explanation) -> tuple[Help, ...]:

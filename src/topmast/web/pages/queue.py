@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 
 from fastapi.responses import RedirectResponse, Response
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from topmast.model.access import Permission
+from topmast.model.group_views import JobsGlance
 from topmast.model.job import Band
 from topmast.model.reason import PendingReason
 from topmast.model.selector import LABEL
@@ -43,6 +45,25 @@ class Line(Struct, frozen=True):
     """When it is expected to start."""
 
 
+class Glance(JobsGlance, frozen=True):
+    """What all jobs come to, and the GPUs of the fleet for callers that may see it."""
+
+    gpus: float = 0.0
+    free: float = 0.0
+    away: float = 0.0
+    """On hosts that take no work, and held by no job."""
+
+    @property
+    def held(self) -> float:
+        """GPUs that jobs have."""
+        return max(0.0, self.gpus - self.free - self.away)
+
+    @property
+    def jobs(self) -> int:
+        """All of them."""
+        return self.placed + self.waiting
+
+
 async def view(ask: Ask) -> dict[str, Any] | Response:
     """A page of jobs, with what the URL asks for."""
     found = ask.query.get("q", "").strip()
@@ -57,6 +78,8 @@ async def view(ask: Ask) -> dict[str, Any] | Response:
         "states": list(JobState), "bands": [band.name.lower() for band in Band],
         "act_selector": _to_act_on(states, selector),
     }  # fmt: skip
+    plain = not any(given.values())
+    shown["glance"] = await _once(ask, ("glance",), partial(_glance, ask)) if plain else None
     if given["group"]:
         by = given["group"]
         groups = await _once(
@@ -77,6 +100,17 @@ async def view(ask: Ask) -> dict[str, Any] | Response:
     shown["group_keys"] = _group_keys(page, "")
     return {**shown, "groups": None, "page_of": page, "lines": lines,
             "onward": onward if page.next_cursor else ""}  # fmt: skip
+
+
+async def _glance(ask: Ask) -> Glance:
+    found = asdict(await ask.service.glance(ask.caller))
+    if not ask.caller.principal.may_somewhere(Permission.FLEET_VIEW):
+        return Glance(**found)
+    gpus = await ask.service.list(ask.caller, "gpus")
+    total, free, away = (
+        sum(getattr(one, key) for one in gpus) for key in ("total", "free", "unavailable")
+    )
+    return Glance(**found, gpus=total, free=free, away=away)
 
 
 def _group_keys(page: JobPage, chosen: str) -> list[str]:

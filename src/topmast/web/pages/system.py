@@ -1,11 +1,12 @@
-"""System: which server leads, how long it takes for things, what waits, and the plans."""
+"""System: which server leads, how long it takes for things, what waits, the plans, the webhooks."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from topmast.model.access import Permission
+from topmast.model.access import ROOT, Permission
 from topmast.model.errors import Unavailable
+from topmast.model.webhooks import TEMPLATES, WebhookView
 from topmast.web.page import Ask, Page
 
 STEPS = {
@@ -25,13 +26,25 @@ async def view(ask: Ask) -> dict[str, Any]:
         capacity = await service.capacity_plan(caller)
     except Unavailable:
         capacity = None
+    system = await service.system(caller)
     return {
-        "system": await service.system(caller),
+        "system": system,
+        "timing": {one.step: one for one in system.timings},
         "capacity": capacity,
         "steps": STEPS,
         "warnings": [cluster for cluster in await service.list(caller, "clusters")
                      if cluster.state != "open"],
+        "webhooks": await _webhooks(ask),
+        "forms": TEMPLATES,
     }  # fmt: skip
+
+
+async def _webhooks(ask: Ask) -> tuple[WebhookView, ...] | None:
+    """None: the caller may not see them, or the server tells none."""
+    may = ask.caller.principal.may(Permission.NOTIFY_EDIT, (ROOT,))
+    if not may or ask.service.webhooks is None:
+        return None
+    return await ask.service.webhooks.listed(ask.caller)
 
 
 PAGE = Page(

@@ -4,33 +4,46 @@ from __future__ import annotations
 
 from typing import Any
 
+from fastapi.responses import Response
+
 from topmast.model.access import Permission
+from topmast.model.usage_csv import usage_csv
+from topmast.routing import SECURITY_HEADERS
 from topmast.web import series
 from topmast.web.page import Ask, Page
 
 HOUR_S = 3_600.0
 PERIODS = {"1h": 1.0, "24h": 24.0, "7d": 168.0, "30d": 720.0, "90d": 2_160.0}
 """Hours by name."""
+IN_WORDS = {**series.PERIODS, "30d": "30 days", "90d": "90 days"}
 USUAL = "7d"
 LONGEST = "7d"
 """Of these periods, the longest with samples."""
+CSV_HEADERS = {
+    **SECURITY_HEADERS, "Cache-Control": "no-store",
+    "Content-Disposition": 'attachment; filename="usage.csv"',
+}  # fmt: skip
 WAYS = {"tenant": "tenant", "user": "user", "gpu": "GPU model"}
 
 
-async def view(ask: Ask) -> dict[str, Any]:
-    """The usage of a period up to now."""
+async def view(ask: Ask) -> dict[str, Any] | Response:
+    """The usage of a period up to now, as a page or as comma-separated values."""
     given = ask.filters("by", "period")
     by = given["by"] or "tenant"
     period = given["period"] if given["period"] in PERIODS else USUAL
     since_s = ask.service.clock.now() - PERIODS[period] * HOUR_S
     report = await ask.service.usage(ask.caller, by, since_s, None)
     rows = report["usage"]
+    if ask.query.get("as") == "csv":
+        text = usage_csv(by, rows, report["since_s"], report["until_s"])
+        return Response(text, media_type="text/csv", headers=CSV_HEADERS)
     sampled = period if period in series.PERIODS else LONGEST
     over = ask.service.history(ask.caller, sampled)
     return {
         "by": by,
+        "csv": ask.link({"by": by, "period": period}, **{"as": "csv"}),
         "period": period,
-        "periods": PERIODS,
+        "periods": IN_WORDS,
         "ways": WAYS,
         "rows": rows,
         "since_s": report["since_s"],
@@ -40,6 +53,9 @@ async def view(ask: Ask) -> dict[str, Any]:
         "over": over,
         "words": series.PERIODS[sampled],
         "chart": series.use_by_tenant(over),
+        "cost": sum(row.cost_usd for row in rows),
+        "priced": any(row.cost_usd or row.unpriced_gpu_h for row in rows),
+        "unpriced": sum(row.unpriced_gpu_h for row in rows),
         "idle": sum(row.idle_gpu_h for row in rows),
         "lost": sum(row.lost_gpu_h for row in rows),
     }

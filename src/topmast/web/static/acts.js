@@ -1,193 +1,186 @@
-// Acts on jobs, by REST: first a dry run, whose answer the reader sees, then the act itself.
+// Acts by REST: first a dry run, whose answer the reader sees in words, then the act itself.
+//
+// A button says in `data-act`, as JSON: the `url` of the route; a `title`; what `body` is sent; the id
+// of a template with further `fields`; a `note` on what it means; a `method` other than POST; and that
+// it is `plain`, without a dry run. A field `data-as="path"` fills in `{name}` of the url. Within an element with `data-list` it is about what is selected.
 import { refresh } from "./live.js";
+import { targetsOf, unselect } from "./selection.js";
+import { serverNowS } from "./times.js";
+import { told } from "./told.js";
 
-const REFUSED_SHOWN = 20;
-const TITLES = /** @type {Record<string, string>} */ ({
-  hold: "Hold: they do not start until they are released",
-  release: "Release: they may start",
-  suspend: "Suspend: they stop at a checkpoint, and are held",
-  resume: "Resume: what is suspended goes on",
-  preempt: "Preempt: they stop at a checkpoint, and wait again",
-  requeue: "Requeue: they are tried anew",
-  edit: "Change what it asks for",
-  cancel: "Cancel: they end for good",
-});
+const LINES_SHOWN = 20;
+const SAID_MS = 6000;
 
-/** @typedef {{job: string, effect: string, why: string, gpus: number, lost_gpu_h: number}} Effect */
-/** @typedef {{effects: Effect[], counts: Record<string, number>, gpus: number, lost_gpu_h: number}} Acted */
-/** @typedef {{jobs?: string[], selector?: string}} Targets */
+/** @typedef {Record<string, any>} Body */
+/** @typedef {{url: string, title: string, body?: Body, fields?: string, note?: string, method?: string, plain?: boolean}} Act */
 
-function boxes() {
-  return /** @type {HTMLInputElement[]} */ ([...document.querySelectorAll("[data-select]")]);
-}
-
-function allMatching() {
-  return /** @type {HTMLInputElement | null} */ (document.querySelector("[data-select-matching]"));
-}
-
-function selected() {
-  return boxes().filter((box) => box.checked).map((box) => box.dataset.select ?? "");
-}
-
-function part(/** @type {Element} */ within, /** @type {string} */ name) {
-  return /** @type {HTMLElement} */ (within.querySelector(`[data-part="${name}"]`));
-}
-
-function jobs(/** @type {number} */ count) {
-  return count === 1 ? "1 job" : `${count.toLocaleString("en")} jobs`;
-}
-
-function number(/** @type {number} */ value) {
-  return value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 0 });
-}
-
-/** Say how many jobs are selected, and what can be done to them. */
-function show() {
-  const line = document.getElementById("selected");
-  if (!line) return;
-  const every = allMatching()?.checked ?? false;
-  const count = selected().length;
-  const text = every ? "All jobs that the filters leave" : count ? `${jobs(count)} selected` : "No job is selected";
-  if (line.textContent !== text) line.textContent = text;
-  for (const button of document.querySelectorAll('[data-acts="page"] [data-verb]')) {
-    /** @type {HTMLButtonElement} */ (button).disabled = !every && !count;
-  }
-}
-
-async function post(/** @type {string} */ verb, /** @type {object} */ body) {
-  const answer = await fetch(`/api/v1/jobs/${verb}`, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(body),
-    redirect: "error",
-  });
-  const found = await answer.json();
-  if (!answer.ok) throw new Error(found.detail ?? `the server answers ${answer.status}`);
-  return /** @type {Acted} */ (found);
-}
-
-/** What an act does, or would do, in one sentence. */
-function summary(/** @type {Acted} */ acted) {
-  const { done = 0, unchanged = 0, refused = 0 } = acted.counts;
-  const parts = [`It changes ${jobs(done)}.`];
-  if (unchanged) parts.push(`${jobs(unchanged)} stay${unchanged === 1 ? "s" : ""} as now.`);
-  if (refused) parts.push(`${jobs(refused)} cannot be changed so.`);
-  if (acted.gpus) parts.push(`${number(acted.gpus)} GPUs become free, and ${number(acted.lost_gpu_h)} GPU-hours of work are lost.`);
-  else if (acted.lost_gpu_h) parts.push(`${number(acted.lost_gpu_h)} GPU-hours of work are lost.`);
-  return parts.join(" ");
-}
-
-function item(/** @type {Effect} */ effect) {
-  const line = document.createElement("li");
-  const cost = effect.gpus ? ` (${number(effect.gpus)} GPUs, ${number(effect.lost_gpu_h)} GPU-hours lost)` : "";
-  line.textContent = `${effect.job}: ${effect.effect === "done" ? "will change" : effect.effect}${cost}${effect.why ? `: ${effect.why}` : ""}`;
-  return line;
-}
-
-function list(/** @type {HTMLElement} */ dialog, /** @type {Acted} */ acted) {
-  const of = part(dialog, "effects");
-  of.replaceChildren(...acted.effects.slice(0, REFUSED_SHOWN).map(item));
-  const more = acted.effects.length - REFUSED_SHOWN;
-  if (more > 0) {
-    const line = document.createElement("li");
-    line.textContent = `and ${jobs(more)} more`;
-    of.append(line);
-  }
-}
-
-function changesOf(/** @type {HTMLElement} */ dialog, /** @type {string} */ verb) {
-  if (dialog.dataset.uiChanges) return { changes: JSON.parse(dialog.dataset.uiChanges) };
-  const choice = /** @type {HTMLSelectElement} */ (dialog.querySelector("[name=priority]"));
-  return verb === "edit" ? { changes: { priority: choice.value } } : {};
-}
+/** The dialog of all acts, and a part of it. */
+const dialog = /** @type {HTMLDialogElement} */ (document.getElementById("confirm"));
+const part = (/** @type {string} */ name) => /** @type {HTMLElement} */ (dialog.querySelector(`[data-part="${name}"]`));
 
 /** How many times was asked: only the last answer is shown. */
 let asked = 0;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let saying;
+
+/** Say for a moment what was done. */
+function say(/** @type {string} */ text) {
+  const line = /** @type {HTMLElement} */ (document.getElementById("said"));
+  clearTimeout(saying);
+  line.textContent = text;
+  line.hidden = false;
+  saying = setTimeout(() => { line.hidden = true; }, SAID_MS);
+}
+
+/** What is sent. */
+async function send(/** @type {Act} */ act, /** @type {Body} */ body) {
+  const answer = await fetch(urlOf(act), {
+    method: act.method ?? "POST", redirect: "error",
+    headers: { "Content-Type": "application/json" },
+    body: act.method === "DELETE" ? null : JSON.stringify(body),
+  });
+  const found = answer.status === 204 ? {} : await answer.json();
+  if (!answer.ok) throw new Error([found.detail ?? `the server answers ${answer.status}`, found.remedy].filter(Boolean).join("; "));
+  return found;
+}
+
+function fieldsOf() {
+  const fields = /** @type {NodeListOf<HTMLInputElement | HTMLSelectElement>} */ (dialog.querySelectorAll("input, select"));
+  return [...fields].filter((field) => field.name && !field.closest("[hidden]"));
+}
+
+function urlOf(/** @type {Act} */ act) {
+  const parts = fieldsOf().filter((field) => field.dataset.as === "path");
+  return parts.reduce((url, field) => url.replace(`{${field.name}}`, encodeURIComponent(field.value.trim())), act.url);
+}
+
+/** Put a value into a body, below a path such as `changes.priority`. */
+function put(/** @type {Body} */ body, /** @type {string} */ path, /** @type {any} */ value) {
+  const names = path.split(".");
+  const last = /** @type {string} */ (names.pop());
+  let at = body;
+  for (const name of names) at = at[name] ??= {};
+  at[last] = value;
+}
+
+/** What a field says; undefined: nothing. */
+function valueOf(/** @type {HTMLInputElement | HTMLSelectElement} */ field) {
+  const text = field.value.trim();
+  const as = field.dataset.as ?? "";
+  if (as === "truth") return /** @type {HTMLInputElement} */ (field).checked || undefined;
+  if (text === "") return undefined;
+  if (as === "number") return Number(text);
+  if (as === "path") return undefined;
+  if (as === "hours") return 3600 * Number(text);
+  if (as === "days") return 86400 * Number(text);
+  if (as === "moment") return Date.parse(text) / 1000;
+  if (as === "names") return text.split(",").map((name) => name.trim()).filter(Boolean);
+  if (as === "amounts") return amounts(text);
+  return text;
+}
+
+/** `H100=16, A100=8` as an object. */
+function amounts(/** @type {string} */ text) {
+  const pairs = text.split(",").map((one) => one.split("="));
+  return Object.fromEntries(pairs.map(([key, value]) => [key.trim(), Number(value)]));
+}
+
+function bodyOf(/** @type {Act} */ act, /** @type {Body} */ targets) {
+  const body = { ...structuredClone(act.body ?? {}), ...targets };
+  for (const field of fieldsOf()) {
+    const value = valueOf(field);
+    if (value === undefined) continue;
+    put(body, field.name, field.dataset.as === "hours" ? (body.from_s ?? serverNowS()) + value : value);
+  }
+  return body;
+}
+
+function list(/** @type {string[]} */ lines) {
+  const item = (/** @type {string} */ text) => Object.assign(document.createElement("li"), { textContent: text });
+  const more = lines.length - LINES_SHOWN;
+  part("effects").replaceChildren(...lines.slice(0, LINES_SHOWN).map(item), ...(more > 0 ? [item(`and ${more.toLocaleString("en")} more`)] : []));
+}
+
+function refused(/** @type {unknown} */ error) {
+  part("summary").textContent = `Refused: ${/** @type {Error} */ (error).message}`;
+}
+
+function go() {
+  return /** @type {HTMLButtonElement} */ (part("do"));
+}
 
 /** Ask what an act would do, and show it. */
-async function rehearse(/** @type {HTMLDialogElement} */ dialog, /** @type {string} */ verb, /** @type {Targets} */ targets) {
-  const go = /** @type {HTMLButtonElement} */ (part(dialog, "do"));
+async function rehearse(/** @type {Act} */ act, /** @type {Body} */ targets) {
   const turn = ++asked;
-  go.disabled = true;
-  part(dialog, "summary").textContent = "Asking what this would do…";
-  part(dialog, "effects").replaceChildren();
+  list([]);
+  go().disabled = act.plain !== true;
+  part("summary").textContent = act.plain ? "" : "Asking what this would do…";
+  if (act.plain) return;
   try {
-    const acted = await post(verb, { ...targets, ...changesOf(dialog, verb), dry_run: true });
+    const found = told(await send(act, { ...bodyOf(act, targets), reason: undefined, dry_run: true }));
     if (turn !== asked) return;
-    part(dialog, "summary").textContent = summary(acted);
-    list(dialog, acted);
-    go.disabled = !acted.counts.done;
+    part("summary").textContent = found.summary;
+    list(found.lines);
+    go().disabled = !found.changes;
   } catch (error) {
-    part(dialog, "summary").textContent = `Refused: ${/** @type {Error} */ (error).message}`;
+    if (turn === asked) refused(error);
   }
 }
 
-/** Ask for a confirmation; `changes`: what `edit` is told, where the reader has chosen it already. */
-function confirm(/** @type {HTMLElement} */ button, /** @type {Targets} */ targets) {
-  const { verb = "", changes = "" } = button.dataset;
-  const dialog = /** @type {HTMLDialogElement} */ (document.querySelector("[data-confirm]"));
-  dialog.dataset.uiChanges = changes;
-  part(dialog, "title").textContent = TITLES[verb] ?? verb;
-  part(dialog, "band").hidden = verb !== "edit" || changes !== "";
-  const choice = /** @type {HTMLSelectElement} */ (dialog.querySelector("[name=priority]"));
-  const reason = /** @type {HTMLInputElement} */ (dialog.querySelector("[name=reason]"));
-  choice.onchange = () => void rehearse(dialog, verb, targets);
-  part(dialog, "do").onclick = async () => {
-    const go = /** @type {HTMLButtonElement} */ (part(dialog, "do"));
-    go.disabled = true;
-    try {
-      await post(verb, { ...targets, ...changesOf(dialog, verb), reason: reason.value });
-      dialog.close("yes");
-    } catch (error) {
-      part(dialog, "summary").textContent = `Refused: ${/** @type {Error} */ (error).message}`;
+/** Do it; a secret is shown, for that is the only time. */
+async function carryOut(/** @type {Act} */ act, /** @type {Body} */ targets) {
+  go().disabled = true;
+  try {
+    const answer = await send(act, bodyOf(act, targets));
+    if (answer.token) {
+      part("summary").textContent = "This is the only time that its secret is shown:";
+      part("secret").textContent = answer.token;
+      part("secret").hidden = false;
+      go().hidden = part("fields").hidden = true;
+      refresh();
+      return;
     }
-  };
+    say(`Done. ${told(answer).summary}`.trim());
+    dialog.close("yes");
+  } catch (error) {
+    refused(error);
+  }
+}
+
+/** Ask for a confirmation. */
+function confirm(/** @type {HTMLElement} */ button, /** @type {Act} */ act, /** @type {Body} */ targets) {
+  const { method = "POST", plain = false } = act;
+  part("title").textContent = act.title;
+  part("note").textContent = act.note ?? "";
+  const template = /** @type {HTMLTemplateElement | null} */ (document.getElementById(act.fields ?? ""));
+  part("fields").replaceChildren(...(template ? [template.content.cloneNode(true)] : []));
+  part("fields").onchange = () => void rehearse(act, targets);
+  const reason = /** @type {HTMLInputElement} */ (dialog.querySelector("[name=reason]"));
+  /** @type {HTMLElement} */ (reason.closest("label")).hidden = plain || method !== "POST";
+  go().hidden = part("fields").hidden = false;
+  part("secret").hidden = true;
+  go().onclick = () => void carryOut(act, targets);
   dialog.onclose = () => {
-    if (dialog.returnValue !== "yes") return;
-    reason.value = "";
-    clear();
-    refresh();
+    part("secret").textContent = "";
+    if (dialog.returnValue === "yes") {
+      reason.value = "";
+      unselect();
+      refresh();
+    }
+    if (button.isConnected) button.focus();
   };
   dialog.returnValue = "";
   dialog.showModal();
-  void rehearse(dialog, verb, targets);
+  void rehearse(act, targets);
 }
 
-/** What the act is about; undefined: nothing is selected. */
-function targetsOf(/** @type {HTMLElement} */ acts) {
-  const named = acts.dataset.acts ?? "";
-  if (named !== "page") return { jobs: [named] };
-  if (allMatching()?.checked) return { selector: acts.dataset.selector ?? "" };
-  return selected().length ? { jobs: selected() } : undefined;
-}
-
-function clear() {
-  for (const box of boxes()) box.checked = false;
-  const every = allMatching();
-  if (every) every.checked = false;
-  const all = /** @type {HTMLInputElement | null} */ (document.querySelector("[data-select-all]"));
-  if (all) all.checked = false;
-  show();
-}
-
-/** Listen to the page: its acts and its selection. */
+/** Listen to the page's acts. */
 export function install() {
   document.addEventListener("click", (event) => {
-    const button = /** @type {HTMLElement} */ (event.target).closest("[data-verb]");
-    const acts = button?.closest("[data-acts]");
-    if (!(button instanceof HTMLElement) || !(acts instanceof HTMLElement)) return;
-    const targets = targetsOf(acts);
-    if (targets) confirm(button, targets);
+    const button = /** @type {HTMLElement} */ (event.target).closest("[data-act]");
+    if (!(button instanceof HTMLElement)) return;
+    const within = /** @type {HTMLElement | null} */ (button.closest("[data-list]"));
+    const targets = within ? targetsOf(within) : {};
+    if (targets) confirm(button, JSON.parse(button.dataset.act ?? "{}"), targets);
   });
-  document.addEventListener("change", (event) => {
-    const box = /** @type {HTMLInputElement} */ (event.target);
-    if (box.matches("[data-select-all]")) for (const one of boxes()) one.checked = box.checked;
-    if (box.matches("[data-select], [data-select-all], [data-select-matching]")) show();
-  });
-  document.addEventListener("keydown", (event) => {
-    const typing = /** @type {HTMLElement} */ (event.target).matches("input:not([type=checkbox]), select");
-    if (event.key === "Escape" && !typing && !document.querySelector("dialog[open]")) clear();
-  });
-  document.addEventListener("topmast:drawn", show);
-  show();
 }

@@ -2,6 +2,7 @@
 import { install as installActs } from "./acts.js";
 import { install as installKeys } from "./keys.js";
 import { start as follow } from "./live.js";
+import { install as installSelection } from "./selection.js";
 import { tick } from "./times.js";
 
 // What takes scripts is shown when all modules of the page have run, so that no click is lost.
@@ -26,6 +27,7 @@ document.getElementById("theme")?.addEventListener("click", () => {
 
 installKeys();
 installActs();
+installSelection();
 tick();
 setInterval(tick, 1000);
 follow();

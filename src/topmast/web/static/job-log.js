@@ -68,21 +68,14 @@ class JobLog extends HTMLElement {
   #clock;
 
   connectedCallback() {
-    if (Number(this.dataset.attempts) < 1 && !this.#clock) {
-      // Nothing has run yet; look again when the page does.
-      this.#clock = setInterval(() => void (Number(this.dataset.attempts) > 0 && this.#begin()), LOOK_MS);
-      return;
-    }
     this.#begin();
   }
 
   disconnectedCallback() {
     clearInterval(this.#clock);
-    this.#clock = undefined;
   }
 
   #begin() {
-    clearInterval(this.#clock);
     this.#task.value = this.dataset.task ?? "0";
     this.#task.max = String(Number(this.dataset.tasks) - 1);
     this.#offer(Number(this.dataset.attempts), this.dataset.attempt ?? "");

@@ -1,4 +1,5 @@
-// Keys: `/` finds, `j` and `k` walk, `x` selects, `Enter` opens, `?` tells.
+// Keys: `/` finds, `j` and `k` walk, `x` selects, `a` goes to the acts, `Enter` opens, `?` tells.
+import { toActs } from "./selection.js";
 
 function rows() {
   return /** @type {HTMLElement[]} */ ([...document.querySelectorAll("#main [data-row]")]);
@@ -27,6 +28,7 @@ const ACTS = /** @type {Record<string, () => void>} */ ({
   j: () => walk(1),
   k: () => walk(-1),
   x: () => /** @type {HTMLElement | null | undefined} */ (current()?.querySelector("input[type=checkbox]"))?.click(),
+  a: toActs,
   "?": help,
   Enter: () => {
     if (document.activeElement?.matches("[data-row]")) {

@@ -157,10 +157,9 @@ class GpuMap extends HTMLElement {
     this.#stamps = new Map();
     for (const region of fleet.regions) {
       const away = region.reachable ? "" : " (out of reach: as last known)";
-      drawn.append(make("h2", {}, `${region.name}${away}`));
       const clusters = make("div", { class: "clusters" });
       for (const cluster of region.clusters) clusters.append(this.#figure(region, cluster, kinds, cell));
-      drawn.append(clusters);
+      drawn.append(make("div", { class: "region" }, make("h2", {}, `${region.name}${away}`), clusters));
     }
     this.#tell(kinds);
   }
@@ -245,7 +244,7 @@ class GpuMap extends HTMLElement {
     const list = this.#part("list");
     const focused = this.shadowRoot?.activeElement?.getAttribute("data-key");
     const { rows, more } = places(fleet, this.#path);
-    const path = make("p", { class: "path" }, this.#way("Fleet", []));
+    const path = make("p", { class: "path" }, this.#way("All regions", []));
     this.#path.forEach((name, at) => path.append(" › ", this.#way(name, this.#path.slice(0, at + 1))));
     const items = make("ul");
     for (const row of rows) {

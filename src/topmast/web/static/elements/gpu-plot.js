@@ -13,7 +13,7 @@ import { colour } from "./common.js";
  */
 
 /** Cells in pixels, by how many there are at most. */
-const CELLS = /** @type {[number, number][]} */ ([[400, 18], [2_000, 12], [20_000, 8], [60_000, 5], [Infinity, 4]]);
+const CELLS = /** @type {[number, number][]} */ ([[128, 26], [400, 18], [2_000, 12], [20_000, 8], [60_000, 5], [Infinity, 4]]);
 const ACROSS_HOST = 4;
 const NAMED = 18;
 const TEXTURED = 5;

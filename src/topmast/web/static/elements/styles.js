@@ -48,18 +48,29 @@ g:focus-visible rect { stroke: var(--ink); stroke-width: 3; }
 .lent { fill: none; stroke: var(--series-3); stroke-width: 2; stroke-dasharray: 6 3; }
 .mark { stroke: var(--ink); stroke-width: 2; }
 
-.panes { display: grid; grid-template-columns: minmax(0, 1fr) 20rem; gap: 1.5rem; }
-.drawn { min-width: 0; }
-.clusters { display: flex; flex-wrap: wrap; gap: 0 2rem; }
-figure { margin: 0 0 1rem; }
-figcaption { color: var(--dim); }
-.notes { margin: 0.3rem 0 0; padding-left: 1.1rem; color: var(--dim); max-width: 34rem; }
+.panes { display: grid; grid-template-columns: minmax(0, 1fr) 18rem; gap: 1rem 1.5rem; }
+.drawn { min-width: 0; display: flex; flex-wrap: wrap; gap: 0.7rem; align-items: stretch; align-content: start; }
+.region { border: 1px solid var(--line); border-radius: 8px; padding: 0.5rem 0.8rem 0.7rem; min-width: 0; max-width: 100%; }
+.region h2 { margin: 0 0 0.1rem; }
+.clusters { display: flex; flex-wrap: wrap; gap: 0.4rem 1.6rem; }
+figure { margin: 0; min-width: 0; }
+figcaption { color: var(--dim); font-size: 13px; }
+.notes { margin: 0.3rem 0 0; padding-left: 1.1rem; color: var(--dim); max-width: 22rem; font-size: 14px; }
 canvas { display: block; }
-.choices, .legend { display: flex; flex-wrap: wrap; gap: 0.4rem 1.2rem; margin-bottom: 0.6rem; }
+.choices, .legend { display: flex; flex-wrap: wrap; gap: 0.4rem 1.2rem; margin-bottom: 0.7rem; }
+.choices select { padding: 4px 9px; min-height: 2.25em; border-color: var(--edge); border-radius: 7px; }
 .kind { display: inline-flex; align-items: center; gap: 0.4rem; }
-.list ul { list-style: none; margin: 0; padding: 0; max-height: 30rem; overflow-y: auto; }
-.list ul button { display: block; width: 100%; text-align: start; padding: 0.4rem 0.5rem; overflow-wrap: anywhere; }
+.path { margin: 0 0 0.4rem; }
+.path button { border: 0; padding: 0; background: none; color: var(--link); text-decoration: underline; text-underline-offset: 2px; }
+.list ul { list-style: none; margin: 0; padding: 0; max-height: 30rem; overflow-y: auto; border: 1px solid var(--line); border-radius: 8px; }
+.list li + li { border-top: 1px solid var(--line); }
+.list ul button { display: block; width: 100%; text-align: start; padding: 0.4rem 0.6rem; overflow-wrap: anywhere; border: 0; border-radius: 0; background: none; }
+.list ul button:hover { background: var(--raised); }
+.list ul :focus-visible { outline-offset: -3px; }
 .about { margin-top: 1rem; overflow-wrap: anywhere; }
+.about h2 { margin: 0; }
+.about p { margin: 0.2rem 0; }
+.about ul { margin: 0.3rem 0; padding-left: 1.1rem; }
 @media (max-width: 60rem) {
   .panes { grid-template-columns: minmax(0, 1fr); }
 }

@@ -73,7 +73,7 @@ class TimeSeries extends HTMLElement {
           y: data.zero ? { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, most * 1.05 || 1] } : {},
         },
         hooks: { ready: [this.#showLast.bind(this)], setLegend: [this.#showLast.bind(this)] },
-        axes: [{ ...axis }, { ...axis, label: data.unit ?? "", size: 64 }],
+        axes: [{ ...axis, space: 75 }, { ...axis, label: data.unit ?? "", size: 64 }],
         series: [{ label: data.elapsed ? "Step" : "Time" }, ...data.series.map((each, at) => ({
           label: each.label, width: 2, dash: DASHES[at % DASHES.length],
           stroke: colour(this, `--series-${(at % 8) + 1}`),

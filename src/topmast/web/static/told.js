@@ -1,0 +1,108 @@
+// What the answers to acts say, in sentences: the same before an act, as its dry run, and after it.
+
+/** @typedef {{job: string, effect: string, why: string, gpus: number, lost_gpu_h: number}} Effect */
+/** @typedef {{summary: string, lines: string[], changes: boolean}} Told `changes`: whether it does anything. */
+
+/** A number as people write it. */
+export function number(/** @type {number} */ value) {
+  return value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 0 });
+}
+
+/** A number with its noun. */
+export function count(/** @type {number} */ value, /** @type {string} */ noun) {
+  return `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
+function cost(/** @type {number} */ gpus, /** @type {number} */ lost) {
+  if (gpus) return `${count(gpus, "GPU")} become${gpus === 1 ? "s" : ""} free, and ${number(lost)} GPU-hours of work are lost.`;
+  return lost ? `${number(lost)} GPU-hours of work are lost.` : "";
+}
+
+function effect(/** @type {Effect} */ one) {
+  const price = one.gpus ? ` (${count(one.gpus, "GPU")}, ${number(one.lost_gpu_h)} GPU-hours lost)` : "";
+  return `${one.job}: ${one.effect === "done" ? "will change" : one.effect}${price}${one.why ? `: ${one.why}` : ""}`;
+}
+
+/** @returns {Told} */
+function jobsActed(/** @type {any} */ acted) {
+  const { done = 0, unchanged = 0, refused = 0 } = acted.counts;
+  const parts = [`It changes ${count(done, "job")}.`];
+  if (unchanged) parts.push(`${count(unchanged, "job")} ${unchanged === 1 ? "stays" : "stay"} as now.`);
+  if (refused) parts.push(`${count(refused, "job")} cannot be changed so.`);
+  parts.push(cost(acted.gpus, acted.lost_gpu_h));
+  return { summary: parts.join(" "), lines: acted.effects.map(effect), changes: done > 0 };
+}
+
+/** @returns {Told} */
+function tenantPaused(/** @type {any} */ acted) {
+  const wait = `${count(acted.waiting, "job")} of it ${acted.waiting === 1 ? "waits" : "wait"}, and ${count(acted.running, "job")} ${acted.running === 1 ? "has" : "have"} GPUs.`;
+  const stops = acted.stops.length ? `${count(acted.stops.length, "job")} stop${acted.stops.length === 1 ? "s" : ""} at a checkpoint: ${cost(acted.gpus, acted.lost_gpu_h)}` : "None of these is stopped.";
+  return { summary: `${wait} ${stops}`, lines: acted.stops.map(effect), changes: true };
+}
+
+/** @returns {Told} */
+function hostsActed(/** @type {any} */ acted) {
+  const changed = acted.effects.filter((/** @type {any} */ one) => one.effect === "done").length;
+  const parts = [changed ? `It changes ${count(changed, "host")} with ${count(acted.gpus, "GPU")}.` : "Nothing is changed."];
+  const moves = new Map(acted.drains.flatMap((/** @type {any} */ one) => one.moves).map((/** @type {any} */ one) => [one.job, one]));
+  if (acted.verb !== "drain") {
+    if (acted.verb === "cordon" && acted.jobs.length) parts.push(`${count(acted.jobs.length, "job")} there ${acted.jobs.length === 1 ? "goes" : "go"} on.`);
+  } else if (moves.size === 0) parts.push("No job runs there.");
+  const lines = [...moves.values()].map((/** @type {any} */ one) => one.moves
+    ? `${one.job} moves to ${one.to_cluster} (${one.to_hosts.join(", ")}): ${number(one.cost_gpu_s / 3600)} GPU-hours lost`
+    : `${one.job} stays: ${one.why}`);
+  const going = [...moves.values()].filter((/** @type {any} */ one) => one.moves);
+  if (moves.size) {
+    const lost = going.reduce((sum, /** @type {any} */ one) => sum + one.cost_gpu_s / 3600, 0);
+    parts.push(`${count(going.length, "job")} ${going.length === 1 ? "moves" : "move"} elsewhere, ${count(moves.size - going.length, "job")} ${moves.size - going.length === 1 ? "stays" : "stay"}. ${cost(0, lost)}`);
+  }
+  return { summary: parts.join(" "), lines, changes: changed > 0 || acted.verb === "drain" };
+}
+
+/** @returns {Told} */
+function clusterActed(/** @type {any} */ acted) {
+  const jobs = acted.jobs.length ? ` ${count(acted.jobs.length, "job")} there ${acted.jobs.length === 1 ? "goes" : "go"} on.` : "";
+  const hosts = `${count(acted.cluster.hosts, "host")} with ${count(acted.cluster.gpus, "GPU")}`;
+  const does = acted.verb === "close" ? `${hosts} take no new work.` : `${hosts} take work again.`;
+  return { summary: (acted.effect === "done" ? does : "Nothing is changed.") + jobs, lines: [], changes: acted.effect === "done" };
+}
+
+function amounts(/** @type {Record<string, number>} */ quota) {
+  return Object.entries(quota).map(([model, gpus]) => `${number(gpus)} ${model}`).join(", ") || "none";
+}
+
+/** @returns {Told} */
+function quotaActed(/** @type {any} */ acted) {
+  const until = acted.until_s === null ? "for good" : `until ${moment(acted.until_s)}`;
+  const jobs = `${count(acted.waiting, "job")} of it ${acted.waiting === 1 ? "waits" : "wait"}, and ${count(acted.running, "job")} ${acted.running === 1 ? "has" : "have"} GPUs.`;
+  return { summary: `Its quota is ${amounts(acted.quota)} instead of ${amounts(acted.before)}, ${until}. ${jobs}`, lines: [], changes: true };
+}
+
+/** @returns {Told} */
+function reserved(/** @type {any} */ view) {
+  const jobs = view.jobs.length ? ` ${count(view.jobs.length, "job")} may still run there when it begins:` : "";
+  return {
+    summary: `${count(view.hosts.length, "host")} with ${count(view.gpus, "GPU")}, from ${moment(view.from_s)} to ${moment(view.until_s)}.${jobs}`,
+    lines: view.jobs, changes: true,
+  };
+}
+
+/** A moment in the reader's time zone. */
+export function moment(/** @type {number} */ at_s) {
+  return new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" }).format(at_s * 1000);
+}
+
+/**
+ * An answer in words.
+ * @param {any} answer
+ * @returns {Told}
+ */
+export function told(answer) {
+  if (answer.counts) return jobsActed(answer);
+  if (answer.stops) return tenantPaused(answer);
+  if (answer.drains) return hostsActed(answer);
+  if (answer.cluster?.name) return clusterActed(answer);
+  if (answer.quota) return quotaActed(answer);
+  if (answer.from_s !== undefined && answer.hosts) return reserved(answer);
+  return { summary: "", lines: [], changes: true };
+}

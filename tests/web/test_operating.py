@@ -1,0 +1,284 @@
+"""What operators do on the pages, by mouse and by keyboard; each page first says what is hit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.live import eventually
+from tests.support.weblab.tools import missing
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+    from tests.support.weblab.browser import Viewer, Window
+    from tests.support.weblab.stage import Stage
+
+pytestmark = [pytest.mark.web, pytest.mark.slow, pytest.mark.timeout(600)]
+BY = pytest.mark.parametrize("by_keys", [False, True], ids=["mouse", "keys"])
+Press = Callable[[str], None]
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    if why := missing():
+        pytest.skip(why)
+    from tests.support.weblab.stage import stage as set_up
+
+    with set_up(tmp_path_factory.mktemp("operating"), wheel=False) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def viewer(chromium: Browser, stage: Stage) -> Viewer:
+    from tests.support.weblab.browser import Viewer
+
+    return Viewer(chromium, stage.url)
+
+
+def presser(page: Page, by_keys: bool) -> Press:
+    """Presses a button, and waits until it can be pressed."""
+
+    def press(name: str) -> None:
+        button = page.get_by_role("button", name=name, exact=True).and_(page.locator(":visible"))
+        button.first.wait_for()
+        eventually(lambda: button.first.is_enabled(), f"{name} can be pressed")
+        if by_keys:
+            button.first.focus()
+            page.keyboard.press("Enter")
+        else:
+            button.first.click()
+
+    return press
+
+
+def told(page: Page, *words: str) -> None:
+    """What the dialog says that the act would do."""
+    dialog = page.locator("dialog[open]")
+    for each in words:
+        eventually(lambda each=each: each in dialog.inner_text(), each)  # type: ignore[misc]
+
+
+def done(window: Window) -> None:
+    """The act is done, the page says so, and nothing was wrong."""
+    window.page.locator("dialog[open]").wait_for(state="detached")
+    assert window.page.locator("#said").inner_text().startswith("Done.")
+    assert window.complaints == []
+
+
+def state(stage: Stage, name: str) -> str:
+    return next(host.state for host in stage.client.hosts() if host.name == name)
+
+
+@BY
+def test_a_host_is_put_aside_and_brought_back(stage: Stage, viewer: Viewer, by_keys: bool) -> None:
+    with viewer.window() as window:
+        page = window.open("/fleet?host=north-1-2")
+        press = presser(page, by_keys)
+        press("Cordon")
+        told(page, "It changes 1 host with 4 GPUs.")
+        press("Not now")
+        assert state(stage, "north-1-2") == "healthy"
+        press("Cordon")
+        page.get_by_label("Reason").fill("the fan is loud")
+        press("Do it")
+        done(window)
+        assert state(stage, "north-1-2") == "cordoned"
+        press("Uncordon")
+        assert "the fan is loud" in page.locator("main").inner_text()
+        press("Do it")
+        done(window)
+        assert state(stage, "north-1-2") == "healthy"
+
+
+@BY
+def test_hosts_that_are_selected_are_put_aside_together(
+    stage: Stage, viewer: Viewer, by_keys: bool
+) -> None:
+    """By their boxes, and by the filters."""
+    with viewer.window() as window:
+        page = window.open("/fleet?cluster=west-2")
+        press = presser(page, by_keys)
+        for host in ("west-2-0", "west-2-1"):
+            page.get_by_label(f"Select {host}", exact=True).check()
+        assert page.locator(".acts .count").inner_text() == "2 hosts selected"
+        bar = page.get_by_role("group", name="Acts on the selected hosts")
+        bar.get_by_role("button", name="Drain").click()
+        told(page, "It changes 2 hosts with 8 GPUs.")
+        press("Not now")
+        page.get_by_label("that the filters leave").check()
+        bar.get_by_role("button", name="Cordon", exact=True).click()
+        told(page, "It changes 1 host with 4 GPUs.")
+        page.locator("dialog select[name=until_s]").select_option("4")
+        told(page, "It changes 2 hosts with 8 GPUs.")
+        press("Do it")
+        done(window)
+        hosts = [host for host in stage.client.hosts() if host.cluster == "west-2"]
+        assert [(host.state, host.until_s is not None) for host in hosts] == [
+            ("cordoned", True)
+        ] * 2
+    stage.client.uncordon("west-2-1")
+    stage.client.cordon("west-2-0")
+
+
+@BY
+def test_a_cluster_is_closed_for_a_while_and_opened(
+    stage: Stage, viewer: Viewer, by_keys: bool
+) -> None:
+    def cluster() -> tuple[str, bool]:
+        found = next(one for one in stage.client.clusters() if one.name == "north-1")
+        return found.state, found.until_s is not None
+
+    with viewer.window() as window:
+        page = window.open("/fleet?cluster=north-1")
+        press = presser(page, by_keys)
+        press("Close…")
+        told(page, "3 hosts with 12 GPUs take no new work.", "jobs there go on")
+        page.locator("dialog select[name=until_s]").select_option("12")
+        told(page, "take no new work")
+        press("Do it")
+        done(window)
+        assert cluster() == ("closed", True)
+        press("Open")
+        press("Do it")
+        done(window)
+        assert cluster() == ("open", False)
+
+
+@BY
+def test_hosts_are_reserved_and_let_go(stage: Stage, viewer: Viewer, by_keys: bool) -> None:
+    before = {one.name for one in stage.client.reservations()}
+    with viewer.window() as window:
+        page = window.open("/fleet?host=west-2-0")
+        press = presser(page, by_keys)
+        press("Reserve…")
+        told(page, "1 host with 4 GPUs, from")
+        page.locator("dialog select[name=until_s]").select_option("8")
+        page.get_by_label("Tenants that may start there").fill("vision")
+        page.get_by_label("Reason").fill("a demonstration")
+        told(page, "1 host with 4 GPUs, from")
+        press("Do it")
+        done(window)
+        (made,) = [one for one in stage.client.reservations() if one.name not in before]
+        assert made.hosts == ("west-2-0",)
+        assert (made.tenants, made.reason) == (("vision",), "a demonstration")
+        assert made.by  # the account of this browser
+        assert made.until_s - made.from_s == pytest.approx(8 * 3600, abs=60)
+        row = page.locator(f'[data-key="reservation {made.name}"]')
+        row.get_by_role("button", name="End").click()
+        told(page, "1 host with 4 GPUs")
+        press("Do it")
+        done(window)
+    assert {one.name for one in stage.client.reservations()} == before
+
+
+@BY
+def test_a_tenant_is_paused_and_has_another_quota(
+    stage: Stage, viewer: Viewer, by_keys: bool
+) -> None:
+    def tenant() -> tuple[bool, float | None]:
+        found = [one for one in stage.client.tenants() if one.name == "speech"]
+        return bool(found[0].paused), {one.gpu_model: one.nominal for one in found}["L4"]
+
+    with viewer.window() as window:
+        page = window.open("/tenants?tenant=speech")
+        press = presser(page, by_keys)
+        press("Pause…")
+        told(page, "None of these is stopped.")
+        page.get_by_label("stop what runs").check()
+        told(page, "stop at a checkpoint")
+        page.get_by_label("stop what runs").uncheck()
+        told(page, "None of these is stopped.")
+        press("Do it")
+        done(window)
+        assert tenant() == (True, 2.0)
+        press("Resume")
+        press("Do it")
+        done(window)
+        press("Quota for a while…")
+        page.get_by_label("GPUs by model").fill("L4=5")
+        page.get_by_label("Reason").focus()
+        told(page, "5 L4")
+        press("Do it")
+        done(window)
+        assert tenant() == (False, 5.0)
+        press("End that quota")
+        told(page, "2 L4")
+        press("Do it")
+        done(window)
+        assert tenant() == (False, 2.0)
+
+
+def test_what_cannot_be_read_is_refused_in_words(stage: Stage, viewer: Viewer) -> None:
+    with viewer.window() as window:
+        page = window.open("/tenants?tenant=speech")
+        press = presser(page, False)
+        press("Quota for a while…")
+        page.get_by_label("GPUs by model").fill("many")
+        page.get_by_label("Reason").focus()
+        told(page, "Refused", "quota")
+        assert page.get_by_role("button", name="Do it").is_disabled()
+
+
+@BY
+def test_a_dataset_is_copied_and_dropped(stage: Stage, viewer: Viewer, by_keys: bool) -> None:
+    def regions() -> set[str]:
+        (found,) = stage.client.datasets()
+        return {one.region for one in found.replicas if one.state == "complete"}
+
+    with viewer.window() as window:
+        page = window.open("/data?dataset=digits")
+        press = presser(page, by_keys)
+        press("Copy here")
+        told(page, "go over the link")
+        press("Do it")
+        done(window)
+        eventually(lambda: "west" in regions(), "the copy is complete")
+        page.reload()
+        row = page.locator('[data-key="in west"]')
+        row.get_by_role("button", name="Drop").click()
+        press("Do it")
+        done(window)
+        eventually(lambda: "west" not in regions(), "it is gone")
+
+
+def test_a_webhook_is_made_tried_and_removed(stage: Stage, viewer: Viewer) -> None:
+    """Nothing listens there, and the page says so."""
+    with viewer.window() as window:
+        page = window.open("/system")
+        press = presser(page, False)
+        press("New webhook…")
+        page.get_by_label("Name", exact=True).fill("ops")
+        page.get_by_label("URL").fill("http://127.0.0.1:9/hook")
+        press("Do it")
+        done(window)
+        row = page.locator('[data-key="webhook ops"]')
+        row.get_by_role("button", name="Test").click()
+        press("Do it")
+        told(page, "Refused")
+        window.complaints.clear()  # the browser notes the answer of 503
+        press("Not now")
+        row.get_by_role("button", name="Remove").click()
+        press("Do it")
+        done(window)
+        row.wait_for(state="detached")
+
+
+def test_a_sweep_is_one_object(stage: Stage, viewer: Viewer) -> None:
+    """With how far it is; what is done to it is done to its jobs."""
+    sweep = stage.jobs["rates"]
+    with viewer.window() as window:
+        page = window.open("/")
+        page.get_by_role("link", name="Sweeps").click()
+        page.locator("main").get_by_role("link", name=sweep).click()
+        assert "at most 1 at a time" in page.locator("main").inner_text()
+        press = presser(page, False)
+        press("Hold")
+        told(page, "It changes")
+        press("Do it")
+        done(window)
+        press("Release")
+        press("Do it")
+        done(window)
