@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable
+from urllib.parse import quote
 
 import msgspec
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from topmast.adapters.link import PREFIX as LINK_PREFIX
@@ -27,6 +29,13 @@ MOST_AGE = "X-Standby-Most-Age-S"
 """The header of a request: from a standby it wants no older answer than this; 0: none at all."""
 MOST_AGE_S = 5.0
 """No answer is older: a token that was revoked must be good for nothing by then."""
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">
+<meta name="viewport" content="width=device-width"><meta http-equiv="refresh" content="3">
+<title>Standby · Topmast</title></head>
+<body><main><h1>Topmast</h1><p>No page: {detail}.{link}</p>
+<p>This is asked for again every three seconds.</p></main></body></html>
+"""
 _OWN = (*GUARDED, LIVE, STARTED, READY)
 _OWN_PREFIXES = (f"{LINK_PREFIX}/", "/auth/")
 """What a standby never answers as a leader would: links, and logins, which are written down."""
@@ -53,7 +62,7 @@ def create_standby_api(
             elif scope["path"] == METRICS:
                 answer = _figures(scope, figures)
             else:
-                answer = not_leading(leader())
+                answer = not_leading(leader(), scope)
             await answer(scope, receive, send)
 
     return Guard(app, token, gate or LoopbackGate())
@@ -69,15 +78,29 @@ def _figures(scope: Scope, figures: Callable[[], bytes]) -> Response:
     return Response(figures(), media_type=CONTENT_TYPE)
 
 
-def not_leading(leader: str) -> Response:
-    """503 from a process that does not lead; ``leader``: the URL of the one that does, if known."""
+def not_leading(leader: str, scope: Scope | None = None) -> Response:
+    """503 from a process that does not lead; ``leader``: the URL of the one that does, if known.
+
+    A browser that opens a page is told so by a page, which it asks for again by itself.
+    """
     detail = f"this server stands by; the leader is at {leader}"
     if not leader:
         detail = "this server does not lead, and knows of no leader: ask again soon"
+    retry = {"Retry-After": "1"}
+    if scope is not None and "text/html" in Headers(scope=scope).get("accept", ""):
+        link = ""
+        if leader:
+            onward = html.escape(f"{leader.rstrip('/')}{_address(scope)}")
+            link = f' <a href="{onward}">The same at the leader</a>'
+        return HTMLResponse(_PAGE.format(detail=html.escape(detail), link=link), 503, retry)
     problem = Problem("about:blank", "Unavailable", 503, detail, leader=leader)
-    return Response(
-        msgspec.json.encode(problem), 503, {"Retry-After": "1"}, "application/problem+json"
-    )
+    return Response(msgspec.json.encode(problem), 503, retry, "application/problem+json")
+
+
+def _address(scope: Scope) -> str:
+    """The path of a request with what stands behind the question mark."""
+    query = scope["query_string"].decode("latin-1")
+    return quote(scope["path"]) + (f"?{query}" if query else "")
 
 
 class Reads:
@@ -142,7 +165,7 @@ class Front:
             await self.app(scope, receive, send)
             return
         if not self.leads():
-            await not_leading("")(scope, receive, send)
+            await not_leading("", scope)(scope, receive, send)
             return
         reads, refused = scope["method"] in ("GET", "HEAD"), False
 
@@ -150,7 +173,7 @@ class Front:
             nonlocal refused
             if reads and message["type"] == "http.response.start" and not self.leads():
                 refused = True
-                await not_leading("")(scope, receive, send)
+                await not_leading("", scope)(scope, receive, send)
             if not refused:
                 await send(message)
 

@@ -34,7 +34,9 @@ class Known:
         """It keeps no log."""
 
 
-async def ask(path: str, token: str = "", *, login: bool = False) -> httpx.Response:
+async def ask(
+    path: str, token: str = "", *, login: bool = False, accept: str = "*/*"
+) -> httpx.Response:
     """The answer of a standby that lacked twelve records three seconds ago."""
     gate = StandbyGate(LoginGate(Known(), "https://queue.example.com"), GUARDED) if login else None
     app = create_standby_api(
@@ -42,7 +44,7 @@ async def ask(path: str, token: str = "", *, login: bool = False) -> httpx.Respo
         figures=lambda: of_standby(4, 12, 3.5),
     )  # fmt: skip
     transport = httpx.ASGITransport(app)
-    shown = {"Authorization": f"Bearer {token}"} if token else {}
+    shown = {"Accept": accept} | ({"Authorization": f"Bearer {token}"} if token else {})
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         return await client.get(path, headers=shown)
 
@@ -71,6 +73,16 @@ def test_a_standby_lives_and_has_started_and_is_not_ready() -> None:
     answer = asyncio.run(ask("/readyz"))
     assert answer.status_code == 503
     assert answer.json()["leader"] == LEADER
+
+
+def test_a_browser_is_told_by_a_page_that_asks_again() -> None:
+    """It links to the same page at the leader, and what the address holds stays text."""
+    answer = asyncio.run(ask("/queue?user=<b>&band=high", accept="text/html,*/*;q=0.8"))
+    assert answer.status_code == 503
+    assert answer.headers["content-type"].startswith("text/html")
+    assert 'http-equiv="refresh" content="3"' in answer.text
+    assert f'<a href="{LEADER}/queue?user=%3Cb%3E&amp;band=high">' in answer.text
+    assert "<b>" not in answer.text
 
 
 def test_a_standby_tells_how_far_it_follows_and_nothing_of_the_state() -> None:

@@ -34,6 +34,8 @@ let timer;
 /** @type {AbortController | undefined} */
 let stream;
 let away = false;
+/** Where another server leads meanwhile, if that is known. */
+let awayTo = "";
 
 /** Say how the link to the server is; an empty text says that all is well. */
 function say(/** @type {string} */ text) {
@@ -43,11 +45,28 @@ function say(/** @type {string} */ text) {
   if (line.textContent !== text) line.textContent = text;
 }
 
-function setAway(/** @type {boolean} */ isAway) {
+/** `leader`: the address of another server that leads, if this one says so. */
+function setAway(/** @type {boolean} */ isAway, leader = "") {
+  if (away === isAway && awayTo === leader) return;
+  awayTo = leader;
+  if (isAway) say(leader ? "This server does not lead any more. " : "The server does not answer. This page shows what was last heard, and asks again.");
+  if (isAway && leader) {
+    const href = new URL(location.pathname + location.search, leader).href;
+    document.getElementById("link")?.append(Object.assign(document.createElement("a"), { href, textContent: "This page at the leader" }));
+  }
   if (away === isAway) return;
   away = isAway;
-  say(away ? "The server does not answer. This page shows what was last heard, and asks again." : "");
-  if (!away) plan();
+  if (away) return;
+  say("");
+  plan();
+}
+
+/** The server stands by. */
+class StandsBy extends Error {
+  constructor(/** @type {string} */ leader) {
+    super("another server leads");
+    this.leader = leader;
+  }
 }
 
 // ---------------------------------------------------------------------------------- drawing anew
@@ -82,9 +101,9 @@ async function drawAnew() {
     await fetchAndMorph();
     tookMs = performance.now() - begun;
     setAway(false);
-  } catch {
+  } catch (error) {
     tookMs = 0; // how long a failure took says nothing of the page
-    setAway(true);
+    setAway(true, error instanceof StandsBy ? error.leader : "");
   } finally {
     drawing = false;
     drawnMs = performance.now();
@@ -110,6 +129,7 @@ export async function fetchAndMorph() {
     location.reload();
     return;
   }
+  if (answer.status === 503) throw new StandsBy((await answer.json().catch(() => ({}))).leader ?? "");
   if (answer.status === 429 || answer.status >= 500) throw new Error(String(answer.status));
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("main");
   const old = document.getElementById("main");
