@@ -8,32 +8,65 @@ import pytest
 from topmast.experiments.checks import NO_DEMAND, NO_FIGURE, checked
 from topmast.experiments.config import Check, read_experiment
 from topmast.experiments.page import not_compared
-from topmast.experiments.sums import checks_of
+from topmast.experiments.sums import checks_of, saving
 
 MEANS = [
-    {"case": "ours", "figures": {"jct_s.mean": {"mean": 104.0}}},
-    {"case": "theirs", "figures": {"jct_s.mean": {"mean": 312.0}}},
+    {"case": "ours", "label": "ours", "figures": {"jct_s.mean": {"mean": 104.0}}},
+    {"case": "theirs", "label": "theirs", "figures": {"jct_s.mean": {"mean": 312.0}}},
 ]
 
 
 @pytest.mark.parametrize(
-    ("asked", "reached"),
+    ("asked", "reached", "why"),
     [
-        pytest.param({"public": 100.0, "within": 0.05}, True, id="near the public code"),
-        pytest.param({"public": 100.0, "within": 0.03}, False, id="not near enough"),
-        pytest.param({"at_most": 100.0}, False, id="more than it may be"),
-        pytest.param({"than": "theirs", "at_least": 3.0}, True, id="three times better"),
-        pytest.param({"public": 90.0}, None, id="another thing of the same name"),
-        pytest.param({"case": "nobody", "at_most": 1.0}, None, id="no figure"),
+        pytest.param({"public": 100.0, "within": 0.05}, True, "104 lies between 95 and 105", id="near the public code"),
+        pytest.param({"public": 100.0, "within": 0.03}, False, "104 is more than 103", id="not near enough"),
+        pytest.param({"at_most": 100.0}, False, "104 is more than 100", id="more than it may be"),
+        pytest.param({"at_least": 0.0}, True, "104 is at least 0", id="a bound of 0 is one"),
+        pytest.param({"than": "theirs", "at_least": 3.0}, True, "3 is at least 3", id="three times better"),
+        pytest.param({"public": 90.0}, None, NO_DEMAND, id="another thing of the same name"),
+        pytest.param({"case": "nobody", "at_most": 1.0}, None, NO_FIGURE, id="no figure"),
     ],
-)
+)  # fmt: skip
 def test_a_check_is_reached_missed_or_cannot_be_compared(
-    asked: dict[str, object], reached: bool | None
+    asked: dict[str, object], reached: bool | None, why: str
 ) -> None:
     """What is only told beside ours is never called reached."""
     check = Check(**{"case": "ours", "figure": "jct_s.mean", **asked})  # type: ignore[arg-type]
-    assert checked(check, MEANS)["reached"] is reached
+    found = checked(check, MEANS)
+    assert (found["reached"], found["why"]) == (reached, why)
     assert checked(check, MEANS, why_not="cut")["reached"] is None
+
+
+def test_of_several_loads_the_worst_decides() -> None:
+    """And the verdict says at which load that was."""
+    means = [
+        {"case": "ours", "label": f"ours, load {load}", "figures": {"wait_s.mean": {"mean": value}}}
+        for load, value in ((1, 80.0), (2, 130.0), (3, 110.0))
+    ]
+    found = checked(Check("ours", "wait_s.mean", at_most=100.0), means)
+    assert (found["ours"], found["reached"]) == (130.0, False)
+    assert found["why"] == "130 is more than 100 (ours, load 2, the worst of 3)"
+    found = checked(Check("ours", "wait_s.mean", at_least=100.0), means)
+    assert (found["ours"], found["reached"]) == (80.0, False)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "saved", "half"),
+    [
+        ([(50.0, 100.0), (60.0, 100.0), (40.0, 100.0)], 0.5, pytest.approx(0.2484, abs=1e-3)),
+        ([(50.0, 100.0), (50.0, 100.0), (50.0, 100.0)], 0.5, pytest.approx(0.0)),
+        ([(50.0, 100.0), (60.0, 100.0)], 0.45, None),
+        ([(0.0, 0.0), (50.0, 100.0), (0.0, 0.0)], 0.5, None),
+    ],
+)
+def test_a_saving_has_an_interval_over_seeds(
+    pairs: list[tuple[float, float]], saved: float, half: object
+) -> None:
+    """Student's t times the spread of the mean, as all bases are equal here; else the jackknife's."""
+    found = saving(pairs)
+    assert found[0] == pytest.approx(saved)
+    assert found[1] == half
 
 
 def test_why_figures_are_not_compared() -> None:
@@ -49,7 +82,7 @@ def test_why_figures_are_not_compared() -> None:
         f"not comparable, 1 of 5: {NO_FIGURE}",
         f"not comparable, 1 of 5: {NO_DEMAND}",
     ]
-    assert found[-1]["why"] == ""
+    assert found[-1]["why"] == "104 is at most 200"
 
 
 def test_a_trace_that_is_short_enough_is_compared_though_others_are_cut(data_dir: Path) -> None:

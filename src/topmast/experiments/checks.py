@@ -15,14 +15,15 @@ NO_DEMAND = "told beside ours, and nothing is demanded"
 
 
 def checked(check: Check, means: Means, why_not: str = "") -> dict[str, Any]:
-    """What was published, what we found, whether it is what it must be; None: it cannot be
-    compared, and ``why``.
+    """What was published, what we found, whether it is what it must be, and ``why``; None: it
+    cannot be compared.
 
     ``why_not``: why what ours ran on is not what was published; empty: it is.
     """
     found = _found(check, means)
-    ours = (max(found) if check.at_most is not None else min(found)) if found else None
     low, high = _bounds(check)
+    worst = _worst(found, low, high)
+    ours, where = worst if worst is not None else (None, "")
     reached = None
     if low is None and high is None:
         why_not = why_not or NO_DEMAND
@@ -30,6 +31,9 @@ def checked(check: Check, means: Means, why_not: str = "") -> dict[str, Any]:
         why_not = why_not or NO_FIGURE
     elif not why_not:
         reached = (low is None or ours >= low) and (high is None or ours <= high)
+        why_not = _reason(ours, low, high)
+        if len(found) > 1:
+            why_not += f" ({where}, the worst of {len(found)})"
     return {
         "case": check.case, "figure": _figure(check),
         "published": check.published, "public": check.public,
@@ -37,17 +41,45 @@ def checked(check: Check, means: Means, why_not: str = "") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _found(check: Check, means: Means) -> list[float]:
-    """Our figure at every load and age of the signal; how many times as large another case's is,
-    if one is named.
+def _found(check: Check, means: Means) -> list[tuple[float, str]]:
+    """Our figure at every load and age of the signal, and where that is; how many times as large
+    another case's is, if one is named.
     """
-    own = [m["figures"].get(check.figure) for m in means if m["case"] == check.case]
-    values = [value["mean"] for value in own if value is not None]
+    values = _values(check.case, check.figure, means)
     if check.than is None:
         return values
-    others = [m["figures"].get(check.figure) for m in means if m["case"] == check.than]
-    theirs = [value["mean"] for value in others if value is not None]
-    return [other / value for other, value in zip(theirs, values, strict=False) if value]
+    theirs = _values(check.than, check.figure, means)
+    both = zip(theirs, values, strict=False)
+    return [(other / value, where) for (other, _), (value, where) in both if value]
+
+
+def _values(case: str, figure: str, means: Means) -> list[tuple[float, str]]:
+    own = [(m["figures"].get(figure), m["label"]) for m in means if m["case"] == case]
+    return [(value["mean"], label) for value, label in own if value is not None]
+
+
+def _worst(
+    found: Sequence[tuple[float, str]], low: float | None, high: float | None
+) -> tuple[float, str] | None:
+    """The one that lies farthest beyond its bounds, or nearest to one; the first of equals."""
+
+    def slack(value: tuple[float, str]) -> float:
+        above = float("inf") if low is None else value[0] - low
+        return min(above, float("inf") if high is None else high - value[0])
+
+    return min(found, key=slack, default=None)
+
+
+def _reason(ours: float, low: float | None, high: float | None) -> str:
+    """In words, what decides."""
+    if low is not None and ours < low:
+        return f"{ours:.4g} is less than {low:.4g}"
+    if high is not None and ours > high:
+        return f"{ours:.4g} is more than {high:.4g}"
+    if low is not None and high is not None:
+        return f"{ours:.4g} lies between {low:.4g} and {high:.4g}"
+    which, bound = ("most", high) if low is None else ("least", low)
+    return f"{ours:.4g} is at {which} {bound:.4g}"
 
 
 def _bounds(check: Check) -> tuple[float | None, float | None]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from topmast.experiments.config import Case, Experiment, all_figures
 from topmast.experiments.pictures import draw, jobs_of
+from topmast.experiments.points import FLEET
 from topmast.experiments.report import STYLE, is_time
 from topmast.model.units import format_duration
 
@@ -38,7 +39,7 @@ def write_page(folder: Path, experiment: Experiment, document: Mapping[str, Any]
         + "</ul>",
         svg,
         _figures(experiment, document["means"]),
-        _cases(experiment.cases),
+        _cases(experiment.cases, document["runs"]),
         "<ul>" + "".join(f"<li>{escape(note)}" for note in experiment.notes) + "</ul>",
     ]
     (folder / "report.html").write_text("\n".join(parts) + "\n</html>\n", encoding="utf-8")
@@ -52,8 +53,10 @@ def command_of(document: Mapping[str, Any]) -> str:
 
 def _setting(document: Mapping[str, Any]) -> str:
     seeds = ", ".join(str(seed) for seed in document["seeds"])
+    loads = dict.fromkeys(row["load"] for row in document["runs"] if row["load"] is not None)
+    at = f", loads {', '.join(f'{load:g}' for load in loads)}" if loads else ""
     return (
-        f"{size_of(document)}, seeds {seeds}, "
+        f"{size_of(document)}{at}, seeds {seeds}, "
         f"version {document['version']}. Intervals are 95% confidence intervals over seeds; "
         "those of two seeds are in the tables only."
     )
@@ -97,10 +100,11 @@ def _checks(checks: Sequence[Mapping[str, Any]]) -> str:
         return "<p>No figures were published to compare with.</p>"
     rows = [
         (c["case"], c["figure"], c["published"], number(c["public"]), c["wanted"],
-         number(c["ours"]), VERDICTS[c["reached"]])
+         number(c["ours"]), VERDICTS[c["reached"]], c["why"])
         for c in checks
     ]  # fmt: skip
-    return table(("case", "figure", "published", "public code", "ours must be", "ours", ""), rows)
+    head = ("case", "figure", "published", "public code", "ours must be", "ours", "verdict", "why")
+    return table(head, rows)
 
 
 def not_compared(checks: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -123,17 +127,29 @@ def _figures(experiment: Experiment, means: Means) -> str:
     return table(("case", *all_figures(experiment)), rows)
 
 
-def _cases(cases: Sequence[Case]) -> str:
+def _cases(cases: Sequence[Case], runs: Sequence[Mapping[str, Any]]) -> str:
     rows = [
         (
             c.name,
             c.profile or c.measure.value,
             jobs_of(c) or "-",
+            _fleet([row for row in runs if row["case"] == c.name]),
             ", ".join(_options(c)) or "as it is",
         )
         for c in cases
     ]
-    return table(("case", "profile", "files", "options"), rows)
+    return table(("case", "profile", "files", "fleet", "options"), rows)
+
+
+def _fleet(runs: Sequence[Mapping[str, Any]]) -> str:
+    """How large the fleet of these runs is; seeds may draw several."""
+    parts = []
+    for name, what in zip(FLEET, ("GPUs", "hosts"), strict=True):
+        sizes = sorted({int(row[name]) for row in runs if row.get(name) is not None})
+        if sizes:
+            most = f" to {sizes[-1]:,}" if len(sizes) > 1 else ""
+            parts.append(f"{sizes[0]:,}{most} {what}")
+    return " on ".join(parts) or "-"
 
 
 def _options(case: Case) -> list[str]:

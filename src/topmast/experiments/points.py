@@ -25,6 +25,8 @@ from topmast.traces.throughputs import Throughputs, read_throughputs
 from topmast.traces.trace import Trace
 
 Figures = dict[str, float | None]
+FLEET = ("gpus", "hosts")
+"""Of every run, beside the figures of the experiment: how large its fleet is."""
 
 
 class Point(Struct, frozen=True):
@@ -59,9 +61,12 @@ def run_point(
     if point.load is not None:
         trace = trace.with_load(point.load / offered_load(trace, fleet))
     if point.case.measure is Measure.PREDICT:
-        found = prediction_figures(trace)
-        return {name: found.get(name) for name in experiment.figures}
-    return _simulated(experiment, point, trace, fleet, _speeds(experiment, point, data))
+        predicted = prediction_figures(trace)
+        found = {name: predicted.get(name) for name in experiment.figures}
+    else:
+        found = _simulated(experiment, point, trace, fleet, _speeds(experiment, point, data))
+    hosts = sum(len(c.hosts) for r in fleet.regions for c in r.clusters)
+    return found | dict(zip(FLEET, (float(sum(fleet.gpus().values())), float(hosts)), strict=True))
 
 
 def _files(

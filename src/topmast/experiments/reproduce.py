@@ -152,7 +152,7 @@ def run_experiment(
         if tell is not None:
             tell(f"{experiment.name} {number}/{len(points)}: {point.name}")
     means = means_of(experiment, points, rows)
-    add_savings(experiment, means)
+    add_savings(experiment, means, rows)
     ran_cases = dict.fromkeys(point.case.name for point in points)
     return {
         "experiment": experiment.name,

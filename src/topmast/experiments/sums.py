@@ -29,23 +29,50 @@ def interval(values: Sequence[float]) -> tuple[float, float | None]:
     mean = float(np.mean(values))
     if len(values) < 2:
         return mean, None
-    t = T95[len(values) - 2] if len(values) - 2 < len(T95) else 1.96
-    return mean, float(t * np.std(values, ddof=1) / math.sqrt(len(values)))
+    return mean, float(student(len(values)) * np.std(values, ddof=1) / math.sqrt(len(values)))
 
 
-def add_savings(experiment: Experiment, means: Sequence[dict[str, Any]]) -> None:
+def student(count: int) -> float:
+    """The t of an interval over so many values, 2 or more."""
+    return T95[count - 2] if count - 2 < len(T95) else 1.96
+
+
+def add_savings(
+    experiment: Experiment, means: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]
+) -> None:
     """By which part a mean is below that of the case it is against: of sums, so that runs without
-    waits count too.
+    waits count too. ``rows`` are the runs, of which the interval is.
     """
     against = {case.name: case.against for case in experiment.cases}
-    found = {(m["case"], m["load"], m["signal_s"]): m["figures"] for m in means}
+    found: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
+    for row in rows:
+        of_seed = found.setdefault((row["case"], row["load"], row["signal_s"]), {})
+        of_seed[row["seed"]] = row
     for m in means:
-        base = found.get((against[m["case"]], m["load"], m["signal_s"]), {})
+        where = (m["load"], m["signal_s"])
+        own, base = (found.get((x, *where), {}) for x in (m["case"], against[m["case"]]))
+        both = [(own[seed], base[seed]) for seed in own if seed in base]
         for name in experiment.savings:
-            own, there = m["figures"].get(name), base.get(name)
-            if own is not None and there is not None and there["mean"]:
-                saved = 1.0 - own["mean"] / there["mean"]
-                m["figures"][f"saving.{name}"] = {"mean": saved, "ci95": None}
+            pairs = [(a[name], b[name]) for a, b in both if None not in (a[name], b[name])]
+            if sum(there for _, there in pairs):
+                saved, half = saving(pairs)
+                m["figures"][f"saving.{name}"] = {"mean": saved, "ci95": half}
+
+
+def saving(pairs: Sequence[tuple[float, float]]) -> tuple[float, float | None]:
+    """1 - sum / sum of pairs (own, other's), and half the width of its 95% confidence interval.
+
+    The interval is that of the jackknife, which leaves out one pair at a time: of a ratio of sums
+    in which a few seeds weigh most, it is wide. None of less than three pairs.
+    """
+    own, other = np.array(pairs, np.float64).T
+    saved = 1.0 - float(own.sum() / other.sum())
+    count, without = len(pairs), other.sum() - other
+    if count < 3 or not without.all():
+        return saved, None
+    left_out = 1.0 - (own.sum() - own) / without
+    spread = math.sqrt((count - 1) / count * float(((left_out - left_out.mean()) ** 2).sum()))
+    return saved, student(count) * spread
 
 
 def means_of(
