@@ -15,8 +15,10 @@ from msgspec.structs import replace
 from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.experiments.collector import calm
 from topmast.experiments.holding import CHECKPOINT, RESTORE, STARTUP, Held, fitted, is_known
+from topmast.experiments.rounds_found import rounds_of
 from topmast.experiments.run import RunOptions, load, run
 from topmast.model.errors import InvalidInput
+from topmast.policies.registry import NO_SHARES
 from topmast.sim.books import JOBS, Tables
 from topmast.sim.settings import GPU_SPEED, PREFIX, Settings, check_models
 from topmast.sim.simulation import Simulation
@@ -27,6 +29,12 @@ HOLDING = ("wait_s", "preemptions", "restarts")
 """With these it is known how long a job had GPUs, and in how many attempts."""
 MODEL = "gpu_model"
 """Where a job ran last: then the speeds of these models are fitted, too."""
+FIRST_START = "first_start_s"
+"""With it rounds are found: jobs that waited start at multiples of them."""
+ROUNDS, SHARED_ROUNDS = "rounds_s", "shares.round_s"
+"""The option of a profile, and of one that shares time in rounds."""
+WAITED_S = 1.0
+"""A job that starts so soon may not have waited for a round."""
 _AT = [JOBS.index(name) for name in COLUMNS]
 FITTED = (STARTUP, RESTORE, CHECKPOINT)
 LONGEST_S = 600.0
@@ -76,6 +84,7 @@ class Times(Struct, frozen=True):
     wait_s: float | None = None
     attempts: int = 1
     model: str = ""
+    first_start_s: float | None = None
 
 
 def calibrate(
@@ -87,12 +96,12 @@ def calibrate(
 ) -> Calibration:
     """Fit ``names`` so that simulated jobs take as long as measured ones, and write the settings.
 
-    ``names`` None: `FITTED`, and the speed of each GPU model that the table of jobs names. Every
-    other job by its submission is seen. Where the table says how long jobs had GPUs, that time
-    alone decides (`holding`). Else a search (Powell's method) minimises the mean of
-    |log(simulated / measured)|, which a few long jobs do not rule; ``tell`` gets the number of runs
-    so far and the least such mean. At most some twenty simulations for each name. Raises
-    InvalidInput for files that do not fit.
+    ``names`` None: `FITTED`, the speed of each GPU model that the table of jobs names, and rounds
+    if its starts show any. Every other job by its submission is seen. Where the table says how long
+    jobs had GPUs, that time alone decides (`holding`). Else a search (Powell's method) minimises
+    the mean of |log(simulated / measured)|, which a few long jobs do not rule; ``tell`` gets the
+    number of runs so far and the least such mean. At most some twenty simulations for each name.
+    Raises InvalidInput for files that do not fit.
     """
     if names is not None:
         check_names(names)
@@ -100,10 +109,12 @@ def calibrate(
     if names is None:
         known = [times for times in real.values() if times.wait_s is not None]
         models = sorted({times.model for times in known if times.model})
-        names = (*FITTED, *(f"{GPU_SPEED}{model}" for model in models))
+        names = (*FITTED, *(f"{GPU_SPEED}{model}" for model in models), ROUNDS)
     load_kernels()
     load_solvers(options.world()[0])
-    world = _World(options, real, tuple(names), tell)
+    rounds = _rounds(options, real) if ROUNDS in names else {}
+    names = tuple(name for name in names if name != ROUNDS)
+    world = _World(options, real, names, rounds, tell)
     before = world.simulate({})
     shared = [job for job in real if job in before]
     if len(shared) < 4:
@@ -116,6 +127,11 @@ def calibrate(
         best = world.searched(shared[::2])
     unseen = tuple(name for name in names if name not in best)
     after = world.simulate(best)
+    if rounds:
+        in_rounds = world.simulate({**best, **rounds})
+        apart, together = (error_of(real, x, shared[::2]).by_job for x in (after, in_rounds))
+        if together < apart:
+            best, after = {**best, **rounds}, in_rounds
     held_out = shared[1::2]
     result = Calibration(
         best, unseen, len(shared), len(real.keys() ^ before.keys()), world.runs,
@@ -132,9 +148,26 @@ def calibrate(
     return result
 
 
+def _rounds(options: RunOptions, real: Mapping[str, Times]) -> dict[str, float]:
+    """The rounds that the starts show; nothing if they show none.
+
+    Lengths in whole minutes may look like rounds: simulations decide.
+    """
+    starts_s = [
+        times.first_start_s
+        for times in real.values()
+        if times.first_start_s is not None and times.first_start_s - times.submit_s > WAITED_S
+    ]
+    found_s = rounds_of(starts_s)
+    profile, _ = options.world()
+    key = ROUNDS if profile.shares.policy == NO_SHARES else SHARED_ROUNDS
+    return {} if found_s is None or key in options.settings else {key: found_s}
+
+
 def check_names(names: Sequence[str]) -> None:
-    """Raises InvalidInput for a setting that is no time of the world."""
+    """Raises InvalidInput for a setting that is no time of the world, nor rounds."""
     known = [f"{PREFIX}{name}" for name in Settings.__struct_fields__ if name.endswith("_s")]
+    known.append(ROUNDS)
     speeds = [name for name in names if name.startswith(GPU_SPEED) and name != GPU_SPEED]
     if unknown := [name for name in names if name not in known and name not in speeds]:
         raise InvalidInput(
@@ -163,9 +196,12 @@ class _World:
         options: RunOptions,
         real: Mapping[str, Times],
         names: tuple[str, ...],
+        fixed: Mapping[str, float],
         tell: Callable[[int, float], object],
     ) -> None:
+        """``fixed``: what is known already, and holds in every simulation of a search."""
         self._options = options
+        self._fixed = fixed
         self._setup = load(options)
         self._real = real
         self._names = names
@@ -206,6 +242,8 @@ class _World:
             )  # fmt: skip
         self._seen = seen
         names = self._names
+        if not names:
+            return {}
         minimize(
             self.loss, [self._given(name) for name in names], method="Powell",
             bounds=[(0.0, LONGEST_S)] * len(names),
@@ -222,7 +260,8 @@ class _World:
         """The mean of |log(simulated / measured)|; values are rounded to a tenth of a second."""
         point = tuple(round(float(value), 1) for value in values)
         if point not in self._known:
-            times = self.simulate(dict(zip(self._names, point, strict=True)))
+            tried = dict(zip(self._names, point, strict=True))
+            times = self.simulate({**self._fixed, **tried})
             found = [
                 abs(math.log(_jct_s(times[job]) / _jct_s(self._real[job])))
                 for job in self._seen
@@ -334,4 +373,5 @@ def _times(row: Mapping[str, str | None]) -> Times:
         float(wait_s or "") if known else None,
         1 + int(stops or "") + int(failures or "") if known else 1,
         row.get(MODEL) or "",
+        float(first) if (first := row.get(FIRST_START)) else None,
     )  # fmt: skip

@@ -48,6 +48,23 @@ def test_the_settings_of_a_run_are_found_again(
     assert again["jct_s"]["mean"] == pytest.approx(real["jct_s"]["mean"], rel=0.005)
 
 
+@pytest.mark.parametrize(("real_s", "found_s"), [("120", 120.0), ("null", None)])
+def test_rounds_are_found_by_when_jobs_start(
+    call: Call, tmp_path: Path, real_s: str, found_s: float | None
+) -> None:
+    """A cluster that decides every two minutes, and one that decides at once."""
+    fleet, trace = tmp_path / "fleet.yaml", tmp_path / "jobs.csv"
+    fleet.write_text(FLEET)
+    rows = [f"j{n},{31.7 * n},{100 + 37.3 * (n % 7)},{(1, 2, 4)[n % 3]}" for n in range(60)]
+    trace.write_text("\n".join(["job_id,submit_s,duration_s,gpus", *rows]) + "\n")
+    files = ("--trace", str(trace), "--fleet", str(fleet), "--profile", "fifo-skip")
+    real = tmp_path / "real"
+    call("simulate", *files, "--set", f"rounds_s={real_s}", "--out", str(real), "--json")
+    found = call("calibrate", *files, "--measured", str(real / "jobs.csv"), "--json").document
+    assert found["settings"].get("rounds_s") == found_s
+    assert found["held_out_after"]["by_job"] < 0.001
+
+
 def test_a_table_that_names_gpu_models_gives_their_speeds(call: Call, tmp_path: Path) -> None:
     """Jobs say that B is half as fast as A; on the cluster it is a quarter less than that."""
     fleet, trace = tmp_path / "fleet.yaml", tmp_path / "jobs.csv"
