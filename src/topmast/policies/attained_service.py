@@ -23,7 +23,7 @@ class AttainedService:
     by_time = False
 
     def __init__(self, profile: Profile) -> None:
-        self._feedback = Feedback(profile.queues)
+        self._feedback = Feedback(profile.queues, profile.rounds_s)
 
     def keys(self, view: QueueView) -> Floats:
         """The queue and two keys inside it (n x 3)."""

@@ -20,17 +20,21 @@ HAIR_GPU_S = 1e-3
 """So much short of a threshold counts as there: times are whole microseconds."""
 HAIR_S = 1e-3
 """A job that begins to run at a threshold has not sunk in this run."""
-RUNS, STOPPED, CAME, SUNK = range(4)
-"""Places in a list, the first in front."""
+RUNS, STOPPED, CAME = range(3)
+"""Places in a list, the first in front; what came last, by arrival or from above, is at its end."""
 
 
 class Feedback:
     """In which queue jobs are, and when they get into another."""
 
-    def __init__(self, options: QueueOptions) -> None:
-        """Raises InvalidInput for thresholds that do not ascend from above 0, or a knob of 0."""
+    def __init__(self, options: QueueOptions, rounds_s: float | None = None) -> None:
+        """Raises InvalidInput for thresholds that do not ascend from above 0, or a knob of 0.
+
+        ``rounds_s``: jobs are tried at multiples of it only, as `Profile.rounds_s`.
+        """
         _check(options)
         self._options = options
+        self._rounds_s = rounds_s or 0.0
         self._ends: Floats = np.array([*options.thresholds_gpu_s, np.inf])
 
     def numbers(self, view: QueueView) -> Floats:
@@ -53,16 +57,23 @@ class Feedback:
         At its front are the jobs that run, in the order in which they began to run in this queue.
         A job that is stopped stays before all that wait; a job that comes, or sinks while it runs,
         goes behind them. If nothing stops it at that moment, it runs on, with those at the front.
+        In rounds, what sank since the last one sinks when the next one begins: less than a round
+        of service in this queue is none yet.
         """
         begins_gpu_s = np.concatenate(([0.0], self._ends))[self.numbers(view).astype(np.int64)]
         had_gpu_s = view.attained_gpu_s - begins_gpu_s
-        ran_here = had_gpu_s > 2 * HAIR_GPU_S
+        round_gpu_s = self._rounds_s * view.gpus
+        ran_here = had_gpu_s > np.maximum(2 * HAIR_GPU_S, round_gpu_s - HAIR_GPU_S)
         with np.errstate(divide="ignore", invalid="ignore"):
             entered_s = np.where(view.gpus > 0, view.now_s - had_gpu_s / view.gpus, -np.inf)
-        has_sunk = view.running & ~ran_here & (entered_s > view.since_s + HAIR_S)
-        began_s = np.maximum(view.since_s, entered_s)
+        if self._rounds_s:
+            entered_s = np.ceil((entered_s - HAIR_S) / self._rounds_s) * self._rounds_s
+        sank = entered_s > view.since_s + HAIR_S
+        has_sunk = view.running & ~ran_here & sank
+        # What sinks comes behind what began to run at that moment.
+        began_s = np.where(sank, entered_s + HAIR_S, view.since_s)
         waits = np.where(ran_here, STOPPED, CAME)
-        place = np.where(view.running, np.where(has_sunk, SUNK, RUNS), waits)
+        place = np.where(view.running, np.where(has_sunk, CAME, RUNS), waits)
         waits_s = np.where(ran_here, -view.since_s, view.since_s)
         return np.column_stack((place, np.where(view.running, began_s, waits_s)))
 

@@ -31,7 +31,7 @@ class GittinsIndex:
     def __init__(self, profile: Profile) -> None:
         _check(profile.gittins)
         self._options = profile.gittins
-        self._feedback = Feedback(profile.queues)
+        self._feedback = Feedback(profile.queues, profile.rounds_s)
         self._known = bool(profile.gittins.known_gpu_s)
         self._take_up(np.array(profile.gittins.known_gpu_s, dtype=np.float64))
 

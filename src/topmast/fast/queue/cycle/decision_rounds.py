@@ -18,7 +18,8 @@ from topmast.fast.queue.jobs.record import JobRecord
 class DecisionRounds(QueueHooks):
     """Lets candidates be tried from the beginning of a round until all are decided.
 
-    Working memory: after a restart a round begins at once.
+    While work stops for one, the next is not tried: what that leaves over is its to have, and no
+    more is stopped than the order wants. Working memory: after a restart a round begins at once.
     """
 
     def __init__(self, queue: QueueViews, rounds_s: float) -> None:
@@ -28,13 +29,16 @@ class DecisionRounds(QueueHooks):
         self._is_deciding = False
         self._decided_s = -math.inf
         """When the last job of a round was decided."""
+        self._stops_for: dict[str, str] = {}
+        """By attempt that stops now: the job that gets its place."""
 
     def may_try(self) -> bool:
         """A round lasts until its jobs are decided, and to the end of that moment.
 
         What ends at the moment of a round makes room in that round, in whatever order news comes.
         """
-        return self._is_deciding or self._queue.now == self._decided_s
+        is_round = self._is_deciding or self._queue.now == self._decided_s
+        return is_round and not self._stops_for
 
     def on_enqueued(self, record: JobRecord) -> None:
         """The first that waits brings the next round about; rounds without jobs are left out."""
@@ -54,6 +58,20 @@ class DecisionRounds(QueueHooks):
     def on_all_decided(self) -> None:
         """The round is over."""
         self._is_deciding, self._decided_s = False, self._queue.now
+
+    def on_committed(self, record: JobRecord) -> None:
+        """What gives way to it stops first."""
+        plan = record.plan
+        victims = () if plan is None else plan.victims
+        self._stops_for.update((victim.job, record.id) for victim in victims)
+
+    def on_ended(self, record: JobRecord) -> None:
+        """Its place is free."""
+        self._stops_for.pop(record.id, None)
+
+    def on_unbooked(self, job: str) -> None:
+        """A plan that came to nothing stops no work, and is not waited for. O(stops)."""
+        self._stops_for = {of: to for of, to in self._stops_for.items() if to != job}
 
     def news(self) -> str:
         """When jobs are tried."""

@@ -2,6 +2,9 @@
 
 from tests.support.build import cluster, fleet, job, profile
 from tests.support.world import World
+from topmast.model.plan import Plan
+from topmast.model.states import JobState
+from topmast.policies.options import Preemption
 from topmast.service.explain import explain_job
 
 
@@ -74,3 +77,47 @@ def test_after_a_restart_a_round_begins_at_once() -> None:
     world.cancel(record.id)
     world.settle()
     assert world.queue.next_wakeup_s() == 200.0
+
+
+def _preemptive() -> World:
+    """8 GPUs, two jobs of 4 that run for long, and the shortest goes first; it is 200 s."""
+    options = {"order": "remaining-time", "preemption": Preemption.RANK, "rounds_s": 100.0}
+    world = World(fleet(cluster("east-1", hosts=1)), profile(**options), obedient=False)
+    lengths_s = {"longest": 10_000.0, "long": 9_000.0}
+    world.submit(*(job(name, gpus=4, duration_s=length) for name, length in lengths_s.items()))
+    world.advance(100.0)
+    world.start("j1")
+    world.start("j2")
+    world.submit(job("one", gpus=2, duration_s=60.0), job("two", gpus=2, duration_s=70.0))
+    world.advance(99.0)
+    return world
+
+
+def _plan(world: World, job: str) -> Plan | None:
+    return world.jobs[job].plan
+
+
+def test_what_a_stop_leaves_over_is_for_the_next_in_order() -> None:
+    """The longest stops for the first of two; the second has the rest of its GPUs, and the other goes on."""
+    world = _preemptive()
+    world.advance(1.0)
+    first = world.jobs["j3"].plan
+    assert first is not None
+    assert [victim.job for victim in first.victims] == ["j1"]
+    world.advance(5.0)
+    assert _plan(world, "j4") is None
+    assert world.jobs["j2"].state is JobState.RUNNING
+    world.finish("j1", 143)
+    second = _plan(world, "j4")
+    assert second is not None
+    assert second.victims == ()
+
+
+def test_a_place_that_nobody_wants_any_more_is_not_waited_for() -> None:
+    """Before the longest has stopped, the job that it stops for is cancelled: the next is tried."""
+    world = _preemptive()
+    world.advance(1.0)
+    assert world.jobs["j4"].plan is None
+    world.cancel("j3")
+    world.settle()
+    assert world.jobs["j4"].plan is not None
