@@ -32,6 +32,7 @@ _TARGETS: dict[str, Any] = {
 _CHANGES: dict[str, Any] = {
     "priority": {**_TEXT, "enum": [band.name.lower() for band in Band]},
     "time_limit_s": {"type": "number", "nullable": True},
+    "expected_duration_s": {"type": "number", "nullable": True},
     "max_restarts": {"type": "integer"},
     "preemptible": {"type": "boolean"},
 }

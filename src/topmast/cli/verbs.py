@@ -143,6 +143,13 @@ def edit(
         bool | None,
         typer.Option("--preemptible/--no-preemptible", help="Whether it makes way for others."),
     ] = None,
+    expected_duration: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="How long it will run in all; 'none': not known. Holds at once.",
+        ),
+    ] = None,
     options: JobActOptions = JobActOptions(),
 ) -> None:
     """Change what jobs ask for; of a job that has GPUs, from its next attempt on."""
@@ -150,9 +157,11 @@ def edit(
         "priority": priority, "max_restarts": max_restarts, "preemptible": preemptible,
     }  # fmt: skip
     changes = {name: value for name, value in changes.items() if value is not None}
-    if time_limit is not None:
-        none = time_limit.lower() == "none"
-        changes["time_limit_s"] = None if none else values.duration_s(time_limit, "--time-limit")
+    times = (("time-limit", time_limit), ("expected-duration", expected_duration))
+    for name, text in times:
+        if text is not None:
+            time_s = None if text.lower() == "none" else values.duration_s(text, f"--{name}")
+            changes[f"{name.replace('-', '_')}_s"] = time_s
     if not changes:
         raise typer.BadParameter("say what changes, for example --priority high")
     run(session, jobs, options, lambda client: partial(client.edit_jobs, changes=changes))

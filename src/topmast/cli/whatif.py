@@ -50,7 +50,7 @@ Jobs = Annotated[
     typer.Option(
         "--job",
         metavar="JOB:KEY=VALUE",
-        help="Another priority, time_limit_s, max_restarts or preemptible of a job.",
+        help="Of a job: priority, time_limit_s, max_restarts, preemptible, expected_duration_s.",
     ),
 ]
 Throughputs = Annotated[

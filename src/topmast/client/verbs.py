@@ -81,7 +81,8 @@ class VerbsCalls:
         dry_run: bool = False,
     ) -> JobsActed:
         """Change what jobs ask for: ``priority``, ``time_limit_s``, ``max_restarts``,
-        ``preemptible``. Of a job that has GPUs it takes effect with the next attempt.
+        ``preemptible``. Of a job that has GPUs it takes effect with the next attempt. Or how long
+        they are expected to run, ``expected_duration_s``: that holds at once.
         """
         return self.act_on_jobs("edit", jobs, selector, reason, dry_run, changes=dict(changes))
 

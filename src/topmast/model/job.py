@@ -253,10 +253,16 @@ class JobChanges(Struct, frozen=True, gc=False):
     time_limit_s: float | UnsetType | None = UNSET
     max_restarts: int | UnsetType = UNSET
     preemptible: bool | UnsetType = UNSET
+    duration_s: float | UnsetType | None = UNSET
+    """How long it is expected to run in all; None: that is not known."""
 
     def of(self, spec: JobSpec) -> JobSpec:
         """A spec with the changes."""
         return replace(spec, **self.given())
+
+    def others(self) -> bool:
+        """Whether more changes than what is expected, which holds at once."""
+        return any(name != "duration_s" for name in self.given())
 
     def given(self) -> dict[str, object]:
         """The fields that change, by name."""

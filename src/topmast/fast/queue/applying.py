@@ -275,10 +275,16 @@ def _requeued(queue: QueueState, fact: f.Requeued, event: m.Message) -> None:
 def _edited(queue: QueueState, fact: f.Edited, event: m.EditJobs) -> None:
     record = queue.jobs.records[fact.job]
     changed = event.changes.of(given(record.next_spec, record.spec))
-    if record.plan is not None or record.state not in WAITING:
-        record.next_spec = changed
-    else:
+    if record.plan is None and record.state in WAITING:
         _take_spec(queue, record, changed)
+        return
+    if event.changes.duration_s is not UNSET:
+        spec = structs.replace(record.spec, duration_s=event.changes.duration_s)
+        queue.jobs.change(record, spec)
+        for hook in queue.hooks.on_expected:
+            hook.on_expected(record)
+    if record.next_spec is not UNSET or event.changes.others():
+        record.next_spec = changed
 
 
 def _edit_taken(queue: QueueState, fact: f.EditTaken, event: m.Message) -> None:

@@ -61,6 +61,9 @@ class QueueHooks:
     def on_enqueued(self, record: JobRecord) -> None:
         """A job waits."""
 
+    def on_expected(self, record: JobRecord) -> None:
+        """A job that has GPUs is expected to run for another time than before."""
+
     def on_moved(self, record: JobRecord) -> None:
         """A job is in another state."""
 

@@ -131,7 +131,7 @@ def judge_edit(record: JobRecord, changes: JobChanges) -> Judgement:
         return _unchanged("is so already")
     if after.band is Band.OPPORTUNISTIC and not after.preemptible:
         return _refused("may not be preempted, and an opportunistic job must make way")
-    if record.plan is not None:
+    if record.plan is not None and changes.others():
         return Judgement(why="has GPUs: it takes effect when the job waits again")
     return going
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fields import nearest, one_of
@@ -13,7 +13,7 @@ from topmast.model.files.jobfile import MAX_RESTARTS
 from topmast.model.job import Band, JobChanges
 from topmast.model.units import MAX_DURATION_S
 
-FIELDS = ("priority", "time_limit_s", "max_restarts", "preemptible")
+FIELDS = ("priority", "time_limit_s", "max_restarts", "preemptible", "expected_duration_s")
 
 
 def changes_within(document: Any, at: str) -> JobChanges:
@@ -38,9 +38,10 @@ def changes_of(document: Any) -> JobChanges:
             raise InvalidInput("cannot be changed", field=f"changes.{name[:100]}", remedy=remedy)
     return JobChanges(
         band=_band(document["priority"]) if "priority" in document else UNSET,
-        time_limit_s=_limit_s(document["time_limit_s"]) if "time_limit_s" in document else UNSET,
+        time_limit_s=_duration_s(document, "time_limit_s", "no limit"),
         max_restarts=_restarts(document["max_restarts"]) if "max_restarts" in document else UNSET,
         preemptible=_truth(document["preemptible"]) if "preemptible" in document else UNSET,
+        duration_s=_duration_s(document, "expected_duration_s", "not known"),
     )
 
 
@@ -52,13 +53,15 @@ def _band(name: Any) -> Band:
     return Band[name.upper()]
 
 
-def _limit_s(value: Any) -> float | None:
-    if value is None:
-        return None
+def _duration_s(document: dict[str, Any], name: str, null: str) -> float | UnsetType | None:
+    """``null``: what that means there."""
+    value = document.get(name, UNSET)
+    if value is None or value is UNSET:
+        return value
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not 0 < value <= MAX_DURATION_S:
-        remedy = f"seconds, more than 0 and at most {MAX_DURATION_S:g}; null is no limit"
-        raise InvalidInput("must be a duration", field="changes.time_limit_s", remedy=remedy)
+        remedy = f"seconds, more than 0 and at most {MAX_DURATION_S:g}; null is {null}"
+        raise InvalidInput("must be a duration", field=f"changes.{name}", remedy=remedy)
     return float(value)
 
 

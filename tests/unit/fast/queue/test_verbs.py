@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from tests.support.build import cluster, fleet, job
@@ -155,6 +156,30 @@ def test_a_running_job_is_changed_from_its_next_attempt_on() -> None:
     world.advance(60)
     spec = world.jobs["j1"].spec
     assert (spec.band, spec.max_restarts, spec.time_limit_s) == (Band.LOW, 7, 60.0)
+
+
+def test_what_is_expected_of_a_running_job_holds_at_once() -> None:
+    """It is no request: only what is asked for waits until the job does."""
+    world = full()
+    both = JobChanges(band=Band.LOW, duration_s=50.0)
+    assert "has GPUs" in judge_edit(world.jobs["j1"], both).why
+    told(world, m.EditJobs(("j1",), both))
+    told(world, m.EditJobs(("j1",), JobChanges(duration_s=70.0)))
+    assert (world.jobs["j1"].spec.band, world.jobs["j1"].spec.duration_s) == (Band.NORMAL, 70.0)
+    world.restart()
+    told(world, m.PreemptJobs(("j1",)))
+    world.advance(60)
+    assert (world.jobs["j1"].spec.band, world.jobs["j1"].spec.duration_s) == (Band.LOW, 70.0)
+
+
+def test_what_is_expected_of_a_job_and_nothing_else_asks_for_nothing() -> None:
+    """Nothing is left to be taken up when it waits again."""
+    world = full()
+    assert judge_edit(world.jobs["j1"], JobChanges(duration_s=50.0)).why == ""
+    told(world, m.EditJobs(("j1",), JobChanges(duration_s=50.0)))
+    assert world.jobs["j1"].next_spec is UNSET
+    told(world, m.EditJobs(("j1",), JobChanges(duration_s=None)))
+    assert world.jobs["j1"].spec.duration_s is None
 
 
 @dataclass

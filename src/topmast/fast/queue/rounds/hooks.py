@@ -43,6 +43,10 @@ class RoundHooks(QueueHooks):
         """Fractions are to be computed anew."""
         self._rounds.changed = True
 
+    def on_expected(self, record: JobRecord) -> None:
+        """Some policies divide the time by what is left."""
+        self._rounds.changed = True
+
     def on_over(self, job: str) -> None:
         """It has no part of the time any more."""
         self._rounds.forget(job)
