@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
 from msgspec import Struct
 
 from topmast.model import messages as m
@@ -19,17 +20,15 @@ from topmast.model.plan import Seat
 from topmast.ports import EngineOrders
 from topmast.sim.clock import VirtualClock
 from topmast.sim.heap import EventHeap, Priority, instant
+from topmast.sim.marks import Marks
 from topmast.sim.neighbours import Neighbours
 from topmast.sim.progress import Progress
 from topmast.sim.settings import Settings
-from topmast.sim.sharing import EARLY_STEPS, Beside, Sharing
+from topmast.sim.sharing import Beside, Sharing
 
 SIGTERM_CODE = 143
 FAILURE_CODE = 1
 NEVER_S = float("inf")
-EARLY_MARGIN = 1e-6
-"""Times are rounded: so much less than all of the first mini-batches counts as all."""
-
 
 Speed = Callable[[JobSpec, tuple[Seat, ...]], float]
 """Work done per second by a gang on its seats, 1 on the reference GPU."""
@@ -85,15 +84,15 @@ class Attempt(Struct):
 
 
 class Work(Struct):
-    """By job: what is left of it, and what checkpoints hold, in seconds on the reference GPU.
+    """By job: what is left of it, what checkpoints hold, and marks on its way, in seconds on the
+    reference GPU.
 
     All engines share it, for a job may go on in another cluster.
     """
 
     left_s: dict[str, float] = {}
     kept_s: dict[str, float] = {}
-    early_s: dict[str, float] = {}
-    """When the first mini-batches were done that people wait for."""
+    marks: Marks = msgspec.field(default_factory=Marks)
 
 
 class SimulatedEngine(EngineOrders):
@@ -135,7 +134,7 @@ class SimulatedEngine(EngineOrders):
         self._model_of = model_of
         self._on: dict[tuple[str, int], list[str]] = {}
         """The jobs on each GPU; kept where gangs may share GPUs."""
-        self._early = world.early_s
+        self._marks = world.marks
         self._hosts = {} if hosts is None else hosts
         self._news: list[m.Message] = []
 
@@ -204,6 +203,7 @@ class SimulatedEngine(EngineOrders):
         job = attempt.gang.job
         self._forget(attempt)
         self._work.pop(job, None)
+        self._marks.done(job, NEVER_S, self._clock.now_s)
         self._resumes.pop(job, None)
         self._exit(attempt, 0)
         self._tell()
@@ -284,24 +284,30 @@ class SimulatedEngine(EngineOrders):
             self._await_end(attempt)
 
     def _await_end(self, attempt: Attempt) -> None:
-        """Be told when it has done its work, as it goes now; and its first mini-batches."""
+        """Be told when it has done its work, as it goes now; and when it passes its next mark."""
         now, progress = self._clock.now_s, attempt.progress
         attempt.ends_s = instant(max(now, attempt.wall_s(progress.end_s())))
         self._heap.put(attempt.ends_s, Priority.NEWS, self._finish, attempt)
-        job = attempt.gang.job
-        if self._sharing is not None and self._sharing.counts_steps and job not in self._early:
-            work_s = EARLY_STEPS / self._sharing.steps_per_s(job) - self._resumes.get(job, 0.0)
-            early_s = attempt.wall_s(progress.when_s(min(work_s, progress.work_s)))
-            self._heap.put(instant(max(now, early_s)), Priority.NEWS, self._note_early, attempt)
+        self._await_mark(attempt)
 
-    def _note_early(self, attempt: Attempt) -> None:
-        """The first mini-batches are done, unless it went slower than was thought."""
+    def _await_mark(self, attempt: Attempt) -> None:
+        job, now, progress = attempt.gang.job, self._clock.now_s, attempt.progress
+        mark_s = self._marks.next_s(job)
+        if mark_s is not None:
+            work_s = min(mark_s - self._resumes.get(job, 0.0), progress.work_s)
+            at_s = instant(max(now, attempt.wall_s(progress.when_s(work_s))))
+            self._heap.put(at_s, Priority.NEWS, self._pass_mark, attempt)
+
+    def _pass_mark(self, attempt: Attempt) -> None:
+        """The work up to a mark is done, unless it went slower than was thought."""
         job, now = attempt.gang.job, self._clock.now_s
-        if self._sharing is None or job in self._early or self.attempts.get(job) is not attempt:
-            return
+        if self.attempts.get(job) is not attempt or attempt.still_s is not None:
+            return  # it is awaited anew when it goes on
+        before_s = self._marks.next_s(job)
         done_s = self._resumes.get(job, 0.0) + attempt.progress.done_s(attempt.own_s(now))
-        if done_s * self._sharing.steps_per_s(job) >= EARLY_STEPS * (1 - EARLY_MARGIN):
-            self._early[job] = now
+        self._marks.done(job, done_s, now)
+        if self._marks.next_s(job) != before_s:
+            self._await_mark(attempt)
 
     # --- turns ----------------------------------------------------------------------------------
 

@@ -29,8 +29,6 @@ class Beside:
     ``work_of``: what the table calls a job, and the GPUs of its gang.
     """
 
-    counts_steps = False
-
     def __init__(self, table: PairSpeeds, work_of: Callable[[str], tuple[str, int]]) -> None:
         self._table = table
         self._work_of = work_of
@@ -47,8 +45,6 @@ class Beside:
 
 class Sharing:
     """Of one run. ``work_of`` tells what a job is timed as; None: the table does not know it."""
-
-    counts_steps = True
 
     def __init__(
         self,

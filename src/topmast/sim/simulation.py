@@ -39,6 +39,7 @@ from topmast.sim.links import Links
 from topmast.sim.loop import Hear, Loop, Ticks
 from topmast.sim.mover import SimulatedMover
 from topmast.sim.neighbours import Neighbours
+from topmast.sim.on_way import OnWay
 from topmast.sim.planning import (
     SimulatedCapacityPlanning,
     SimulatedDataPlanning,
@@ -136,6 +137,7 @@ class Simulation:
         grower = SimulatedGrower(self.clock, self.heap, self.loop.post)
         self.loop.outside[ids.GROWER] = grower.order
         self.sharing = self._sharing()
+        self.on_way = OnWay(self.work.marks, self.sharing, self.loop.post)
         self.engine_of: dict[str, SimulatedEngine] = {}
         """By host: hosts may change clusters."""
         self.engines = self._engines(streams)
@@ -420,6 +422,7 @@ class Simulation:
             self.handed_in_gpu_s += arrival.duration_s * arrival.gpus
             self._submit_s[job] = now
             self.recorder.submitted(job, arrival, now)
+            self.on_way.submitted(job, arrival)
         self.loop.post(ids.QUEUE, (m.SubmitJobs(tuple(a.spec for a in arrivals)),))
 
     # --- the end ----------------------------------------------------------------------------------
@@ -460,7 +463,7 @@ class Simulation:
             present_gpu_s = self.recorder.totals.present_in_window_gpu_s
             summary["work_rate"] = self.stock_gpu_s / present_gpu_s if present_gpu_s else None
             summary["suspensions"] = self.recorder.totals.suspensions
-            early_s = [at_s - self._submit_s[job] for job, at_s in self.work.early_s.items()]
+            early_s = [at_s - self._submit_s[job] for job, at_s in self.on_way.early_s.items()]
             summary["first_minibatches_s"] = distribution(np.array(early_s))
         if self.capacity is not None:
             summary["capacity_plans"] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, Accelerator, Band, Checkpoint, JobSpec, Resources, TaskGroup
 from topmast.model.units import bytes_of_gb
 from topmast.sim.heap import instant
+from topmast.traces.cells import Expected, MoreTasks, expected_of, more_tasks_of
 from topmast.traces.throughputs import Throughputs, Work
 from topmast.traces.trace import Texts, Trace
 
@@ -32,6 +33,9 @@ class Arrival(Struct, gc=False):
     duration_s: float
     spec: JobSpec
     gpus: float
+    """Of the whole gang."""
+    expects: tuple[tuple[float, float], ...] = ()
+    """What it says on its way of how long it will run, as `Expected.later`."""
     depends_on: tuple[str, ...] = ()
     home_region: str = ""
     deadline_s: float = float("nan")
@@ -66,6 +70,7 @@ class Workload:
         trace = self.trace
         columns = [
             trace.job_id[rows], trace.submit_s[rows].tolist(), trace.duration_s[rows].tolist(),
+            _texts(trace.expected_s, rows), _texts(trace.more_tasks, rows),
             trace.gpus[rows].tolist(), trace.tasks[rows].tolist(), trace.band[rows].tolist(),
             *(_texts(x, rows) for x in (trace.tenant, trace.user, trace.group, trace.datasets)),
             *(_texts(x, rows) for x in (trace.gpu_models, trace.speeds, trace.home_region)),
@@ -79,16 +84,17 @@ class Workload:
 
     def _arrival(self, row: int, values: tuple[Any, ...]) -> Arrival:
         (
-            job, submit_s, duration_s, gpus, tasks, band, tenant, user, group, datasets, models,
-            speeds, home, cpus, memory_gb, gpu_memory_gb, preemptible, interval_s, deadline_s,
-            after, model,
-            skew, fewest, most,
+            job, submit_s, duration_s, expected, more, gpus, tasks, band, tenant, user, group,
+            datasets, models, speeds, home, cpus, memory_gb, gpu_memory_gb, preemptible, interval_s,
+            deadline_s, after, model, skew, fewest, most,
         ) = values  # fmt: skip
         limits = (fewest, most) if fewest < most else (None, None)
+        told = expected_of(expected) if expected else Expected(duration_s)
+        rest = more_tasks_of(more)
         spec = JobSpec(
             name=job,
             groups=self._group(
-                gpus, tasks, models, speeds, cpus, memory_gb, gpu_memory_gb, model, *limits
+                gpus, tasks, models, speeds, cpus, memory_gb, gpu_memory_gb, model, *limits, rest
             ),
             tenant=tenant,
             user=user,
@@ -97,7 +103,7 @@ class Workload:
             checkpoint=self._checkpoint(interval_s),
             preemptible=preemptible,
             group=group,
-            duration_s=duration_s if self._told else None,
+            duration_s=told.first_s if self._told else None,
             home=home,
             deadline_s=None if math.isnan(deadline_s) else deadline_s,
             skew=None if skew != skew else skew,  # NaN: not known
@@ -108,7 +114,8 @@ class Workload:
             instant(submit_s),
             duration_s,
             spec,
-            gpus * tasks,
+            gpus * tasks + sum(of.gpus * of.tasks for of in rest),
+            told.later if self._told else (),
             self._split(after),
             home,
             deadline_s,
@@ -129,13 +136,13 @@ class Workload:
         return known
 
     def _group(self, *shape: Any) -> tuple[TaskGroup, ...]:
-        """The one task group of a shape, made once: jobs that ask alike share it."""
+        """The task groups of a shape, made once: jobs that ask alike share them."""
         known = self._groups.get(shape)
         if known is None:
-            known = self._groups[shape] = (self._make_group(*shape),)
+            known = self._groups[shape] = self._make_groups(*shape)
         return known
 
-    def _make_group(
+    def _make_groups(
         self,
         gpus: float,
         tasks: int,
@@ -147,22 +154,39 @@ class Workload:
         model: str,
         fewest: int | None,
         most: int | None,
-    ) -> TaskGroup:
-        milli = round(gpus * MILLI) if gpus >= 1 else max(1, round(gpus * MILLI)) if gpus else 0
+        more: tuple[MoreTasks, ...],
+    ) -> tuple[TaskGroup, ...]:
+        """Those of other sizes take the same GPU models, and are as fast there."""
+        total = gpus * tasks + sum(of.gpus * of.tasks for of in more)
+        models_of = self._accelerators(models, speeds, model, total)
+        of_gpu = bytes_of_gb(gpu_memory_gb)
+        first = Resources(models_of(gpus), cpus, bytes_of_gb(memory_gb), of_gpu)
+        groups = [TaskGroup("tasks", tasks, first, "", "", fewest, most)]
+        for number, of in enumerate(more, 2):
+            memory_bytes, per_gpu = bytes_of_gb(of.memory_gb), of_gpu if of.gpus else 0
+            own = Resources(models_of(of.gpus), of.cpus, memory_bytes, per_gpu)
+            groups.append(TaskGroup(f"tasks-{number}", of.tasks, own, ""))
+        return tuple(groups)
+
+    def _accelerators(
+        self, models: str, speeds: str, model: str, total_gpus: float
+    ) -> Callable[[float], tuple[Accelerator, ...]]:
+        """What a task of so many GPUs takes: a GPU model each, in order of preference."""
         # Any model means each of the fleet: so the queue reads it, too.
         names = [*(self._split(models) or self._models)]
         rates = [float(x) for x in self._split(speeds)] or [1.0] * len(names)
-        measured = {} if speeds or not model else self._measured(Work(model, round(gpus * tasks)))
+        measured = {} if speeds or not model else self._measured(Work(model, round(total_gpus)))
         if measured:
             names = [n for n in names if n in measured] or [*measured]
             names = names if models else sorted(names, key=lambda n: (-measured[n], n))
             rates = [measured[n] / measured[names[0]] for n in names]
-        accelerators = tuple(
-            Accelerator(name, milli, rate) for name, rate in zip(names, rates, strict=True)
-        )
-        sizes = [bytes_of_gb(gb) for gb in (memory_gb, gpu_memory_gb)]
-        resources = Resources(accelerators if milli else (), cpus, *sizes)
-        return TaskGroup("tasks", tasks, resources, "", "", fewest, most)
+
+        def of(gpus: float) -> tuple[Accelerator, ...]:
+            milli = round(gpus * MILLI) if gpus >= 1 else max(1, round(gpus * MILLI)) if gpus else 0
+            listed = zip(names, rates, strict=True)
+            return tuple(Accelerator(name, milli, rate) for name, rate in listed if milli)
+
+        return of
 
     def _measured(self, work: Work) -> dict[str, float]:
         """Steps per second by GPU model, of a job type on so many GPUs, else on one."""

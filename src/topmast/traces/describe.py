@@ -72,14 +72,14 @@ def _gangs(trace: Trace, asked: Floats, gpu_s: Floats) -> dict[str, Any]:
     """Of the jobs, and of the GPU time: gangs of several tasks, jobs of several GPUs, shares of
     one.
     """
-    gang, several, part = trace.tasks > 1, asked > 1, (trace.gpus > 0) & (trace.gpus < 1)
+    gang, several, part = trace.total_tasks() > 1, asked > 1, (trace.gpus > 0) & (trace.gpus < 1)
     return {
         "gang_share": _share(gang),
         "gang_gpu_time_share": _share(gpu_s[gang], gpu_s),
         "multi_gpu_share": _share(several),
         "multi_gpu_time_share": _share(gpu_s[several], gpu_s),
         "shared_gpu_share": _share(part),
-        "largest_gang": int(trace.tasks.max(initial=0)),
+        "largest_gang": int(trace.total_tasks().max(initial=0)),
         "largest_job_gpus": float(asked.max(initial=0.0)),
     }
 

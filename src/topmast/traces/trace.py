@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from topmast.model.errors import InvalidInput
 from topmast.model.job import Band
 from topmast.model.units import BYTE_UNITS
+from topmast.traces.cells import more_tasks_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -96,9 +97,15 @@ class Trace(Struct, frozen=True, eq=False):
     """From the start of the trace."""
     duration_s: Floats
     """Alone, on the first GPU model listed (or on any, at speed 1)."""
+    expected_s: Texts
+    """How long the job says that it will run, and what else on its way (`cells.expected_of`);
+    empty: ``duration_s``.
+    """
     gpus: Floats
     """Per task: whole, or a share below 1."""
     tasks: Ints
+    more_tasks: Texts
+    """Tasks of other sizes in the same gang (`cells.more_tasks_of`); empty: none."""
     tenant: Texts
     user: Texts
     group: Texts
@@ -147,7 +154,13 @@ class Trace(Struct, frozen=True, eq=False):
 
     def total_gpus(self) -> Floats:
         """GPUs of the whole gang (n)."""
-        return self.gpus * self.tasks
+        more = [sum(m.gpus * m.tasks for m in more_tasks_of(x)) for x in self.more_tasks.names]
+        return self.gpus * self.tasks + np.array(more, np.float64)[self.more_tasks.codes]
+
+    def total_tasks(self) -> Ints:
+        """Tasks of the whole gang (n)."""
+        more = [sum(m.tasks for m in more_tasks_of(x)) for x in self.more_tasks.names]
+        return self.tasks + np.array(more, np.int64)[self.more_tasks.codes]
 
     def take(self, rows: Rows) -> Trace:
         """Some of the jobs, in the order given. O(rows x columns)."""
@@ -250,7 +263,8 @@ def trace_of(
 
 _TEXTS = {
     "tenant": DEFAULT_TENANT, "user": "", "group": "", "gpu_models": "", "speeds": "",
-    "datasets": "", "home_region": "", "model": "", "depends_on": "",
+    "datasets": "", "home_region": "", "model": "", "depends_on": "", "more_tasks": "",
+    "expected_s": "",
 }  # fmt: skip
 _NUMBERS: dict[str, tuple[float, type]] = {
     "band": (int(Band.NORMAL), np.int64),

@@ -48,6 +48,8 @@ CASES: list[tuple[str, str, dict[str, list[Any]]]] = [
             "preemptible": [True, False, True],
             "checkpoint_interval_s": [300, 600, 600],
             "depends_on": ["", "train|eval, once", "train"],
+            "expected_s": ["4000|0.25:3700", "", ""],
+            "more_tasks": ["2x0/16/64|1x4", "", ""],
         },
     ),
     (

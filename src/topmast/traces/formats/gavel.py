@@ -1,11 +1,12 @@
 """Gavel's traces, and Shockwave's: tab-separated, without a header, in training steps.
 
 A throughput table turns steps into seconds, and says how fast each GPU model is; Shockwave's
-files also state a duration.
+files also state a duration, and how the batch size of a job adapts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,12 +15,13 @@ import numpy as np
 from topmast.model.errors import InvalidInput
 from topmast.model.job import Band
 from topmast.model.units import show
+from topmast.traces.formats.adaptive import MODES, Run, run_of
 from topmast.traces.formats.base import Format, Options, jobs, table_of
 from topmast.traces.source import place
 from topmast.traces.table import Layout, Table
 from topmast.traces.throughputs import Throughputs, Work, read_throughputs
 from topmast.traces.trace import Floats, Texts, Trace, texts_of
-from topmast.traces.values import LONGEST_S, Kind, Number, Text
+from topmast.traces.values import LONGEST_S, Choice, Kind, Number, Text
 
 TABLE = "simulation_throughputs.json"
 """The table that is looked for beside the trace."""
@@ -38,7 +40,11 @@ _BEGIN = (
 )  # fmt: skip
 GAVEL = Layout(_COMMON, columns=(*_BEGIN, "priority_weight", "SLO", "arrival_time"), delimiter="\t")
 SHOCKWAVE = Layout(
-    _COMMON | {"mode": Text(), "duration": Number(high=LONGEST_S)},
+    _COMMON
+    | {
+        "mode": Choice({mode: float(number) for number, mode in enumerate(MODES)}, blank=0.0),
+        "duration": Number(high=LONGEST_S),
+    },
     columns=(*_BEGIN, "mode", "priority_weight", "SLO", "duration", "arrival_time"),
     delimiter="\t",
 )
@@ -69,12 +75,41 @@ def read_gavel(path: Path, options: Options) -> Trace:
 
 
 def read_shockwave(path: Path, options: Options) -> Trace:
-    """Durations as the file has them; a throughput table, if given, has the models' speeds."""
+    """With a table of throughputs jobs run for their steps, and their batch sizes adapt; without
+    one, for the durations that the file states, which know nothing of that.
+    """
     table = table_of(path, SHOCKWAVE, options)
-    found = None
-    if options.throughputs is not None:
-        table, found = _speeds(table, read_throughputs(options.throughputs), options)
-    return _trace(path, table, options, table.columns["duration"], found)
+    if options.throughputs is None:
+        return _trace(path, table, options, table.columns["duration"], None)
+    throughputs = read_throughputs(options.throughputs)
+    table, found = _speeds(table, throughputs, options)
+    columns = ("mode", "scale_factor", "total_steps")
+    rows = zip(
+        table.columns["job_type"].values(), *(table.columns[c] for c in columns), strict=True
+    )
+    runs = [
+        run_of(name, MODES[int(mode)], int(gpus), float(steps), _rate(throughputs, int(gpus)))
+        for name, mode, gpus, steps in rows
+    ]
+    durations_s = np.array([run.duration_s for run in runs])
+    return _trace(path, table, options, durations_s, found, [_told(run) for run in runs])
+
+
+def _rate(throughputs: Throughputs, gpus: int) -> Callable[[str], float | None]:
+    """Steps a second of a job type on so many GPUs of the first model."""
+
+    def rate(job_type: str) -> float | None:
+        return next(iter(throughputs.speeds(Work(job_type, gpus)).values()), None)
+
+    return rate
+
+
+def _told(run: Run) -> str:
+    """The cell ``expected_s`` of a run; empty if it was known from the start."""
+    if not run.later:
+        return ""
+    later = [f"{at_s / run.duration_s:.9g}:{length_s:.9g}" for at_s, length_s in run.later]
+    return "|".join([f"{run.told_s:.9g}", *later])
 
 
 def _speeds(
@@ -108,7 +143,12 @@ def _speed(steps_per_s: dict[str, float]) -> _Speeds | None:
 
 
 def _trace(
-    path: Path, table: Table, options: Options, duration_s: Floats, speeds: list[_Speeds] | None
+    path: Path,
+    table: Table,
+    options: Options,
+    duration_s: Floats,
+    speeds: list[_Speeds] | None,
+    expected_s: Sequence[str] = (),
 ) -> Trace:
     """A weight above one is the high band; an SLO is a multiple of the duration."""
     column = table.columns
@@ -119,6 +159,7 @@ def _trace(
         path, table, options,
         submit_s=column["arrival_time"],
         duration_s=duration_s,
+        expected_s=texts_of(expected_s) if expected_s else "",
         counts=column["scale_factor"],
         band=np.where(column["priority_weight"] > 1, int(Band.HIGH), int(Band.NORMAL)),
         deadline_s=np.where(slo > 0, slo * duration_s, np.nan),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,14 @@ import numpy as np
 
 from topmast.model.job import Band
 from topmast.model.units import show
+from topmast.traces.cells import (
+    MAX_GPUS_PER_TASK,
+    MAX_TASKS,
+    MOST_CPUS,
+    MOST_MEMORY_GB,
+    expected_of,
+    more_tasks_of,
+)
 from topmast.traces.formats.base import Format, Options, table_of, trace_name, with_ids
 from topmast.traces.table import Check, Layout, Table
 from topmast.traces.trace import (
@@ -23,8 +31,6 @@ from topmast.traces.trace import (
 )
 from topmast.traces.values import LONGEST_S, Choice, Kind, Number, Text
 
-MAX_GPUS_PER_TASK = 65_536
-MAX_TASKS = 100_000
 MAX_SKEW = 1e6
 BANDS = {band.name.lower(): float(band) for band in Band}
 YES_AND_NO = {"1": 1.0, "0": 0.0, "true": 1.0, "false": 0.0}
@@ -33,16 +39,18 @@ FIELDS: dict[str, Kind] = {
     "job_id": Text(blank=None, id=True),
     "submit_s": Number(),
     "duration_s": Number(high=LONGEST_S),
+    "expected_s": Text(),
     "gpus": Number(high=MAX_GPUS_PER_TASK),
     "tasks": Number(low=1, high=MAX_TASKS, whole=True, blank=1.0),
+    "more_tasks": Text(),
     "tenant": Text(blank=DEFAULT_TENANT),
     "user": Text(),
     "group": Text(),
     "band": Choice(BANDS, blank=float(Band.NORMAL)),
     "gpu_models": Text(separated=True),
     "speeds": Text(),
-    "cpus": Number(high=1e6, blank=0.0),
-    "memory_gb": Number(high=1e9, blank=0.0),
+    "cpus": Number(high=MOST_CPUS, blank=0.0),
+    "memory_gb": Number(high=MOST_MEMORY_GB, blank=0.0),
     "gpu_memory_gb": Number(high=1e6, blank=0.0),
     "datasets": Text(separated=True),
     "home_region": Text(),
@@ -77,6 +85,24 @@ def _speeds_fit(models: str, speeds: str) -> bool:
     return bool(models) and len(parts) == len(models.split("|")) and not kind.read("", parts)[1]
 
 
+def _unread(column: str, read: Callable[[str], object]) -> Callable[[Mapping[str, Any]], Bools]:
+    """Rows with a cell of a column that cannot be read; each different text is looked at once."""
+
+    def bad(row: Mapping[str, Any]) -> Bools:
+        wrong = {text: bool(text) and _refuses(read, text) for text in dict.fromkeys(row[column])}
+        return np.array([wrong[text] for text in row[column]], dtype=np.bool_)
+
+    return bad
+
+
+def _refuses(read: Callable[[str], object], text: str) -> bool:
+    try:
+        read(text)
+    except ValueError:
+        return True
+    return False
+
+
 LAYOUT = Layout(
     FIELDS,
     closed=True,
@@ -89,6 +115,15 @@ LAYOUT = Layout(
         Check(
             "speeds", "are not one positive number for each GPU model", _speeds_do_not_match,
             "1|0.6 for H100|A100",
+        ),
+        Check(
+            "expected_s", "is not a time, and times from parts of the work on, that ascend",
+            _unread("expected_s", expected_of),
+            "9000|0.3:5200 for 9,000 s, and 5,200 s in all when 0.3 of the work is done",
+        ),
+        Check(
+            "more_tasks", "is not a list of tasks", _unread("more_tasks", more_tasks_of),
+            "4x0/8/32|1x4 for four tasks of 8 CPUs and 32 GB, and one of 4 GPUs",
         ),
         Check(
             "min_tasks", "is above tasks", lambda row: row["min_tasks"] > row["tasks"],
