@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import cluster, fleet
-from tests.support.simulated import run
+from tests.support.simulated import run, run_timed
 from topmast.model.fleet import ClusterSpec, Fleet
 from topmast.policies.registry import load_profile
 from topmast.sim.settings import Settings
 from topmast.traces.reading import read
+from topmast.traces.throughputs import read_throughputs
 from topmast.traces.trace import Trace
 
 AS_PUBLIC = {"shares.reuse": "false", "shares.recompute_s": "1920", "shares.lease": "1"}
@@ -58,6 +59,17 @@ def test_mean_jct_is_that_of_the_public_code(
         assert mean_s < public_jct_s
     else:
         assert mean_s == pytest.approx(public_jct_s, rel=0.1)
+
+
+@pytest.mark.slow
+def test_the_baseline_that_gavel_calls_gandiva(trace: Trace, data_dir: Path) -> None:
+    """Random pairs in rounds, with the public table of what jobs do together: within 10%."""
+    table = read_throughputs(data_dir / "gavel" / "simulation_throughputs.json")
+    profile = load_profile("gandiva-as-published")
+    summary = run_timed(trace, _one_host_each(), profile, table).result.summary
+    assert summary["finished"] == 96
+    assert summary["jct_s"]["mean"] == pytest.approx(17_379, rel=0.1)
+    assert summary["makespan_s"] == pytest.approx(67_405, rel=0.1)
 
 
 @pytest.mark.slow

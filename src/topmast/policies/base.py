@@ -175,6 +175,10 @@ class SharesView(Struct, frozen=True):
     tenant: Ints
     """Rows of ``tenant_weights`` (n)."""
     tenant_weights: Floats
+    before: Floats | None = None
+    """The fractions that they have had (n x m), 0 for one that is new; None: of no concern."""
+    steps_per_s: Floats | None = None
+    """At speed 1 (n); None: not known, or not to be counted."""
     pair_rows: Ints | None = None
     """Jobs of one width that may share GPUs at the same time (p x 2); None: no pairs."""
     pair_speeds: Floats | None = None
@@ -207,6 +211,10 @@ class PairSpeeds(Protocol):
         """
         ...
 
+    def steps_per_s(self, work: tuple[str, int], model: str) -> float | None:
+        """Of a job alone; None: not known. O(1)."""
+        ...
+
 
 class SharePolicy(Protocol):
     """Hook `shares`: for which part of the time each job runs, and on which GPU model."""
@@ -215,6 +223,8 @@ class SharePolicy(Protocol):
     """A running job may be stopped or moved to another model when shares change."""
     fills: bool
     """Waiting jobs get GPUs that are part of no share."""
+    every_pair: bool
+    """It takes pairs that do less together than in turns."""
 
     def parts(self, view: SharesView) -> Parts:
         """Fractions of time: at most 1 for a job, and for a model at most its GPUs.

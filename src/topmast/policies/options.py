@@ -193,6 +193,11 @@ class ShareOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """The order among the jobs of one tenant."""
     pairs: bool = False
     """Two gangs of one size may share GPUs at the same time, where their speeds are known."""
+    raw: bool = False
+    """Speeds are in steps a second, where a table of throughputs has them: short steps count more.
+
+    Only policies that add up speeds of several jobs care.
+    """
 
 
 class SliceOptions(Struct, frozen=True, forbid_unknown_fields=True):

@@ -221,7 +221,7 @@ def _public_code() -> dict[str, dict[str, Any]]:
 
 def _public_options(name: str) -> dict[str, str]:
     known = _public_code()
-    options = known.get(name) or known.get(name.partition("-")[0]) or {}
+    options = known.get(name.partition("-")[0], {}) | known.get(name, {})
     return {key: str(value).lower() for key, value in options.items()}
 
 

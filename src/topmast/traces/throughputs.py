@@ -49,6 +49,10 @@ class Throughputs(Struct, frozen=True):
         work = Work(model, gpus)
         return work if self.speeds(work) else Work(model, 1)
 
+    def steps_per_s(self, work: tuple[str, int], model: str) -> float | None:
+        """Of a job alone on a GPU model; None: not known. O(1)."""
+        return self.speeds(self.timed(*work)).get(model)
+
     def beside(
         self, one: tuple[str, int], other: tuple[str, int], model: str
     ) -> tuple[float, float] | None:

@@ -39,6 +39,9 @@ class Columns:
         self.true_speeds: Floats = np.array(
             [[job.throughputs.get(t, 0.0) for t in self.types] for job in jobs], float
         )
+        self.before: Floats = np.array(
+            [[job.before.get(t, 0.0) for t in self.types] for job in jobs], float
+        )
         room = self.scale[:, None] <= self.workers
         self.runs: Bools = (self.true_speeds > 0) & room
         best = self.true_speeds.max(axis=1, keepdims=True)

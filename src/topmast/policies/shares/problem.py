@@ -24,6 +24,8 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     """From now."""
     arrival_s: float = 0.0
     entity: str | None = None
+    before: dict[str, float] = {}
+    """The fractions that it has had so far, by type: some policies let a job keep them."""
 
 
 class Pair(Struct, frozen=True, forbid_unknown_fields=True):

@@ -64,6 +64,9 @@ def _check_job(field: str, job: Job, problem: Problem) -> None:
         _type(f"{field}.throughputs.{kind}", kind, problem)
         check_amount(f"{field}.throughputs.{kind}", speed, MAX_AMOUNT)
     _weight(f"{field}.weight", job.weight)
+    for kind, fraction in job.before.items():
+        _type(f"{field}.before.{kind}", kind, problem)
+        check_amount(f"{field}.before.{kind}", fraction, 1.0)
     for name in ("elapsed_s", "isolated_s"):
         check_amount(f"{field}.{name}", getattr(job, name), MAX_AMOUNT)
     if job.steps_left is not None:

@@ -10,6 +10,7 @@ from topmast.model.errors import InvalidInput
 from topmast.policies.shares.columns import Columns
 from topmast.policies.shares.objectives import (
     allox,
+    allox_oldest,
     finish_time,
     greedy,
     hierarchical,
@@ -17,20 +18,27 @@ from topmast.policies.shares.objectives import (
     max_min,
     max_throughput,
     min_cost,
+    random_pairs,
 )
 from topmast.policies.shares.problem import Problem
 from topmast.policies.shares.shares import Shares
+
+Solve = Callable[[Columns], Shares]
 
 
 class Policy(Struct, frozen=True):
     """A policy: how it is solved, and whether jobs may share workers under it."""
 
-    solve: Callable[[Columns], Shares]
+    solve: Solve
     pairs: bool = True
     moves: bool = True
     """A running job may have to make room, even if the policy knows nothing of types."""
     fills: bool = True
     """As in the hook `shares`."""
+    every_pair: bool = False
+    """As in the hook `shares`."""
+    begin: Callable[[], Solve] | None = None
+    """Makes one that remembers what it decided; None: each problem stands by itself."""
 
 
 POLICIES = {
@@ -44,6 +52,8 @@ POLICIES = {
     greedy.SJF: Policy(greedy.solve_sjf, pairs=False, moves=False, fills=False),
     hierarchical.NAME: Policy(hierarchical.solve),
     allox.NAME: Policy(allox.solve, pairs=False),
+    allox_oldest.NAME: Policy(allox_oldest.solve, pairs=False),
+    random_pairs.NAME: Policy(random_pairs.solve, every_pair=True, begin=random_pairs.RandomPairs),
 }
 
 

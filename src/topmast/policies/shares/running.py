@@ -32,8 +32,10 @@ class Running:
         options = profile.shares
         self._options: ShareOptions = options
         self._policy: Policy = policy_named(options.policy)
+        self._solve = self._policy.begin() if self._policy.begin else self._policy.solve
         self.moves = self._policy.moves or options.aware
         self.fills = self._policy.fills
+        self.every_pair = self._policy.every_pair
 
     def parts(self, view: SharesView) -> Parts:
         """As the hook says. O(one solve), and another for each job that has to be left out."""
@@ -44,7 +46,7 @@ class Running:
         while rows:
             columns = self._columns(view, rows, late)
             try:
-                shares = self._policy.solve(columns)
+                shares = self._solve(columns)
             except InvalidInput as error:
                 found = _JOB.match(error.field or "")
                 if found is None:
@@ -91,23 +93,30 @@ def _entities(view: SharesView, rows: list[int], within: Within) -> dict[str, En
 
 
 def _job(view: SharesView, row: int, unit_milli: int, has_entity: bool, is_due: bool) -> Job:
-    deadline_s = float(view.deadline_s[row])
+    deadline_s, steps = float(view.deadline_s[row]), _steps_per_s(view, row)
+    before = () if view.before is None else view.before[row].tolist()
     return Job(
         id=view.ids[row],
         throughputs={
-            m: speed
+            m: speed * steps
             for m, speed in zip(view.models, view.speeds[row].tolist(), strict=True)
             if speed > 0
         },
+        before={m: part for m, part in zip(view.models, before, strict=False) if part > 0},
         scale_factor=round(view.width.item(row) * MILLI) // unit_milli,
         weight=view.weight.item(row),
-        steps_left=view.left_s.item(row),
+        steps_left=view.left_s.item(row) * steps,
         elapsed_s=view.elapsed_s.item(row),
         isolated_s=view.isolated_s.item(row),
         deadline_s=deadline_s if is_due and not math.isnan(deadline_s) else None,
         arrival_s=view.submit_s.item(row),
         entity=str(view.tenant[row]) if has_entity else None,
     )
+
+
+def _steps_per_s(view: SharesView, row: int) -> float:
+    """At speed 1; 1 where nothing is known, so that a step is a second."""
+    return 1.0 if view.steps_per_s is None else view.steps_per_s.item(row)
 
 
 def _pairs(view: SharesView, rows: list[int]) -> list[Pair]:
@@ -117,7 +126,9 @@ def _pairs(view: SharesView, rows: list[int]) -> list[Pair]:
     asked = np.zeros(len(view.ids), bool)
     asked[rows] = True
     kept = np.flatnonzero(asked[view.pair_rows].all(axis=1))
-    both, speeds = view.pair_rows[kept].tolist(), view.pair_speeds[kept].tolist()
+    steps = np.array([_steps_per_s(view, row) for row in range(len(view.ids))])
+    scaled = view.pair_speeds[kept] * steps[view.pair_rows[kept]][:, None, :]
+    both, speeds = view.pair_rows[kept].tolist(), scaled.tolist()
     return [
         Pair(
             (view.ids[one], view.ids[other]),
@@ -140,7 +151,8 @@ def _spread(
     fractions = np.zeros(view.speeds.shape)
     fractions[rows] = shares.single
     isolated: Floats = np.zeros(len(view.ids))
-    isolated[rows] = columns.isolated_speeds
+    steps = np.array([_steps_per_s(view, row) for row in rows])
+    isolated[rows] = columns.isolated_speeds / steps
     return Parts(fractions, isolated, named, _spread_pairs(view, columns, rows, shares))
 
 

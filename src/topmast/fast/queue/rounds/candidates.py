@@ -78,6 +78,8 @@ class RoundCapacity(Struct, frozen=True):
     tenant_weights: Floats
     pairs: Callable[[], Pairs | None] = lambda: None
     """The contenders that may have the same GPUs; called when fractions are computed."""
+    steps_per_s: Callable[[JobRecord], float] | None = None
+    """Of a job at speed 1, if steps count."""
 
 
 def view_of(
@@ -93,6 +95,8 @@ def view_of(
         math.nan if r.spec.deadline_s is None else r.submit_s + r.spec.deadline_s - now
         for r in records
     ]
+    nothing, steps = np.zeros(len(stage.models)), stage.steps_per_s
+    before = [nothing if a.fractions is None else a.fractions for a in accounts]
     return SharesView(
         ids=tuple(r.id for r in records),
         models=stage.models,
@@ -107,6 +111,8 @@ def view_of(
         submit_s=np.array([r.submit_s for r in records]),
         tenant=np.array([c.tenant for c in contenders], np.int64),
         tenant_weights=stage.tenant_weights,
+        before=np.array(before),
+        steps_per_s=None if steps is None else np.array([steps(r) for r in records]),
         pair_rows=None if pairs is None else pairs.rows,
         pair_speeds=None if pairs is None else pairs.speeds,
     )

@@ -79,12 +79,18 @@ class PairBooks:
 
 
 def pairs_of(
-    contenders: Sequence[RoundCandidate], models: Sequence[str], table: PairSpeeds
+    contenders: Sequence[RoundCandidate],
+    models: Sequence[str],
+    table: PairSpeeds,
+    *,
+    every: bool = False,
 ) -> Pairs:
     """Pairs that may share: of one form, with known speeds together that are worth more than turns.
 
-    What is no more than turns is left out, for turns can do it. O(n^2 m).
+    What is no more than turns is left out, for turns can do it; a policy may want ``every`` one.
+    O(n^2 m).
     """
+    least = 0.0 if every else 1.0
     by_form: dict[object, list[int]] = {}
     for row, contender in enumerate(contenders):
         if form := _form(contender):
@@ -95,7 +101,7 @@ def pairs_of(
     for alike in by_form.values():
         for at, one in enumerate(alike):
             for other in alike[at + 1 :]:
-                own = _speeds(contenders[one], contenders[other], models, table, known)
+                own = _speeds(contenders[one], contenders[other], models, table, known, least)
                 if own.any():
                     rows.append((one, other))
                     speeds.append(own)
@@ -121,15 +127,18 @@ def _speeds(
     models: Sequence[str],
     table: PairSpeeds,
     known: dict[object, Floats],
+    least: float,
 ) -> Floats:
-    """Work per second of both by model (m x 2), 0 where they do not gain."""
+    """Work per second of both by model (m x 2), 0 where they do not gain: no more than ``least``
+    in all, each over its speed alone.
+    """
     names = [(str(c.record.spec.work), round(c.kind.width)) for c in (one, other)]
     factors = known.get(tuple(names))
     if factors is None:
         factors = np.zeros((len(models), 2))
         for at, model in enumerate(models):
             found = table.beside(names[0], names[1], model)
-            if found is not None and min(found) > 0 and sum(found) > 1:
+            if found is not None and min(found) > 0 and sum(found) > least:
                 factors[at] = found
         known[tuple(names)] = factors
     alone = np.stack([one.kind.speeds, other.kind.speeds], axis=1)

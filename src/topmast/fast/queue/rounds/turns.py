@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from msgspec import Struct
 
@@ -41,7 +43,7 @@ def begin_round(queue: QueueViews, own: RoundState) -> None:
     free_milli = _free(queue, own, contenders, gpus)
     stage = RoundCapacity(
         own.kinds.models, gpus, free_milli, np.array(list(weights.values())),
-        lambda: _pairs(queue, own, contenders),
+        lambda: _pairs(queue, own, contenders), _steps(own),
     )  # fmt: skip
     granted = rounds.begin(contenders, outside, stage, queue.now)
     for contender in contenders:
@@ -68,7 +70,27 @@ def _pairs(queue: QueueViews, own: RoundState, contenders: list[RoundCandidate])
     """Jobs that may have the same GPUs at the same time; None if there are none, or unknown."""
     if not own.rounds.options.pairs or own.pair_speeds is None:
         return None
-    return pairs_of(contenders, own.kinds.models, own.pair_speeds)
+    every = own.rounds.share.every_pair
+    return pairs_of(contenders, own.kinds.models, own.pair_speeds, every=every)
+
+
+def _steps(own: RoundState) -> Callable[[JobRecord], float] | None:
+    """Steps a second of a job at speed 1, that is on the model that it lists first; 1: not known.
+
+    None: they do not count, or there is no table of them.
+    """
+    table = own.pair_speeds
+    if not own.rounds.options.raw or table is None:
+        return None
+
+    def steps_per_s(record: JobRecord) -> float:
+        kind = own.kinds.of(record.spec)
+        first = next(iter(np.flatnonzero(kind.choice == 0).tolist()), -1)
+        model = own.kinds.models[first] if first >= 0 else ""
+        work = (str(record.spec.work or ""), round(kind.width))
+        return table.steps_per_s(work, model) or 1.0
+
+    return steps_per_s
 
 
 def _stop(queue: QueueViews, own: RoundState, record: JobRecord) -> None:

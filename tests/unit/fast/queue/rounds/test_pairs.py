@@ -32,6 +32,9 @@ class Table:
     ) -> tuple[float, float] | None:
         return self.factors if model == "V100" and "unknown" not in (one[0], other[0]) else None
 
+    def steps_per_s(self, work: tuple[str, int], model: str) -> float | None:
+        return None
+
 
 def contender(
     number: int, gpus: int = 1, work: str = "a", at: int = -1, partner: str = "", **more: Any
@@ -113,6 +116,7 @@ class Together:
     """A policy that gives all of the time to the first pair, while there is one."""
 
     moves = fills = True
+    every_pair = False
 
     def parts(self, view: SharesView) -> Parts:
         alone = np.ones(view.speeds.shape)

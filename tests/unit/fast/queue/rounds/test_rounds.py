@@ -26,6 +26,7 @@ class Fixed:
     def __init__(self, fractions: list[list[float]], *, fills: bool = True) -> None:
         self.fractions = fractions
         self.moves, self.fills, self.fails = True, fills, False
+        self.every_pair = False
         self.asked = 0
 
     def parts(self, view: SharesView) -> Parts:

@@ -26,6 +26,9 @@ class PackingSpeedups:
     ) -> tuple[float, float] | None:
         return 0.9, 0.9
 
+    def steps_per_s(self, work: tuple[str, int], model: str) -> float | None:
+        return None
+
 
 def work(name: str, **more: Any) -> JobSpec:
     """A job of all GPUs of a host, that a table knows."""
