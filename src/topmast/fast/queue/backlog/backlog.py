@@ -40,6 +40,8 @@ from topmast.policies.base import OrderPolicy, QueueView
 
 GATES_KEPT = 1_024
 """With more gates than that, those without a job are forgotten: they often come again."""
+CLASSES_KEPT = 256
+"""So many job classes without a job are kept: most jobs that come are like one before."""
 
 
 class Backlog:
@@ -70,6 +72,10 @@ class Backlog:
         self.attained_service = AttainedService(order)
         self.priority_timers = PriorityTimers(order, rerank_interval_s)
         self.job_classes: dict[ClassKey, JobClass] = {}
+        """Those with jobs."""
+        self._resting: dict[ClassKey, JobClass] = {}
+        """Those without, the longest unused first."""
+        self._numbers = 0
         self._class_of: dict[str, JobClass] = {}
         """By job."""
         self._gates: dict[ClassKey, QuotaGate] = {}
@@ -114,9 +120,14 @@ class Backlog:
         placement = placement_key(
             record.spec, topology, record.avoid_hosts, record.bound, grant, stay
         )
-        found = self.job_classes.get(job_key(record.spec, placement))
+        key = job_key(record.spec, placement)
+        found = self.job_classes.get(key)
         if found is None:
-            found = self._new_class(record, topology, grant, stay, placement)
+            found = self._resting.pop(key, None)
+            if found is None:
+                found = self._new_class(record, topology, grant, stay, placement)
+            self.job_classes[key] = found
+            self.blocked.enter(found)
         found.size += 1
         self._class_of[record.id] = found
         if record.moves:
@@ -133,25 +144,24 @@ class Backlog:
         within: ClassKey,
     ) -> JobClass:
         """The class of a job that is the first of it. O(groups + datasets)."""
-        number = self._free_numbers.pop() if self._free_numbers else len(self.job_classes)
+        if self._free_numbers:
+            number = self._free_numbers.pop()
+        else:
+            number, self._numbers = self._numbers, self._numbers + 1
         spec, classes = record.spec, self.blocked.classes
         over = placement_key(
             spec, topology, record.avoid_hosts, record.bound, grant, stay,
             over_quota=True,
         )  # fmt: skip
-        placement = {False: classes.join(within, number), True: classes.join(over, number)}
-        key = job_key(spec, within)
-        gate = self._gate_of(spec)
-        found = self.job_classes[key] = JobClass(
-            number, key, spec, gate, placement, grant, stay=stay
-        )
-        gate.members[number] = None
-        self.blocked.enter(found)
+        placement = {False: classes.of(within), True: classes.of(over)}
         for one in placement.values():
-            if len(one.members) == 1:
+            if not one.users:
                 self.ranking.add_class(one.number)
+            one.users += 1
         self.ranking.add_job_class(number, placement[False].number, placement[True].number)
-        return found
+        key, gate = job_key(spec, within), self._gate_of(spec)
+        gate.users += 1
+        return JobClass(number, key, spec, gate, placement, grant, stay=stay)
 
     def _gate_of(self, spec: JobSpec) -> QuotaGate:
         key = gate_key(spec)
@@ -198,15 +208,25 @@ class Backlog:
             self.unblock(Anything())  # those of its class come first now
         found.size -= 1
         if not found.size:
-            self._drop(found)
+            self._rest(found)
 
-    def _drop(self, one: JobClass) -> None:
-        """A job class has no job any more. O(datasets)."""
+    def _rest(self, one: JobClass) -> None:
+        """A job class has no job any more: it is as new, if it is used again. O(datasets)."""
         del self.job_classes[one.key]
         self.blocked.leave(one)
+        self._resting[one.key] = one
+        if len(self._resting) > CLASSES_KEPT:
+            self._drop(self._resting.pop(next(iter(self._resting))))
+
+    def _drop(self, one: JobClass) -> None:
+        """Forget a job class without a job."""
+        for placement in one.placement.values():
+            placement.users -= 1
+            if not placement.users:
+                self.blocked.classes.drop(placement)
         gate = one.gate
-        del gate.members[one.number]
-        if not gate.members and len(self._gates) > GATES_KEPT:
+        gate.users -= 1
+        if not gate.users and len(self._gates) > GATES_KEPT:
             del self._gates[gate.key]
         self._free_numbers.append(one.number)
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from topmast.fast.queue.backlog.ordered_index import JOB_CLASS, PLACEMENT, Key
 from topmast.fast.queue.backlog.placement_class import (
+    NOT_TRIED,
     JobClass,
     PlacementClass,
     PlacementClasses,
@@ -66,9 +67,9 @@ class RoomFreed(Event, frozen=True):
     classes: Iterable[int]
 
     def helps(self, blocked: Blocked) -> Iterator[Scope]:
-        """These."""
+        """Those of them that have jobs."""
         found = (blocked.classes.get(number) for number in self.classes)
-        yield Scope(classes=[one for one in found if one is not None], forgets=True)
+        yield Scope(classes=[one for one in found if one and one.members], forgets=True)
 
 
 class ReservationFree(Event, frozen=True):
@@ -76,7 +77,7 @@ class ReservationFree(Event, frozen=True):
 
     def helps(self, blocked: Blocked) -> Iterator[Scope]:
         """All, but verdicts hold on: so none but the first needs a request."""
-        yield Scope(classes=list(blocked.classes))
+        yield Scope(classes=[one for one in blocked.classes if one.members])
 
 
 class QuotaFreed(Event, frozen=True):
@@ -152,22 +153,34 @@ class Blocked:
 
     def enter(self, one: JobClass) -> None:
         """A job class has its first job. O(datasets)."""
-        self.by_number[one.number] = one
+        number = one.number
+        self.by_number[number] = one
+        one.gate.members[number] = None
+        one.placement[False].members[number] = one.placement[True].members[number] = None
         for dataset in one.spec.datasets:
             self.readers.setdefault(dataset, {})[one.number] = None
 
     def leave(self, one: JobClass) -> None:
-        """A job class has lost its last job. O(datasets)."""
-        del self.by_number[one.number]
+        """A job class has lost its last job: nothing of it is blocked any more. O(datasets)."""
+        number = one.number
+        del self.by_number[number], one.gate.members[number]
         for dataset in one.spec.datasets:
             readers = self.readers[dataset]
             del readers[one.number]
             if not readers:
                 del self.readers[dataset]
-        for placement in one.placement.values():
-            self.classes.leave(placement, one.number)
-        self._forget_limits(one)
-        self.retries.drop(one.number)
+        for over_quota, placement in one.placement.items():
+            self.ranking.unblock_unused(JOB_CLASS, number, over_quota)
+            del placement.members[number]
+            placement.blocked.pop(number, None)
+            if not placement.members:
+                self.ranking.unblock_unused(PLACEMENT, placement.number, over_quota)
+                placement.verdicts.clear()
+        one.verdict = NOT_TRIED
+        if one.had:
+            one.had.clear()
+            self._forget_limits(one)
+        self.retries.drop(number)
 
     # --- block ------------------------------------------------------------------------------------
 

@@ -64,7 +64,9 @@ class PlacementClass(Struct):
     number: int
     key: Key
     members: dict[int, None] = {}
-    """Its job classes, by number."""
+    """Its job classes with jobs, by number."""
+    users: int = 0
+    """How many job classes it has, with jobs or without."""
     blocked: dict[int, None] = {}
     """Those of them that are blocked for want of a place."""
     verdicts: dict[bool, Verdict] = {}
@@ -166,22 +168,18 @@ class PlacementClasses:
         """The class of a number, if there is one."""
         return self._by_number.get(number)
 
-    def join(self, key: Key, member: int) -> PlacementClass:
-        """The placement class of one more job class; perhaps a new one. O(1)."""
+    def of(self, key: Key) -> PlacementClass:
+        """The placement class of a key; perhaps a new one. O(1)."""
         found = self._by_key.get(key)
         if found is None:
             number = self._free_numbers.pop() if self._free_numbers else len(self._by_number)
             found = self._by_key[key] = self._by_number[number] = PlacementClass(number, key)
-        found.members[member] = None
         return found
 
-    def leave(self, placement: PlacementClass, member: int) -> None:
-        """A job class is no more. O(1)."""
-        del placement.members[member]
-        placement.blocked.pop(member, None)
-        if not placement.members:
-            del self._by_key[placement.key], self._by_number[placement.number]
-            self._free_numbers.append(placement.number)
+    def drop(self, placement: PlacementClass) -> None:
+        """No job class has this placement class any more. O(1)."""
+        del self._by_key[placement.key], self._by_number[placement.number]
+        self._free_numbers.append(placement.number)
 
     def forget(self) -> None:
         """Something changed that may help any job. O(classes)."""

@@ -450,6 +450,12 @@ class Ranking:
         if index.unblock(kind, number):
             index.rewind()
 
+    def unblock_unused(self, kind: int, number: int, over_quota: bool) -> None:
+        """As `unblock`, of a class without jobs. O(1)."""
+        index = self._over if over_quota else self._within
+        if index.blocked:
+            index.unblock(kind, number)
+
     def unblock_all(self) -> None:
         """Pass over no job. O(1); O(classes) in numpy when the head is looked up."""
         self._all_unblocked = True

@@ -21,7 +21,9 @@ class QuotaGate(Struct):
     spec: JobSpec
     """Of one of its jobs: the same for all as far as quota goes."""
     members: dict[int, None] = {}
-    """Its job classes, by number."""
+    """Its job classes with jobs, by number."""
+    users: int = 0
+    """How many job classes it has, with jobs or without."""
     as_of: int = -1
     """The change of the ledger for which ``choices`` hold."""
     choices: dict[bool, tuple[int, ...]] = {}
