@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from msgspec import Struct
@@ -27,6 +27,7 @@ from topmast.fast.queue.backlog.ordered_index import (
     Key,
     OrderedIndex,
 )
+from topmast.fast.queue.backlog.rows_view import RowsView
 from topmast.model.job import Band
 from topmast.policies.base import Floats, Ints, OrderPolicy, QueueView
 
@@ -60,11 +61,9 @@ _TYPES: dict[str, type[np.generic]] = {
     "since_s": np.float64,
 }
 
-_SEEN = [name for name in _TYPES if name not in ("alive", "job_class", "number")]
-"""The columns that an order sees."""
-_TOLD = [name for name in _SEEN if name != "tenant"]
+_TOLD = [name for name in _TYPES if name not in ("alive", "job_class", "number", "tenant")]
 _told_of = attrgetter(*_TOLD)
-"""These of a `Waiting`; the tenant has a number here."""
+"""What an order sees of a `Waiting`, but for its tenant, which has a number here."""
 
 
 class Waiting(Struct, frozen=True):
@@ -215,12 +214,8 @@ class Ranking:
         self._sort(rows)
 
     def _compute(self, rows: Ints | slice) -> Floats:
-        columns = {name: self._columns[name][rows] for name in _SEEN}
-        tenant = columns["tenant"]
-        runs, fairness = np.zeros(len(tenant), np.bool_), self._fairness[tenant]
-        return self.order.keys(
-            QueueView(self.ranked_at_s, fairness=fairness, running=runs, **columns)
-        )
+        view = RowsView(self.ranked_at_s, self._columns, rows, self._fairness)
+        return self.order.keys(cast(QueueView, view))
 
     def _sort(self, rows: Ints) -> None:
         """Sort by the last key first; every sort keeps the order of the one before."""
@@ -238,11 +233,12 @@ class Ranking:
 
     def _settle(self) -> None:
         """Put in order what was added since the head was looked up. O(added x late), or a sort."""
-        self._settle_blocks()
+        if self._all_unblocked:
+            self._settle_blocks()
         if not self._staged:
             return
         alive = self._columns["alive"]
-        staged, self._staged = [row for row in self._staged if alive.item(row)], []
+        staged, self._staged = [row for row in self._staged if alive[row]], []
         if not staged:
             return
         rows = slice(staged[0], staged[0] + 1) if len(staged) == 1 else np.array(staged)
@@ -251,8 +247,9 @@ class Ranking:
             self._sort(np.flatnonzero(alive))
             return
         for row in staged:
-            for index, over_quota in ((self._within, False), (self._over, True)):
-                key = self._key(row, over_quota)
+            last = self._last_of(row)
+            band = (-float(self._columns["band"].item(row)),) if self.order.by_band else ()
+            for index, key in ((self._within, (*band, *last)), (self._over, self._over_key(last))):
                 if index.insert(key, row) and self._is_unblocked(index, row):
                     index.step_back(key)
 
@@ -265,14 +262,25 @@ class Ranking:
     def _set_keys(self, rows: Ints | slice, keys: Floats) -> None:
         if self._keys.shape[1] != keys.shape[1]:
             self._keys = np.zeros((len(self._jobs), keys.shape[1]))
-        self._keys[rows] = keys
+        if keys.shape[1]:
+            self._keys[rows] = keys
 
     def _key(self, row: int, over_quota: bool) -> Key:
+        last = self._last_of(row)
+        if over_quota:
+            return self._over_key(last)
+        band = (-float(self._columns["band"].item(row)),) if self.order.by_band else ()
+        return (*band, *last)
+
+    def _over_key(self, last: Key) -> Key:
+        """Over quota no band counts."""
+        return (0.0, *last) if self.order.by_band else last
+
+    def _last_of(self, row: int) -> Key:
+        """A row's key behind its band."""
         columns = self._columns
-        band = 0.0 if over_quota else -float(columns["band"].item(row))
-        first = (band,) if self.order.by_band else ()
         last = (columns["submit_s"].item(row), columns["number"].item(row), row)
-        return (*first, *self._keys[row].tolist(), *last)
+        return (*self._keys[row].tolist(), *last) if self._keys.shape[1] else last
 
     def key(self, job: str, over_quota: bool) -> Key | None:
         """Where a job ranks, lower first; None for one that is not in. O(1)."""
@@ -327,7 +335,8 @@ class Ranking:
 
     def first_unblocked(self, over_quota: bool) -> tuple[Key, str] | None:
         """The first job that is not passed over. Amortised O(1) in Python, O(jobs) in numpy."""
-        self._settle()
+        if self._staged or self._all_unblocked:
+            self._settle()
         if not self._row_of:
             return None
         index = self._over if over_quota else self._within
@@ -344,8 +353,9 @@ class Ranking:
         if index.knows_head and (found is None or self._columns["alive"].item(int(found[-1]))):
             return found
         found = None
-        index.cursor = self._seek(index, index.base, index.cursor)
-        if index.late:
+        if index.cursor < len(index.base):
+            index.cursor = self._seek(index, index.base, index.cursor)
+        if index.late_cursor < len(index.late):
             index.late_cursor = self._seek(index, index.late_rows, index.late_cursor)
         if index.cursor < len(index.base):
             found = self._key(index.base.item(index.cursor), over_quota)
@@ -381,7 +391,7 @@ class Ranking:
 
     def _is_unblocked(self, index: OrderedIndex, row: int) -> bool:
         columns = self._columns
-        if not columns["alive"].item(row):
+        if not columns["alive"][row]:
             return False
         if not index.blocked:
             return True
