@@ -147,6 +147,14 @@ def test_other_policies(state: Path) -> None:
     assert (base["profile"], changed["profile"]) == ("fifo-skip", "sjf")
 
 
+def test_what_calibration_found_holds_in_both_futures(state: Path) -> None:
+    """Starts of 30 s and GPUs of half their speed: 2,030 s until the first two end, then 1,230 s."""
+    found = {"sim.startup_s": "30", "sim.gpu_speed.H100": "0.5"}
+    base, changed = futures(state, settings=found)
+    assert base["wait_s"]["mean"] == changed["wait_s"]["mean"] == pytest.approx(2_030.0, abs=0.1)
+    assert base["held_gpu_s"] == changed["held_gpu_s"] == pytest.approx(16 * (2_030.0 + 1_230.0))
+
+
 def test_the_folder_is_only_read(state: Path) -> None:
     """Byte for byte the journal stays as it was."""
     before = (state / JOURNAL).read_bytes()
