@@ -67,7 +67,7 @@ slurm-tools: $(DEV) ## install Slurm, from Debian's packages
 	@$(PY) -m tests.support.slurmlab install
 
 test-slurm: slurm-tools ## the tests on real Slurm clusters, which it installs (SMOKE=1 for the quick ones)
-	@$(PY) -m pytest -q -m "slurm$(if $(SMOKE), and not slow)" $(or $(ARGS),tests/contract/slurm tests/integration/test_demo_engines.py)
+	@$(PY) -m pytest -q -m "slurm$(if $(SMOKE), and not slow)" $(or $(ARGS),tests/contract/slurm tests/integration/test_demo_engines.py tests/integration/test_bench_closed_loop.py)
 
 chaos-ssh: ssh-tools ## N rounds of faults on real hosts behind SSH: nothing runs twice, nothing is lost
 	@$(PY) -m tests.crash.ssh --rounds $(N) $(ARGS)

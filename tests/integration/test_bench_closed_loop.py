@@ -6,6 +6,7 @@ import pytest
 
 from topmast.bench import ClosedLoopOptions, run_bench
 from topmast.bench.closed_loop import GPUS_PER_HOST, HOSTS_PER_CLUSTER, REAL, jobs_of
+from topmast.demo.lab import slurm
 
 
 def test_the_jobs_keep_the_fleet_busy_while_they_arrive() -> None:
@@ -20,10 +21,16 @@ def test_the_jobs_keep_the_fleet_busy_while_they_arrive() -> None:
 
 
 @pytest.mark.timeout(600)
-def test_a_run_is_foretold() -> None:
+@pytest.mark.parametrize(
+    "engine", ["local", pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.slow])]
+)
+def test_a_run_is_foretold(engine: str) -> None:
     """Twelve jobs: how near the simulation came is measured, and no job is left out."""
-    options = ClosedLoopOptions(jobs=12, seed=3, profiles=("fifo",))
+    if engine == "slurm" and (programs := slurm.lacking()):
+        pytest.skip(f"no Slurm: {', '.join(programs)} not found (run `make slurm-tools`)")
+    options = ClosedLoopOptions(engine=engine, jobs=12, seed=3, profiles=("fifo",))
     document = run_bench("closed-loop", loop=options)
+    assert document["engine"] == engine
     assert set(document["settings"]) >= {"sim.startup_s"}
     assert document["settings"]["sim.startup_s"] >= 0.5
     run = document["profiles"]["fifo"]

@@ -1,19 +1,22 @@
 """The closed loop: real jobs under several profiles, each run foretold by the simulator before.
 
-The jobs are processes of the local engine that sleep: hours become seconds, all else is as live.
+The jobs are processes that sleep, of the local engine or of a Slurm cluster: hours become seconds,
+all else is as live.
 What starts, checkpoints and restores take, and how fast each GPU model is, the simulator learns
 from one run of other jobs (`topmast calibrate`).
 """
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 import random
 import shlex
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,8 @@ from msgspec import Struct
 from topmast.bench.options import ClosedLoopOptions
 from topmast.bench.setup import folder, machine, write
 from topmast.client import Client
+from topmast.demo.lab.slurm import cluster_for
+from topmast.demo.machines import check_length, check_slurm
 from topmast.demo.server import Server
 from topmast.experiments.calibrate import (
     COLUMNS,
@@ -45,7 +50,7 @@ from topmast.traces.writing import write as write_trace
 CLUSTERS = {"h100": "H100", "a100": "A100"}
 GPUS_PER_HOST = 8
 HOSTS_PER_CLUSTER = 2
-FLEET = {
+FLEET: dict[str, Any] = {
     "regions": {
         "here": {
             "clusters": {
@@ -93,9 +98,7 @@ class Run(Struct, frozen=True):
 
 def measure_closed_loop(options: ClosedLoopOptions, state: Path | None = None) -> dict[str, Any]:
     """Calibrate on one run; then simulate, and run, other jobs under each profile."""
-    with folder(state) as made:
-        fleet = made / "fleet.yaml"
-        fleet.write_text(json.dumps(FLEET), encoding="utf-8")
+    with folder(state) as made, _hosts(options.engine, made) as fleet:
         first = _Runs(made / "calibration", fleet, options.jobs, options.seed + OTHER_JOBS)
         measured, _ = first.really(CALIBRATES)
         found = calibrate(first.options(CALIBRATES), measured)
@@ -103,6 +106,7 @@ def measure_closed_loop(options: ClosedLoopOptions, state: Path | None = None) -
         profiles = {name: _compared(runs, name, found) for name in options.profiles}
     document = {
         "seed": options.seed,
+        "engine": options.engine,
         "settings": found.settings,
         "calibration": {"profile": CALIBRATES, **msgspec.to_builtins(found)},
         "profiles": msgspec.to_builtins(profiles),
@@ -112,6 +116,25 @@ def measure_closed_loop(options: ClosedLoopOptions, state: Path | None = None) -
     if options.out is not None:
         write(options.out, "closed-loop", document)
     return document
+
+
+@contextmanager
+def _hosts(engine: str, folder: Path) -> Iterator[Path]:
+    """The fleet file; where the engine is Slurm, of a cluster that runs meanwhile."""
+    fleet = copy.deepcopy(FLEET)
+    clusters: dict[str, Any] = fleet["regions"]["here"]["clusters"]
+    with ExitStack() as stack:
+        if engine == "slurm":
+            check_slurm("--engine")
+            check_length(folder / "slurm" / "munge.sock")
+            site = cluster_for(folder / "slurm", "loop", clusters)
+            for cluster in clusters.values():
+                cluster["options"]["work"] = str(folder / "work")
+            stack.callback(site.stop)
+            site.start()
+        file = folder / "fleet.yaml"
+        file.write_text(json.dumps(fleet), encoding="utf-8")
+        yield file
 
 
 def _compared(runs: _Runs, profile: str, found: Calibration) -> Run:

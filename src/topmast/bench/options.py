@@ -94,6 +94,8 @@ class EnginesOptions(Struct, frozen=True, kw_only=True):
 class ClosedLoopOptions(Struct, frozen=True, kw_only=True):
     """Real jobs, foretold by the simulator."""
 
+    engine: str = "local"
+    """Or `slurm`: a cluster of its own on this machine, with a controller and daemons."""
     jobs: int = 200
     seed: int = 0
     profiles: tuple[str, ...] = ("fifo", "easy", "srtf")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,16 +14,27 @@ from topmast.cli.output import Column, say, say_fields, say_table
 from topmast.cli.root import BenchOptions, Root
 
 
+class LoopEngine(StrEnum):
+    """Of the clusters."""
+
+    LOCAL = "local"
+    SLURM = "slurm"
+
+
 def add(app: typer.Typer, root: Root) -> None:
     """Add the command to those of `bench`."""
 
     @command(
         app, "closed-loop", asks=FOLDER,
         example="topmast bench closed-loop --json\n"
-        "topmast bench closed-loop --jobs 50 --profile srtf --out loop/",
+        "topmast bench closed-loop --jobs 50 --profile srtf --out loop/\n"
+        "topmast bench closed-loop --engine slurm --json",
     )  # fmt: skip
     def closed_loop(
         session: Session,
+        engine: Annotated[
+            LoopEngine, typer.Option(help="What starts the jobs; slurm: a cluster made for this.")
+        ] = LoopEngine.LOCAL,
         jobs: Annotated[int, typer.Option(min=8, help="Jobs of each run.")] = 200,
         profile: Annotated[
             list[str] | None,
@@ -42,7 +54,8 @@ def add(app: typer.Typer, root: Root) -> None:
         The simulator is calibrated on one run of other jobs. Each run takes about two minutes.
         """
         options = BenchOptions(
-            jobs=jobs, seed=seed, profiles=tuple(profile) if profile else None, out=out,
+            engine=engine.value, jobs=jobs, seed=seed, out=out,
+            profiles=tuple(profile) if profile else None,
             state=session.state, json=session.json,
         )  # fmt: skip
         document = root.bench("closed-loop", options)

@@ -159,6 +159,7 @@ class BenchOptions:
     rate: float | None = None
     load: float | None = None
     profile: str | None = None
+    engine: str | None = None
     profiles: tuple[str, ...] | None = None
     """Of the closed loop."""
     delay_s: float | None = None

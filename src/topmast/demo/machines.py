@@ -53,13 +53,7 @@ class RealMachines(Machines):
 
     def __init__(self) -> None:
         super().__init__()
-        if lacking := slurm.lacking():
-            packages = " ".join(slurm.PACKAGES)
-            raise InvalidInput(
-                f"there is no Slurm here: {', '.join(lacking)} not found",
-                field="--engines",
-                remedy=f"on Debian: apt-get install --no-install-recommends {packages}",
-            )
+        check_slurm("--engines")
         self._slurm: SlurmCluster | None = None
         self._ssh: SshLab[SshHost] | None = None
 
@@ -75,22 +69,11 @@ class RealMachines(Machines):
         return file
 
     def _start_slurm(self, folder: Path, clusters: Mapping[str, Any], note: Note) -> None:
-        _check_length(folder / "slurm" / "munge.sock")
-        groups = [cluster["hosts"][0] for cluster in clusters.values()]
-        self._slurm = SlurmCluster(
-            folder / "slurm", "east", nodes=sum(group["count"] for group in groups),
-            gpu_types=[group["gpu"].lower() for group in groups for _ in range(group["count"])],
-            parameters=("SchedulerParameters=batch_sched_delay=1", "MinJobAge=3600"),
-        )  # fmt: skip
+        check_length(folder / "slurm" / "munge.sock")
+        self._slurm = slurm.cluster_for(folder / "slurm", "east", clusters)
         note(f"starting a Slurm cluster with {self._slurm.nodes} hosts, the region east")
         self._slurm.start()
-        names = list(self._slurm.hosts)
-        for (name, cluster), group in zip(clusters.items(), groups, strict=True):
-            group["names"], names = names[: group["count"]], names[group.pop("count") :]
-            model = group["gpu"]
-            options = {"conf": str(self._slurm.conf), f"gpu.{model}": model.lower(), "poll_s": 0.5}
-            cluster |= {"engine": "slurm", "options": options}
-            self.engines[name] = "slurm"
+        self.engines |= dict.fromkeys(clusters, "slurm")
 
     def _start_ssh(self, folder: Path, cluster: dict[str, Any], note: Note) -> None:
         why = ssh.missing()
@@ -127,7 +110,19 @@ class RealMachines(Machines):
                 self._slurm.stop()
 
 
-def _check_length(socket: Path) -> None:
+def check_slurm(option: str) -> None:
+    """Raises InvalidInput if there is no Slurm here."""
+    if lacking := slurm.lacking():
+        packages = " ".join(slurm.PACKAGES)
+        raise InvalidInput(
+            f"there is no Slurm here: {', '.join(lacking)} not found",
+            field=option,
+            remedy=f"on Debian: apt-get install --no-install-recommends {packages}",
+        )
+
+
+def check_length(socket: Path) -> None:
+    """Raises InvalidInput for a folder in which no socket can be."""
     if len(str(socket)) > SOCKET_BYTES:
         raise InvalidInput(
             f"{socket} is too long for a socket", field="--state", remedy="name a shorter path"

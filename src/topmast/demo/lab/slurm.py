@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from topmast.model.errors import Unavailable
 
@@ -250,6 +251,26 @@ class SlurmCluster:
             )
         main = f"PartitionName=main Nodes={','.join(self.hosts)} Default=YES State=UP"
         yield f"{main} MaxTime=INFINITE"
+
+
+def cluster_for(folder: Path, name: str, clusters: Mapping[str, Any]) -> SlurmCluster:
+    """A cluster, not started yet, for clusters of a fleet file, as two partitions of a site are.
+
+    Each has one group of hosts with a count, which gets the names of the hosts in its place.
+    """
+    groups = [cluster["hosts"][0] for cluster in clusters.values()]
+    made = SlurmCluster(
+        folder, name, nodes=sum(group["count"] for group in groups),
+        gpu_types=[group["gpu"].lower() for group in groups for _ in range(group["count"])],
+        parameters=("SchedulerParameters=batch_sched_delay=1", "MinJobAge=3600"),
+    )  # fmt: skip
+    names = list(made.hosts)
+    for cluster, group in zip(clusters.values(), groups, strict=True):
+        group["names"], names = names[: group["count"]], names[group.pop("count") :]
+        model = group["gpu"]
+        options = {"conf": str(made.conf), f"gpu.{model}": model.lower(), "poll_s": 0.5}
+        cluster |= {"engine": "slurm", "options": options}
+    return made
 
 
 def _signal(pid: int, what: signal.Signals) -> None:
