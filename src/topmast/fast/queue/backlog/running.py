@@ -245,6 +245,10 @@ class RunningHooks(QueueHooks):
             return  # it has no row, or is no other than while it started
         self._running().note(record.id)
 
+    def on_expected(self, record: JobRecord) -> None:
+        """It ranks by what is left of it."""
+        self._running().note(record.id)
+
     def on_unbooked(self, job: str) -> None:
         """It has no plan any more."""
         self._running().forget(job)

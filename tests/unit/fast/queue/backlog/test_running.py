@@ -11,6 +11,7 @@ from tests.support.world import World
 from topmast.fast.queue.backlog.running import RunningOrder
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.job import JobChanges
 from topmast.model.states import JobState
 from topmast.policies.options import Preemption
 
@@ -109,3 +110,12 @@ def test_jobs_that_are_over_leave_nothing() -> None:
     running = made.queue.backlog.running
     assert not running._changed
     assert order_of(made).jobs == ()
+
+
+def test_a_job_that_is_expected_to_run_longer_ranks_later_at_once() -> None:
+    """It runs, and the order was known before."""
+    made = world()
+    assert order_of(made).jobs == ("j1", "j3", "j4", "j2")
+    longer = JobChanges(duration_s=350.0)
+    made.tell(ids.QUEUE, m.EditJobs(("j1",), longer))
+    assert order_of(made).jobs == ("j3", "j4", "j1", "j2")
