@@ -18,6 +18,8 @@ from tests.support.live import eventually, free_ports
 
 FOLDER = Path(__file__).parent / "oidc"
 INSTALL_S = 300
+START_S = 240
+"""Node.js reads some thousand files before it answers: minutes on a busy machine with a cold disk."""
 
 
 def install() -> bool:
@@ -53,7 +55,7 @@ class Provider:
             command, cwd=FOLDER, env=self._environment,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        eventually(self._answers, "the provider answers")
+        eventually(self._answers, "the provider answers", START_S)
 
     def _answers(self) -> bool:
         try:
