@@ -25,6 +25,8 @@ from topmast.fast.cluster.facts import (
 )
 from topmast.fast.machine import Fact
 from topmast.fast.queue.facts import (
+    AllPlanned,
+    AllStarting,
     AttemptsSkipped,
     Bound,
     BudgetNoted,
@@ -61,7 +63,7 @@ from topmast.runtime.codec import decode_event, decode_facts, encode_event, enco
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import rebuild
 
-BURSTS = (AllTaken, GangsOpened)
+BURSTS = (AllPlanned, AllStarting, AllTaken, GangsOpened)
 TURNS = (PackedWith, PairedWith, Joined, Suspended, Continued, Measured, Packed, PackKept, Unpacked)
 VERSIONS = sorted(path for path in files.HERE.iterdir() if (path / "journal.jsonl").is_file())
 

@@ -22,7 +22,7 @@ from topmast.model.job import Band, Checkpoint, JobSpec
 from topmast.model.states import HOLDING, HostState
 from topmast.policies.options import Preemption, Profile, WhenBlocked
 from topmast.ports import Decision
-from topmast.runtime.codec import decode_facts
+from topmast.runtime.codec import decode_event, decode_facts
 from topmast.runtime.relay import MAY_BE_LOST
 
 STEPS = 40
@@ -50,8 +50,9 @@ class Twin(World):
             (record.at_s, fact.job, fact.epoch, replace(fact.plan, region_version=0), fact.over_quota)
             for record in self.journal.written
             if record.machine == ids.QUEUE
-            for fact in decode_facts(record.machine, record.facts)
-            if isinstance(fact, f.Planned)
+            for fact in f.plans_won(
+                decode_event(record.event), decode_facts(record.machine, record.facts)
+            )
         ]  # fmt: skip
 
     def refusals(self) -> int:

@@ -12,6 +12,7 @@ from tests.support.build import cluster, dataset, fleet, job, needs, profile, te
 from tests.support.strategies import bounded
 from tests.support.world import World
 from topmast.fast.queue.cycle.foreseen import LEAST
+from topmast.fast.queue.facts import AllPlanned
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import Fleet, TenantSpec
@@ -87,7 +88,9 @@ def test_a_burst_is_placed_as_its_jobs_one_by_one(seed: int) -> None:
     _, wanted = run(seed, together=False)
     assert seen == wanted
     events = [decode_event(r.event) for r in together.journal.written if r.machine == ids.QUEUE]
-    shared = sum(bool(e.behind) for e in events if isinstance(e, m.FleetBids))
+    shared = sum(bool(e.plans) for e in events if isinstance(e, m.FleetBids))
     event("some were asked about together" if shared else "all were asked about alone")
+    if together.facts(AllPlanned):
+        event("some were decided at once")
     again = {address: machine.snapshot() for address, machine in together.rebuilt().addressed()}
     assert again == together.blobs()

@@ -20,7 +20,6 @@ from tests.support.build import cluster, dataset, elastic, profile
 from tests.support.build import fleet as build_fleet
 from tests.support.strategies import bounded, jobs, small_fleets
 from tests.support.world import World
-from topmast.fast.queue import facts as f
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.decided import Decided, Rule, points
 from topmast.model.fleet import Fleet, Link
@@ -417,7 +416,7 @@ def test_no_sentence_contradicts_the_decision(story: Story) -> None:
     (name,) = world.submit(story.last)
     record = world.jobs[name]
     event(f"{story.name}: {foretold.reason or (foretold.decided and foretold.decided.rule)}")
-    decisions = [fact for fact in world.facts(f.Planned) if fact.job == name]
+    decisions = [fact for fact in world.plans() if fact.job == name]
     told = explain_job(world.queue, world.machines.placers, record, world.now)
     if foretold.reason is not None:
         assert not decisions, foretold.summary
@@ -436,7 +435,7 @@ def test_no_sentence_contradicts_the_decision(story: Story) -> None:
 
 def _all_records_hold(world: World) -> None:
     """What is said of the jobs that are there, each held against its last decision."""
-    last = {fact.job: fact for fact in world.facts(f.Planned)}
+    last = {fact.job: fact for fact in world.plans()}
     for name, record in world.jobs.items():
         if record.finished:
             continue
@@ -446,5 +445,5 @@ def _all_records_hold(world: World) -> None:
         if record.plan is not None:
             fact = last[name]
             assert fact.epoch == record.epoch
-            scene = Scene(world, told, record, None, fact.decided, fact.plan)
+            scene = Scene(world, told, record, None, fact.decided or None, fact.plan)
         hold_to_it(scene)

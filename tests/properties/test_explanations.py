@@ -19,7 +19,6 @@ from tests.properties.test_search import used_columns
 from tests.support.build import ask, cluster, fleet, job, profile
 from tests.support.strategies import bounded, jobs, small_fleets
 from tests.support.world import World
-from topmast.fast.queue.facts import Planned
 from topmast.fast.region.explain.changes.hosts import fewest_to_gain
 from topmast.fast.region.explain.rejections import Verdicts
 from topmast.fast.region.inventory.columns import Columns
@@ -325,7 +324,7 @@ def test_moves_that_are_foretold_are_made(
     (name,) = world.submit(spec)
     waits = world.jobs[name].epoch == 0
     world.advance(MOVING["defragment_after_s"])
-    made = [f for f in world.facts(Planned) if f.job == name] if waits else []
+    made = [f for f in world.plans() if f.job == name] if waits else []
     assert [[v.job for v in one.plan.victims] for one in made] == [list(c.jobs) for c in foretold]
     for change in foretold:
         assert change.at_s == world.now

@@ -79,6 +79,8 @@ class ToyEngine:
         """Carry out what a cluster manager says."""
         if isinstance(message, m.StartGang):
             return self._start_gang(message, now)
+        if isinstance(message, m.StartGangs):
+            return [news for gang in message.gangs for news in self._start_gang(gang, now)]
         if isinstance(message, m.StopTasks):
             return self._stop(message.job, message.epoch, now)
         if isinstance(message, m.SuspendGang | m.ResumeGang):

@@ -17,6 +17,7 @@ from msgspec import Struct
 from tests.support.build import profile
 from tests.support.engine import Life, ToyEngine, ToyMover
 from tests.support.journal import MemoryJournal
+from topmast.fast.queue.facts import Planned, plans_won
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.region.machine import RegionalPlacer
@@ -29,7 +30,7 @@ from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile
 from topmast.ports import Audit, Record, Snapshot
 from topmast.runtime.audit import AuditLog
-from topmast.runtime.codec import decode_facts, encode_event, encode_facts
+from topmast.runtime.codec import decode_event, decode_facts, encode_event, encode_facts
 from topmast.runtime.machines import Machines
 from topmast.runtime.meter import Meter
 from topmast.runtime.recovery import rebuild
@@ -374,6 +375,17 @@ class World:
         verdict = self.queue.verdict_on(self.jobs[job])
         return None if verdict is None else verdict.reason.value
 
+    def plans(self) -> list[Planned]:
+        """Every plan that won, alone or with others, in order."""
+        queue = [record for record in self.journal.written if record.machine == ids.QUEUE]
+        return [
+            fact
+            for record in queue
+            for fact in plans_won(
+                decode_event(record.event), decode_facts(record.machine, record.facts)
+            )
+        ]
+
     def facts(self, kind: type[Struct]) -> list[Any]:
         """Every fact of one kind in the journal, in order."""
         found: list[Any] = []
@@ -384,5 +396,7 @@ class World:
         return found
 
     def orders(self, kind: type[m.Message]) -> list[Any]:
-        """Every message of one kind that left the machines, in order."""
-        return [send.message for send in self.sent if type(send.message) is kind]
+        """Every message of one kind that left the machines, in order; of several gangs each one."""
+        sent = [send.message for send in self.sent]
+        told = [one.gangs if isinstance(one, m.StartGangs) else (one,) for one in sent]
+        return [one for some in told for one in some if type(one) is kind]

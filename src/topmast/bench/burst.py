@@ -26,7 +26,7 @@ from topmast.fast.queue import facts as f
 from topmast.model import ids
 from topmast.model.errors import Unavailable
 from topmast.model.fleet import RegionSpec
-from topmast.runtime.codec import decode_facts
+from topmast.runtime.codec import decode_event, decode_facts
 
 BANDS = ("critical", "high", "normal", "low")
 TENANTS = ("red", "green", "blue")
@@ -124,8 +124,10 @@ def _score_mean(state: Path, first: int) -> float | None:
             fact.plan.score
             for record in journal.records()
             if record.machine == ids.QUEUE
-            for fact in decode_facts(record.machine, record.facts)
-            if isinstance(fact, f.Planned) and ids.job_number(fact.job) >= first
+            for fact in f.plans_won(
+                decode_event(record.event), decode_facts(record.machine, record.facts)
+            )
+            if ids.job_number(fact.job) >= first
         ]
     finally:
         journal.close()

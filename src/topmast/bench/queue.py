@@ -205,8 +205,8 @@ class Office:
                     self._came_s[job] = self._arrivals_s.popleft()
         if not self._came_s:
             return
-        for fact in facts:
-            if isinstance(fact, f.Planned) and fact.job in self._came_s:
+        for fact in f.plans_won(event, facts):
+            if fact.job in self._came_s:
                 self.placed += 1
                 self._decided(fact.job)
         if isinstance(event, m.SubmitJobs | m.FleetBids | m.Wake):

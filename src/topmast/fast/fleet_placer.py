@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import msgspec
-from msgspec import UNSET
 
 from topmast.fast.machine import EventMachine
 from topmast.fast.region.explain.rejections import REASONS_KEPT, pending_reason
@@ -39,12 +38,12 @@ from topmast.fast.region.search.scoring import fixed_cost
 from topmast.fast.region.search.sizes import anywhere, largest, least_of, with_tasks
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.columns import PlanColumns
 from topmast.model.job import Level
 from topmast.model.plan import (
     Colocate,
     Free,
     PlacementRequest,
-    Plan,
     Preempt,
     RegionTerms,
     Reservation,
@@ -94,13 +93,11 @@ class FleetPlacer(EventMachine):
         """By region, why gangs find no place in the hosts of that index."""
 
     def _ask(self, event: m.RequestFleetBids) -> None:
-        if event.behind is not UNSET and (plans := self._many(event, event.behind)):
-            region = plans[0].region
-            bid = m.Bid(event.ask.job, plans[0])
-            self.send(
-                ids.QUEUE,
-                m.FleetBids(event.batch, tuple(event.terms), {region: bid}, plans[1:] or UNSET),
-            )
+        found = self._many(event, event.behind) if event.behind else None
+        if found is not None:
+            first = found.plans[0]
+            bids = {first.region: m.Bid(first.job, first)}
+            self.send(ids.QUEUE, m.FleetBids(event.batch, tuple(event.terms), bids, found))
             return
         offers = self._offers(event.ask, event.terms)
         paired = isinstance(event.ask.mode, Colocate)
@@ -109,8 +106,8 @@ class FleetPlacer(EventMachine):
         told = {region: bid_to_external(offer) for region, offer in offers.items()}
         self.send(ids.QUEUE, m.FleetBids(event.batch, tuple(event.terms), told))
 
-    def _many(self, event: m.RequestFleetBids, behind: m.Behind) -> tuple[Plan, ...]:
-        """Plans for the job and for some of those behind it; none if it has to be searched alone.
+    def _many(self, event: m.RequestFleetBids, behind: m.Behind) -> PlanColumns | None:
+        """Plans for the job and for some of those behind it; None if it has to be searched alone.
 
         Nothing is held or kept for any of them, so that each takes what is free.
         """
@@ -118,21 +115,22 @@ class FleetPlacer(EventMachine):
         states = {region: self._placer(region).state for region in event.terms}
         kept = any(state.places for state in states.values())
         if kept or not many.may_place(index) or any(len(self.placers[r].holds) for r in states):
-            return ()
+            return None
         kinds = (event.ask, *behind.kinds)
         fit = [
             self.score.weights(kind) == weights and many.applies(kind, weights) for kind in kinds
         ]
-        alike = takewhile(lambda job: fit[job[1] + 1], behind.jobs)
-        jobs = [(event.ask.job, 0), *((job, kind + 1) for job, kind in alike)]
+        count = next((n for n, kind in enumerate(behind.kind) if not fit[kind + 1]), None)
+        jobs = (event.ask.job, *behind.jobs[:count])
         if not fit[0] or len(jobs) == 1:
-            return ()
+            return None
         supply = many.Supply(behind.held_milli, behind.gpus)
         versions = {region: state.version for region, state in states.items()}
         known = [kind for kind, fits in zip(kinds, fit, strict=True) if fits]
         places = list(accumulate(fit, initial=0))
-        jobs = [(job, places[kind]) for job, kind in jobs]
-        return tuple(many.plans_of(index, known, jobs, event.terms, supply, weights, versions))
+        of_ask = [0, *[places[kind + 1] for kind in behind.kind[:count]]]
+        found = many.plans_of(index, known, jobs, of_ask, event.terms, supply, weights, versions)
+        return found if len(found) else None
 
     def _offers(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:
         """The best bid, or every region's reason. A place that is kept for the job goes first."""

@@ -54,6 +54,10 @@ class Decided(Struct, frozen=True, gc=False):
     """Regions that could not be asked."""
 
 
+AS_FORESEEN = Decided(Rule.LOWEST_SCORE)
+"""Of a plan that came with those of other jobs: no other was looked at."""
+
+
 def why(decided: Decided, plan: Plan, *, past: bool = False) -> str:
     """Why this plan was chosen, as one sentence without a full stop.
 

@@ -137,6 +137,7 @@ class EngineOrders(Orders, ABC):
 
     orders: ClassVar[Calls] = {
         m.StartGang: lambda engine, order: engine.start_gang(order),
+        m.StartGangs: lambda engine, order: engine.start_each(order),
         m.StopTasks: lambda engine, order: engine.stop(order.job, order.epoch, order.grace_s),
         m.SuspendGang: lambda engine, order: engine.suspend(order.job, order.epoch),
         m.ResumeGang: lambda engine, order: engine.resume(order.job, order.epoch),
@@ -148,6 +149,11 @@ class EngineOrders(Orders, ABC):
     @abstractmethod
     def start_gang(self, gang: m.StartGang) -> None:
         """Start every task; posts `TaskStarted` for each, or `TaskLost` for one that cannot."""
+
+    def start_each(self, order: m.StartGangs) -> None:
+        """Start several gangs, as one after the other."""
+        for gang in order.gangs:
+            self.start_gang(gang)
 
     @abstractmethod
     def stop(self, job: str, epoch: int, grace_s: float) -> None:

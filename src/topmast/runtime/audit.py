@@ -13,17 +13,19 @@ from topmast.fast.queue import GlobalQueue, JobRecord
 from topmast.fast.queue import facts as f
 from topmast.fast.region import facts as p
 from topmast.model import ids
-from topmast.model.decided import Rule, why
+from topmast.model.absent import given
 from topmast.model.dependency import awaited
 from topmast.model.expansion import jobs_of
-from topmast.model.job import MILLI, Band
+from topmast.model.job import Band
 from topmast.model.job_extras import labels_text
 from topmast.model.messages import (
     AssignHosts,
     AttemptEnded,
+    AttemptsStarting,
     EditJobs,
     EndQuota,
     EndWindow,
+    FleetBids,
     Message,
     NoteBudget,
     ReleaseJobs,
@@ -34,9 +36,10 @@ from topmast.model.messages import (
     SetWindow,
     SubmitJobs,
 )
-from topmast.model.states import HostState
+from topmast.model.states import HostState, JobState
 from topmast.model.window import CLOSURE, Window
 from topmast.ports import ActRow, AttemptRow, HistoryRow, JobRow
+from topmast.runtime.placed_lines import all_placed, placed
 
 
 class AuditLog:
@@ -82,32 +85,12 @@ class AuditLog:
             self.history.append(HistoryRow(now, job, "submitted", text))
 
     def _planned(self, fact: f.Planned, event: Message, now: float) -> None:
-        plan = fact.plan
-        gpus = f"{plan.gpus_milli / MILLI:g} {plan.model}".strip() if plan.gpus_milli else "no GPU"
-        terms = ", ".join(f"{name} {value:.3g}" for name, value in sorted(plan.terms.items()))
-        victims = ", ".join(v.job for v in plan.victims if v.to is None)
-        moved = ", ".join(f"{v.job} to {', '.join(v.to.hosts)}" for v in plan.victims if v.to)
-        text = (
-            f"placed in {plan.region}/{plan.cluster} on {gpus} ({plan.level.name.lower()}), "
-            f"score {plan.score:.3g} ({terms})"
-        )
-        if fact.over_quota:
-            text += "; over quota, so it runs opportunistically"
-        if victims:
-            text += f"; preempts {victims}"
-        if moved:
-            text += f"; moves {moved}"
-        decided = fact.decided
-        if decided and decided.rule not in _PLAIN_RULES:
-            text += f"; {why(decided, plan)}"
-        self._line(
-            now, fact.job, "placed", text,
-            epoch=fact.epoch, region=plan.region, cluster=plan.cluster, model=plan.model,
-            hosts=plan.hosts, gpus=plan.gpus_milli / MILLI, score=plan.score, terms=plan.terms,
-            victims=[v.job for v in plan.victims], over_quota=fact.over_quota,
-            rule=decided.rule.value if decided else None,
-            rival=msgspec.to_builtins(decided.rival) if decided and decided.rival else None,
-        )  # fmt: skip
+        decided = given(fact.decided, None)
+        self.history.append(placed(now, fact.epoch, fact.plan, fact.over_quota, decided))
+
+    def _all_planned(self, fact: f.AllPlanned, event: FleetBids, now: float) -> None:
+        if event.plans:
+            self.history += all_placed(now, event.plans, fact.first, fact.epochs, fact.over_quota)
 
     def _unplanned(self, fact: f.Unplanned, event: Message, now: float) -> None:
         self._line(now, fact.job, "refused", f"the region refused the plan: {fact.why}")
@@ -116,6 +99,10 @@ class AuditLog:
         text = f"{fact.to.lower()}" + (f": {fact.cause}" if fact.cause else "")
         self._line(now, fact.job, fact.to.value, text)
         self._finish(self.queue.jobs.records.get(fact.job), now)
+
+    def _all_starting(self, fact: f.AllStarting, event: AttemptsStarting, now: float) -> None:
+        state = JobState.STARTING
+        self.history += [HistoryRow(now, job, state.value, state.lower()) for job in event.jobs]
 
     def _hold_set(self, fact: f.HoldSet, event: Message, now: float) -> None:
         text = fact.why
@@ -300,9 +287,6 @@ class AuditLog:
         self._line(now, ids.host(host), kind, f"{host} {text}", host=host, **detail)
 
 
-_PLAIN_RULES = (Rule.LOWEST_SCORE, Rule.STOPS_JOBS, Rule.MOVES_JOBS)
-"""Rules of which the rest of the line tells enough."""
-
 _HOST_WISHES = {
     HostState.CORDONED: ("was cordoned", "host-cordoned"),
     HostState.DRAINING: ("is drained", "host-drained"),
@@ -340,6 +324,8 @@ def _attempt_row(record: JobRecord, event: AttemptEnded, idle_s: float) -> Attem
 _TELLERS: dict[type[Struct], Callable[..., None]] = {
     f.Admitted: AuditLog._admitted,
     f.Planned: AuditLog._planned,
+    f.AllPlanned: AuditLog._all_planned,
+    f.AllStarting: AuditLog._all_starting,
     f.Unplanned: AuditLog._unplanned,
     f.Moved: AuditLog._moved,
     f.HoldSet: AuditLog._hold_set,

@@ -7,6 +7,7 @@ addition: no fact is told to a metrics library, which formats the figures when i
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter as tally
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TypeAlias
@@ -16,9 +17,16 @@ from msgspec import Struct
 from topmast.fast.queue import GlobalQueue, JobRecord
 from topmast.fast.queue import facts as f
 from topmast.fast.region import facts as p
+from topmast.model.absent import given
 from topmast.model.expansion import jobs_of
 from topmast.model.job import MILLI, Band
-from topmast.model.messages import AttemptEnded, Message, SubmitJobs
+from topmast.model.messages import (
+    AttemptEnded,
+    AttemptsStarting,
+    FleetBids,
+    Message,
+    SubmitJobs,
+)
 from topmast.model.states import TERMINAL, JobState, Outcome
 
 Labels: TypeAlias = tuple[str, ...]
@@ -40,10 +48,10 @@ class Histogram(Struct):
     """Observations of each bound alone, one more than there are bounds."""
     sum: float = 0.0
 
-    def observe(self, value: float) -> None:
-        """Count one value. O(log bounds)."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
+    def observe(self, value: float, times: int = 1) -> None:
+        """Count one value, perhaps several times. O(log bounds)."""
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.sum += times * value
 
     def cumulative(self) -> list[int]:
         """Observations up to each bound, and all of them last."""
@@ -171,10 +179,19 @@ class Meter:
             self.submitted.add(spec.tenant, WORDS[spec.band])
 
     def _planned(self, fact: f.Planned, event: Message) -> None:
-        record = self.queue.jobs.records[fact.job]
-        spec = record.spec
-        self.admitted.add(spec.tenant, WORDS[spec.band], fact.plan.region)
-        self._began(record)
+        self._placed([self.queue.jobs.records[fact.job]])
+
+    def _all_planned(self, fact: f.AllPlanned, event: FleetBids) -> None:
+        columns, records = given(event.plans, None), self.queue.jobs.records
+        jobs = columns.jobs[fact.first :] if columns is not None else ()
+        self._placed([records[job] for job in jobs[: len(fact.epochs)]])
+
+    def _placed(self, records: Sequence[JobRecord]) -> None:
+        for record in records:
+            self._began(record)
+        placed = [(*self._counted[record.id], record.region or "") for record in records]
+        for labels, count in tally(placed).items():
+            self.admitted.add(*labels, by=count)
 
     def _unplanned(self, fact: f.Unplanned, event: Message) -> None:
         spec = self.queue.jobs.records[fact.job].spec
@@ -185,12 +202,23 @@ class Meter:
         record = self.queue.jobs.records.get(fact.job)
         if record is None:
             return
-        tenant = record.spec.tenant
-        if fact.to is JobState.STARTING and record.first_start_s == record.start_s is not None:
-            band = WORDS[record.spec.band]
-            self.waits_s.observe(record.start_s - record.submit_s, tenant, band)
+        if fact.to is JobState.STARTING:
+            self._started([record])
         elif fact.to in TERMINAL:
-            self.finished.add(tenant, fact.to.value)
+            self.finished.add(record.spec.tenant, fact.to.value)
+
+    def _all_starting(self, fact: f.AllStarting, event: AttemptsStarting) -> None:
+        records = self.queue.jobs.records
+        self._started([records[job] for job in event.jobs])
+
+    def _started(self, records: Sequence[JobRecord]) -> None:
+        waited = [
+            (r.start_s - r.submit_s, r.spec.tenant, WORDS[r.spec.band])
+            for r in records
+            if r.first_start_s == r.start_s is not None
+        ]
+        for (wait_s, *labels), count in tally(waited).items():
+            self.waits_s.member(*labels).observe(wait_s, count)
 
     def _ended(self, fact: f.Ended, event: AttemptEnded) -> None:
         record = self.queue.jobs.records.get(fact.job)
@@ -232,6 +260,8 @@ _EVICTED = (Outcome.PREEMPTED, Outcome.HOST_LOST, Outcome.LAUNCH_FAILED)
 _COUNTED: dict[type[Struct], Callable[..., None]] = {
     f.Admitted: Meter._admitted,
     f.Planned: Meter._planned,
+    f.AllPlanned: Meter._all_planned,
+    f.AllStarting: Meter._all_starting,
     f.Unplanned: Meter._unplanned,
     f.Moved: Meter._moved,
     f.Ended: Meter._ended,

@@ -43,7 +43,7 @@ def _with_gangs(hears: Mapping[type[Message], Hear]) -> Mapping[type[Message], H
 
     def each(to: Address, event: LaunchGangs, facts: Sequence[Struct], now: float) -> None:
         if facts:
-            for gang in event.gangs:
+            for gang in event.one_by_one():
                 hear(to, gang, facts, now)
 
     return {**hears, LaunchGangs: each}

@@ -399,7 +399,7 @@ class GangLifecycle(EventMachine):
             time_left_s=event.time_left_s,
         )
         self.deadlines.watch(self.state.attempts[event.job])
-        self._fence(event.job, event.epoch)
+        self.fence(event.job, event.epoch)
         for hook in self.hooks:
             hook.apply_opened(self.state.attempts[event.job], event)
 
@@ -444,9 +444,9 @@ class GangLifecycle(EventMachine):
         del self.state.attempts[fact.job]
 
     def _apply_refused(self, fact: Refused, event: m.Message) -> None:
-        self._fence(fact.job, fact.epoch)
+        self.fence(fact.job, fact.epoch)
 
-    def _fence(self, job: str, epoch: int) -> None:
+    def fence(self, job: str, epoch: int) -> None:
         """Remember the newest epoch of a job; the longest-unseen jobs are safe to forget."""
         fences = self.state.fences
         fences.pop(job, None)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from topmast.fast.cluster import reconciling
+from topmast.fast.cluster.attempt import Attempt, Task
 from topmast.fast.cluster.facts import (
     Continued,
     GangsOpened,
@@ -72,15 +73,25 @@ class ClusterManager(GangLifecycle):
 
     def _launch_each(self, event: m.LaunchGangs) -> None:
         """Launch several gangs; one by one where gangs share GPUs, or one was stopped already."""
-        fences = self.state.fences
-        fresh = all(gang.epoch > fences.get(gang.job, 0) for gang in event.gangs)
+        fences, jobs = self.state.fences, event.seats.jobs
+        pairs = zip(jobs, event.epochs, strict=True)
+        fresh = all(epoch > fences.get(job, 0) for job, epoch in pairs)
         if self.hooks or not fresh:
-            for gang in event.gangs:
+            for gang in event.one_by_one():
                 self.send(ids.cluster(self.name), gang)
             return
         self.decide(GangsOpened(self.now + self.limits.start_within_s))
-        for gang in event.gangs:
-            self.start_tasks(self.state.attempts[gang.job])
+        gangs = zip(jobs, event.epochs, event.specs, event.seats.seats, strict=True)
+        region, name = event.region, self.name
+        orders = tuple([m.StartGang(*gang[:3], region, name, gang[3]) for gang in gangs])
+        self._order_each(orders)
+
+    def _order_each(self, orders: tuple[m.StartGang, ...]) -> None:
+        """Tell the engine to start several gangs."""
+        for order in orders:
+            self._orders += 1
+            self._ordered[order.job] = self._orders
+        self.send(ids.engine(self.name), m.StartGangs(orders))
 
     def _apply_opened(self, fact: Opened, event: m.LaunchGang) -> None:
         if event.colocated_with:
@@ -88,9 +99,16 @@ class ClusterManager(GangLifecycle):
         super()._apply_opened(fact, event)
 
     def _apply_all_opened(self, fact: GangsOpened, event: m.LaunchGangs) -> None:
-        opened = Opened(fact.deadline_s)
-        for gang in event.gangs:
-            self._apply_opened(opened, gang)
+        region, now, deadline_s = event.region, self.now, fact.deadline_s
+        for job, epoch, spec, seats, time_left_s in zip(
+            event.seats.jobs, event.epochs, event.specs, event.seats.seats, event.time_left_s,
+            strict=True,
+        ):  # fmt: skip
+            tasks = [Task(seat) for seat in seats]
+            attempt = Attempt(job, epoch, spec, region, tasks, now, deadline_s, time_left_s)
+            self.state.attempts[job] = attempt
+            self.deadlines.watch(attempt)
+            self.fence(job, epoch)
 
     def _apply_shared(self, fact: Fact, event: m.Message) -> None:
         """A fact about gangs that share GPUs, decided by this process or one before it."""

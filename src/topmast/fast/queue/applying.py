@@ -15,6 +15,7 @@ from topmast.fast.queue.jobs.record import REFUSAL_DELAY_S, REFUSALS_AT_ONCE, Jo
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.absent import given
+from topmast.model.decided import AS_FORESEEN
 from topmast.model.expansion import jobs_of
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.owners import homes_after, homes_with, moved_within, settled
@@ -82,10 +83,7 @@ def _planned(queue: QueueState, fact: f.Planned, event: m.Message) -> None:
     record = queue.jobs.records[fact.job]
     plan = fact.plan
     queue.waits_no_more(record)
-    record.epoch, record.plan, record.over_quota = fact.epoch, plan, fact.over_quota
-    record.region, record.cluster, record.model = plan.region, plan.cluster, plan.model
-    record.hosts, record.gpus_milli = plan.hosts, plan.gpus_milli
-    record.moves, record.decided = False, fact.decided
+    record.take_plan(plan, plan.hosts, fact.epoch, fact.over_quota, fact.decided)
     if record.spec.elastic is not None:
         tasks = len(plan.seats)
         if record.tasks not in (None, tasks):
@@ -93,6 +91,19 @@ def _planned(queue: QueueState, fact: f.Planned, event: m.Message) -> None:
             record.size_cause = record.cause or UNSET
         record.tasks = tasks
     queue.book(record, plan)
+
+
+def _all_planned(queue: QueueState, fact: f.AllPlanned, event: m.FleetBids) -> None:
+    """O(their seats)."""
+    columns = given(event.plans, None)
+    assert columns is not None
+    rows = range(fact.first, fact.first + len(fact.epochs))
+    records = [queue.jobs.records[columns.jobs[row]] for row in rows]
+    queue.wait_no_more([record.id for record in records])
+    plans = columns.plans
+    for row, record, epoch, over in zip(rows, records, fact.epochs, fact.over_quota, strict=True):
+        record.take_plan(plans[row], columns.seats.hosts_of(row), epoch, over, AS_FORESEEN)
+    queue.book_each(records)
 
 
 def _unplanned(queue: QueueState, fact: f.Unplanned, event: m.Message) -> None:
@@ -140,6 +151,19 @@ def _moved(queue: QueueState, fact: f.Moved, event: m.Message) -> None:
         record.told_to_stop_s = given(record.told_to_stop_s, queue.now)
     if record.finished:
         _retire(queue, record, queue.now)
+
+
+def _all_starting(queue: QueueState, fact: f.AllStarting, event: m.AttemptsStarting) -> None:
+    records, now = [queue.jobs.records[job] for job in event.jobs], queue.now
+    queue.jobs.move_each(records, JobState.STARTING)
+    for record in records:
+        record.cause, record.start_s = "", now
+        if record.first_start_s is None:
+            record.first_start_s = now
+        queue.backlog.note_priority(record, now)
+    for hook in queue.hooks.on_moved:
+        for record in records:
+            hook.on_moved(record)
 
 
 def _migrates(queue: QueueState, fact: f.Migrates, event: m.Message) -> None:
@@ -424,6 +448,8 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.Admitted: _admitted,
     f.Bound: _bound,
     f.Planned: _planned,
+    f.AllPlanned: _all_planned,
+    f.AllStarting: _all_starting,
     f.Unplanned: _unplanned,
     f.AvoidHostsCleared: _forgiven,
     f.Promoted: _promoted,

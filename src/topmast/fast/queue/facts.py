@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, UnsetType, field
+from collections.abc import Iterable, Iterator
+
+from msgspec import UNSET, Struct, UnsetType, field
 
 from topmast.fast.machine import Fact
 from topmast.model.dataset import Copy, Deletion
-from topmast.model.decided import Decided
+from topmast.model.decided import AS_FORESEEN, Decided
+from topmast.model.messages import FleetBids, Message
 from topmast.model.plan import Binding, Plan
 from topmast.model.states import JobState
 
@@ -53,6 +56,16 @@ class Planned(Fact, frozen=True):
     decided: Decided | UnsetType = UNSET
 
 
+class AllPlanned(Fact, frozen=True):
+    """Plans of the event won as they were foreseen, each for the next job in order."""
+
+    first: int
+    """Which of the event's plans is the first of them."""
+    epochs: tuple[int, ...]
+    """As in `Planned`, one for each."""
+    over_quota: tuple[bool, ...]
+
+
 class Unplanned(Fact, frozen=True):
     """The region refused the plan."""
 
@@ -78,6 +91,10 @@ class Moved(Fact, frozen=True):
     job: str
     to: JobState
     cause: str = ""
+
+
+class AllStarting(Fact, frozen=True):
+    """All jobs of the event are starting."""
 
 
 class Migrates(Fact, frozen=True):
@@ -261,8 +278,20 @@ class DeletionDone(Fact, frozen=True):
     deletion: Deletion
 
 
+def plans_won(event: Message, facts: Iterable[Struct]) -> Iterator[Planned]:
+    """The plans that won by the facts of an event, each as a fact of its own, in order."""
+    for fact in facts:
+        if isinstance(fact, Planned):
+            yield fact
+        elif isinstance(fact, AllPlanned) and isinstance(event, FleetBids) and event.plans:
+            plans = event.plans.plans[fact.first :]
+            for plan, epoch, over in zip(plans, fact.epochs, fact.over_quota, strict=False):
+                yield Planned(plan.job, epoch, plan, over, AS_FORESEEN)
+
+
 QueueFact = (
-    FleetSet | HostsMoved | Admitted | Planned | Unplanned | AvoidHostsCleared | Moved | Migrates
+    FleetSet | HostsMoved | Admitted | Planned | AllPlanned | AllStarting | Unplanned
+    | AvoidHostsCleared | Moved | Migrates
     | CancelWanted | Ended | Bound | Promoted | Checkpointed | ResumedFrom | TreeTaken
     | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped | DatasetRemoved
     | DeletionBegun | DeletionDone | PackedWith | AttemptsSkipped | HoldSet | Requeued | Edited

@@ -29,6 +29,9 @@ class Grant(Struct, frozen=True):
 class Grants:
     """What a policy that shares time grants; here every job may have all that it requests."""
 
+    are_limited = False
+    """Whether some jobs may have less than they request, or nothing."""
+
     def grant(self, job: str) -> Grant | None:
         """What a job is granted; None: nothing, or all that it asked for."""
         return None

@@ -16,6 +16,7 @@ from topmast.model.states import NOT_FOUND, JobState, Outcome, may_move
 
 HOPELESS_S = 5.0
 """A script that misses a command so soon misses it every time."""
+STARTABLE = tuple(state for state in JobState if may_move(state, JobState.STARTING))
 AVOIDED = 16
 """At most so many hosts are avoided by the next attempt."""
 
@@ -76,7 +77,11 @@ def starting(queue: QueueViews, event: m.AttemptStarting) -> None:
 
 def all_starting(queue: QueueViews, event: m.AttemptsStarting) -> None:
     """The region launches these gangs."""
-    for job, epoch in event.attempts:
+    records = [queue.jobs.current(*one) for one in zip(event.jobs, event.epochs, strict=True)]
+    if all(r is not None and r.state in STARTABLE and not r.cancelling for r in records):
+        queue.decide(f.AllStarting())
+        return
+    for job, epoch in zip(event.jobs, event.epochs, strict=True):
         starting(queue, m.AttemptStarting(job, epoch))
 
 

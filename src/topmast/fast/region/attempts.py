@@ -27,6 +27,7 @@ from topmast.fast.region.preemption.shrinking import larger_place
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.absent import given
+from topmast.model.columns import some
 from topmast.model.job import MILLI
 from topmast.model.owners import owners_of
 from topmast.model.plan import Plan
@@ -44,18 +45,24 @@ def launch(placer: RegionAnswers, allocation: Allocation) -> None:
     placer.send(ids.cluster(order.cluster), order)
 
 
-def launch_each(placer: RegionAnswers, allocations: Iterable[Allocation]) -> None:
-    """Start several gangs that need not wait for others to stop."""
-    starting: list[tuple[str, int]] = []
-    orders: dict[str, list[m.LaunchGang]] = {}
-    for allocation in allocations:
-        starting.append((allocation.job, allocation.epoch))
-        order = _order(placer, allocation)
-        orders.setdefault(order.cluster, []).append(order)
-    placer.send(ids.QUEUE, m.AttemptsStarting(tuple(starting)))
-    for cluster, gangs in orders.items():
-        message = gangs[0] if len(gangs) == 1 else m.LaunchGangs(tuple(gangs))
-        placer.send(ids.cluster(cluster), message)
+def launch_each(placer: RegionAnswers, event: m.CommitPlans) -> None:
+    """Start several gangs that need not wait for others to stop. O(their slots)."""
+    plans, region = event.plans, placer.region
+    placer.send(ids.QUEUE, m.AttemptsStarting(plans.jobs, event.epochs))
+    rows: dict[int, list[int]] = {}
+    for row, cluster in enumerate(plans.cluster):
+        rows.setdefault(cluster, []).append(row)
+    for cluster, those in rows.items():
+        gangs = m.LaunchGangs(
+            region,
+            plans.clusters[cluster][1],
+            plans.seats.take(those),
+            some(event.epochs, those),
+            some(event.specs, those),
+            some(event.time_left_s, those),
+        )
+        message: m.Message = gangs if len(those) > 1 else next(gangs.one_by_one())
+        placer.send(ids.cluster(gangs.cluster), message)
 
 
 def _order(placer: RegionAnswers, allocation: Allocation) -> m.LaunchGang:

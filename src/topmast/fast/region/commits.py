@@ -46,23 +46,19 @@ def commit(placer: RegionAnswers, event: m.CommitPlan) -> None:
 
 def commit_each(placer: RegionAnswers, event: m.CommitPlans) -> None:
     """Take the slots of several plans and launch them all; one by one if anything has changed."""
-    state, plans = placer.state, [commit.plan for commit in event.commits]
+    state, plans = placer.state, event.plans
     unchanged = (
         not len(placer.holds)
         and not state.places
-        and all(
-            plan.region_version == version
-            and plan.job not in state.allocations
-            and not (plan.victims or plan.colocated_with)
-            for version, plan in enumerate(plans, state.version)
-        )
+        and plans.versions[placer.region] == state.version
+        and state.allocations.keys().isdisjoint(plans.jobs)
     )
-    if not unchanged or any(placer.sharing.why_not(plan) for plan in plans):
-        for one in event.commits:
+    if not unchanged or any(placer.sharing.why_not(plan) for plan in plans.plans):
+        for one in event.one_by_one():
             placer.send(ids.placer(placer.region), one)
         return
     placer.decide(AllTaken())
-    launch_each(placer, [state.allocations[plan.job] for plan in plans])
+    launch_each(placer, event)
 
 
 def _cause(preemptor: str, held: Allocation, to: Plan | None) -> str:

@@ -66,20 +66,22 @@ def _load_free() -> None:
     share = GroupRequest("e", 1, Resources((Accelerator("G", MILLI // 2),)))
     for ask in (_ask(1.0, preempt=False), replace(_ask(0.0, preempt=False), groups=(share,))):
         assert shaped.best(replace(ask, shapes=shapes)) is not None
-    columns.hold_each([attempt])
-    columns.let_go(attempt)
     columns.watched = False
     columns.hold(attempt)
     columns.let_go(attempt)
-    _load_many(columns)
+    _load_many(columns, attempt)
 
 
-def _load_many(columns: Columns) -> None:
+def _load_many(columns: Columns, attempt: Allocation) -> None:
     """Gangs that come together."""
     index, ask = index_of(columns), _ask(0.0, preempt=False)
     terms, supply = {columns.region: ask.terms}, Supply({}, {})
     versions, weights = {columns.region: 0}, ScoreWeights()
-    assert plans_of(index, [ask], [("j", 0)], terms, supply, weights, versions)
+    found = plans_of(index, [ask], ["j"], [0], terms, supply, weights, versions)
+    together = replace(attempt, plan=found.plans[0])
+    columns.watched = True
+    columns.hold_each(found.seats, [together])
+    columns.let_go(together)
 
 
 def _load_victims() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec import UNSET, UnsetType, field
 
 from topmast.model.absent import given
+from topmast.model.columns import SeatColumns
 from topmast.model.fleet import ClusterSpec
 from topmast.model.job import JobSpec
 from topmast.model.messages.base import Message
@@ -34,9 +37,25 @@ class LaunchGang(Message, frozen=True):
 
 
 class LaunchGangs(Message, frozen=True):
-    """Start these gangs of one cluster, each as by an order of its own."""
+    """Start these gangs of one cluster, each as by an order of its own.
 
-    gangs: tuple[LaunchGang, ...]
+    What `LaunchGang` says of one gang is a row here.
+    """
+
+    region: str
+    cluster: str
+    seats: SeatColumns
+    epochs: tuple[int, ...]
+    specs: tuple[JobSpec, ...]
+    time_left_s: tuple[float | None, ...]
+
+    def one_by_one(self) -> Iterator[LaunchGang]:
+        """The same as messages of their own."""
+        for job, epoch, spec, seats, time_left_s in zip(
+            self.seats.jobs, self.epochs, self.specs, self.seats.seats, self.time_left_s,
+            strict=True,
+        ):  # fmt: skip
+            yield LaunchGang(job, epoch, spec, self.region, self.cluster, seats, time_left_s)
 
 
 class StopGang(Message, frozen=True):
@@ -59,8 +78,8 @@ class AttemptStarting(Message, frozen=True):
 class AttemptsStarting(Message, frozen=True):
     """These gangs are being launched, in this order."""
 
-    attempts: tuple[tuple[str, int], ...]
-    """Jobs and epochs."""
+    jobs: tuple[str, ...]
+    epochs: tuple[int, ...]
 
 
 class AttemptRunning(Message, frozen=True):

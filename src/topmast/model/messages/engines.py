@@ -27,6 +27,12 @@ class StartGang(Message, frozen=True):
     seats: tuple[Seat, ...]
 
 
+class StartGangs(Message, frozen=True):
+    """Start these gangs, each as by an order of its own, in this order."""
+
+    gangs: tuple[StartGang, ...]
+
+
 class StopTasks(Message, frozen=True):
     """End every process of the attempt. Harmless if it has ended."""
 

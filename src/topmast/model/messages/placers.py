@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType, field
 
+from topmast.model.columns import PlanColumns
 from topmast.model.fleet import RegionSpec
 from topmast.model.job import Band, JobSpec
 from topmast.model.messages.base import Message
@@ -48,8 +49,10 @@ class Behind(Struct, frozen=True, gc=False):
 
     kinds: tuple[PlacementRequest, ...]
     """Requests, each of one of the jobs alike."""
-    jobs: tuple[tuple[str, int], ...]
-    """In their order; the number is that of the request."""
+    jobs: tuple[str, ...]
+    """In their order."""
+    kind: tuple[int, ...]
+    """By job, the number of its request."""
     held_milli: dict[str, int]
     """By region, thousandths of GPUs that are held; with the jobs' own they give the balance."""
     gpus: dict[str, int]
@@ -95,8 +98,8 @@ class FleetBids(Message, frozen=True, tag="FleetOffered"):
     regions: tuple[str, ...]
     offers: dict[str, Bid]
     """By region: the best region's plan alone; without a plan, the answer of each region."""
-    behind: tuple[Plan, ...] | UnsetType = UNSET
-    """Plans for the first of the jobs behind, each as if those before it ran; absent: none."""
+    plans: PlanColumns | UnsetType = UNSET
+    """For the job and the first of those behind, each as if those before it ran; absent: none."""
 
 
 class RegionBids(Message, frozen=True, tag="PlansOffered"):
@@ -129,9 +132,22 @@ class CommitPlan(Message, frozen=True):
 
 
 class CommitPlans(Message, frozen=True):
-    """Several plans without victims for one region, in the order in which they were chosen."""
+    """Several plans without victims for one region, in the order in which they were chosen.
 
-    commits: tuple[CommitPlan, ...]
+    What `CommitPlan` says of one job is a row here.
+    """
+
+    plans: PlanColumns
+    epochs: tuple[int, ...]
+    specs: tuple[JobSpec, ...]
+    bands: tuple[Band, ...]
+    time_left_s: tuple[float | None, ...]
+    expected_s: tuple[float | None, ...]
+
+    def one_by_one(self) -> list[CommitPlan]:
+        """The same as messages of their own."""
+        rows = (self.epochs, self.specs, self.bands, self.time_left_s, self.expected_s)
+        return [CommitPlan(plan, *row) for plan, *row in zip(self.plans.plans, *rows, strict=True)]
 
 
 class PlanCommitted(Message, frozen=True):

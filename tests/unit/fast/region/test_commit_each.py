@@ -2,25 +2,70 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from tests.support.build import ask, cluster, fleet, job
+from tests.support.columns import columns_of
 from tests.support.world import World
+from topmast.fast.region.facts import AllTaken
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import Band
+from topmast.model.plan import Plan, Seat
+
+
+def commits_of(*plans: Plan) -> m.CommitPlans:
+    """One message for these plans."""
+    spec, nothing = job(gpus=1), (None,) * len(plans)
+    band = (Band.NORMAL,) * len(plans)
+    return m.CommitPlans(
+        columns_of(plans), (1,) * len(plans), (spec,) * len(plans), band, nothing, nothing
+    )
 
 
 def test_plans_of_an_older_version_are_committed_one_by_one() -> None:
     """The first takes its GPUs; the second wanted the same, and is refused."""
-    world, spec = World(fleet(cluster("east-1", hosts=1, gpus=1))), job(gpus=1)
-    plan = world.placer("east").offer(ask(spec)).plan
+    world = World(fleet(cluster("east-1", hosts=1, gpus=1)))
+    plan = world.placer("east").offer(ask(job(gpus=1))).plan
     assert plan is not None
     plans = [replace(plan, job=name, region_version=-1) for name in ("j8", "j9")]
-    commits = tuple(m.CommitPlan(each, 1, spec, Band.NORMAL) for each in plans)
-    world.tell(ids.placer("east"), m.CommitPlans(commits))
+    world.tell(ids.placer("east"), commits_of(*plans))
     assert list(world.placer("east").state.allocations) == ["j8"]
     assert [order.job for order in world.orders(m.StartGang)] == ["j8"]
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_slots_are_taken_as_one_by_one(watched: bool) -> None:
+    """The columns, the counts of hosts, and where the next gang sits are the same."""
+    seen = []
+    for together in (True, False):
+        world = World(fleet(cluster("east-1", hosts=3, gpus=4)))
+        placer = world.placer("east")
+        placer.columns.watched = watched
+        first = placer.offer(ask(job(gpus=2))).plan
+        assert first is not None
+        (seat,), version = first.seats, first.region_version
+        beside = replace(first, job="j8", seats=(replace(seat, slots=(2, 3)),))
+        places = (("east-1-1", (0, 1)), ("east-1-1", (2, 3)), ("east-1-2", (0, 1)))
+        gang = replace(first, job="j9", gpus_milli=6000, seats=tuple(
+            Seat(seat.group, rank, host, slots) for rank, (host, slots) in enumerate(places)
+        ))  # fmt: skip
+        plans = [
+            replace(plan, region_version=version + n)
+            for n, plan in enumerate((first, beside, gang))
+        ]
+        message = commits_of(*plans)
+        for one in [message] if together else message.one_by_one():
+            world.tell(ids.placer("east"), one)
+        assert bool(world.facts(AllTaken)) is together
+        index = placer.pool.index()
+        seen.append((
+            placer.columns.free_milli.tolist(), index.arrays.whole.tolist(),
+            index.arrays.hist.tolist(), index.holders.held.cleared.tolist(),
+            placer.offer(ask(job(gpus=1))),
+        ))  # fmt: skip
+    assert seen[0] == seen[1]
 
 
 def test_gangs_are_launched_one_by_one_if_one_was_stopped_already() -> None:
@@ -28,9 +73,8 @@ def test_gangs_are_launched_one_by_one_if_one_was_stopped_already() -> None:
     world, spec = World(fleet(cluster("east-1", hosts=1, gpus=2))), job(gpus=1)
     plan = world.placer("east").offer(ask(spec)).plan
     assert plan is not None
-    gangs = tuple(
-        m.LaunchGang(name, 1, spec, "east", "east-1", plan.seats) for name in ("j8", "j9")
-    )
+    seats = columns_of([replace(plan, job=name) for name in ("j8", "j9")]).seats
+    gangs = m.LaunchGangs("east", "east-1", seats, (1, 1), (spec, spec), (None, None))
     world.machines.clusters["east-1"].state.fences["j8"] = 1
-    world.tell(ids.cluster("east-1"), m.LaunchGangs(gangs))
+    world.tell(ids.cluster("east-1"), gangs)
     assert [order.job for order in world.orders(m.StartGang)] == ["j9"]

@@ -210,6 +210,23 @@ class Backlog:
         if not found.size:
             self._rest(found)
 
+    def remove_each(self, jobs: Sequence[str]) -> None:
+        """Take out several jobs that may be placed now. O(jobs)."""
+        left: dict[int, JobClass] = {}
+        for job in jobs:
+            found = self._class_of.pop(job)
+            found.size -= 1
+            left[found.number] = found
+            if self._movers:
+                self._movers.pop(job, None)
+        self.ranking.remove_each(jobs)
+        stopped = self.blocked.stopped
+        if stopped is not None and stopped.job in jobs:
+            self.unblock(Anything())  # those of its class come first now
+        for found in left.values():
+            if not found.size:
+                self._rest(found)
+
     def _rest(self, one: JobClass) -> None:
         """A job class has no job any more: it is as new, if it is used again. O(datasets)."""
         del self.job_classes[one.key]
@@ -247,6 +264,10 @@ class Backlog:
     def job_class(self, job: str) -> JobClass:
         """The class of a job that may be placed now."""
         return self._class_of[job]
+
+    def may_move(self, job: str) -> bool:
+        """Whether a place may be kept for a job that waits."""
+        return job in self._movers
 
     def block_class(self, placement: PlacementClass, from_s: float, exempt: str | None) -> None:
         """Block a placement class as a whole; not while some job may do what others may not. O(1).

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, cast
@@ -164,6 +164,12 @@ class Ranking:
         self._left.append(row)
         return True
 
+    def remove_each(self, jobs: Iterable[str]) -> None:
+        """Take out several jobs that are in. O(jobs)."""
+        rows = [self._row_of.pop(job) for job in jobs]
+        self._columns["alive"][rows] = False
+        self._left += rows
+
     def change_band(self, job: str, band: Band) -> None:
         """Let a job count in another band. O(1)."""
         before = self._row_of[job]
@@ -311,6 +317,11 @@ class Ranking:
         band = (-float(other.band),) if self.order.by_band else ()
         return (*band, *keys[0].tolist(), other.submit_s, other.number)
 
+    def remaining_each_s(self, jobs: Iterable[str]) -> list[float]:
+        """As `remaining_s`, for each of several jobs that are in. O(jobs)."""
+        left_s: list[float] = self._columns["remaining_s"][[self._row_of[j] for j in jobs]].tolist()
+        return left_s
+
     def remaining_s(self, job: str) -> float | None:
         """What was said to be left of a job's run; None for one that is not in. O(1)."""
         row = self._row_of.get(job)
@@ -369,10 +380,34 @@ class Ranking:
         """Whether no job is passed over within quota: then none over quota comes first. O(1)."""
         return self._all_unblocked or not self._within.blocked
 
-    def upcoming(self, over_quota: bool, count: int) -> list[tuple[Key, str]]:
-        """The first jobs that are not passed over. O(count + rows passed over), in numpy."""
+    def first_jobs(self, count: int) -> tuple[list[str], list[int]]:
+        """The first jobs within quota that are not passed over, and the numbers of their classes.
+
+        O(count + rows passed over), in numpy.
+        """
         self._settle()
-        index = self._over if over_quota else self._within
+        rows, late = self._upcoming(self._within, count)
+        if late:
+            rows = [int(key[-1]) for key in self._merged(rows, late, False, count)]
+        names = self._jobs
+        classes: list[int] = self._columns["job_class"][rows].tolist()
+        return [names[row] for row in rows], classes
+
+    def upcoming(self, over_quota: bool, count: int) -> list[tuple[Key, str]]:
+        """The first jobs that are not passed over. O(count + rows passed over)."""
+        self._settle()
+        rows, late = self._upcoming(self._over if over_quota else self._within, count)
+        keys = self._merged(rows, late, over_quota, count)
+        return [(key, self._jobs[int(key[-1])]) for key in keys]
+
+    def _merged(
+        self, rows: list[int], late: list[Key], over_quota: bool, count: int
+    ) -> Iterator[Key]:
+        base = (self._key(row, over_quota) for row in rows)
+        return islice(heapq.merge(base, late), count)
+
+    def _upcoming(self, index: OrderedIndex, count: int) -> tuple[list[int], list[Key]]:
+        """The first rows that are not passed over, and the keys of the first late ones."""
         alive, job_class = self._columns["alive"], self._columns["job_class"]
         left_s = self._columns["remaining_s"]
         rows: list[int] = []
@@ -385,9 +420,7 @@ class Ranking:
         behind = index.late_rows[index.late_cursor :]
         hits = alive[behind] & index.are_unblocked(job_class[behind], left_s[behind])
         late = [index.late[index.late_cursor + i] for i in np.flatnonzero(hits)[:count].tolist()]
-        base = (self._key(row, over_quota) for row in rows[:count])
-        keys = islice(heapq.merge(base, late), count)
-        return [(key, self._jobs[int(key[-1])]) for key in keys]
+        return rows[:count], late
 
     def _is_unblocked(self, index: OrderedIndex, row: int) -> bool:
         columns = self._columns

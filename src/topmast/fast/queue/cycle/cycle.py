@@ -12,7 +12,7 @@ from topmast.fast.queue.backlog.blocked import (
 )
 from topmast.fast.queue.cycle.admission import try_admit
 from topmast.fast.queue.cycle.auction import PendingDecision
-from topmast.fast.queue.cycle.behind import send_commits
+from topmast.fast.queue.cycle.behind import decide_foreseen, send_commits
 from topmast.fast.queue.cycle.deciding import decide
 from topmast.fast.queue.cycle.requests import (
     ASK_TIMEOUT_S,
@@ -103,10 +103,11 @@ def advance(queue: QueueViews) -> None:
 
     1. While regions think about a job, wait for them.
     2. All bids are in: commit a plan, ask in the next phase, or block the job.
-    3. Other events get their turn after so many candidates, and when seats came free; a hook may
+    3. Plans that were foreseen for the next jobs are taken at once where nothing can come between.
+    4. Other events get their turn after so many candidates, and when seats came free; a hook may
        let candidates wait.
-    4. The best-ranked job that is not blocked is next: ask about it, or block it.
-    5. No job is left: regions hold nothing for later candidates, and idle GPUs go to elastic jobs.
+    5. The best-ranked job that is not blocked is next: ask about it, or block it.
+    6. No job is left: regions hold nothing for later candidates, and idle GPUs go to elastic jobs.
     """
     while True:
         decision = queue.cycle.decision
@@ -114,6 +115,8 @@ def advance(queue: QueueViews) -> None:
             return
         if decision is not None:
             decide(queue, decision)
+            continue
+        if queue.cycle.foreseen.left and decide_foreseen(queue):
             continue
         if queue.cycle.budget <= 0 or queue.cycle.backfill.freed or not queue.may_try():
             return
@@ -162,7 +165,7 @@ def fleet_offered(queue: QueueViews, event: m.FleetBids) -> None:
         heard = frozenset(event.regions)
         decision.awaited = [r for r in decision.awaited if r not in heard]
     decision.bids.update(event.offers)
-    queue.cycle.foreseen.hear(event.behind)
+    queue.cycle.foreseen.hear(event.plans)
     advance(queue)
     queue.cycle.foreseen.forget()
     send_commits(queue)

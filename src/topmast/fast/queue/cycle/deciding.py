@@ -104,7 +104,7 @@ def _commit(queue: QueueViews, record: JobRecord, decision: PendingDecision, pla
     band, time_left_s = effective_band(record.spec.band, over_quota), record.time_left_s()
     commit = m.CommitPlan(plan, epoch, record.spec, band, time_left_s, expected_s, lease)
     if queue.cycle.foreseen.gathers:
-        queue.cycle.foreseen.commits.setdefault(plan.region, []).append(commit)
+        queue.cycle.foreseen.choose(commit)
     else:
         queue.send(ids.placer(plan.region), commit)
 

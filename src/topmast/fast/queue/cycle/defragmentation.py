@@ -51,6 +51,11 @@ class Defragmentation:
             other.asked(job, now)
         return other, other.found_no_room(job, now)
 
+    @property
+    def knows_jobs(self) -> bool:
+        """Whether there is any job that waits for room."""
+        return bool(self._refused_s or self._asked_s)
+
     def let_go(self, job: str) -> None:
         """A job waits no more."""
         self._refused_s.pop(job, None)

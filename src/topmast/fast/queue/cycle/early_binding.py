@@ -228,6 +228,11 @@ class EarlyBinding:
         if record.bound is not None and patience_s is not None:
             self._patience.set(record.id, now + patience_s, record.number)
 
+    @property
+    def knows_jobs(self) -> bool:
+        """Whether there is any job that waits where it was bound to."""
+        return self._patience.next_s() is not None
+
     def rests(self, job: str) -> None:
         """A job waits no more."""
         self._patience.drop(job)

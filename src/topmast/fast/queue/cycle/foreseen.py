@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Mapping
 
 from msgspec import Struct, UnsetType
 
 from topmast.fast.queue.backlog.blocked import Candidate
-from topmast.fast.queue.backlog.placement_class import JobClass
+from topmast.fast.queue.backlog.placement_class import JobClass, Verdict
+from topmast.model.columns import PlanColumns
+from topmast.model.job import Band, JobSpec
 from topmast.model.messages import CommitPlan
-from topmast.model.plan import Plan
 
-MOST = 200
+PER_REQUEST = 8
+"""So many jobs with a plan that was foreseen take as long as one that is asked about by itself."""
+MOST = 1_600
 """Jobs behind one that are asked about with it."""
 LEAST = 8
 """Fewer than that are asked about one by one."""
@@ -26,26 +29,60 @@ class Kind(Struct, frozen=True, gc=False):
     over_quota: bool
     choices: tuple[int, ...]
 
+    @property
+    def verdicts(self) -> Mapping[bool, Verdict]:
+        """What jobs of its placement class have heard."""
+        return self.job_class.placement[self.over_quota].verdicts
+
     def covers(self, candidate: Candidate, job_class: JobClass, choices: tuple[int, ...]) -> bool:
         """Whether a candidate is of this kind."""
         alike = self.job_class is job_class and self.over_quota is candidate.over_quota
         return alike and self.choices == choices
 
 
+class Asked(Struct, frozen=True):
+    """Jobs behind a candidate, in their order."""
+
+    jobs: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
+    kind: tuple[int, ...] = ()
+    """By job, which of the kinds."""
+
+
+class Chosen(Struct):
+    """Plans of one answer that won and were not sent yet, in columns as in `CommitPlans`."""
+
+    plans: PlanColumns
+    rows: list[int] = []
+    epochs: list[int] = []
+    specs: list[JobSpec] = []
+    bands: list[Band] = []
+    time_left_s: list[float | None] = []
+    expected_s: list[float | None] = []
+
+    def add(self, row: int, commit: CommitPlan) -> None:
+        """One more plan won."""
+        self.rows.append(row)
+        self.epochs.append(commit.epoch)
+        self.specs.append(commit.spec)
+        self.bands.append(commit.band)
+        self.time_left_s.append(commit.time_left_s)
+        self.expected_s.append(commit.expected_s)
+
+
 class Foreseen:
     """Plans for the jobs behind the last candidate, and how many are worth asking about."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, Kind] = {}
-        """By job, in order."""
-        self.plans: deque[Plan] = deque()
-        """For the first of those."""
-        self.commits: dict[str, list[CommitPlan]] = {}
-        """By region, those of these plans that were chosen, not sent yet."""
+        self.asked = Asked()
+        """The jobs behind."""
+        self.plans: PlanColumns | None = None
+        """For the candidate, and the first of those."""
+        self.row = 0
+        """Which of the plans is the last that was taken."""
+        self.chosen: Chosen | None = None
         self.last = ""
-        """The job before the first of these plans."""
-        self.gathers = False
-        """Whether commits are sent together, before the next request."""
+        """The job before the next of these plans."""
         self.awaited = False
         """Whether an answer about them is to come."""
         self.most = MOST
@@ -53,23 +90,44 @@ class Foreseen:
         self.pause = 0
         """How many candidates to ask about one by one."""
 
-    def ask(self, asked: dict[str, Kind], last: str) -> None:
+    @property
+    def left(self) -> int:
+        """How many plans are there for the next jobs."""
+        return 0 if self.plans is None else len(self.plans) - 1 - self.row
+
+    @property
+    def gathers(self) -> bool:
+        """Whether commits are sent together, before the next request."""
+        return self.plans is not None
+
+    def ask(self, asked: Asked, last: str) -> None:
         """The fleet placer is asked about these jobs, behind another."""
         self.asked, self.last, self.awaited = asked, last, True
 
-    def hear(self, plans: tuple[Plan, ...] | UnsetType) -> None:
+    def hear(self, plans: PlanColumns | UnsetType) -> None:
         """The fleet placer has answered."""
         if not self.awaited:
             return
-        self.awaited, self.plans = False, deque(plans or ())
-        self.gathers = bool(self.plans)
-        if len(self.plans) == len(self.asked):
+        self.awaited, self.row = False, 0
+        self.plans = plans or None
+        found, asked = self.left, len(self.asked.jobs)
+        if found == asked:
             self.most = min(MOST, 2 * self.most)
         else:
-            self.most = max(LEAST, 2 * len(self.plans))
-            self.pause = 0 if self.plans else PAUSE
+            self.most = max(LEAST, 2 * found)
+            self.pause = 0 if found else PAUSE
+
+    def kind_of(self, row: int) -> Kind:
+        """Of the job behind that has this plan."""
+        return self.asked.kinds[self.asked.kind[row - 1]]
+
+    def choose(self, commit: CommitPlan) -> None:
+        """The last plan that was taken won."""
+        assert self.plans is not None
+        if self.chosen is None:
+            self.chosen = Chosen(self.plans)
+        self.chosen.add(self.row, commit)
 
     def forget(self) -> None:
         """Something else happens, or other events get their turn: it may be true no more."""
-        self.plans.clear()
-        self.gathers = False
+        self.plans = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from topmast.fast.queue.cycle.auction import PendingDecision
 from topmast.fast.queue.cycle.backfill import Backfill
 from topmast.fast.queue.cycle.defragmentation import Defragmentation
@@ -29,6 +31,13 @@ class Cycle:
         """Number of the last question."""
         self.budget = 0
         """Plans to be sought yet before others get their turn."""
+
+    def let_go_each(self, jobs: Sequence[str]) -> None:
+        """Jobs wait no more. O(jobs), or O(1) where nothing is known of any job."""
+        parts = (self.defragmentation.knows_jobs, self.binding.knows_jobs)
+        if any(parts) or self.backfill.reservation is not None:
+            for job in jobs:
+                self.let_go(job)
 
     def let_go(self, job: str) -> None:
         """A job waits no more. O(1)."""

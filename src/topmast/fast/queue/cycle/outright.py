@@ -23,7 +23,7 @@ from topmast.model import messages as m
 STARTS: frozenset[type[m.Message]] = frozenset(
     (
         m.AttemptStarting, m.AttemptsStarting, m.LaunchGang, m.LaunchGangs, m.StartGang,
-        m.TaskStarted, m.AttemptRunning,
+        m.StartGangs, m.TaskStarted, m.AttemptRunning,
     )
 )  # fmt: skip
 """Messages from which no room follows: attempts start on GPUs that are theirs already."""
@@ -104,18 +104,17 @@ def refused_outright(
 def _promised_milli(queue: QueueViews, around: Around) -> dict[str, int] | None:
     """GPUs that commits under way take, by region; None: what is under way may make room."""
     promised: dict[str, int] = {}
-    gathered = chain.from_iterable(queue.cycle.foreseen.commits.values())
-    for message in chain(gathered, queue.about_to_send(), around.under_way()):
+    chosen = queue.cycle.foreseen.chosen
+    plans = [] if chosen is None else [chosen.plans.plans[row] for row in chosen.rows]
+    for message in chain(queue.about_to_send(), around.under_way()):
         if isinstance(message, m.CommitPlan):
-            commits: tuple[m.CommitPlan, ...] = (message,)
+            plans.append(message.plan)
         elif isinstance(message, m.CommitPlans):
-            commits = message.commits
-        elif type(message) in STARTS:
-            continue
-        else:
+            plans += message.plans.plans
+        elif type(message) not in STARTS:
             return None
-        for plan in [commit.plan for commit in commits]:
-            if plan.victims:
-                return None
-            promised[plan.region] = promised.get(plan.region, 0) + plan.gpus_milli
+    for plan in plans:
+        if plan.victims:
+            return None
+        promised[plan.region] = promised.get(plan.region, 0) + plan.gpus_milli
     return promised

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Self
 
 import msgspec
@@ -184,6 +185,22 @@ class QueueState(EventMachine):
         """Take a job out of its line: it starts, or is over. O(1)."""
         self.backlog.remove(record.id)
         self.cycle.let_go(record.id)
+
+    def wait_no_more(self, jobs: Sequence[str]) -> None:
+        """As `waits_no_more`, for each of several jobs."""
+        self.backlog.remove_each(jobs)
+        self.cycle.let_go_each(jobs)
+
+    def book_each(self, records: Sequence[JobRecord]) -> None:
+        """As `book`, for each of several jobs with plans of one GPU model. O(records)."""
+        self.jobs.placed.update([(record.id, record) for record in records])
+        for hook in self.hooks.on_booked:
+            for record in records:
+                hook.on_booked(record)
+        self.tenancy.book_each(
+            [(r.spec.tenant, r.region or "", r.model or "", r.over_quota) for r in records],
+            [record.gpus_milli or 0 for record in records],
+        )
 
     def book(self, record: JobRecord, plan: Plan) -> None:
         """A job has a plan: count what that holds on its tenant. O(models)."""

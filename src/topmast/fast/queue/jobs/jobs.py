@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from topmast.fast.queue.jobs.record import JobRecord
@@ -58,6 +60,10 @@ class Jobs:
         self.tallies.leave(record)
         record.state = to
         self.tallies.enter(record)
+
+    def move_each(self, records: Sequence[JobRecord], to: JobState) -> None:
+        """Jobs come to a state in which they do not wait. O(records)."""
+        self.tallies.move_each(records, to)
 
     def change(self, record: JobRecord, spec: JobSpec) -> None:
         """A job asks for something else."""

@@ -100,6 +100,20 @@ class JobRecord(Struct, gc=False):
     told_to_stop_s: float | UnsetType = UNSET
     """When the current attempt was told to stop first."""
 
+    def take_plan(
+        self,
+        plan: Plan,
+        hosts: tuple[str, ...],
+        epoch: int,
+        over_quota: bool,
+        decided: Decided | UnsetType,
+    ) -> None:
+        """Its next attempt has a plan, on ``hosts``. O(1)."""
+        self.epoch, self.plan, self.over_quota = epoch, plan, over_quota
+        self.region, self.cluster, self.model = plan.region, plan.cluster, plan.model
+        self.hosts, self.gpus_milli = hosts, plan.gpus_milli
+        self.moves, self.decided = False, decided
+
     @property
     def finished(self) -> bool:
         """Whether the state is terminal."""

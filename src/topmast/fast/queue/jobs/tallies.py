@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 from msgspec import Struct
@@ -61,6 +62,21 @@ class Tallies:
             del self.kinds[kind]
         elif record.state in WAITING:
             tally.asked_milli -= record.spec.gpus_milli()
+
+    def move_each(self, records: Sequence[JobRecord], to: JobState) -> None:
+        """Jobs come to a state in which they do not wait. O(records)."""
+        moved: dict[Kind, list[JobRecord]] = {}
+        for record in records:
+            moved.setdefault(kind_of(record), []).append(record)
+            record.state = to
+        for kind, those in moved.items():
+            tally, count = self.kinds[kind], len(those)
+            tally.jobs -= count
+            if not tally.jobs:
+                del self.kinds[kind]
+            elif kind[-1] in WAITING:
+                tally.asked_milli -= sum([record.spec.gpus_milli() for record in those])
+            self.kinds.setdefault((*kind[:-1], to), Tally()).jobs += count
 
     def first(self, kind: Kind) -> JobRecord | None:
         """The first job of a kind in which jobs wait that has no plan. Amortised O(log jobs)."""

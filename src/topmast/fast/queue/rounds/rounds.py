@@ -34,6 +34,8 @@ from topmast.policies.options import ShareOptions
 class Rounds(Grants):
     """Where jobs run in the present round, and which job is next."""
 
+    are_limited = True
+
     def __init__(self, options: ShareOptions, share: SharePolicy) -> None:
         self.options = options
         self.share = share

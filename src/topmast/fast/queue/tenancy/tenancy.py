@@ -50,6 +50,11 @@ class Tenancy:
         }
         self._plain_terms = self._terms_of(sorted(self.gpus_by_region))
 
+    @property
+    def keeps_models(self) -> bool:
+        """Whether GPU models may be kept for the jobs that need them."""
+        return self._reserve is not None
+
     def paused_by(self, tenant: str) -> str:
         """Why no job of a tenant may start, if it or one above it is paused. O(depth)."""
         if not self.paused:
@@ -68,6 +73,17 @@ class Tenancy:
         """Count what a plan holds on its tenant. O(models x depth)."""
         for model, milli in plan.held().items():
             self.ledger.take(tenant, plan.region, model, milli, over_quota)
+
+    def book_each(self, holds: Iterable[tuple[str, str, str, bool]], milli: Iterable[int]) -> None:
+        """Count what several plans hold: tenant, region, model, over quota; and how much.
+
+        O(plans + kinds of those x depth).
+        """
+        sums: dict[tuple[str, str, str, bool], int] = {}
+        for hold, more in zip(holds, milli, strict=True):
+            sums[hold] = sums.get(hold, 0) + more
+        for (tenant, region, model, over_quota), total in sums.items():
+            self.ledger.take(tenant, region, model, total, over_quota)
 
     def unbook(self, tenant: str, plan: Plan, over_quota: bool) -> None:
         """Give back what a plan held. O(models x depth)."""

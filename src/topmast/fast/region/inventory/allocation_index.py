@@ -14,6 +14,7 @@ from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.allocation_table import NONE, AllocationTable, Table
 from topmast.fast.region.inventory.arrays import I64, Arrays, counted_of
 from topmast.fast.region.inventory.columns import Columns
+from topmast.model.columns import SeatColumns
 from topmast.model.job import MILLI
 
 SPARE = 256
@@ -56,7 +57,7 @@ class AllocationIndex:
 
     def enter(self, columns: Columns, region: int, allocation: Allocation) -> None:
         """Note what an attempt holds; the counts of its hosts stay as they were. O(seats)."""
-        row = self._row_for(columns, region, allocation)
+        row = self._row_for(columns.region, region, allocation.job)
         gpus, first = allocation.plan.gpus_milli / MILLI, NONE
         entries = self._entries(columns, allocation)
         held = self.held  # after that: it may have grown
@@ -66,39 +67,43 @@ class AllocationIndex:
         held.attempts[row] = (*self._described(allocation), gpus, first)
         holdings.link_all_of(held.attempts, held.entries, held.hosts, row)
 
-    def enter_each(self, columns: Columns, region: int, allocations: Sequence[Allocation]) -> None:
+    def enter_each(
+        self,
+        name: str,
+        region: int,
+        seats: SeatColumns,
+        hosts: I64,
+        taken: I64,
+        allocations: Sequence[Allocation],
+    ) -> None:
         """Note what several attempts hold, and count their hosts anew.
 
-        Raises `RuntimeError` if one holds another's slots. O(slots and entries of their hosts).
+        ``taken``: whole GPUs of each of these ``hosts``, which are those of ``seats``. Raises
+        `RuntimeError` if one holds another's slots. O(slots and entries of their hosts).
         """
-        rows: list[int] = []
-        attempts: list[tuple[float, ...]] = []
-        numbers: list[int] = []
-        fields: list[tuple[float, ...]] = []
-        for allocation in allocations:
-            row, first = self._row_for(columns, region, allocation), NONE
-            for entry in reversed(self._entries(columns, allocation)):
-                numbers.append(entry.number)
-                fields.append(entry.fields(row, first))
-                first = entry.number
-            rows.append(row)
-            gpus = allocation.plan.gpus_milli / MILLI
-            attempts.append((*self._described(allocation), gpus, first))
-        held = self.held
-        held.entries[numbers] = np.array(fields, holdings.ENTRY)
-        held.attempts[rows] = np.array(attempts, holdings.ATTEMPT)
-        holdings.link_each(held.attempts, held.entries, held.hosts, np.array(rows, np.int64))
-        hosts = dict.fromkeys([int(of[1]) for of in fields])
+        rows = np.array([self._row_for(name, region, one.job) for one in allocations], np.int64)
+        numbers = np.array([self._new_entry() for _ in range(len(hosts))], np.int64)
+        spans = np.array(seats.spans, np.int64)
+        firsts = np.cumsum(spans) - spans
+        fields = np.zeros(len(hosts), holdings.ENTRY)
+        fields["of"], fields["host"], fields["whole"] = np.repeat(rows, spans), hosts, taken
+        fields["slot"] = fields["before"] = fields["after"] = NONE
+        fields["more"][:-1] = numbers[1:]
+        fields["more"][firsts + spans - 1] = NONE
+        held = self.held  # after that: it may have grown
+        held.entries[numbers] = fields
+        held.attempts[rows] = _attempts(allocations, numbers[firsts])
+        holdings.link_each(held.attempts, held.entries, held.hosts, rows)
         try:
-            holdings.refresh_each(self.counted, held, np.array(list(hosts), np.int64))
+            holdings.refresh_each(self.counted, held, np.unique(hosts))
         except RuntimeError as error:
-            jobs = ", ".join(allocation.job for allocation in allocations)
-            raise RuntimeError(f"jobs {jobs} in region {columns.region}: {error}") from error
+            jobs = ", ".join(seats.jobs)
+            raise RuntimeError(f"jobs {jobs} in region {name}: {error}") from error
 
-    def _row_for(self, columns: Columns, region: int, allocation: Allocation) -> int:
+    def _row_for(self, name: str, region: int, job: str) -> int:
         """A row for an attempt."""
         row = self._new_row()
-        key = (columns.region, allocation.job)
+        key = (name, job)
         self.rows[key], self.jobs[row], self.of_region[row] = row, key, region
         return row
 
@@ -192,6 +197,20 @@ class AllocationIndex:
             self.held = self.held._replace(entries=_grown(self.held.entries))
             self._free_entries = list(range(size, 2 * size))[::-1]
         return self._free_entries.pop()
+
+
+def _attempts(allocations: Sequence[Allocation], first: I64) -> Table:
+    """The rows of `ATTEMPT` of attempts that start now, by their first entries."""
+    found = np.zeros(len(allocations), holdings.ATTEMPT)
+    expected_s = [np.nan if a.expected_s is None else a.expected_s for a in allocations]
+    found["evictable"] = [allocation.may_stop for allocation in allocations]
+    found["band"] = [allocation.band for allocation in allocations]
+    found["weight"] = [weight_of(allocation.band) for allocation in allocations]
+    found["start_s"] = [allocation.start_s for allocation in allocations]
+    found["expected_s"], found["kept_s"] = expected_s, np.inf
+    found["gpus"] = [allocation.plan.gpus_milli / MILLI for allocation in allocations]
+    found["entry"] = first
+    return found
 
 
 def _empty(hosts: int, bins: int) -> AllocationTable:

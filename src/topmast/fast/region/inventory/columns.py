@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.arrays import Arrays
 from topmast.fast.region.inventory.sections import Sections
+from topmast.model.columns import SeatColumns
 from topmast.model.engines import Capability
 from topmast.model.fleet import HostSpec, RegionSpec
 from topmast.model.job import MILLI, Level, Resources
@@ -56,8 +57,15 @@ class Counts(Protocol):
     def hold(self, columns: Columns, allocation: Allocation) -> None:
         """An attempt took its seats."""
 
-    def hold_each(self, columns: Columns, allocations: Sequence[Allocation]) -> None:
-        """Several attempts took their seats."""
+    def hold_each(
+        self,
+        columns: Columns,
+        seats: SeatColumns,
+        hosts: Ints,
+        taken: Ints,
+        allocations: Sequence[Allocation],
+    ) -> None:
+        """Several attempts took their seats: so many GPUs of these hosts, in their order."""
 
     def let_go(self, columns: Columns, job: str) -> None:
         """An attempt gave its seats back."""
@@ -325,17 +333,21 @@ class Columns(Amounts):
         if self.counts is not None:
             self.counts.hold(self, allocation)
 
-    def hold_each(self, allocations: Sequence[Allocation]) -> None:
-        """Several attempts take their seats, as by `hold`. O(slots of their hosts)."""
-        if not self.watched:
-            for allocation in allocations:
-                self.hold(allocation)
+    def hold_each(self, seats: SeatColumns, allocations: Sequence[Allocation]) -> None:
+        """Several attempts without CPUs and memory take their seats. O(slots of their hosts)."""
+        rows = np.array([self.index[host] for host in seats.hosts], dtype=np.int64)
+        taken = np.array(seats.tasks, dtype=np.int64) * seats.gpus_by_host()
+        slots = np.repeat(self.offset[rows], taken) + np.array(seats.slots, dtype=np.int64)
+        self.free_milli[slots] -= MILLI
+        self.version[rows] += 1
+        if self.counts is None:
             return
-        for allocation in allocations:
-            plan = allocation.plan
-            self._add(plan.seats, allocation.needs(), plan.in_slice, -1)
-        if self.counts is not None:
-            self.counts.hold_each(self, allocations)
+        hosts = self.first_row + rows
+        if self.watched:
+            self.counts.hold_each(self, seats, hosts, taken, allocations)
+        else:
+            for host in dict.fromkeys(hosts.tolist()):
+                self.counts.recount(host)
 
     def let_go(self, allocation: Allocation) -> None:
         """An attempt gives its seats back; it is not among the ``allocations`` any more."""

@@ -17,6 +17,7 @@ from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.allocation_index import AllocationIndex
 from topmast.fast.region.inventory.arrays import I64, Arrays, counted_of, recount
 from topmast.fast.region.inventory.columns import Columns
+from topmast.model.columns import SeatColumns
 from topmast.model.job import Band
 from topmast.model.plan import PlacementRequest
 
@@ -64,6 +65,7 @@ class Index:
         self.first_row = _starts([len(p.hosts) for p in parts])
         names = sorted({name for p in parts for name in p.sections.models})
         self.models = {name: number for number, name in enumerate(names)}
+        self.host_names = [host.name for p in parts for host in p.hosts]
         self.clusters = [(p.region, *part) for p in parts for part in p.parts]
         """Region, cluster and time slice."""
         self._numbers: dict[tuple[str, str], list[int]] = {}
@@ -198,9 +200,17 @@ class Index:
         self.holders.enter(columns, self.parts.index(columns), allocation)
         self.holders.count_anew(columns.region, allocation.job)
 
-    def hold_each(self, columns: Columns, allocations: Sequence[Allocation]) -> None:
+    def hold_each(
+        self,
+        columns: Columns,
+        seats: SeatColumns,
+        hosts: I64,
+        taken: I64,
+        allocations: Sequence[Allocation],
+    ) -> None:
         """Several attempts took their seats. O(slots and entries of their hosts)."""
-        self.holders.enter_each(columns, self.parts.index(columns), allocations)
+        part = self.parts.index(columns)
+        self.holders.enter_each(columns.region, part, seats, hosts, taken, allocations)
 
     def let_go(self, columns: Columns, job: str) -> None:
         """An attempt gave its seats back. O(slots and entries of their hosts)."""

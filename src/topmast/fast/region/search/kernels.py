@@ -44,21 +44,51 @@ class Question(NamedTuple):
     """(W) the expected number of stranded GPUs on a host with f free ones, times its weight."""
 
 
+class Rates(NamedTuple):
+    """What tasks change at best on a host with f free GPUs, for each choice of a question."""
+
+    rate: F64
+    """(choices x W) for each of the tasks that it takes then; infinite where it takes none."""
+    taken: I64
+    """(choices x W) how many these are."""
+
+
 @inner
-def seating_cost(hist: I64, tasks: int, gpus: int, stranded: F64, limit: float) -> float:
+def rates_of(q: Question) -> Rates:
+    """The same on every host of a kind, so worked out once. O(choices * W * tasks on a host)."""
+    width = q.stranded.shape[0]
+    rates = Rates(
+        np.full((q.choice_gpus.shape[0], width), INFINITE),
+        np.ones((q.choice_gpus.shape[0], width), np.int64),
+    )
+    for choice in range(q.choice_gpus.shape[0]):
+        gpus = q.choice_gpus[choice]
+        for free in range(gpus, width):
+            for taken in range(1, min(free // gpus, q.tasks) + 1):
+                rate = (q.stranded[free - taken * gpus] - q.stranded[free]) / taken
+                if rate < rates.rate[choice, free]:
+                    rates.rate[choice, free], rates.taken[choice, free] = rate, taken
+    return rates
+
+
+@inner
+def seating_cost(
+    hist: I64, tasks: int, gpus: int, stranded: F64, rate_of: F64, taken_of: I64, limit: float
+) -> float:
     """The least change in stranded GPUs when ``tasks`` of ``gpus`` each sit on ``hist`` (W).
 
     Infinite when they do not fit, or when no seating can be below ``limit``. A host with f free
-    GPUs that takes t tasks changes stranded[f - t * gpus] - stranded[f]. Exact up to EXACT_TASKS, a
-    lower bound beyond. O(W) when one kind of host at the best price per task suffices, else one
-    bounded knapsack over kinds of hosts.
+    GPUs that takes t tasks changes stranded[f - t * gpus] - stranded[f]; at best, for each task,
+    rate_of[f], with taken_of[f] tasks. Exact up to EXACT_TASKS, a lower bound beyond. O(W) when one
+    kind of host at the best price per task suffices, else one bounded knapsack over kinds of hosts.
     """
-    capacity, rate, free, taken = _best_rate(hist, tasks, gpus, stranded)
+    capacity, free = _best_rate(hist, gpus, rate_of)
     if capacity < tasks:
         return INFINITE
-    least: float = rate * tasks
-    if least - 1e-9 >= limit:
+    least: float = rate_of[free] * tasks
+    if least + EPSILON > limit:
         return INFINITE
+    taken = taken_of[free]
     if tasks % taken == 0 and hist[free] * taken >= tasks:
         return least
     if tasks > EXACT_TASKS:
@@ -67,21 +97,16 @@ def seating_cost(hist: I64, tasks: int, gpus: int, stranded: F64, limit: float) 
 
 
 @inner
-def _best_rate(hist: I64, tasks: int, gpus: int, stranded: F64) -> tuple[int, float, int, int]:
-    """Tasks that fit, the least change per task, the kind of host for it, and its tasks. O(W)."""
-    capacity = 0
-    best_rate = INFINITE
-    best_free, best_taken = 0, 1
+def _best_rate(hist: I64, gpus: int, rate_of: F64) -> tuple[int, int]:
+    """Tasks that fit, and the kind of host with the least change per task. O(W)."""
+    capacity, best_rate, best_free = 0, INFINITE, 0
     for free in range(gpus, hist.shape[0]):
         if hist[free] == 0:
             continue
-        most = free // gpus
-        capacity += hist[free] * most
-        for taken in range(1, min(most, tasks) + 1):
-            rate = (stranded[free - taken * gpus] - stranded[free]) / taken
-            if rate < best_rate:
-                best_rate, best_free, best_taken = rate, free, taken
-    return capacity, best_rate, best_free, best_taken
+        capacity += hist[free] * (free // gpus)
+        if rate_of[free] < best_rate:
+            best_rate, best_free = rate_of[free], free
+    return capacity, best_free
 
 
 @inner
@@ -106,15 +131,6 @@ def _knapsack_of_kinds(hist: I64, tasks: int, gpus: int, stranded: F64) -> float
 
 
 @inner
-def holds(hist: I64, tasks: int, gpus: int) -> bool:
-    """Whether the hosts of ``hist`` (W) could take ``tasks`` of ``gpus`` each. O(W)."""
-    capacity = 0
-    for free in range(gpus, hist.shape[0]):
-        capacity += hist[free] * (free // gpus)
-    return capacity >= tasks
-
-
-@inner
 def _one_host(hist: I64, needed: int, stranded: F64) -> tuple[float, int]:
     """The least change on a single host that takes the whole gang, and its free GPUs. O(W)."""
     best, at = INFINITE, NOWHERE
@@ -127,7 +143,7 @@ def _one_host(hist: I64, needed: int, stranded: F64) -> tuple[float, int]:
 
 
 @inner
-def best_plan(a: Arrays, q: Question) -> tuple[float, int, int, int, int]:
+def best_plan(a: Arrays, q: Question, rates: Rates) -> tuple[float, int, int, int, int]:
     """The best place for a gang on free GPUs: score, cluster, choice, level, section or free GPUs.
 
     Looks at every cluster, choice, level and section. What is skipped cannot win: a cluster with
@@ -139,7 +155,7 @@ def best_plan(a: Arrays, q: Question) -> tuple[float, int, int, int, int]:
     best = INFINITE
     at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE
     for cluster in range(a.by_cluster.shape[0]):
-        score, choice, level, place = best_in_cluster(a, q, cluster, best)
+        score, choice, level, place = best_in_cluster(a, q, rates, cluster, best)
         if score < best:
             best, at_cluster = score, cluster
             at_choice, at_level, at_place = choice, level, place
@@ -163,7 +179,7 @@ def best_place(
         members, member_start, by_cluster,
     )  # fmt: skip
     q = Question(tasks, choice_model, choice_gpus, choice_cost, level_cost, cluster_cost, stranded)
-    _, cluster, choice, level, place = best_plan(a, q)
+    _, cluster, choice, level, place = best_plan(a, q, rates_of(q))
     if cluster != NOWHERE and level == HOST_LEVEL:
         place = first_with(a, a.by_cluster[cluster, q.choice_model[choice], 3, 0], place)
     return cluster, choice, level, place
@@ -171,7 +187,7 @@ def best_place(
 
 @inner
 def best_in_cluster(
-    a: Arrays, q: Question, cluster: int, best: float
+    a: Arrays, q: Question, rates: Rates, cluster: int, best: float
 ) -> tuple[float, int, int, int]:
     """The best place in one cluster: score below ``best``, choice, level, section or free GPUs."""
     at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE
@@ -188,16 +204,20 @@ def best_in_cluster(
         score = price + q.level_cost[HOST_LEVEL] + change
         if score < best:
             best, at_choice, at_level, at_place = score, choice, HOST_LEVEL, free
-        if q.tasks > 1 and holds(hist, q.tasks, gpus):
-            score, level, section = _best_section(a, q, cluster, choice, price, best)
-            if score < best:
-                best, at_choice, at_level, at_place = score, choice, level, section
+        if q.tasks > 1:
+            capacity, free = _best_rate(hist, gpus, rates.rate[choice])
+            # No section of the cluster has another kind of host, and none is cheaper than a rack.
+            bound = price + q.level_cost[1] + rates.rate[choice, free] * q.tasks
+            if capacity >= q.tasks and bound + EPSILON <= best:
+                score, level, section = _best_section(a, q, rates, cluster, choice, price, best)
+                if score < best:
+                    best, at_choice, at_level, at_place = score, choice, level, section
     return best, at_choice, at_level, at_place
 
 
 @inner
 def _best_section(
-    a: Arrays, q: Question, cluster: int, choice: int, price: float, best: float
+    a: Arrays, q: Question, rates: Rates, cluster: int, choice: int, price: float, best: float
 ) -> tuple[float, int, int]:
     """The best of a cluster's sections of a model: score below ``best``, level, section."""
     at_level, at_section = NOWHERE, NOWHERE
@@ -209,7 +229,10 @@ def _best_section(
         low = a.by_cluster[cluster, model, level - 1, 0]
         high = a.by_cluster[cluster, model, level - 1, 1]
         for section in range(low, high):
-            change = seating_cost(hist_of(a, section), q.tasks, gpus, q.stranded, best - start)
+            change = seating_cost(
+                hist_of(a, section), q.tasks, gpus, q.stranded, rates.rate[choice],
+                rates.taken[choice], best - start,
+            )  # fmt: skip
             if start + change < best:
                 best, at_level, at_section = start + change, level, section
     return best, at_level, at_section

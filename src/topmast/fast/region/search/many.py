@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
-from topmast.fast.region.inventory.arrays import I64
+from topmast.fast.region.inventory.arrays import F64, I64
 from topmast.fast.region.inventory.columns import cpus_of
 from topmast.fast.region.inventory.index import Index
-from topmast.fast.region.inventory.room import level_of
 from topmast.fast.region.search import compiled, loads
 from topmast.fast.region.search.compiled import Choice, Workspace, choices_in, question_of
 from topmast.fast.region.search.many_kernels import Balance, Kinds, Placed, Room, place_many
@@ -26,8 +25,9 @@ from topmast.fast.region.search.scoring import (
     slowdown,
     stranded_table,
 )
-from topmast.model.job import MILLI, Level
-from topmast.model.plan import Free, PlacementRequest, Plan, RegionTerms, Seat
+from topmast.model.columns import GangKind, PlanColumns, SeatColumns, Terms
+from topmast.model.job import Level
+from topmast.model.plan import Free, PlacementRequest, RegionTerms
 from topmast.policies.options import ScoreWeights
 
 
@@ -36,11 +36,6 @@ class Supply(Struct, frozen=True):
 
     held_milli: Mapping[str, int]
     gpus: Mapping[str, int]
-
-    def load(self, region: str, more_milli: int) -> float:
-        """GPUs held over GPUs present, once so many thousandths more are held."""
-        gpus = self.gpus.get(region, 0)
-        return (self.held_milli.get(region, 0) + more_milli) / MILLI / gpus if gpus else 0.0
 
 
 def applies(ask: PlacementRequest, weights: ScoreWeights) -> bool:
@@ -71,17 +66,14 @@ class _Kind:
         self.ask, self.weights = ask, weights
         self.group = ask.groups[0]
         self.choices: list[Choice] = choices_in(index, ask)
-        self.terms = [self._terms(choice.index) for choice in self.choices]
-        self._names = sorted(self.terms[0]) if self.terms else []
-        self._locality = {level: locality_cost(ask, weights, level) for level in Level}
 
-    def _terms(self, choice: int) -> dict[str, float]:
-        """The terms of the score that its choice of a GPU model decides, and those that are 0."""
+    def terms(self, choice: int, level: int) -> dict[str, float]:
+        """The terms of the score, as `scoring.score_terms` has them; 0 for those that differ."""
         weights = self.weights
         terms = {
             "preemption": 0.0,
             "speed": weights.speed * slowdown(self.ask, choice),
-            "locality": 0.0,
+            "locality": locality_cost(self.ask, weights, Level(level)),
             "fragmentation": 0.0,
             "data": 0.0,
             "balance": 0.0,
@@ -90,34 +82,23 @@ class _Kind:
             terms["model"] = model_cost(self.ask, weights, choice)
         return terms
 
-    def score_of(self, terms: dict[str, float]) -> float:
-        """`scoring.total`, with the order of the terms looked up once."""
-        return sum([terms[name] for name in self._names])
-
-    def terms_of(self, choice: int, level: Level, change: float, load: float) -> dict[str, float]:
-        """The terms of one plan, as `scoring.score_terms` has them."""
-        terms, weights = self.terms[choice].copy(), self.weights
-        terms["locality"] = self._locality[level]
-        terms["fragmentation"] = weights.fragmentation * change if weights.fragmentation else 0.0
-        terms["balance"] = weights.balance * load
-        return terms
-
 
 def plans_of(
     index: Index,
     asks: Sequence[PlacementRequest],
-    jobs: Sequence[tuple[str, int]],
+    jobs: Sequence[str],
+    of_ask: Sequence[int],
     terms: Mapping[str, RegionTerms],
     supply: Supply,
     weights: ScoreWeights,
     versions: Mapping[str, int],
-) -> list[Plan]:
+) -> PlanColumns:
     """Plans for ``jobs``, each with the number of its request, up to the first without a place.
 
     ``terms``: of the regions asked, for the first job. ``versions``: of the regions' books.
     """
-    kinds, of_ask = _kinds_of(index, asks, weights)
-    numbers: I64 = np.array([of_ask[ask] for _, ask in jobs], np.int64)
+    kinds, kind_of = _kinds_of(index, asks, weights)
+    numbers: I64 = np.array(kind_of, np.int64)[np.array(of_ask, np.int64)]
     placed = _room_for(kinds, numbers)
     count = place_many(
         index.arrays,
@@ -127,8 +108,7 @@ def plans_of(
         _space(index),
         placed,
     )
-    found = [(job, kinds[of_ask[ask]]) for job, ask in jobs[:count]]
-    return _Plans(index, supply, versions, placed).of(found)
+    return _columns(index, kinds, jobs[:count], numbers[:count], placed, weights, versions)
 
 
 def _kinds_of(
@@ -195,67 +175,73 @@ def _room_for(kinds: Sequence[_Kind], numbers: I64) -> Placed:
     return Placed(
         np.zeros((len(numbers), 4), np.int64),
         np.zeros(len(numbers)),
+        np.zeros(len(numbers)),
         np.zeros(hosts, np.int64),
         np.zeros(hosts, np.int64),
         np.zeros(slots, np.int64),
     )
 
 
-class _Plans:
-    """Makes plans of what the kernel has written."""
+def _columns(
+    index: Index,
+    kinds: Sequence[_Kind],
+    jobs: Sequence[str],
+    numbers: I64,
+    placed: Placed,
+    weights: ScoreWeights,
+    versions: Mapping[str, int],
+) -> PlanColumns:
+    """What the kernel has written, with names in place of numbers. O(slots)."""
+    cluster, choice, level, spans = placed.where[: len(jobs)].T
+    clusters, at_cluster = np.unique(cluster, return_inverse=True)
+    rows = np.stack([numbers, choice, level])
+    shared, of_terms = np.unique(rows, axis=1, return_inverse=True)
+    of_terms = of_terms.reshape(-1)
+    gangs, of_gang = np.unique(shared[:2], axis=1, return_inverse=True)
+    hosts = int(spans.sum())
+    names = [index.clusters[number][:2] for number in clusters.tolist()]
+    seats = SeatColumns(
+        jobs=tuple(jobs),
+        kinds=tuple([_gang(kinds[kind], at) for kind, at in gangs.T.tolist()]),
+        kind=tuple(of_gang.reshape(-1)[of_terms].tolist()),
+        spans=tuple(spans.tolist()),
+        hosts=tuple(map(index.host_names.__getitem__, placed.hosts[:hosts].tolist())),
+        tasks=tuple(placed.tasks[:hosts].tolist()),
+        slots=tuple(placed.slots[: _slots_of(kinds, numbers, choice)].tolist()),
+    )
+    models = {number: name for name, number in index.models.items()}
+    alike = [_terms(kinds[kind], at, span, models) for kind, at, span in shared.T.tolist()]
+    return PlanColumns(
+        seats=seats,
+        clusters=tuple(names),
+        cluster=tuple(at_cluster.tolist()),
+        terms=tuple(alike),
+        of_terms=tuple(of_terms.tolist()),
+        fragmentation=tuple(_fragmentation(placed.change[: len(jobs)], weights).tolist()),
+        balance=tuple((weights.balance * placed.load[: len(jobs)]).tolist()),
+        versions={region: versions[region] for region, _ in names},
+    )
 
-    def __init__(
-        self, index: Index, supply: Supply, versions: Mapping[str, int], placed: Placed
-    ) -> None:
-        self._index, self._supply, self._versions = index, supply, dict(versions)
-        self._models = {number: name for name, number in index.models.items()}
-        self._more_milli: dict[str, int] = {}
-        self._change: list[float] = placed.change.tolist()
-        self._where: list[list[int]] = placed.where.tolist()
-        self._hosts: list[int] = placed.hosts.tolist()
-        self._tasks: list[int] = placed.tasks.tolist()
-        self._slots: list[int] = placed.slots.tolist()
-        self._host_at = self._slot_at = 0
 
-    def of(self, jobs: Sequence[tuple[str, _Kind]]) -> list[Plan]:
-        """The plans of jobs, with their kinds, in the order in which they were placed."""
-        return [self._plan(n, job, kind) for n, (job, kind) in enumerate(jobs)]
+def _gang(kind: _Kind, choice: int) -> GangKind:
+    return GangKind(kind.group.name, kind.group.count, kind.choices[choice].gpus)
 
-    def _plan(self, number: int, job: str, kind: _Kind) -> Plan:
-        cluster, at_choice, _, used = self._where[number]
-        region, name, _ = self._index.clusters[cluster]
-        choice = kind.choices[at_choice]
-        rows, seats = self._seats(region, kind.group.name, choice.gpus, used)
-        columns = self._index.part_of[region]
-        level = Level.HOST if used == 1 else level_of(columns, rows)
-        more_milli = self._more_milli.get(region, 0)
-        load = self._supply.load(region, more_milli)
-        terms = kind.terms_of(at_choice, level, self._change[number], load)
-        gpus_milli = kind.group.count * choice.gpus * MILLI
-        version = self._versions[region]
-        self._more_milli[region] = more_milli + gpus_milli
-        self._versions[region] = version + 1
-        model = self._models[choice.model]
-        score = kind.score_of(terms)
-        return Plan(
-            job, region, name, model, gpus_milli, seats, level, score, terms, (), version,
-            0.0, 0, {}, UNSET,
-        )  # fmt: skip
 
-    def _seats(
-        self, region: str, group: str, gpus: int, used: int
-    ) -> tuple[list[int], tuple[Seat, ...]]:
-        """The rows of a gang's hosts in its region, and its seats."""
-        columns = self._index.part_of[region]
-        first, rows, seats = columns.first_row, list[int](), list[Seat]()
-        for at in range(self._host_at, self._host_at + used):
-            row = self._hosts[at] - first
-            rows.append(row)
-            host = columns.hosts[row].name
-            for _ in range(self._tasks[at]):
-                end = self._slot_at + gpus
-                slots = tuple(self._slots[self._slot_at : end])
-                seats.append(Seat(group, len(seats), host, slots, MILLI))
-                self._slot_at = end
-        self._host_at += used
-        return rows, tuple(seats)
+def _terms(kind: _Kind, choice: int, level: int, models: Mapping[int, str]) -> Terms:
+    chosen = kind.choices[choice]
+    return Terms(models[chosen.model], level, kind.terms(chosen.index, level))
+
+
+def _slots_of(kinds: Sequence[_Kind], numbers: I64, choice: I64) -> int:
+    """How many slots gangs of these kinds have, with these choices."""
+    tasks = np.array([kind.group.count for kind in kinds], np.int64)
+    most = max(len(kind.choices) for kind in kinds)
+    gpus = np.zeros((len(kinds), most), np.int64)
+    for number, kind in enumerate(kinds):
+        gpus[number, : len(kind.choices)] = [one.gpus for one in kind.choices]
+    return int((tasks[numbers] * gpus[numbers, choice]).sum())
+
+
+def _fragmentation(change: F64, weights: ScoreWeights) -> F64:
+    price = weights.fragmentation
+    return price * change if price else np.zeros(len(change))

@@ -16,9 +16,11 @@ from topmast.fast.region.search.kernels import (
     INFINITE,
     NOWHERE,
     Question,
+    Rates,
     best_in_cluster,
     best_plan,
     first_with,
+    rates_of,
 )
 from topmast.fast.region.search.limited_kernels import Loads, costs_by_counts, seat
 from topmast.jit import inner, kernel
@@ -84,6 +86,8 @@ class Placed(NamedTuple):
     """(N x 4) cluster, choice, level, number of hosts."""
     change: F64
     """(N) how many more GPUs are expected to be stranded."""
+    load: F64
+    """(N) of the region, GPUs held over GPUs present, before the gang has its own."""
     hosts: I64
     """The hosts of all gangs in a row."""
     tasks: I64
@@ -102,18 +106,21 @@ def place_many(
     """
     count, host_at, slot_at = 0, 0, 0
     known = _nothing_known(kinds.tasks.shape[0], a.by_cluster.shape[0])
+    all_rates = _all_rates(kinds, balance.cluster_cost)
     for n in range(kind_of.shape[0]):
         question = _question(kinds, kind_of[n], balance.cluster_cost)
+        rates = _rates(kinds, all_rates, kind_of[n])
         if question.tasks == 1:
-            cluster, choice, level, place = _best_for_one(a, question, known, kind_of[n])
+            cluster, choice, level, place = _best_for_one(a, question, rates, known, kind_of[n])
         else:
-            _, cluster, choice, level, place = best_plan(a, question)
+            _, cluster, choice, level, place = best_plan(a, question, rates)
         if cluster == NOWHERE:
             break
         gpus = question.choice_gpus[choice]
         used = _seat(a, question, cluster, choice, level, place, space, placed, host_at)
         placed.where[n, 0], placed.where[n, 1] = cluster, choice
-        placed.where[n, 2], placed.where[n, 3] = level, used
+        placed.where[n, 2], placed.where[n, 3] = _level_of(a, placed, host_at, used), used
+        placed.load[n] = _load(balance, balance.region_of[cluster])
         change = 0.0
         for at in range(host_at, host_at + used):
             host, take = placed.hosts[at], placed.tasks[at] * gpus
@@ -137,6 +144,24 @@ def _question(kinds: Kinds, kind: int, cluster_cost: F64) -> Question:
 
 
 @inner
+def _all_rates(kinds: Kinds, cluster_cost: F64) -> Rates:
+    """Those of all choices of all kinds, one below the other. O(choices * W * tasks on a host)."""
+    size = kinds.choice_gpus.shape[0], kinds.stranded.shape[0]
+    found = Rates(np.empty(size), np.empty(size, np.int64))
+    for kind in range(kinds.tasks.shape[0]):
+        rates = rates_of(_question(kinds, kind, cluster_cost))
+        low, high = kinds.first_choice[kind], kinds.first_choice[kind + 1]
+        found.rate[low:high], found.taken[low:high] = rates.rate, rates.taken
+    return found
+
+
+@inner
+def _rates(kinds: Kinds, all_rates: Rates, kind: int) -> Rates:
+    low, high = kinds.first_choice[kind], kinds.first_choice[kind + 1]
+    return Rates(all_rates.rate[low:high], all_rates.taken[low:high])
+
+
+@inner
 def _nothing_known(kinds: int, clusters: int) -> Known:
     return Known(
         np.empty((kinds, clusters)),
@@ -147,12 +172,14 @@ def _nothing_known(kinds: int, clusters: int) -> Known:
 
 
 @inner
-def _best_for_one(a: Arrays, q: Question, known: Known, kind: int) -> tuple[int, int, int, int]:
+def _best_for_one(
+    a: Arrays, q: Question, rates: Rates, known: Known, kind: int
+) -> tuple[int, int, int, int]:
     """`best_plan` for one task, which looks anew only where something has changed. O(C)."""
     best, at = INFINITE, NOWHERE
     for cluster in range(known.changes.shape[0]):
         if known.seen[kind, cluster] != known.changes[cluster]:
-            score, choice, level, free = best_in_cluster(a, q, cluster, INFINITE)
+            score, choice, level, free = best_in_cluster(a, q, rates, cluster, INFINITE)
             known.score[kind, cluster], known.where[kind, cluster, 0] = score, choice
             known.where[kind, cluster, 1], known.where[kind, cluster, 2] = level, free
             known.seen[kind, cluster] = known.changes[cluster]
@@ -222,14 +249,34 @@ def _count(a: Arrays, host: int, change: int) -> None:
 
 
 @inner
+def _level_of(a: Arrays, placed: Placed, at: int, used: int) -> int:
+    """The tightest level with the hosts in one domain. O(hosts)."""
+    if used == 1:
+        return HOST_LEVEL
+    level, alike = HOST_LEVEL, False
+    while not alike:
+        first, alike = a.section[level, placed.hosts[at]], True
+        for i in range(at + 1, at + used):
+            alike = alike and a.section[level, placed.hosts[i]] == first
+        level += 1
+    return level
+
+
+@inner
+def _load(balance: Balance, region: int) -> float:
+    """GPUs held over GPUs present."""
+    if balance.gpus[region] <= 0:
+        return 0.0
+    load: float = balance.held_milli[region] / MILLI / balance.gpus[region]
+    return load
+
+
+@inner
 def _book(balance: Balance, changes: I64, cluster: int, gpus: int) -> None:
     """More is held in a region: what its clusters cost. O(clusters)."""
     region = balance.region_of[cluster]
     balance.held_milli[region] += gpus * MILLI
-    load = 0.0
-    if balance.gpus[region] > 0:
-        load = balance.held_milli[region] / MILLI / balance.gpus[region]
-    cost = balance.fixed + balance.price * load
+    cost = balance.fixed + balance.price * _load(balance, region)
     for number in range(balance.region_of.shape[0]):
         if balance.region_of[number] == region and balance.cluster_cost[number] < np.inf:
             balance.cluster_cost[number] = cost

@@ -19,7 +19,6 @@ from tests.support.build import (
     tenant,
 )
 from tests.support.world import World
-from topmast.fast.queue.facts import Planned
 from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.job import Band, Checkpoint, JobSpec
@@ -336,7 +335,7 @@ def test_a_change_of_size_survives_a_crash(
     assert world.state("j1") is JobState.PREEMPTING
     world.finish("j1", 143)
     assert tuple(_tasks(world, f"j{n + 1}") for n in range(len(want))) == want
-    assert [fact.epoch for fact in world.facts(Planned) if fact.job == "j1"] == [1, 2]
+    assert [fact.epoch for fact in world.plans() if fact.job == "j1"] == [1, 2]
     world.start("j1")
     invariants.check_rest(world)
     invariants.check_rebuilds(world)

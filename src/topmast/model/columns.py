@@ -1,0 +1,210 @@
+"""Plans of many gangs in columns: thousands that are alike cost one message, and a few lists.
+
+For common gangs only: equal tasks with whole GPUs, no victims, all data there. What a `Plan` says
+of one gang is a row here. The plans themselves are made from the columns once, when they are asked
+for first, and go along with them from machine to machine of a process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from functools import cached_property
+from itertools import accumulate, chain
+from typing import Any, TypeVar
+
+from msgspec import UNSET, Struct
+
+from topmast.model.job import MILLI, Level
+from topmast.model.plan import Plan, Seat
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+LEVELS = tuple(Level)
+
+
+class GangKind(Struct, frozen=True, gc=False):
+    """What the seats of some gangs have in common."""
+
+    group: str
+    tasks: int
+    gpus: int
+    """Of one task."""
+
+
+class SeatColumns(Struct, frozen=True, dict=True):
+    """Where the tasks of several gangs sit."""
+
+    jobs: tuple[str, ...]
+    kinds: tuple[GangKind, ...]
+    kind: tuple[int, ...]
+    """By job, which of them."""
+    spans: tuple[int, ...]
+    """By job, on how many hosts its tasks sit."""
+    hosts: tuple[str, ...]
+    """These hosts, of all jobs in a row."""
+    tasks: tuple[int, ...]
+    """By host, how many tasks sit there."""
+    slots: tuple[int, ...]
+    """The GPUs of all tasks in a row."""
+
+    @cached_property
+    def _host_at(self) -> list[int]:
+        """By job, where its hosts begin, and where the last ones end."""
+        return list(accumulate(self.spans, initial=0))
+
+    @cached_property
+    def _slot_at(self) -> list[int]:
+        """By job, where its slots begin, and where the last ones end."""
+        kinds = [kind.tasks * kind.gpus for kind in self.kinds]
+        return list(accumulate([kinds[at] for at in self.kind], initial=0))
+
+    def hosts_of(self, number: int) -> tuple[str, ...]:
+        """The hosts of one job, in the order of ranks."""
+        return self.hosts[self._host_at[number] : self._host_at[number + 1]]
+
+    def gpus_by_host(self) -> list[int]:
+        """By host, the GPUs of each task there."""
+        kinds = [kind.gpus for kind in self.kinds]
+        found: list[int] = []
+        for at, span in zip(self.kind, self.spans, strict=True):
+            found += [kinds[at]] * span
+        return found
+
+    @cached_property
+    def seats(self) -> list[tuple[Seat, ...]]:
+        """By job, the seats of its tasks. O(slots) once."""
+        known: dict[tuple[int, ...], tuple[int, ...]] = {}
+        found: list[tuple[Seat, ...]] = []
+        host, slot = 0, 0
+        for at, span in zip(self.kind, self.spans, strict=True):
+            kind, seats = self.kinds[at], list[Seat]()
+            group, gpus = kind.group, kind.gpus
+            for number in range(host, host + span):
+                name = self.hosts[number]
+                for _ in range(self.tasks[number]):
+                    slots = self.slots[slot : slot + gpus]
+                    slot += gpus
+                    slots = known.setdefault(slots, slots)
+                    seats.append(Seat(group, len(seats), name, slots, MILLI))
+            host += span
+            found.append(tuple(seats))
+        return found
+
+    def take(self, rows: Sequence[int]) -> SeatColumns:
+        """Some of the jobs. O(their slots)."""
+        kinds, kind = _used(self.kinds, self.kind, rows)
+        host_at, slot_at = self._host_at, self._slot_at
+        found = SeatColumns(
+            jobs=some(self.jobs, rows),
+            kinds=kinds,
+            kind=kind,
+            spans=some(self.spans, rows),
+            hosts=_runs(self.hosts, host_at, rows),
+            tasks=_runs(self.tasks, host_at, rows),
+            slots=_runs(self.slots, slot_at, rows),
+        )
+        if "seats" in self.__dict__:
+            found.__dict__["seats"] = [self.seats[row] for row in rows]
+        return found
+
+
+class Terms(Struct, frozen=True, gc=False):
+    """What the plans of some gangs have in common."""
+
+    model: str
+    level: int
+    terms: dict[str, float]
+    """Of the score; those that differ are 0 here."""
+
+
+class PlanColumns(Struct, frozen=True, dict=True):
+    """Plans of several gangs, in the order in which they were made."""
+
+    seats: SeatColumns
+    clusters: tuple[tuple[str, str], ...]
+    """Regions and clusters."""
+    cluster: tuple[int, ...]
+    """By job, which of them."""
+    terms: tuple[Terms, ...]
+    of_terms: tuple[int, ...]
+    """By job, which of them."""
+    fragmentation: tuple[float, ...]
+    """By job, this term of the score."""
+    balance: tuple[float, ...]
+    """By job, this term of the score."""
+    versions: dict[str, int]
+    """By region, the version of its books for which the first of its plans was made; for the next
+    it is one more, and so on."""
+
+    def __len__(self) -> int:
+        return len(self.cluster)
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """The jobs that they are for."""
+        return self.seats.jobs
+
+    @cached_property
+    def plans(self) -> list[Plan]:
+        """The plans, one by one. O(slots) once."""
+        names = [sorted(terms.terms) for terms in self.terms]
+        kinds, versions = self.seats.kinds, dict(self.versions)
+        found: list[Plan] = []
+        for job, kind, seats, cluster, terms_at, fragmentation, balance in zip(
+            self.seats.jobs, self.seats.kind, self.seats.seats, self.cluster, self.of_terms,
+            self.fragmentation, self.balance, strict=True,
+        ):  # fmt: skip
+            shared = self.terms[terms_at]
+            terms = shared.terms.copy()
+            terms["fragmentation"], terms["balance"] = fragmentation, balance
+            score = sum([terms[name] for name in names[terms_at]])
+            region, name = self.clusters[cluster]
+            version = versions[region]
+            versions[region] = version + 1
+            gpus_milli = kinds[kind].tasks * kinds[kind].gpus * MILLI
+            plan = Plan(
+                job, region, name, shared.model, gpus_milli, seats, LEVELS[shared.level], score,
+                terms, (), version, 0.0, 0, {}, UNSET,
+            )  # fmt: skip
+            found.append(plan)
+        return found
+
+    def take(self, rows: Sequence[int]) -> PlanColumns:
+        """Some of the plans, for each region those without a gap. O(their slots)."""
+        clusters, cluster = _used(self.clusters, self.cluster, rows)
+        terms, of_terms = _used(self.terms, self.of_terms, rows)
+        plans = self.plans
+        versions: dict[str, int] = {}
+        for row in rows:
+            versions.setdefault(plans[row].region, plans[row].region_version)
+        found = PlanColumns(
+            seats=self.seats.take(rows),
+            clusters=clusters,
+            cluster=cluster,
+            terms=terms,
+            of_terms=of_terms,
+            fragmentation=some(self.fragmentation, rows),
+            balance=some(self.balance, rows),
+            versions=versions,
+        )
+        found.__dict__["plans"] = [plans[row] for row in rows]
+        return found
+
+
+def some(column: Sequence[T], rows: Iterable[int]) -> tuple[T, ...]:
+    """Some rows of a column."""
+    return tuple([column[row] for row in rows])
+
+
+def _runs(column: tuple[T, ...], starts: list[int], rows: Iterable[int]) -> tuple[T, ...]:
+    return tuple(chain.from_iterable([column[starts[row] : starts[row + 1]] for row in rows]))
+
+
+def _used(
+    table: Sequence[Any], column: Sequence[int], rows: Iterable[int]
+) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """The part of a table that some rows of a column refer to, and the column for it."""
+    numbers: dict[int, int] = {}
+    found = tuple([numbers.setdefault(column[row], len(numbers)) for row in rows])
+    return tuple([table[number] for number in numbers]), found

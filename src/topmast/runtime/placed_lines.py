@@ -1,0 +1,123 @@
+"""Lines of the audit log about plans that won: one alone, or thousands that came together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from topmast.model.columns import LEVELS, PlanColumns
+from topmast.model.decided import AS_FORESEEN, Decided, Rival, Rule, why
+from topmast.model.job import MILLI, Level
+from topmast.model.plan import Plan
+from topmast.ports import HistoryRow
+
+PLAIN_RULES = (Rule.LOWEST_SCORE, Rule.STOPS_JOBS, Rule.MOVES_JOBS)
+"""Rules of which the rest of the line tells enough."""
+OVER_QUOTA = "; over quota, so it runs opportunistically"
+PLACED = "placed"
+VARY = ("balance", "fragmentation")
+"""The terms of a score that columns hold job by job, by name."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Detail(Struct, frozen=True, gc=False):
+    """The detail of such a line."""
+
+    epoch: int
+    region: str
+    cluster: str
+    model: str
+    hosts: tuple[str, ...]
+    gpus: float
+    score: float
+    terms: Mapping[str, float]
+    victims: Sequence[str]
+    over_quota: bool
+    rule: str | None
+    rival: Rival | None
+
+
+def placed(
+    now: float, epoch: int, plan: Plan, over_quota: bool, decided: Decided | None
+) -> HistoryRow:
+    """The line about one plan."""
+    victims = [v.job for v in plan.victims if v.to is None]
+    moved = ", ".join(f"{v.job} to {', '.join(v.to.hosts)}" for v in plan.victims if v.to)
+    where = _where(plan.region, plan.cluster, plan.gpus_milli, plan.model, plan.level)
+    text = f"{where}, score {plan.score:.3g} ({_told(plan.terms)})"
+    if over_quota:
+        text += OVER_QUOTA
+    if victims:
+        text += f"; preempts {', '.join(victims)}"
+    if moved:
+        text += f"; moves {moved}"
+    if decided and decided.rule not in PLAIN_RULES:
+        text += f"; {why(decided, plan)}"
+    detail = _detail(
+        epoch, plan, plan.hosts, over_quota, decided.rule.value if decided else None,
+        decided.rival or None if decided else None,
+    )  # fmt: skip
+    return HistoryRow(now, plan.job, PLACED, text, detail)
+
+
+def all_placed(
+    now: float, columns: PlanColumns, first: int, epochs: Sequence[int], over_quota: Sequence[bool]
+) -> list[HistoryRow]:
+    """The lines about plans that were foreseen, from one on: the same as one by one. O(plans)."""
+    patterns: dict[tuple[int, int, int], str] = {}
+    rule, found = AS_FORESEEN.rule.value, []
+    for row, (epoch, over) in enumerate(zip(epochs, over_quota, strict=True), first):
+        plan = columns.plans[row]
+        alike = (columns.cluster[row], columns.seats.kind[row], columns.of_terms[row])
+        pattern = patterns.get(alike)
+        if pattern is None:
+            pattern = patterns[alike] = _pattern(columns, row)
+        text = pattern % (plan.score, columns.balance[row], columns.fragmentation[row])
+        if over:
+            text += OVER_QUOTA
+        detail = _detail(epoch, plan, columns.seats.hosts_of(row), over, rule, None)
+        found.append(HistoryRow(now, plan.job, PLACED, text, detail))
+    return found
+
+
+def _pattern(columns: PlanColumns, row: int) -> str:
+    """What lines about like plans have in common: score and the terms that vary are left open."""
+    shared, gang = (
+        columns.terms[columns.of_terms[row]],
+        columns.seats.kinds[columns.seats.kind[row]],
+    )
+    gpus_milli, level = gang.tasks * gang.gpus * MILLI, LEVELS[shared.level]
+    where = _where(*columns.clusters[columns.cluster[row]], gpus_milli, shared.model, level)
+    terms = ", ".join(
+        f"{name} %.3g" if name in VARY else f"{name} {value:.3g}"
+        for name, value in sorted(shared.terms.items())
+    )
+    return f"{where.replace('%', '%%')}, score %.3g ({terms})"
+
+
+def _where(region: str, cluster: str, gpus_milli: int, model: str, level: Level) -> str:
+    gpus = f"{gpus_milli / MILLI:g} {model}".strip() if gpus_milli else "no GPU"
+    return f"placed in {region}/{cluster} on {gpus} ({level.name.lower()})"
+
+
+def _told(terms: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3g}" for name, value in sorted(terms.items()))
+
+
+def _detail(
+    epoch: int,
+    plan: Plan,
+    hosts: tuple[str, ...],
+    over_quota: bool,
+    rule: str | None,
+    rival: Rival | None,
+) -> str:
+    victims = [victim.job for victim in plan.victims]
+    detail = Detail(
+        epoch, plan.region, plan.cluster, plan.model, hosts, plan.gpus_milli / MILLI, plan.score,
+        plan.terms, victims, over_quota, rule, rival,
+    )  # fmt: skip
+    return _encode(detail).decode()

@@ -1,0 +1,48 @@
+"""Plans of many gangs in columns say what the plans one by one say."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from tests.support.columns import columns_of
+from topmast.model.columns import PlanColumns
+from topmast.model.job import Level
+from topmast.model.plan import Plan, Seat
+
+
+def random_plan(rng: random.Random, number: int, versions: dict[str, int]) -> Plan:
+    """A gang of equal tasks on one to three hosts."""
+    region, gpus = rng.choice(("east", "west")), rng.randint(1, 4)
+    seats: list[Seat] = []
+    for host in range(rng.randint(1, 3)):
+        for task in range(rng.randint(1, 2)):
+            slots = tuple(range(task * gpus, (task + 1) * gpus))
+            seats.append(Seat("main", len(seats), f"{region}-{number}-{host}", slots))
+    terms = {name: rng.random() for name in ("speed", "fragmentation", "locality", "balance")}
+    version = versions[region] = versions.get(region, rng.randint(0, 9)) + 1
+    return Plan(
+        f"j{number}", region, f"{region}-1", rng.choice(("H100", "A100")),
+        1000 * gpus * len(seats), tuple(seats), rng.choice(list(Level)),
+        sum([terms[name] for name in sorted(terms)]), terms, region_version=version,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_columns_hold_plans(seed: int) -> None:
+    """They come out as they went in, also by way of JSON, and any of them without the others."""
+    rng, versions = random.Random(seed), dict[str, int]()
+    plans = [random_plan(rng, number, versions) for number in range(12)]
+    columns = columns_of(plans)
+    read = msgspec.json.decode(msgspec.json.encode(columns), type=PlanColumns)
+    assert read == columns
+    assert columns.plans == read.plans == plans
+    assert [columns.seats.hosts_of(row) for row in range(12)] == [plan.hosts for plan in plans]
+    of_region = [row for row in range(12) if plans[row].region == plans[3].region]
+    for part in (columns.take(of_region), columns.take(range(5))):
+        alone = msgspec.json.decode(msgspec.json.encode(part), type=PlanColumns)
+        assert part.plans == alone.plans
+        assert part.plans == [plans[columns.jobs.index(job)] for job in part.jobs]
+        assert part.seats.seats == [plan.seats for plan in part.plans]
