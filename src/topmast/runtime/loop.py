@@ -2,7 +2,8 @@
 
 One thread owns the machines. Events that arrive together are handled in memory, with all they
 cause among the machines of this process, and committed as one transaction (group commit). What
-leaves the process - engine calls, copies, answers - is released after that commit.
+leaves the process - engine calls, copies, answers - is released after that commit. In a burst one
+transaction is written while the next is decided, by a thread that does nothing else.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
@@ -29,8 +30,8 @@ from topmast.runtime.meter import Meter
 from topmast.runtime.recovery import Follower, Rebuilt
 
 EVENTS_PER_COMMIT = 1_000
-WAKES_PER_COMMIT = 4
-"""So many times machines are woken before they commit, while no event waits for its turn."""
+WAKES_PER_TURN = 32
+"""So many times machines are woken in a row, while no event waits for its turn."""
 SNAPSHOT_RECORDS = 50_000
 SNAPSHOT_BYTES = 256 * 1024 * 1024
 IDLE_S = 3_600.0
@@ -49,6 +50,14 @@ class _Item(Struct):
     question: Callable[[], Any] | None = None
     answer: Future[Any] | None = None
     act: Act | None = None
+
+
+class _Commit(Struct):
+    """What one transaction makes durable, and what may leave the process then."""
+
+    records: list[Record]
+    audit: Audit
+    outbox: list[Send]
 
 
 class Runtime:
@@ -86,6 +95,9 @@ class Runtime:
         self._records: list[Record] = []
         self._outbox: list[Send] = []
         self._audit_log = AuditLog(machines.queue)
+        self._writer = ThreadPoolExecutor(1, "topmast-journal")
+        self._under_way: tuple[_Commit, Future[float]] | None = None
+        """A transaction that is being written, and how long that takes (s)."""
         self._unsaved_records = 0
         self._unsaved_bytes = 0
         self._thread: threading.Thread | None = None
@@ -157,6 +169,7 @@ class Runtime:
             self._inbox.put(None)
             self._thread.join()
             self._thread = None
+        self._writer.shutdown()
 
     # --- the loop -------------------------------------------------------------------------------
 
@@ -217,17 +230,28 @@ class Runtime:
         return min(IDLE_S, max(0.0, next_s - self.clock.now()))
 
     def _wake_due(self) -> None:
-        """Wake what is due, again and again while nothing else waits; then commit."""
-        now = self.clock.now()
-        for _ in range(WAKES_PER_COMMIT):
+        """Wake what is due, again and again while nothing else waits; then commit.
+
+        What is decided at one wake is written while the next is under way.
+        """
+        due = self._due()
+        for _ in range(WAKES_PER_TURN):
             before = self.seq
-            for address, machine in self.machines.addressed():
-                due_s = machine.next_wakeup_s()
-                if due_s is not None and due_s <= now:
-                    self._cascade(address, Wake())
+            for address in due:
+                self._cascade(address, Wake())
             if self.seq == before or not self._inbox.empty():
                 break
+            due = self._due()
+            if not due:
+                break
+            self._begin_commit()
         self._commit()
+
+    def _due(self) -> list[str]:
+        """The machines that are to be woken by now. O(machines)."""
+        now = self.clock.now()
+        times_s = [(at, machine.next_wakeup_s()) for at, machine in self.machines.addressed()]
+        return [address for address, due_s in times_s if due_s is not None and due_s <= now]
 
     def _take_in_act(self, item: _Item, message: Message) -> Any:
         """Handle an event from outside, with a line of the audit log if it is a principal's act."""
@@ -306,21 +330,49 @@ class Runtime:
         self._audit_log.add(event, facts, now)
         self.meter.note(event, facts)
 
-    def _commit(self) -> None:
-        """Make everything noted durable; then, and only then, let it have effects outside."""
+    def _take_noted(self) -> _Commit:
+        """All that was noted since the last transaction."""
         log, self._audit_log = self._audit_log, AuditLog(self.machines.queue)
         records, self._records = self._records, []
         outbox, self._outbox = self._outbox, []
-        if records or log.acts:
-            audit = Audit(log.history, log.attempts, log.jobs, log.acts, log.options)
-            begun_s = self.meter.stopwatch()
-            self.journal.append(records, audit)
-            self.meter.committed(begun_s, len(records))
-            self._unsaved_records += len(records)
-        for send in outbox:
+        audit = Audit(log.history, log.attempts, log.jobs, log.acts, log.options)
+        return _Commit(records, audit, outbox)
+
+    def _commit(self) -> None:
+        """Make everything noted durable; then, and only then, let it have effects outside."""
+        self._end_commit()
+        commit = self._take_noted()
+        if commit.records or commit.audit.acts:
+            self._let_out(commit, self._append(commit))
+        else:
+            self._let_out(commit, None)
+
+    def _begin_commit(self) -> None:
+        """Have everything noted made durable by the other thread, once it has done what it does."""
+        self._end_commit()
+        commit = self._take_noted()
+        self._under_way = commit, self._writer.submit(self._append, commit)
+
+    def _end_commit(self) -> None:
+        """Wait for the other thread; what it wrote may have effects outside from now on."""
+        if self._under_way is not None:
+            (commit, written), self._under_way = self._under_way, None
+            self._let_out(commit, written.result())
+
+    def _append(self, commit: _Commit) -> float:
+        """Write a transaction; how long that took (s). From either thread."""
+        begun_s = self.meter.stopwatch()
+        self.journal.append(commit.records, commit.audit)
+        return self.meter.stopwatch() - begun_s
+
+    def _let_out(self, commit: _Commit, took_s: float | None) -> None:
+        if took_s is not None:
+            self.meter.committed(took_s, len(commit.records))
+            self._unsaved_records += len(commit.records)
+        for send in commit.outbox:
             self._release(send)
-        if log.history:
-            self._observe(log.history)
+        if commit.audit.history:
+            self._observe(commit.audit.history)
 
     def _save_snapshot(self) -> None:
         blobs = {address: machine.snapshot() for address, machine in self.machines.addressed()}

@@ -158,9 +158,9 @@ class Meter:
             self._handling[address] = found
         found.observe(self.stopwatch() - begun_s)
 
-    def committed(self, begun_s: float, records: int) -> None:
-        """A transaction that began at ``begun_s`` is durable. O(1)."""
-        self.commit_s.observe(self.stopwatch() - begun_s)
+    def committed(self, took_s: float, records: int) -> None:
+        """A transaction is durable, after ``took_s``. O(1)."""
+        self.commit_s.observe(took_s)
         self.records += records
 
     def _began(self, record: JobRecord) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.build import cluster, fleet, job, profile
 from tests.support.journal import MemoryJournal
+from topmast.fast.queue.cycle import cycle
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import Conflict, InvalidInput
@@ -37,15 +38,18 @@ class Disk(MemoryJournal):
         self.ready.set()
         self.waiting = threading.Event()
         self.broken = False
+        self.waits_at = ""
+        """Only commits with a fact of this type wait until it is ready; empty: all."""
         self.breaks_at = ""
         """The first commit with a fact of this type fails, and so do all after it."""
         self.log: list[str] = []
         """Types of facts that were committed, of messages that left, and answers, in order."""
 
     def append(self, records: Sequence[Record], audit: Audit) -> None:
-        self.waiting.set()
-        assert self.ready.wait(PATIENCE_S)
         facts = [type(f).__name__ for r in records for f in decode_facts(r.machine, r.facts)]
+        if self.waits_at in ("", *facts):
+            self.waiting.set()
+            assert self.ready.wait(PATIENCE_S)
         self.broken = self.broken or self.breaks_at in facts
         if self.broken:
             raise OSError("no space left on device")
@@ -140,6 +144,43 @@ def test_every_order_leaves_when_its_own_cause_is_on_the_disk() -> None:
         log = process.disk.log
         assert log.index("Opened") < log.index("StartGang")
         assert log.index("Stopping") < log.index("StopTasks")
+
+
+def test_the_next_is_decided_while_a_commit_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a burst no time is lost with the disk; still each order leaves after its own commit."""
+    monkeypatch.setattr(cycle, "ASKS_PER_WAKE", 1)
+    with running() as process:
+        process.disk.waits_at = "Opened"
+        process.disk.ready.clear()
+        process.call(m.SubmitJobs((job(gpus=1),) * 3))
+        assert process.disk.waiting.wait(PATIENCE_S)
+        second = process.machines.queue.jobs.records["j2"]
+        give_up_s = time.monotonic() + PATIENCE_S
+        while second.plan is None:
+            assert time.monotonic() < give_up_s
+            time.sleep(0.005)
+        assert process.orders(m.StartGang) == []
+        process.disk.ready.set()
+        process.until(lambda: len(process.orders(m.StartGang)) == 3)
+        log = [entry for entry in process.disk.log if entry in ("Opened", "StartGang")]
+        assert all(
+            log[: n + 1].count("Opened") >= log[: n + 1].count("StartGang") for n in range(6)
+        )
+
+
+@ends_the_process
+def test_of_a_commit_that_fails_beside_the_next_decision_nothing_gets_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was decided meanwhile is lost with it."""
+    monkeypatch.setattr(cycle, "ASKS_PER_WAKE", 1)
+    with running() as process:
+        process.disk.breaks_at = "Opened"
+        process.call(m.SubmitJobs((job(gpus=1),) * 3))
+        assert process.ended.wait(PATIENCE_S)
+        assert isinstance(process.failed[0], OSError)
+        assert process.orders(m.StartGang) == []
+        assert process.seen == process.disk.rows
 
 
 def test_every_answer_follows_its_own_commit() -> None:

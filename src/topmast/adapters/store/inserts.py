@@ -1,7 +1,10 @@
-"""How rows get into the tables: statements compiled once, and binary COPY for many rows."""
+"""How rows get into the tables: statements compiled once, and for many rows binary COPY, or
+statements that take hundreds of them.
+"""
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
@@ -21,6 +24,9 @@ from topmast.adapters.store.tables import (
 
 COPIED_ROWS = 1_000
 """From so many rows of a table on, COPY is quicker than a statement executed many times."""
+ROWS_AT_ONCE = 250
+"""Rows of one statement of SQLite: other threads run during a statement, and it waits for its turn
+after each."""
 _TYPES = ((LargeBinary, "bytea"), (Float, "float8"), (BigInteger, "int8"))
 
 
@@ -33,6 +39,8 @@ class Insert(Struct, frozen=True):
     """The same as a COPY, empty where there is none."""
     types: tuple[str, ...] = ()
     """Of the columns, in PostgreSQL's words."""
+    at_once: str = ""
+    """Takes `ROWS_AT_ONCE` rows, one behind the other; empty where there is COPY."""
 
 
 class Inserts:
@@ -55,8 +63,13 @@ class Inserts:
                 copy.set_types(insert.types)
                 for row in rows:
                     copy.write_row(row)
-        elif rows:
-            connection.exec_driver_sql(insert.sql, rows)
+            return
+        whole = len(rows) - len(rows) % ROWS_AT_ONCE if insert.at_once else 0
+        for first in range(0, whole, ROWS_AT_ONCE):
+            some = tuple(chain.from_iterable(rows[first : first + ROWS_AT_ONCE]))
+            connection.exec_driver_sql(insert.at_once, some)
+        if rows[whole:]:
+            connection.exec_driver_sql(insert.sql, rows[whole:])
 
 
 def insert_into(
@@ -77,7 +90,9 @@ def insert_into(
         statement = statement.on_conflict_do_update(index_elements=key, set_=fresh)
     compiled = statement.compile(dialect=dialect, column_keys=names)
     assert getattr(compiled, "positiontup", None) == names, "tuples would not fit the statement"
-    if sqlite or replace:
+    if sqlite:
+        return Insert(str(compiled), at_once=_at_once(str(compiled)))
+    if replace:
         return Insert(str(compiled))
     listed = ", ".join(f'"{name}"' for name in names)
     types = tuple(
@@ -85,6 +100,13 @@ def insert_into(
         for column in columns
     )
     return Insert(str(compiled), f"COPY {table.name} ({listed}) FROM STDIN (FORMAT BINARY)", types)
+
+
+def _at_once(sql: str) -> str:
+    """The same insert of many rows."""
+    before, values, after = sql.partition("VALUES ")
+    row, closes, after = after.partition(")")
+    return f"{before}{values}{', '.join([row + closes] * ROWS_AT_ONCE)}{after}"
 
 
 def put_option(connection: Connection, name: str, value: str) -> None:
