@@ -86,3 +86,15 @@ def end(folder: Path) -> dict[str, bytes]:
         address, blob = msgspec.json.decode(line, type=tuple[str, Raw])
         found[address] = bytes(blob)
     return found
+
+
+def without_zeros(blob: bytes) -> Any:
+    """A state without the fields that are 0.0: these may be written or left out."""
+    return _without(msgspec.json.decode(blob))
+
+
+def _without(state: Any) -> Any:
+    if isinstance(state, dict):
+        left = {name: _without(value) for name, value in state.items()}
+        return {name: v for name, v in left.items() if not (isinstance(v, float) and v == 0.0)}
+    return [_without(value) for value in state] if isinstance(state, list) else state

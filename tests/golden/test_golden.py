@@ -111,7 +111,7 @@ def test_recorded_facts_lead_to_the_recorded_end(folder: Path) -> None:
         assert machine is not None
         state = machine.snapshot()
         machine.restore(blob)
-        assert machine.snapshot() == state, address
+        assert files.without_zeros(machine.snapshot()) == files.without_zeros(state), address
 
 
 @pytest.mark.parametrize("folder", VERSIONS, ids=lambda folder: folder.name)

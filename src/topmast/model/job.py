@@ -1,4 +1,8 @@
-"""Jobs: gangs of task groups that start together in one cluster, or not at all."""
+"""Jobs: gangs of task groups that start together in one cluster, or not at all.
+
+Journals hold a job several times. What is written leaves out the fields that have their default, so
+a default of these types never changes: it would change what older journals say.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ class Level(IntEnum):
     CLUSTER = 4
 
 
-class Accelerator(Struct, frozen=True, gc=False, cache_hash=True):
+class Accelerator(Struct, frozen=True, gc=False, cache_hash=True, omit_defaults=True):
     """One acceptable GPU model of a task, and how many GPUs of it a task takes."""
 
     model: str | None
@@ -46,7 +50,7 @@ class Accelerator(Struct, frozen=True, gc=False, cache_hash=True):
     """The job's throughput on this model, relative to the others."""
 
 
-class Resources(Struct, frozen=True, gc=False, cache_hash=True):
+class Resources(Struct, frozen=True, gc=False, cache_hash=True, omit_defaults=True):
     """What one task needs."""
 
     accelerators: tuple[Accelerator, ...] = ()
@@ -64,7 +68,7 @@ class Resources(Struct, frozen=True, gc=False, cache_hash=True):
         return next((a.speed for a in listed if a.model == model), listed[0].speed)
 
 
-class TaskGroup(Struct, frozen=True, gc=False, cache_hash=True):
+class TaskGroup(Struct, frozen=True, gc=False, cache_hash=True, omit_defaults=True):
     """Identical tasks of one role.
 
     An elastic group may also run with fewer or more tasks than ``count``.
@@ -133,14 +137,14 @@ def speed_of_size(group: TaskGroup, tasks: int, efficiency: float) -> float:
     return speed
 
 
-class Topology(Struct, frozen=True, gc=False, cache_hash=True):
+class Topology(Struct, frozen=True, gc=False, cache_hash=True, omit_defaults=True):
     """How near to one another the tasks of a gang must be, and would like to be."""
 
     required: Level | None = None
     preferred: Level | None = None
 
 
-class Checkpoint(Struct, frozen=True, gc=False):
+class Checkpoint(Struct, frozen=True, gc=False, omit_defaults=True):
     """Where and how often the job checkpoints, and how long it needs after SIGTERM."""
 
     path: str = ""
@@ -148,7 +152,7 @@ class Checkpoint(Struct, frozen=True, gc=False):
     grace_s: float = 30.0
 
 
-class JobSpec(Struct, frozen=True, gc=False):
+class JobSpec(Struct, frozen=True, gc=False, omit_defaults=True):
     """A job as submitted."""
 
     name: str

@@ -11,7 +11,7 @@ from topmast.model.engines import Capability
 from topmast.model.job import MILLI, Band, Level, Resources, TaskGroup, Topology
 
 
-class Seat(Struct, frozen=True, gc=False):
+class Seat(Struct, frozen=True, gc=False, omit_defaults=True):
     """The place of one task: its rank in the gang, its host, its GPU slots there."""
 
     group: str
@@ -32,7 +32,7 @@ class Victim(Struct, frozen=True, gc=False):
     """The place found for it, where it continues; None sends it back to the queue."""
 
 
-class Plan(Struct, frozen=True, gc=False):
+class Plan(Struct, frozen=True, gc=False, omit_defaults=True):
     """One placement of one job."""
 
     job: str

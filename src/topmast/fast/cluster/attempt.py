@@ -20,7 +20,7 @@ class TaskPhase(StrEnum):
     ENDED = "ended"
 
 
-class Task(Struct, gc=False):
+class Task(Struct, gc=False, omit_defaults=True):
     """One task: ``code`` None after its end means that it left no exit status."""
 
     seat: Seat
@@ -111,7 +111,7 @@ class Turn(Struct, gc=False):
         return paused_s + (0.0 if self.still_s is None else max(0.0, at_s - self.still_s))
 
 
-class Attempt(Struct, gc=False):
+class Attempt(Struct, gc=False, omit_defaults=True):
     """A gang between launch and its last process."""
 
     job: str

@@ -20,7 +20,7 @@ LONG_S = 3_600.0
 """Evictions before an attempt that held its GPUs for so long do not count."""
 
 
-class JobRecord(Struct, gc=False):
+class JobRecord(Struct, gc=False, omit_defaults=True):
     """One job: its request, its state, and sums over its attempts."""
 
     id: str

@@ -25,7 +25,7 @@ GOING = (AllocationPhase.STARTING, AllocationPhase.RUNNING)
 """In another phase an attempt is about to leave its slots, or has not got them yet."""
 
 
-class Allocation(Struct, gc=False):
+class Allocation(Struct, gc=False, omit_defaults=True):
     """An attempt's slots."""
 
     plan: Plan
