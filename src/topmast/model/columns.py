@@ -74,19 +74,22 @@ class SeatColumns(Struct, frozen=True, dict=True):
     @cached_property
     def seats(self) -> list[tuple[Seat, ...]]:
         """By job, the seats of its tasks. O(slots) once."""
-        known: dict[tuple[int, ...], tuple[int, ...]] = {}
         found: list[tuple[Seat, ...]] = []
         host, slot = 0, 0
         for at, span in zip(self.kind, self.spans, strict=True):
-            kind, seats = self.kinds[at], list[Seat]()
-            group, gpus = kind.group, kind.gpus
+            kind = self.kinds[at]
+            group, gpus, rank = kind.group, kind.gpus, 0
+            if kind.tasks == 1:  # as most are
+                slots = self.slots[slot : slot + gpus]
+                found.append((Seat(group, 0, self.hosts[host], slots, MILLI),))
+                host, slot = host + 1, slot + gpus
+                continue
+            seats: list[Seat] = []
             for number in range(host, host + span):
                 name = self.hosts[number]
                 for _ in range(self.tasks[number]):
-                    slots = self.slots[slot : slot + gpus]
-                    slot += gpus
-                    slots = known.setdefault(slots, slots)
-                    seats.append(Seat(group, len(seats), name, slots, MILLI))
+                    seats.append(Seat(group, rank, name, self.slots[slot : slot + gpus], MILLI))
+                    rank, slot = rank + 1, slot + gpus
             host += span
             found.append(tuple(seats))
         return found
@@ -202,9 +205,11 @@ def _runs(column: tuple[T, ...], starts: list[int], rows: Iterable[int]) -> tupl
 
 
 def _used(
-    table: Sequence[Any], column: Sequence[int], rows: Iterable[int]
+    table: Sequence[Any], column: Sequence[int], rows: Sequence[int]
 ) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     """The part of a table that some rows of a column refer to, and the column for it."""
-    numbers: dict[int, int] = {}
-    found = tuple([numbers.setdefault(column[row], len(numbers)) for row in rows])
-    return tuple([table[number] for number in numbers]), found
+    if len(table) == 1:
+        return tuple(table), (0,) * len(rows)
+    wanted = [column[row] for row in rows]
+    numbers = {number: at for at, number in enumerate(dict.fromkeys(wanted))}
+    return tuple([table[number] for number in numbers]), tuple([numbers[one] for one in wanted])

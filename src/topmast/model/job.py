@@ -231,7 +231,8 @@ class JobSpec(Struct, frozen=True, gc=False, omit_defaults=True):
         for group in self.groups:
             listed = group.resources.accelerators
             if listed:
-                milli += group.count * listed[min(choice, len(listed) - 1)].gpus_milli
+                taken = listed[choice] if choice < len(listed) else listed[-1]
+                milli += group.count * taken.gpus_milli
         return milli
 
     def speed_on(self, model: str | None) -> float:

@@ -56,11 +56,12 @@ def placed(
         text += f"; moves {moved}"
     if decided and decided.rule not in PLAIN_RULES:
         text += f"; {why(decided, plan)}"
-    detail = _detail(
-        epoch, plan, plan.hosts, over_quota, decided.rule.value if decided else None,
-        decided.rival or None if decided else None,
+    rule, rival = (decided.rule.value, decided.rival or None) if decided else (None, None)
+    detail = Detail(
+        epoch, plan.region, plan.cluster, plan.model, plan.hosts, plan.gpus_milli / MILLI,
+        plan.score, plan.terms, [victim.job for victim in plan.victims], over_quota, rule, rival,
     )  # fmt: skip
-    return HistoryRow(now, plan.job, PLACED, text, detail)
+    return HistoryRow(now, plan.job, PLACED, text, _encode(detail).decode())
 
 
 def all_placed(
@@ -68,9 +69,10 @@ def all_placed(
 ) -> list[HistoryRow]:
     """The lines about plans that were foreseen, from one on: the same as one by one. O(plans)."""
     patterns: dict[tuple[int, int, int], str] = {}
-    rule, found = AS_FORESEEN.rule.value, []
+    rule, found = AS_FORESEEN.rule.value, list[HistoryRow]()
+    plans, hosts_of = columns.plans, columns.seats.hosts_of
     for row, (epoch, over) in enumerate(zip(epochs, over_quota, strict=True), first):
-        plan = columns.plans[row]
+        plan = plans[row]
         alike = (columns.cluster[row], columns.seats.kind[row], columns.of_terms[row])
         pattern = patterns.get(alike)
         if pattern is None:
@@ -78,8 +80,11 @@ def all_placed(
         text = pattern % (plan.score, columns.balance[row], columns.fragmentation[row])
         if over:
             text += OVER_QUOTA
-        detail = _detail(epoch, plan, columns.seats.hosts_of(row), over, rule, None)
-        found.append(HistoryRow(now, plan.job, PLACED, text, detail))
+        detail = Detail(
+            epoch, plan.region, plan.cluster, plan.model, hosts_of(row), plan.gpus_milli / MILLI,
+            plan.score, plan.terms, (), over, rule, None,
+        )  # fmt: skip
+        found.append(HistoryRow(now, plan.job, PLACED, text, _encode(detail).decode()))
     return found
 
 
@@ -105,19 +110,3 @@ def _where(region: str, cluster: str, gpus_milli: int, model: str, level: Level)
 
 def _told(terms: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.3g}" for name, value in sorted(terms.items()))
-
-
-def _detail(
-    epoch: int,
-    plan: Plan,
-    hosts: tuple[str, ...],
-    over_quota: bool,
-    rule: str | None,
-    rival: Rival | None,
-) -> str:
-    victims = [victim.job for victim in plan.victims]
-    detail = Detail(
-        epoch, plan.region, plan.cluster, plan.model, hosts, plan.gpus_milli / MILLI, plan.score,
-        plan.terms, victims, over_quota, rule, rival,
-    )  # fmt: skip
-    return _encode(detail).decode()

@@ -39,6 +39,8 @@ class DeadlineHeap:
 
 def _deadlines_of(attempt: Attempt) -> list[float]:
     times = [] if attempt.phase is AttemptPhase.RUNNING else [attempt.deadline_s]
+    if attempt.time_left_s is None:
+        return times
     limit_s = attempt.limit_s()
     if limit_s is not None and attempt.phase is not AttemptPhase.STOPPING:
         times.append(limit_s)

@@ -6,7 +6,7 @@ region's placer: running, checkpointed, stopping, ended. It never chooses hosts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -399,7 +399,7 @@ class GangLifecycle(EventMachine):
             time_left_s=event.time_left_s,
         )
         self.deadlines.watch(self.state.attempts[event.job])
-        self.fence(event.job, event.epoch)
+        self.fence((event.job,), (event.epoch,))
         for hook in self.hooks:
             hook.apply_opened(self.state.attempts[event.job], event)
 
@@ -444,14 +444,15 @@ class GangLifecycle(EventMachine):
         del self.state.attempts[fact.job]
 
     def _apply_refused(self, fact: Refused, event: m.Message) -> None:
-        self.fence(fact.job, fact.epoch)
+        self.fence((fact.job,), (fact.epoch,))
 
-    def fence(self, job: str, epoch: int) -> None:
-        """Remember the newest epoch of a job; the longest-unseen jobs are safe to forget."""
+    def fence(self, jobs: Sequence[str], epochs: Sequence[int]) -> None:
+        """Remember the newest epochs of jobs; the longest-unseen jobs are safe to forget."""
         fences = self.state.fences
-        fences.pop(job, None)
-        fences[job] = epoch
-        if len(fences) > FENCES_KEPT:
+        for job, epoch in zip(jobs, epochs, strict=True):
+            fences.pop(job, None)
+            fences[job] = epoch
+        while len(fences) > FENCES_KEPT:
             del fences[next(iter(fences))]
 
     # --- snapshots ----------------------------------------------------------------------------

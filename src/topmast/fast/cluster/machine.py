@@ -108,7 +108,7 @@ class ClusterManager(GangLifecycle):
             attempt = Attempt(job, epoch, spec, region, tasks, now, deadline_s, time_left_s)
             self.state.attempts[job] = attempt
             self.deadlines.watch(attempt)
-            self.fence(job, epoch)
+        self.fence(event.seats.jobs, event.epochs)
 
     def _apply_shared(self, fact: Fact, event: m.Message) -> None:
         """A fact about gangs that share GPUs, decided by this process or one before it."""

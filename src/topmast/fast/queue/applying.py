@@ -160,7 +160,9 @@ def _all_starting(queue: QueueState, fact: f.AllStarting, event: m.AttemptsStart
         record.cause, record.start_s = "", now
         if record.first_start_s is None:
             record.first_start_s = now
-        queue.backlog.note_priority(record, now)
+    if queue.backlog.priority_timers.drifts:
+        for record in records:
+            queue.backlog.note_priority(record, now)
     for hook in queue.hooks.on_moved:
         for record in records:
             hook.on_moved(record)

@@ -72,7 +72,7 @@ def _taken(placer: RegionState, fact: SlotsTaken, event: m.CommitPlan) -> None:
 
 def _all_taken(placer: RegionState, fact: AllTaken, event: m.CommitPlans) -> None:
     taken = [_allocation(placer, one, AllocationPhase.STARTING) for one in event.one_by_one()]
-    placer.state.allocations.update({allocation.job: allocation for allocation in taken})
+    placer.state.allocations.update(zip(event.plans.jobs, taken, strict=True))
     placer.columns.hold_each(event.plans.seats, taken)
     placer.state.version += len(taken)
 

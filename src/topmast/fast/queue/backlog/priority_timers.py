@@ -26,6 +26,11 @@ class PriorityTimers:
         """By job, whether it waits until its time; else it runs."""
         self._last_s = -math.inf
 
+    @property
+    def drifts(self) -> bool:
+        """Whether the order is one that changes by time alone."""
+        return self._order is not None
+
     def note(
         self, record: JobRecord, view_of: Callable[[JobRecord, float], QueueView], now: float
     ) -> None:

@@ -81,7 +81,7 @@ class AllocationIndex:
         ``taken``: whole GPUs of each of these ``hosts``, which are those of ``seats``. Raises
         `RuntimeError` if one holds another's slots. O(slots and entries of their hosts).
         """
-        rows = np.array([self._row_for(name, region, one.job) for one in allocations], np.int64)
+        rows = np.array([self._row_for(name, region, job) for job in seats.jobs], np.int64)
         numbers = np.array([self._new_entry() for _ in range(len(hosts))], np.int64)
         spans = np.array(seats.spans, np.int64)
         firsts = np.cumsum(spans) - spans
