@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate, chain, groupby
 from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct
@@ -21,6 +21,8 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 LEVELS = tuple(Level)
+DIFFER = {"fragmentation": 0.0, "balance": 0.0}
+"""The terms of a score in which plans that are alike differ."""
 
 
 class GangKind(Struct, frozen=True, gc=False):
@@ -47,6 +49,22 @@ class SeatColumns(Struct, frozen=True, dict=True):
     """By host, how many tasks sit there."""
     slots: tuple[int, ...]
     """The GPUs of all tasks in a row."""
+
+    @classmethod
+    def of(cls, jobs: Sequence[str], seats: Sequence[tuple[Seat, ...]]) -> SeatColumns:
+        """Seats of common gangs in columns, each gang a kind of its own. O(seats)."""
+        on_hosts = [
+            [list(those) for _, those in groupby(gang, lambda seat: seat.host)] for gang in seats
+        ]
+        return cls(
+            jobs=tuple(jobs),
+            kinds=tuple([GangKind(g[0].group, len(g), len(g[0].slots)) for g in seats]),
+            kind=tuple(range(len(seats))),
+            spans=tuple([len(hosts) for hosts in on_hosts]),
+            hosts=tuple([those[0].host for hosts in on_hosts for those in hosts]),
+            tasks=tuple([len(those) for hosts in on_hosts for those in hosts]),
+            slots=tuple([slot for gang in seats for seat in gang for slot in seat.slots]),
+        )
 
     @cached_property
     def _host_at(self) -> list[int]:
@@ -139,6 +157,24 @@ class PlanColumns(Struct, frozen=True, dict=True):
     versions: dict[str, int]
     """By region, the version of its books for which the first of its plans was made; for the next
     it is one more, and so on."""
+
+    @classmethod
+    def of(cls, plans: Sequence[Plan]) -> PlanColumns:
+        """Plans of common gangs in columns, each with tables of its own. O(seats)."""
+        rows = tuple(range(len(plans)))
+        versions: dict[str, int] = {}
+        for plan in plans:
+            versions.setdefault(plan.region, plan.region_version)
+        return cls(
+            seats=SeatColumns.of([p.job for p in plans], [p.seats for p in plans]),
+            clusters=tuple([(p.region, p.cluster) for p in plans]),
+            cluster=rows,
+            terms=tuple([Terms(p.model, int(p.level), {**p.terms, **DIFFER}) for p in plans]),
+            of_terms=rows,
+            fragmentation=tuple([p.terms.get("fragmentation", 0.0) for p in plans]),
+            balance=tuple([p.terms.get("balance", 0.0) for p in plans]),
+            versions=versions,
+        )
 
     def __len__(self) -> int:
         return len(self.cluster)

@@ -12,6 +12,7 @@ from topmast.fast.cluster.facts import ClusterFact
 from topmast.fast.queue.facts import QueueFact
 from topmast.fast.region.facts import PlacerFact
 from topmast.model.messages import Event, Message
+from topmast.runtime.older import decode_older
 from topmast.runtime.relay import RelayFact
 
 _encoder = msgspec.json.Encoder()
@@ -47,7 +48,13 @@ def encode_facts(facts: Sequence[Struct]) -> bytes:
 
 def decode_event(data: bytes) -> Message:
     """The event of a record; raises msgspec.ValidationError for one this version does not know."""
-    return _events.decode(data)
+    try:
+        return _events.decode(data)
+    except msgspec.ValidationError as unknown:
+        try:
+            return decode_older(data)
+        except msgspec.ValidationError:
+            raise unknown from None
 
 
 def decode_facts(machine: str, data: bytes) -> list[Struct]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from topmast.model.columns import LEVELS, PlanColumns
+from topmast.model.columns import DIFFER, LEVELS, PlanColumns
 from topmast.model.decided import AS_FORESEEN, Decided, Rival, Rule, why
 from topmast.model.job import MILLI, Level
 from topmast.model.plan import Plan
@@ -17,8 +17,6 @@ PLAIN_RULES = (Rule.LOWEST_SCORE, Rule.STOPS_JOBS, Rule.MOVES_JOBS)
 """Rules of which the rest of the line tells enough."""
 OVER_QUOTA = "; over quota, so it runs opportunistically"
 PLACED = "placed"
-VARY = ("balance", "fragmentation")
-"""The terms of a score that columns hold job by job, by name."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -97,7 +95,7 @@ def _pattern(columns: PlanColumns, row: int) -> str:
     gpus_milli, level = gang.tasks * gang.gpus * MILLI, LEVELS[shared.level]
     where = _where(*columns.clusters[columns.cluster[row]], gpus_milli, shared.model, level)
     terms = ", ".join(
-        f"{name} %.3g" if name in VARY else f"{name} {value:.3g}"
+        f"{name} %.3g" if name in DIFFER else f"{name} {value:.3g}"
         for name, value in sorted(shared.terms.items())
     )
     return f"{where.replace('%', '%%')}, score %.3g ({terms})"

@@ -7,7 +7,6 @@ import random
 import msgspec
 import pytest
 
-from tests.support.columns import columns_of
 from topmast.model.columns import PlanColumns
 from topmast.model.job import Level
 from topmast.model.plan import Plan, Seat
@@ -35,7 +34,7 @@ def test_columns_hold_plans(seed: int) -> None:
     """They come out as they went in, also by way of JSON, and any of them without the others."""
     rng, versions = random.Random(seed), dict[str, int]()
     plans = [random_plan(rng, number, versions) for number in range(12)]
-    columns = columns_of(plans)
+    columns = PlanColumns.of(plans)
     read = msgspec.json.decode(msgspec.json.encode(columns), type=PlanColumns)
     assert read == columns
     assert columns.plans == read.plans == plans

@@ -6,8 +6,8 @@ import random
 
 from msgspec.structs import replace
 
-from tests.support.columns import columns_of
 from tests.unit.model.test_columns import random_plan
+from topmast.model.columns import PlanColumns
 from topmast.model.decided import AS_FORESEEN
 from topmast.runtime.placed_lines import all_placed, placed
 
@@ -20,6 +20,6 @@ def test_together_as_one_by_one() -> None:
     epochs, over_quota = [rng.randint(1, 3) for _ in plans], [rng.random() < 0.5 for _ in plans]
     each = zip(epochs, plans, over_quota, strict=True)
     want = [placed(7.0, epoch, plan, over, AS_FORESEEN) for epoch, plan, over in each]
-    columns = columns_of(plans)
+    columns = PlanColumns.of(plans)
     assert all_placed(7.0, columns, 2, epochs[2:], over_quota[2:]) == want[2:]
     assert want[3].text.startswith(f"placed in {plans[3].region}/{plans[3].cluster} on ")

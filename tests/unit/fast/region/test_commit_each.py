@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.build import ask, cluster, fleet, job
-from tests.support.columns import columns_of
 from tests.support.world import World
 from topmast.fast.region.facts import AllTaken
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.columns import PlanColumns
 from topmast.model.job import Band
 from topmast.model.plan import Plan, Seat
 
@@ -20,7 +20,7 @@ def commits_of(*plans: Plan) -> m.CommitPlans:
     spec, nothing = job(gpus=1), (None,) * len(plans)
     band = (Band.NORMAL,) * len(plans)
     return m.CommitPlans(
-        columns_of(plans), (1,) * len(plans), (spec,) * len(plans), band, nothing, nothing
+        PlanColumns.of(plans), (1,) * len(plans), (spec,) * len(plans), band, nothing, nothing
     )
 
 
@@ -73,7 +73,7 @@ def test_gangs_are_launched_one_by_one_if_one_was_stopped_already() -> None:
     world, spec = World(fleet(cluster("east-1", hosts=1, gpus=2))), job(gpus=1)
     plan = world.placer("east").offer(ask(spec)).plan
     assert plan is not None
-    seats = columns_of([replace(plan, job=name) for name in ("j8", "j9")]).seats
+    seats = PlanColumns.of([replace(plan, job=name) for name in ("j8", "j9")]).seats
     gangs = m.LaunchGangs("east", "east-1", seats, (1, 1), (spec, spec), (None, None))
     world.machines.clusters["east-1"].state.fences["j8"] = 1
     world.tell(ids.cluster("east-1"), gangs)
