@@ -13,8 +13,9 @@ from topmast.fast.queue.backlog.placement_class import (
     job_key,
     placement_key,
 )
-from topmast.fast.queue.backlog.ranking import Ranking, Waiting
+from topmast.fast.queue.backlog.ranking import Ranking
 from topmast.fast.queue.backlog.task_mix import Mix
+from topmast.fast.queue.backlog.waiting import Waiting
 from topmast.fast.queue.cycle.auction import (
     PendingDecision,
     Phase,

@@ -10,14 +10,12 @@ The jobs of a blocked class (see `blocked`) are passed over, many at a time.
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from topmast.fast.queue.backlog.ordered_index import (
@@ -28,6 +26,7 @@ from topmast.fast.queue.backlog.ordered_index import (
     OrderedIndex,
 )
 from topmast.fast.queue.backlog.rows_view import RowsView
+from topmast.fast.queue.backlog.waiting import Waiting
 from topmast.model.job import Band
 from topmast.policies.base import Floats, Ints, OrderPolicy, QueueView
 
@@ -64,28 +63,6 @@ _TYPES: dict[str, type[np.generic]] = {
 _TOLD = [name for name in _TYPES if name not in ("alive", "job_class", "number", "tenant")]
 _told_of = attrgetter(*_TOLD)
 """What an order sees of a `Waiting`, but for its tenant, which has a number here."""
-
-
-class Waiting(Struct, frozen=True):
-    """A job as it is ranked."""
-
-    job: str
-    number: int
-    job_class: int
-    """The number of its job class."""
-    tenant: str
-    band: Band
-    submit_s: float
-    gpus: float
-    tasks: int
-    duration_s: float
-    remaining_s: float
-    attained_gpu_s: float = 0.0
-    turn: float = 0.0
-    executed_s: float = 0.0
-    first_start_s: float = math.inf
-    since_s: float = 0.0
-    """Since when it waits, or runs."""
 
 
 class Ranking:

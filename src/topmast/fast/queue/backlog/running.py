@@ -15,7 +15,8 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from topmast.fast.queue.backlog.ordered_index import Key
-from topmast.fast.queue.backlog.ranking import Ranking, Waiting
+from topmast.fast.queue.backlog.ranking import Ranking
+from topmast.fast.queue.backlog.waiting import Waiting
 from topmast.fast.queue.hooks import QueueHooks
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.job import MILLI

@@ -11,7 +11,8 @@ from tests.support.build import profile
 from topmast.fast.queue.backlog import ordered_index as lane
 from topmast.fast.queue.backlog import ranking
 from topmast.fast.queue.backlog.ordered_index import JOB_CLASS, PLACEMENT
-from topmast.fast.queue.backlog.ranking import Ranking, Waiting
+from topmast.fast.queue.backlog.ranking import Ranking
+from topmast.fast.queue.backlog.waiting import Waiting
 from topmast.model.job import Band
 from topmast.policies.base import OrderPolicy, QueueView
 from topmast.policies.registry import ORDERS, policies_of
