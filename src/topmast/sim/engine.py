@@ -180,6 +180,7 @@ class SimulatedEngine(EngineOrders):
         else:  # as `_await_end`, for one that nothing makes faster or slower
             attempt.ends_s = instant(max(now, progress.end_s()))
             self._heap.put(attempt.ends_s, Priority.NEWS, self._finish, attempt)
+            self._await_mark(attempt)
         end_s = attempt.ends_s
         if self._fails_after_s is not None:
             fails_s = now + self._fails_after_s(len(here))
