@@ -6,6 +6,7 @@ It prices what it gets by its own sums, so that the search and its score are com
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 
 from topmast.fast.region.inventory.allocation import Allocation
@@ -32,6 +33,7 @@ class Brute:
         self.free = {row: columns.slots(row).tolist() for row in self.rows}
         self.cpus = {row: float(columns.free_cpus[row]) for row in self.rows}
         self.memory = {row: float(columns.free_memory[row]) for row in self.rows}
+        self.waste = waste_of(ask.mix, columns.width)
         self.before = {row: self._stranded(row) for row in self.rows}
         self.placed = dict.fromkeys(self.rows, 0)
         self.vector: dict[tuple[int, int], int] = {}
@@ -47,10 +49,7 @@ class Brute:
         free = self.free[row]
         if given(self.ask.shapes, ()):
             return self._stranded_by_shapes(row)
-        whole = free.count(MILLI)
-        waste: float = sum(
-            part * (whole % size if whole >= size else whole) for size, part in self.ask.mix
-        )
+        waste: float = self.waste[free.count(MILLI)]
         shared: int = sum(milli for milli in free if 0 < milli < MILLI)
         return waste + 0.5 * shared / MILLI
 
@@ -133,6 +132,30 @@ class Brute:
         self.memory[row] += sign * needed.memory_bytes
         self.placed[row] -= sign
         self.vector[row, group] = self.vector.get((row, group), 0) - sign
+
+
+def waste_of(mix: Sequence[tuple[int, float]], width: int) -> list[float]:
+    """By wholly free GPUs: the mean waste by tasks of a mix, made concave, and a little for best fit.
+
+    By definition of the least concave function above some points: the most that any two of them, joined, reach.
+    It is level beyond its top, and then falls by so much a GPU that the largest task's size counts nothing.
+    """
+    largest = max(size for size, _ in mix)
+    points = [
+        sum(part * (f % size if f >= size else f) for size, part in mix) for f in range(largest)
+    ]
+    found: list[float] = []
+    for f in range(max(width, largest + 1)):
+        joined = [
+            (points[a] * (b - f) + points[b] * (f - a)) / (b - a)
+            for a in range(min(f, largest))
+            for b in range(f + 1, largest)
+        ]
+        top = max(joined + points[f : f + 1] + found[-1:])
+        found.append(top)
+    for f, top in enumerate(found):
+        found[f] = top + 1e-3 * math.sqrt(f)
+    return [value - found[largest] / largest * f for f, value in enumerate(found)][:width]
 
 
 def choices(ask: PlacementRequest) -> list[int]:

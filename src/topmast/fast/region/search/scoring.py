@@ -18,6 +18,10 @@ from topmast.policies.options import ScoreWeights
 
 SHARE_STRANDED = 0.5
 """How much of a GPU that is given out in shares counts as stranded where it is free."""
+BEST_FIT = 1e-3
+"""So many GPUs count as stranded beside, times the root of a host's free ones: ties by best fit."""
+LARGEST_TASK = 1024
+"""Hosts with more free GPUs than that are all alike, whatever the largest task is."""
 MANY_SLOTS = 64
 """Hosts with more GPUs than that are counted in numpy, which has its price for every call."""
 PREFERENCE_STEP = 0.01
@@ -157,16 +161,39 @@ def fixed_cost(terms: RegionTerms, weights: ScoreWeights) -> float:
 
 @lru_cache(maxsize=64)
 def stranded_table(mix: tuple[tuple[int, float], ...], width: int) -> Floats:
-    """Expected stranded GPUs on a host with f wholly free ones, by f (width).
+    """What f wholly free GPUs of a host count as stranded, by f (width).
 
     A host that gets tasks of s GPUs only is left with f mod s; the expectation is over the ``mix``
-    of sizes (fragmentation as expected waste: Weng et al., ATC '23). O(sizes * width).
+    of sizes (fragmentation as expected waste: Weng et al., ATC '23). Counted is the least concave
+    function above it: then a task always strands least on the host with fewest free GPUs that
+    holds it, and no load of whole GPUs waits longer than with best fit. It falls by as much for
+    each free GPU as makes a host that the largest task fills count nothing, so that plans with
+    more GPUs on another model gain nothing by that. O(sizes * largest task + width).
     """
-    free = np.arange(width)
-    table: Floats = np.zeros(width)
+    largest = min(max((size for size, _ in mix), default=1), LARGEST_TASK)
+    free = np.arange(largest)
+    table: Floats = np.zeros(largest)
     for size, share in mix:
         table += share * np.where(free >= size, free % size, free)
-    return table
+    beyond = np.arange(max(width, largest + 1))
+    counted = np.interp(beyond, free, _concave(table.tolist())) + BEST_FIT * np.sqrt(beyond)
+    level: Floats = counted - counted[largest] / largest * beyond
+    return level[:width]
+
+
+def _concave(values: list[float]) -> list[float]:
+    """The least concave sequence that is nowhere below ``values``, which begin with the least."""
+    corners = [0]
+    for at in range(1, len(values)):
+        while len(corners) > 1 and _rise(values, corners[-1], at) >= _rise(values, *corners[-2:]):
+            corners.pop()
+        corners.append(at)
+    found = np.interp(range(len(values)), corners, [values[at] for at in corners])
+    return [float(value) for value in np.maximum.accumulate(found)]
+
+
+def _rise(values: list[float], first: int, last: int) -> float:
+    return (values[last] - values[first]) / (last - first)
 
 
 def stranded_change(

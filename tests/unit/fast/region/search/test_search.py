@@ -236,7 +236,8 @@ WEIGHTS = ScoreWeights(
 )
 SCORES = [
     Terms("perfect", _gang(8, 1), {}),
-    Terms("a quarter of tasks could not use the half that is left", _gang(4, 1), {"fragmentation": 1000.0}),
+    # 0 to 2.75 + 0.001 x root of 8 over the eight GPUs, less what the line between says; 2 + 0.001 x 2 at four.
+    Terms("the half of a host is left", _gang(4, 1), {"fragmentation": 2_002.0 - 4 * (2_750.0 + 8**0.5) / 8}),
     Terms(
         "slower than it could be, and second in the list", _either(A100=3.0, H100=2.0),
         {"speed": 10.0 * (0.5 + 0.01)},
