@@ -54,16 +54,16 @@ class Brute:
         return waste + 0.5 * shared / MILLI
 
     def _stranded_by_shapes(self, row: int) -> float:
-        """The mean over the shapes of what a task could not use: all, or the useless rests of shared GPUs."""
+        """The mean over the shapes of what a task could not use: all, or the useless rests of shared GPUs.
+
+        Whether a share fits on a GPU now is not asked: what rests are good for says it.
+        """
         free = [max(0, milli) for milli in self.free[row]]
         useless_of = stranded.useless_of(given(self.ask.shapes, ()))
         useless = sum(float(useless_of[milli]) for milli in free if milli < MILLI)
         waste: float = 0.0
         for shape in given(self.ask.shapes, ()):
-            if shape.gpus_milli < MILLI:
-                fits = max(free, default=0) >= shape.gpus_milli
-            else:
-                fits = free.count(MILLI) * MILLI >= shape.gpus_milli
+            fits = shape.gpus_milli < MILLI or free.count(MILLI) * MILLI >= shape.gpus_milli
             fits &= self.cpus[row] + 1e-9 >= shape.cpus and self.memory[row] >= shape.memory_bytes
             fits &= not shape.models or self.columns.hosts[row].model in shape.models
             waste += float(shape.share) * (useless if fits else sum(free) / MILLI)
@@ -78,7 +78,7 @@ class Brute:
             left += self.cpus[row] / 128
         if self.memory[row] < float("inf"):
             left += self.memory[row] / 2**40
-        return 0.02 * left * self.placed[row] / len(self.tasks)
+        return 0.05 * left * self.placed[row] / len(self.tasks)
 
     def every(
         self, at: int = 0, last: tuple[int, int] = (-1, -1)

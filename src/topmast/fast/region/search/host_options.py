@@ -150,13 +150,11 @@ def best_opening(
 @inner
 def _left(g: Gang, whole: int, bins: I64, cpus: int, memory: int) -> Left:
     """What is free of a host, as the shapes of recent tasks see it. O(bins)."""
-    widest = MILLI if whole > 0 else 0
     parts, useless = 0.0, 0.0
     for milli in bins:
-        widest = max(widest, milli)
         parts += milli / MILLI
         useless += g.mixture.useless[milli]
-    return Left(whole, parts, useless, widest, cpus / MICRO, float(memory))
+    return Left(whole, parts, useless, cpus / MICRO, float(memory))
 
 
 @inner
@@ -177,7 +175,7 @@ def _change_by_shapes(
         for i in range(count):
             after[where[i]] -= items[i]
     left = _left(g, new.whole, after, 0, 0)
-    left = Left(new.whole, left.parts, left.useless, left.widest, new.cpus, new.memory)
+    left = Left(new.whole, left.parts, left.useless, new.cpus, new.memory)
     change = stranded_of(g.mixture, model, left) - stranded_of(g.mixture, model, old)
     return g.mixture.price * (change + EASE * part * ease(left))
 
@@ -205,7 +203,7 @@ def price(
     if g.mixture.apply:
         old = _left(g, whole, bins, cpus, memory)
         left = Left(
-            whole - taken - opened, 0.0, 0.0, 0, (cpus - used_cpus) / MICRO, memory - used_memory
+            whole - taken - opened, 0.0, 0.0, (cpus - used_cpus) / MICRO, memory - used_memory
         )
         part = tasks.sum() / g.total
         change = _change_by_shapes(g, model, old, bins, items, count, opened, left, part)

@@ -1,15 +1,17 @@
 """Kernels: what the free GPUs of a host are good for, by the tasks that came lately.
 
 A host's stranded GPUs are the expectation, over the shapes of recent tasks, of what such a task
-could not use of its free GPUs: all of them where it does not fit for CPUs, memory, model or GPUs,
-else only the useless rest of GPUs in shares (the idea of FGD: Weng et al., ATC '23). With T free
-GPUs in total, R of them useless rests, and P the part of the shapes that fit:
+could not use of its free GPUs: all of them where CPUs, memory or model do not do, or wholly free
+GPUs are too few for it, else only the useless rest of GPUs in shares (the idea of FGD: Weng et al.,
+ATC '23). With T free GPUs in total, R of them useless rests, and P the part of the shapes for which
+the host does:
 
     stranded = T - (T - R) * P
 
 The rest of a GPU is as useful as the shares that it could hold are in the best packing of all
 shares that come: x thousandths hold shares worth v(x), by the dual prices of that packing, and
-x / 1000 - v(x) is useless. So 190 are worth nothing where shares of 160 are scarce.
+x / 1000 - v(x) is useless. So 190 are worth nothing where shares of 160 are scarce. This is all
+that a share asks of GPUs: whether it fits on one of them now would count the same lack twice.
 
 Of hosts equally good, the one with least left is taken: each task pays EASE for that.
 """
@@ -27,7 +29,7 @@ from topmast.fast.region.inventory.arrays import F64, I64, MILLI, Arrays
 from topmast.jit import inner, kernel
 from topmast.model.plan import TaskShape
 
-EASE = 0.02
+EASE = 0.05
 """What a task pays, in stranded GPUs, on a host with as much left as a whole large host has: so
 much of"""
 LARGE_GPUS, LARGE_CPUS, LARGE_BYTES = 8.0, 128.0, float(1 << 40)
@@ -78,8 +80,6 @@ class Left(NamedTuple):
     """What is free of GPUs in shares, in GPUs,"""
     useless: float
     """and what of that is useless."""
-    widest: int
-    """The most thousandths that are free of a GPU."""
     cpus: float
     memory: float
 
@@ -92,8 +92,7 @@ def stranded_of(m: Mixture, model: int, left: Left) -> float:
         return 0.0
     fitting = 0.0
     for s in range(m.milli.shape[0]):
-        milli = m.milli[s]
-        room = left.widest >= milli if milli < MILLI else left.whole * MILLI >= milli
+        room = m.milli[s] < MILLI or left.whole * MILLI >= m.milli[s]
         beside = left.cpus + HAIR >= m.cpus[s] and left.memory >= m.memory[s]
         if room and beside and m.right[s, model]:
             fitting += m.share[s]
@@ -114,17 +113,15 @@ def ease(left: Left) -> float:
 @inner
 def left_of(m: Mixture, free_milli: I64, cpus: float, memory: float) -> Left:
     """What is free of a host, by its slots. O(slots)."""
-    whole, widest = 0, 0
-    parts, useless = 0.0, 0.0
+    whole, parts, useless = 0, 0.0, 0.0
     for slot in range(free_milli.shape[0]):
         milli = free_milli[slot]
-        widest = max(widest, milli)
         if milli == MILLI:
             whole += 1
         elif milli > 0:
             parts += milli / MILLI
             useless += m.useless[milli]
-    return Left(whole, parts, useless, widest, cpus, memory)
+    return Left(whole, parts, useless, cpus, memory)
 
 
 @kernel
@@ -177,16 +174,11 @@ def costs_by_shapes(
         free = a.free_milli[a.offset[host] : a.offset[host + 1]]
         old = left_of(m, free, a.free_cpus[host], a.free_memory[host])
         now = now_of(m, model_of[host], old, host, version, before)
-        part_widest = 0
-        for slot in range(free.shape[0]):
-            if part_widest < free[slot] < MILLI:
-                part_widest = free[slot]
         for t in range(1, min(most, tasks) + 1):
-            whole = old.whole - t * gpus
-            widest = MILLI if whole > 0 else part_widest
             new = Left(
-                whole, old.parts, old.useless, widest, old.cpus - t * cpus, old.memory - t * memory
-            )
+                old.whole - t * gpus, old.parts, old.useless, old.cpus - t * cpus,
+                old.memory - t * memory,
+            )  # fmt: skip
             change = stranded_of(m, model_of[host], new) - now
             costs[t - 1, host] = m.price * (change + EASE * t / tasks * ease(new))
 
