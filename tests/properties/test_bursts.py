@@ -19,7 +19,7 @@ from topmast.model import messages as m
 from topmast.model.fleet import Fleet, TenantSpec
 from topmast.model.job import Band, JobSpec, Level, Topology
 from topmast.model.states import JobState
-from topmast.policies.options import Preemption, Profile, WhenBlocked
+from topmast.policies.options import Preemption, Profile, ScoreWeights, WhenBlocked
 from topmast.runtime.codec import decode_event
 
 
@@ -37,11 +37,12 @@ def random_fleet(rng: random.Random) -> Fleet:
 
 
 def random_profile(rng: random.Random) -> Profile:
-    """Whether jobs stop others, reserve room, or may not overtake."""
+    """Whether jobs stop others, reserve room, may not overtake, or spare models that others need."""
     return profile(
         preemption=rng.choice((Preemption.NONE, Preemption.BAND)),
         when_blocked=rng.choice(list(WhenBlocked)),
         reserve_after_s=rng.choice((None, 0.0)),
+        score=ScoreWeights(shapes=rng.random() < 0.5),
     )
 
 
@@ -53,7 +54,7 @@ def random_job(rng: random.Random) -> JobSpec:
     elif kind < 0.1:
         more["resources"] = needs(1, "H100", cpus=2)
     elif kind < 0.2:
-        more["resources"] = needs(2, "A100", "H100")
+        more["resources"] = needs(2, *rng.choice((("A100", "H100"), (None,))))
     elif kind < 0.3:
         more["topology"] = Topology(required=rng.choice((Level.RACK, Level.POD)))
     gpus, count = rng.choice(((1, 1), (1, 1), (1, 1), (2, 1), (8, 1), (4, 2), (8, 3), (9, 1)))

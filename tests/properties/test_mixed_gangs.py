@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from tests.support.brute import best_on_free, best_with_victims, choices, level_of
@@ -135,6 +136,7 @@ def _ask(rng: random.Random, columns: Columns, most_tasks: int, **more: object) 
         "avoid_hosts": tuple(h.name for h in columns.hosts if rng.random() < 0.08),
         "terms": RegionTerms(data_s=rng.choice((0.0, 60.0)), balance=rng.random()),
         "mix": rng.choice(MIXES),
+        "scarcity": rng.choice((UNSET, UNSET, (("A100", 0.7),), (("T4", 0.2), ("H100", 0.9)))),
         **more,
     }
     topology = Topology(rng.choice((None, None, *Level)), rng.choice((None, *Level)))

@@ -9,6 +9,7 @@ from itertools import combinations_with_replacement
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from tests.support.build import profile
@@ -83,6 +84,7 @@ def random_ask(rng: random.Random, hosts: Sequence[str]) -> PlacementRequest:
         models=rng.choice((None, (0,))),
         avoid_hosts=tuple(avoided),
         terms=RegionTerms(data_s=rng.choice((0.0, 60.0)), balance=rng.random()),
+        scarcity=rng.choice((UNSET, UNSET, (), ((rng.choice(MODELS), rng.random()),))),
     )
 
 

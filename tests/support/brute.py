@@ -189,6 +189,11 @@ def place_cost(
     model = sum(
         points for name, points in weights.models if listed and name == listed[choice].model
     )
+    for name, part in given(ask.scarcity, ()):
+        for group in ask.groups if listed and name == listed[choice].model else ():
+            wanted = group.resources.accelerators
+            gpus = wanted[min(choice, len(wanted) - 1)].gpus_milli / MILLI if wanted else 0.0
+            model += 0.5 * weights.fragmentation * part * gpus * group.count
     return weights.speed * slowdown(ask, choice) + weights.locality * above + data + model
 
 

@@ -22,14 +22,14 @@ from msgspec import UNSET
 from topmast.adapters.kernels import load_kernels
 from topmast.bench.fleet import best_of
 from topmast.bench.options import FillingOptions
-from topmast.fast.queue import Mix
+from topmast.fast.queue import Entitlements, Ledger, Mix, takes_any
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import Fleet, HostSpec
 from topmast.model.job import MILLI, JobSpec, Resources
-from topmast.model.plan import GroupRequest, PlacementRequest, RegionTerms
+from topmast.model.plan import PlacementRequest, RegionTerms
 from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile
 from topmast.runtime.machines import Machines
@@ -119,7 +119,9 @@ def _all_asked(specs: list[JobSpec], fleet: Fleet) -> int:
 
 def idle_after(specs: list[JobSpec], fleet: Fleet, profile: Profile) -> list[float]:
     """The part of the GPUs that is idle after each of these jobs, placed by Topmast in turn."""
-    machines, mix = Machines(profile), Mix()
+    machines, mix, by_shapes = Machines(profile), Mix(gpus=fleet.gpus()), profile.score.shapes
+    named = Entitlements(Ledger(()))
+    named.configure(fleet)
     for region in fleet.regions:
         _at(machines, ids.placer(region.name), m.ConfigureRegion(region))
     terms = {region.name: RegionTerms() for region in fleet.regions}
@@ -128,10 +130,10 @@ def idle_after(specs: list[JobSpec], fleet: Fleet, profile: Profile) -> list[flo
     for number, spec in enumerate(specs, 1):
         mix.saw(spec)
         mix.settle()
-        groups = tuple(GroupRequest(g.name, g.count, g.resources) for g in spec.groups)
         ask = PlacementRequest(
-            f"j{number}", groups, spec.topology, spec.band, mix=mix.current,
-            shapes=(profile.score.shapes and mix.shapes) or UNSET,
+            f"j{number}", named.asked_for(spec.groups), spec.topology, spec.band, mix=mix.current,
+            shapes=(by_shapes and mix.shapes) or UNSET,
+            scarcity=mix.scarcity if by_shapes and takes_any(spec.groups) else UNSET,
         )  # fmt: skip
         (send,) = machines.fleet_placer.handle(m.RequestFleetBids(number, ask, terms), 0.0).sends
         assert isinstance(send.message, m.FleetBids)

@@ -232,6 +232,11 @@ class PlacementRequest(Struct, frozen=True, gc=False):
     """Whether the tasks need a container; absent: they do not."""
     reserved: tuple[str, ...] | UnsetType = UNSET
     """Hosts that are reserved before the gang would have ended; absent: none."""
+    scarcity: tuple[tuple[str, float], ...] | UnsetType = UNSET
+    """For a gang to which any GPU model will do: which models others need more, from 0 to 1.
+
+    A model that is not there: 0. Absent: the gang's own order of models counts.
+    """
 
     @property
     def capabilities(self) -> tuple[Capability, ...]:

@@ -172,7 +172,6 @@ class Workload:
         self, models: str, speeds: str, model: str, total_gpus: float
     ) -> Callable[[float], tuple[Accelerator, ...]]:
         """What a task of so many GPUs takes: a GPU model each, in order of preference."""
-        # Any model means each of the fleet: so the queue reads it, too.
         names = [*(self._split(models) or self._models)]
         rates = [float(x) for x in self._split(speeds)] or [1.0] * len(names)
         measured = {} if speeds or not model else self._measured(Work(model, round(total_gpus)))
@@ -183,6 +182,8 @@ class Workload:
 
         def of(gpus: float) -> tuple[Accelerator, ...]:
             milli = round(gpus * MILLI) if gpus >= 1 else max(1, round(gpus * MILLI)) if gpus else 0
+            if milli and not (models or speeds or measured):
+                return (Accelerator(None, milli),)
             listed = zip(names, rates, strict=True)
             return tuple(Accelerator(name, milli, rate) for name, rate in listed if milli)
 

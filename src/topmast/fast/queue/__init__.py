@@ -14,7 +14,7 @@ from topmast.fast.queue.backlog.placement_class import (
     placement_key,
 )
 from topmast.fast.queue.backlog.ranking import Ranking
-from topmast.fast.queue.backlog.task_mix import Mix
+from topmast.fast.queue.backlog.task_mix import Mix, takes_any
 from topmast.fast.queue.backlog.waiting import Waiting
 from topmast.fast.queue.cycle.auction import (
     PendingDecision,
@@ -45,6 +45,7 @@ from topmast.fast.queue.jobs.tallies import Kind, Tally, kind_of
 from topmast.fast.queue.leaving import jobs_in_clusters, stranded
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.pausing import drained, in_branch
+from topmast.fast.queue.tenancy.entitlements import Entitlements
 from topmast.fast.queue.tenancy.ledger import Ledger
 from topmast.fast.queue.verbs import JUDGES, Effect, Judgement, judge_edit, judge_requeue
 
@@ -58,6 +59,7 @@ __all__ = [
     "DatasetRecord",
     "Durations",
     "Effect",
+    "Entitlements",
     "GlobalQueue",
     "JobRecord",
     "Judgement",
@@ -96,6 +98,7 @@ __all__ = [
     "request_of",
     "stem_of",
     "stranded",
+    "takes_any",
     "waits_near",
     "when_matters",
     "winner",

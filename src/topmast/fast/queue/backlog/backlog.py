@@ -98,7 +98,7 @@ class Backlog:
     ) -> None:
         """Take up what was learned from jobs. O(what is kept)."""
         self.durations.restore(histories, learned)
-        self.mix = Mix(sizes, shapes)
+        self.mix = Mix(sizes, shapes, self.mix.gpus)
         self.attained_service.restore(services_gpu_s)
 
     # --- jobs come and go -------------------------------------------------------------------------

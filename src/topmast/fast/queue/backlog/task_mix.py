@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
-from topmast.model.job import MILLI, JobSpec, Resources
+from topmast.model.job import MILLI, JobSpec, Resources, TaskGroup
 from topmast.model.plan import DEFAULT_MIX, TaskShape
 
 HALF_LIFE_JOBS = 1_000
@@ -38,22 +40,32 @@ class Shapes(Struct):
     told_at: int = 0
     """So many had been seen when shapes were told last."""
     current: tuple[TaskShape, ...] = ()
+    demand: list[tuple[tuple[str, ...], float]] = []
+    """GPUs asked for, by the models that will do (none named: any), in units."""
+    scarcity: tuple[tuple[str, float], ...] = ()
+    """As it was told last, see `scarcity_of`."""
 
 
 class Mix:
-    """Weights of sizes, in whole GPUs of a task, and of shapes. A job counts once.
+    """Weights of sizes, in whole GPUs of a task, and of shapes, by each of which a job counts once.
 
     ``current`` holds still between calls of `settle`, so that prices do not change with each job;
     ``shapes`` depends on the jobs alone, and changes after some of them.
     """
 
     def __init__(
-        self, weights: dict[int, float] | None = None, shapes: Shapes | None = None
+        self,
+        weights: dict[int, float] | None = None,
+        shapes: Shapes | None = None,
+        gpus: Mapping[str, int] | None = None,
     ) -> None:
         self.weights: dict[int, float] = dict(weights or {})
         self.current: Sizes = DEFAULT_MIX
         self.seen = shapes or Shapes()
         self._weight_of = dict(self.seen.weights)
+        self._demand = dict(self.seen.demand)
+        self.gpus: Mapping[str, int] = gpus or {}
+        """Of the fleet, by model."""
         self.settle()
 
     @property
@@ -61,17 +73,28 @@ class Mix:
         """The shapes told; empty where tasks ask for nothing but whole GPUs."""
         return self.seen.current
 
+    @property
+    def scarcity(self) -> tuple[tuple[str, float], ...]:
+        """The GPU models that tasks need more than others, told when the shapes are."""
+        return self.seen.scarcity
+
+    def configure(self, gpus: Mapping[str, int]) -> None:
+        """Take up a fleet's GPUs by model. They count when shapes are told next."""
+        self.gpus = gpus
+
     def saw(self, spec: JobSpec) -> None:
         """A job was submitted. O(groups + sizes), and sometimes O(shapes)."""
-        asked = [group.resources for group in spec.groups]
-        found = [_shape_of(needed) for needed in asked if needed.accelerators]
+        asked = [group for group in spec.groups if group.resources.accelerators]
+        found = [_shape_of(group.resources) for group in asked]
         if not found:
             return
         for size in self.weights:
             self.weights[size] *= FADE
         seen = self.seen
         seen.unit /= FADE
-        for shape in found:
+        for shape, group in zip(found, asked, strict=True):
+            wanted = seen.unit * group.count * shape.gpus_milli / MILLI
+            self._demand[shape.models] = self._demand.get(shape.models, 0.0) + wanted
             size = max(1, shape.gpus_milli // MILLI)
             self.weights[size] = self.weights.get(size, 0.0) + 1.0 / len(found)
             self._weight_of[shape] = self._weight_of.get(shape, 0.0) + seen.unit / len(found)
@@ -92,6 +115,7 @@ class Mix:
     def saved(self) -> Shapes | None:
         """What a snapshot should hold of the shapes; None: nothing yet. O(shapes)."""
         self.seen.weights = list(self._weight_of.items())
+        self.seen.demand = list(self._demand.items())
         return self.seen if self._weight_of else None
 
     def _tell(self) -> None:
@@ -101,6 +125,9 @@ class Mix:
         scale = seen.unit if seen.unit > MOST_UNIT else 1.0
         seen.unit /= scale
         self._weight_of = {shape: weight_of[shape] / scale for shape in ranked[:SHAPES_KEPT]}
+        wanted = sorted(self._demand, key=lambda names: (-self._demand[names], names))
+        self._demand = {names: self._demand[names] / scale for names in wanted[:SHAPES_KEPT]}
+        seen.scarcity = scarcity_of(self._demand, self.gpus)
         most = ranked[:SHAPES]
         total = sum(weight_of[shape] for shape in most)
         seen.told_at = seen.jobs
@@ -112,6 +139,32 @@ class Mix:
             TaskShape(s.gpus_milli, s.cpus, s.memory_bytes, s.models, weight_of[s] / total)
             for s in most
         )  # fmt: skip
+
+
+def takes_any(groups: tuple[TaskGroup, ...]) -> bool:
+    """Whether any GPU model will do for the gang. O(groups)."""
+    lists = [g.resources.accelerators for g in groups if g.resources.accelerators]
+    return bool(lists) and all(len(found) == 1 and found[0].model is None for found in lists)
+
+
+def scarcity_of(
+    demand: Mapping[tuple[str, ...], float], gpus: Mapping[str, int]
+) -> tuple[tuple[str, float], ...]:
+    """By GPU model, from 0 to 1, how much of what is asked of a GPU is more than of the least one.
+
+    GPUs asked for spread over all that there are of the models that will do (none named: any).
+    Models for which it is 0 are left out. O(demand x models).
+    """
+    models = sorted(model for model, count in gpus.items() if count > 0)
+    asked = dict.fromkeys(models, 0.0)
+    for names, wanted in demand.items():
+        able = [model for model in models if not names or model in names]
+        there = sum([gpus[model] for model in able])
+        for model in able:
+            asked[model] += wanted / there
+    least = min(asked.values(), default=0.0)
+    told = {m: round(PARTS * (1.0 - least / each)) / PARTS for m, each in asked.items() if each}
+    return tuple((model, part) for model, part in told.items() if part)
 
 
 def _shape_of(needed: Resources) -> TaskShape:

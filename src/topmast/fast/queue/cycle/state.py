@@ -123,6 +123,7 @@ class QueueState(EventMachine):
         for hook in self.hooks.on_fleet:
             hook.on_fleet(fleet, self.tenancy.entitlements)
         self.backlog.topology_policy.configure(fleet)
+        self.backlog.mix.configure(fleet.gpus())
 
     def take_owners(self, fleet: Fleet) -> None:
         """Take up a fleet with hosts in other clusters, of the same regions. O(hosts).

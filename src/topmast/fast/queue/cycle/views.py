@@ -13,6 +13,7 @@ from topmast.fast.queue.backlog.blocked import Candidate
 from topmast.fast.queue.backlog.ordered_index import Key
 from topmast.fast.queue.backlog.placement_class import NOT_TRIED, JobClass, Verdict
 from topmast.fast.queue.backlog.running import RunningOrder
+from topmast.fast.queue.backlog.task_mix import takes_any
 from topmast.fast.queue.cycle.state import QueueState
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.jobs.record import JobRecord
@@ -79,9 +80,10 @@ class QueueViews(QueueState):
         cluster: str | None = None,
     ) -> PlacementRequest:
         """A job's request for a place, the same for all regions; without a record: a new job's."""
+        by_shapes, groups = self.profile.score.shapes, spec.groups
         return PlacementRequest(
             job="" if record is None else record.id,
-            groups=self.tenancy.entitlements.asked_for(spec.groups),
+            groups=self.tenancy.entitlements.asked_for(groups),
             topology=self.backlog.topology_policy.topology_of(spec),
             band=effective_band(spec.band, over_quota),
             mode=mode,
@@ -90,10 +92,11 @@ class QueueViews(QueueState):
             held=held,
             reserve=reserve,
             mix=self.backlog.mix.current,
-            shapes=(self.profile.score.shapes and self.backlog.mix.shapes) or UNSET,
+            shapes=(by_shapes and self.backlog.mix.shapes) or UNSET,
             cluster=cluster,
             image=has_image(spec),
             reserved=self._reserved_for(spec, record),
+            scarcity=self.backlog.mix.scarcity if by_shapes and takes_any(groups) else UNSET,
         )
 
     def _reserved_for(self, spec: JobSpec, record: JobRecord | None) -> tuple[str, ...] | UnsetType:

@@ -221,7 +221,7 @@ def question_of(
 ) -> Question:
     """What the kernels need to know of a gang, in part shared by its kind. O(choices)."""
     stranded = _priced_table(ask.mix, index.width, weights.fragmentation)
-    key = (ask.groups[0], ask.topology, weights, tuple([c.index for c in choices]))
+    key = (ask.groups[0], ask.topology, weights, tuple([c.index for c in choices]), ask.scarcity)
     questions = index.workspace(Workspace).questions
     known = questions.get(key)
     if known is not None:

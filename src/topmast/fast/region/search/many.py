@@ -78,7 +78,7 @@ class _Kind:
             "data": 0.0,
             "balance": 0.0,
         }
-        if weights.models:
+        if weights.models or self.ask.scarcity:
             terms["model"] = model_cost(self.ask, weights, choice)
         return terms
 
@@ -117,12 +117,12 @@ def _kinds_of(
     """Kinds of gangs, and that of each request: those of several bands are of one kind."""
     numbers: dict[object, int] = {}
     kinds: list[_Kind] = []
-    for ask in asks:
-        key = (ask.groups[0], ask.topology, ask.models)
+    keys = [(ask.groups[0], ask.topology, ask.models, ask.scarcity) for ask in asks]
+    for key, ask in zip(keys, asks, strict=True):
         if key not in numbers:
             numbers[key] = len(kinds)
             kinds.append(_Kind(index, ask, weights))
-    return kinds, [numbers[ask.groups[0], ask.topology, ask.models] for ask in asks]
+    return kinds, [numbers[key] for key in keys]
 
 
 def _arrays_of(

@@ -11,6 +11,7 @@ from topmast.fast.preemption_cost import points
 from topmast.fast.region.inventory.columns import Columns, Floats, Ints, cpus_of
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.search import loads, stranded
+from topmast.fast.region.search.packing import gpus_of_task
 from topmast.model.absent import given
 from topmast.model.job import MILLI, Accelerator, Level
 from topmast.model.plan import PlacementRequest, RegionTerms, Seat, needs_of
@@ -26,6 +27,9 @@ MANY_SLOTS = 64
 """Hosts with more GPUs than that are counted in numpy, which has its price for every call."""
 PREFERENCE_STEP = 0.01
 """Cost of a model per place in the list of preference, when speeds do not tell them apart."""
+SPARED = 0.5
+"""So much of a GPU of the scarcest model counts as stranded, if it is given to a gang to which any
+model will do."""
 
 
 def score_terms(
@@ -57,7 +61,7 @@ def score_terms(
         "data": weights.data * ask.terms.data_s / 3600.0,
         "balance": weights.balance * ask.terms.balance,
     }
-    if weights.models:
+    if weights.models or ask.scarcity:
         terms["model"] = model_cost(ask, weights, choice)
     if loads.counts(ask, weights):
         terms["allocation"] = loads.allocation_cost(columns, ask, weights, seats, time_slice)
@@ -123,9 +127,12 @@ def choices_of(ask: PlacementRequest) -> tuple[int, ...]:
 
 
 def slowdown(ask: PlacementRequest, choice: int) -> float:
-    """How much slower the job runs than on its best model: 0 on the best, 1 at half speed."""
+    """How much slower the job runs than on its best model: 0 on the best, 1 at half speed.
+
+    Where any model will do, none is preferred (`model_cost`).
+    """
     listed = accelerators_of(ask)
-    if not listed:
+    if not listed or ask.scarcity is not UNSET:
         return 0.0
     if len(listed) == 1:
         return PREFERENCE_STEP * choice
@@ -142,11 +149,20 @@ def locality_cost(ask: PlacementRequest, weights: ScoreWeights, level: Level) ->
 
 
 def model_cost(ask: PlacementRequest, weights: ScoreWeights, choice: int) -> float:
-    """What a plan pays for its choice of a GPU model; 0 for a model without a name or a price."""
+    """What a plan pays for its choice of a GPU model; 0 for a model without a name or a price.
+
+    A gang to which any model will do spares those that others need more. O(models + groups).
+    """
     listed = accelerators_of(ask)
-    if not weights.models or not listed:
+    if not (weights.models or ask.scarcity) or not listed:
         return 0.0
-    return dict(weights.models).get(listed[choice].model or "", 0.0)
+    model = listed[choice].model or ""
+    cost = dict(weights.models).get(model, 0.0)
+    scarcity = dict(given(ask.scarcity, ())).get(model, 0.0)
+    if scarcity:
+        gpus = sum([g.count * gpus_of_task(g.resources, choice) for g in ask.groups]) / MILLI
+        cost += weights.fragmentation * SPARED * scarcity * gpus
+    return cost
 
 
 def choice_cost(ask: PlacementRequest, weights: ScoreWeights, choice: int) -> float:

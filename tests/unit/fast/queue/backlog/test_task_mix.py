@@ -1,9 +1,19 @@
 """The mix of task sizes seen lately."""
 
+import msgspec
 import pytest
 
 from tests.support.build import gang, job, needs
-from topmast.fast.queue.backlog.task_mix import FEWEST_JOBS, HALF_LIFE_JOBS, PARTS, Mix
+from topmast.fast.queue.backlog.task_mix import (
+    FEWEST_JOBS,
+    HALF_LIFE_JOBS,
+    PARTS,
+    SETTLED_JOBS,
+    Mix,
+    Shapes,
+    scarcity_of,
+    takes_any,
+)
 from topmast.model.job import JobSpec
 from topmast.model.plan import DEFAULT_MIX
 
@@ -74,3 +84,67 @@ def test_shapes_say_nothing_where_all_ask_for_whole_gpus() -> None:
     for gpus in (1, 8) * 50:
         mix.saw(job(gpus=gpus))
     assert mix.shapes == ()
+
+
+@pytest.mark.parametrize(
+    ("story", "demand", "want"),
+    [
+        ("nothing is asked for", {}, {}),
+        ("any model will do for all", {(): 100.0}, {}),
+        ("one model alone is named", {("H100",): 10.0}, {"H100": 1.0}),
+        ("what any model serves is spread over all", {(): 30.0, ("H100",): 10.0}, {"H100": 0.5}),
+        ("the same for each GPU, whatever their number", {("H100",): 10.0, ("A100",): 20.0}, {}),
+        ("twice as much for each", {("H100",): 20.0, ("A100",): 20.0}, {"H100": 0.5}),
+        ("a list is spread over its models", {("A100", "H100"): 30.0}, {}),
+        ("a model that the fleet lacks", {("T4",): 30.0}, {}),
+    ],
+)
+def test_a_model_is_scarce_where_more_is_asked_of_it(
+    story: str, demand: dict[tuple[str, ...], float], want: dict[str, float]
+) -> None:
+    """GPUs asked for, over the GPUs that will do; the model of which least is asked is not scarce."""
+    found = dict(scarcity_of(demand, {"H100": 10, "A100": 20, "none": 0}))
+    assert found == pytest.approx(want, abs=0.5 / PARTS), story
+
+
+def test_scarcity_is_told_with_the_shapes_and_kept() -> None:
+    """By the GPUs of all tasks; a snapshot keeps it, and what it follows from."""
+    fleet = {"H100": 8, "A100": 8}
+    mix = Mix(gpus=fleet)
+    for number in range(FEWEST_JOBS):
+        assert mix.scarcity == ()
+        mix.saw(job(resources=needs(1, "H100")) if number % 2 else job(model=None))
+    assert dict(mix.scarcity) == pytest.approx({"H100": 2 / 3}, abs=0.5 / PARTS)
+    again = Mix(mix.weights, msgspec.json.decode(msgspec.json.encode(mix.saved()), type=Shapes))
+    assert again.scarcity == mix.scarcity
+    again.configure(fleet)
+    for each in (mix, again):
+        for _ in range(SETTLED_JOBS):
+            each.saw(job(resources=needs(1, "A100")))
+    assert again.scarcity == mix.scarcity
+    assert dict(mix.scarcity)["A100"] > 0.9
+
+
+def test_a_snapshot_from_before_models_were_counted_tells_no_scarcity() -> None:
+    """Its shapes are taken up, and models count from then on."""
+    mix = Mix(gpus={"H100": 8, "A100": 8})
+    for _ in range(FEWEST_JOBS):
+        mix.saw(job(resources=needs(1, "H100", cpus=2)))
+    kept = msgspec.to_builtins(mix.saved())
+    del kept["demand"], kept["scarcity"]
+    old, other = msgspec.convert([kept, kept], type=list[Shapes], strict=False)
+    again = Mix(mix.weights, old, mix.gpus)
+    assert (again.shapes, again.scarcity) == (mix.shapes, ())
+    for _ in range(FEWEST_JOBS):
+        again.saw(job(resources=needs(1, "A100", cpus=2)))
+    assert dict(again.scarcity) == {"A100": 1.0}
+    assert other.demand == []
+
+
+def test_any_model_will_do_if_no_group_names_one() -> None:
+    """Groups without GPUs say nothing, a job without any has no choice of models."""
+    assert takes_any(job(gpus=2, model=None).groups)
+    assert takes_any(gang({"a": (1, needs(2, None)), "b": (4, needs(cpus=1))}).groups)
+    assert not takes_any(gang({"a": (1, needs(2, None)), "b": (1, needs(1, "H100"))}).groups)
+    assert not takes_any(job(resources=needs(1, "H100", "A100")).groups)
+    assert not takes_any(job(resources=needs(cpus=1)).groups)
