@@ -16,4 +16,4 @@ def test_rows() -> None:
         assert row["peer_s"] is None
         assert row["objective_gap"] is None or abs(row["objective_gap"]) < 1e-5
     assert {row["mode"] for row in document["rows"]} == {"cold", "warm"}
-    assert len({row["policy"] for row in document["rows"]}) == 10
+    assert len({row["policy"] for row in document["rows"]}) == 12
