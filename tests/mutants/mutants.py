@@ -17,17 +17,17 @@ MUTANTS = (
     Mutant(
         "orders leave after their commit",
         LOOP,
-        "        if records or log.acts:\n            audit = ",
-        "        for send in outbox:\n            self._release(send)\n        outbox = []\n"
-        "        if records or log.acts:\n            audit = ",
+        "        if commit.records or commit.audit.acts:\n",
+        "        for send in commit.outbox:\n            self._release(send)\n"
+        "        commit.outbox.clear()\n        if commit.records or commit.audit.acts:\n",
         f"{TEST_LOOP}::test_every_order_leaves_when_its_own_cause_is_on_the_disk",
     ),
     Mutant(
         "nothing leaves when a commit fails",
         LOOP,
-        "        if records or log.acts:\n            audit = ",
-        "        for send in outbox:\n            self._release(send)\n        outbox = []\n"
-        "        if records or log.acts:\n            audit = ",
+        "        if commit.records or commit.audit.acts:\n",
+        "        for send in commit.outbox:\n            self._release(send)\n"
+        "        commit.outbox.clear()\n        if commit.records or commit.audit.acts:\n",
         f"{TEST_LOOP}::test_of_a_commit_that_fails_nothing_gets_out",
     ),
     Mutant(
@@ -42,11 +42,11 @@ MUTANTS = (
     Mutant(
         "a journal that fails ends the process",
         LOOP,
-        "            self.journal.append(records, audit)\n",
-        "            try:\n"
-        "                self.journal.append(records, audit)\n"
-        "            except OSError:\n"
-        "                pass\n",
+        "        self.journal.append(commit.records, commit.audit)\n",
+        "        try:\n"
+        "            self.journal.append(commit.records, commit.audit)\n"
+        "        except OSError:\n"
+        "            pass\n",
         f"{TEST_LOOP}::test_a_disk_that_fails_ends_the_process",
     ),
     Mutant(

@@ -92,7 +92,7 @@ def test_a_job_that_waited_has_its_reason_and_no_act(moments: Moments) -> None:
     """No journal has why a job waits: it is found out anew."""
     text = ask(moments, "/?at=50").text
     assert "Waiting for quota" in text
-    assert "2 tasks with 4 H100 each must wait for quota" in text
+    assert "2 tasks with 4 GPUs of any model each must wait for quota" in text
     assert 'data-select="' not in text
     page = ask(moments, "/jobs/j2?at=50").text
     for act in ("Cancel", "Hold", "Requeue"):

@@ -92,7 +92,7 @@ STARTS = [
     Start("what is borrowed goes only as far as may be", 4, _elastic(12, 2, 12), 8, BORROWED),
     Start("the model of which quota leaves more", 0,
           _elastic(6, 2, 6, resources=needs(1, "H100", "A100")), 6, TWO_MODELS),
-    Start("smaller where its data is", 5, _elastic(8, 2, 8, datasets=("here",)), 3, FAR),
+    Start("smaller where its data is", 5, _elastic(8, 2, 8, datasets=("here",)), 5, FAR),
     Start("one group of several", 4,
           elastic(gang({"chief": (1, needs(1)), "worker": (20, needs(1))}), 1, 20, group=1), 12),
 ]  # fmt: skip
