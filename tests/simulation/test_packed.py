@@ -127,7 +127,9 @@ def test_no_gpu_is_held_by_more_than_two_halves(settings: Settings) -> None:
     found = run_timed(trace, TWO_MODELS, load_profile(PACKED), speeds, settings, seed=1)
     ended = found.result.summary
     assert ended["finished"] + ended["failed"] == 60
-    assert ended["failed"] <= (2 if settings.task_mtbf_s else 0)  # as drawn: four failures end a job
+    assert ended["failed"] <= (
+        2 if settings.task_mtbf_s else 0
+    )  # as drawn: four failures end a job
     assert _most_held(found) <= 4.0 + 1e-9
     assert sum(row["end_reason"] == "unpacked" for row in found.allocations) > 50
     again = run_timed(trace, TWO_MODELS, load_profile(PACKED), speeds, settings, seed=1)
