@@ -34,4 +34,4 @@ def test_a_burst_is_measured() -> None:
     assert (document["placed"], document["processes"]) == (60, 1)
     assert 0 < document["p50_ms"] <= document["p99_ms"]
     assert document["placed_per_s"] > 0
-    assert 0 < document["score_mean"] < 1
+    assert 0 < document["score_mean"] < 2

@@ -62,7 +62,7 @@ def test_more_connections_than_descriptors_harm_nobody(
     with Patient(server.url) as patient, many(server.url, 1_100, said, drip):
         time.sleep(3.0)
     assert server.running, server.log_tail()
-    assert len(patient.waits_s) > 10
+    assert len(patient.waits_s) > 5
     assert patient.failures == []
     assert patient.longest_s < PATIENCE_S
     assert "Traceback" not in server.log.read_text("utf-8")
@@ -83,7 +83,7 @@ def test_the_largest_requests_harm_nobody(server: Server, name: str) -> None:
         time.sleep(0.5)
     assert answer[:12] in (b"HTTP/1.1 413", b"HTTP/1.1 422"), answer
     assert patient.failures == []
-    assert len(patient.waits_s) > 10
+    assert len(patient.waits_s) > 5
     assert patient.longest_s < PATIENCE_S
     assert memory_bytes(server.pid) < 1 << 30
 

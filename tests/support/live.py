@@ -20,7 +20,7 @@ from topmast.model.states import TERMINAL
 from topmast.model.views import JobView
 
 T = TypeVar("T")
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 """For what takes a second or two on a machine that is not busy."""
 LOG_TAIL_BYTES = 4_000
 BELOW_OUTGOING_PORTS = range(20_000, 32_000)
