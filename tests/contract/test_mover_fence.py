@@ -74,7 +74,7 @@ def test_leaders_of_another_database_begin_anew(places: tuple[str, str], tmp_pat
 
 
 SCRIPT = """
-    import os, signal, structlog, sys
+    import signal, structlog, sys, threading
     from topmast.adapters.clock import SystemClock
     from topmast.adapters.objects import StoreMover, region
     from topmast.adapters.objects.fence import Term
@@ -88,7 +88,7 @@ SCRIPT = """
         counted += 1
         if counted == 3:
             print("halted", flush=True)
-            os.kill(os.getpid(), signal.SIGSTOP)
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # this thread, not the next
 
     heed = region._heed
     if halts_in == "before":
