@@ -287,12 +287,7 @@ def _copied(scene: Scene, found: re.Match[str]) -> None:
 
 
 def _never(scene: Scene, found: re.Match[str]) -> None:
-    """No region that was asked last could ever hold it: where jobs may be stopped, those with the data.
-
-    A known fault: another region may, once jobs end there and the data is copied.
-    """
-    near = [r for r in scene.told.regions if not r.data_bytes] or scene.told.regions
-    assert all(not v.ever for r in near for v in r.clusters)
+    assert all(not v.ever for r in scene.told.regions for v in r.clusters)
 
 
 def _stays_away(scene: Scene, found: re.Match[str]) -> None:

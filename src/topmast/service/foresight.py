@@ -90,10 +90,11 @@ def foresee(
     decision = pending_decision(queue, record, over_quota, choices, costs)
     step, plan = first_step(queue, record, decision), None
     while plan is None and step.request is not None:
+        decision.refused = decision.reasons()
         decision.bids = _bids(queue, placers, record, decision, step)
         decision.phase, decision.silent = step.phase, ()
         step, plan = next_step(queue, record, decision)
-    reasons = tuple(bid.reason for bid in decision.bids.values() if bid.reason is not None)
+    reasons = tuple(decision.reasons().values())
     chosen = plan or decision.best
     if chosen is None:
         return Foreseen(step.phase, reasons=reasons)

@@ -68,6 +68,8 @@ class PendingDecision(Struct, gc=False):
     """Under which it is kept in a region apart."""
     nearby: Nearby | None = None
     """What regions near its data said, once they were asked."""
+    refused: dict[str, PendingReason] = {}
+    """Why regions had no place in earlier phases, some of which are not asked in later ones."""
 
     # The request of this phase:
     batch: int = 0
@@ -81,6 +83,11 @@ class PendingDecision(Struct, gc=False):
     """The reservation of another job that had to be respected."""
     bids: dict[str, Bid] = {}
     silent: tuple[str, ...] = ()
+
+    def reasons(self) -> dict[str, PendingReason]:
+        """By region, why it had no place when it was asked last. O(regions)."""
+        last = {region: bid.reason for region, bid in self.bids.items()}
+        return self.refused | {region: why for region, why in last.items() if why is not None}
 
     def plans(self) -> list[Plan]:
         """All plans that are known for the job."""

@@ -61,7 +61,7 @@ def found_no_place(queue: QueueViews, record: JobRecord, decision: PendingDecisi
     The verdict goes for its placement class.
     """
     candidate, held = decision.candidate, decision.held
-    reason = most_hopeful(bid.reason for bid in decision.bids.values())
+    reason = most_hopeful(decision.reasons().values())
     retry_at_s = earliest(bid.retry_at_s for bid in decision.bids.values())
     copies_at_s = earliest(c.retry_at_s for c in decision.costs.values())
     retry_at_s = earliest((retry_at_s, copies_at_s))

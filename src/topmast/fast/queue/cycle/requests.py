@@ -36,6 +36,7 @@ def put(queue: QueueViews, record: JobRecord, decision: PendingDecision, step: S
     send_commits(queue)
     queue.cycle.batch += 1
     request = request_of(queue, record, decision, step)
+    decision.refused = decision.reasons()
     decision.phase, decision.bids, decision.silent = step.phase, {}, ()
     decision.batch, decision.deadline_s = queue.cycle.batch, queue.now + ASK_TIMEOUT_S
     decision.awaited = regions_of(queue, decision, step)
