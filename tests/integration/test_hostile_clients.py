@@ -18,7 +18,7 @@ from tests.support.hostile import (
     many,
     send_bulk,
 )
-from tests.support.live import Server
+from tests.support.live import Server, eventually
 from topmast import Client
 
 OPEN_FILES = 1_024
@@ -61,8 +61,8 @@ def test_more_connections_than_descriptors_harm_nobody(
     """Whatever 1,100 of them say: no request of others fails, and jobs are taken."""
     with Patient(server.url) as patient, many(server.url, 1_100, said, drip):
         time.sleep(3.0)
+        eventually(lambda: len(patient.waits_s) > 10, "others are answered meanwhile")
     assert server.running, server.log_tail()
-    assert len(patient.waits_s) > 5
     assert patient.failures == []
     assert patient.longest_s < PATIENCE_S
     assert "Traceback" not in server.log.read_text("utf-8")
@@ -80,10 +80,9 @@ def test_the_largest_requests_harm_nobody(server: Server, name: str) -> None:
     with Patient(server.url) as patient:
         time.sleep(0.5)
         answer = send_bulk(server.url, large_bodies()[name])
-        time.sleep(0.5)
+        eventually(lambda: len(patient.waits_s) > 10, "others are answered")
     assert answer[:12] in (b"HTTP/1.1 413", b"HTTP/1.1 422"), answer
     assert patient.failures == []
-    assert len(patient.waits_s) > 5
     assert patient.longest_s < PATIENCE_S
     assert memory_bytes(server.pid) < 1 << 30
 
