@@ -111,7 +111,8 @@ class Beside:
             os.chdir(self.folder)
             os.execvpe(words[0], words, self.envs())  # noqa: S606
         except BaseException as error:
-            os.write(2, ("topmast: %s: %s\n" % (words[0], error)).encode(errors="replace"))  # noqa: UP031
+            why = getattr(error, "strerror", None) or error
+            os.write(2, ("topmast: %s: %s\n" % (words[0], why)).encode(errors="replace"))  # noqa: UP031
             os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN)
 
     def _turn(self) -> None:
