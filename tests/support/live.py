@@ -22,7 +22,7 @@ from topmast.model.views import JobView
 T = TypeVar("T")
 PATIENCE_S = 120.0
 """For what takes a second or two on a machine that is not busy."""
-LOG_TAIL_BYTES = 4_000
+LOG_TAIL_BYTES = 20_000  # a traceback of many frames, and the line before it
 BELOW_OUTGOING_PORTS = range(20_000, 32_000)
 SLOW_COMMIT = """
 import time
