@@ -111,7 +111,7 @@ def _load_what_seldom_happens(
     branching.offer(0, 0, int(Level.RACK), 0, {row: PREEMPT})
     for state in (HostState.DOWN, HostState.HEALTHY):
         columns.set_state(columns.hosts[0].name, state)
-    index.refresh(0)
+    index.holders.refresh(0)
     columns.let_go(held.pop(attempt.plan.job))
 
 
@@ -159,7 +159,7 @@ def _look_for_room(columns: Columns, ask: PlacementRequest) -> None:
     """When there will be room, and the jobs that room may help."""
     index = index_of(columns)
     assert bounds_s(index, ask, ["r"], 0.0, 0.0) == {}  # no attempt is there to go
-    index.refresh_each(np.zeros(1, np.int64))
+    index.holders.refresh_each(np.zeros(1, np.int64))
     index.old_enough_at_s(ask.band, 0.0, 0.0)
     blocked = BlockedIndex()
     needs = Needs(1, FREE_ONLY, choices_in(index, ask))

@@ -39,7 +39,7 @@ class _Entry(Struct, gc=False):
 
 
 class AllocationIndex:
-    """Keeps the entries of attempts; ``arrays`` are those of the index."""
+    """Keeps the entries of attempts, and counts hosts anew; ``arrays`` are those of the index."""
 
     def __init__(self, arrays: Arrays, regions: Sequence[str]) -> None:
         self.counted = counted_of(arrays)
@@ -55,9 +55,30 @@ class AllocationIndex:
         self._gone: I64 = np.zeros(SPARE, np.int64)
         """Room for the entries that an attempt gives back."""
 
-    def enter(self, columns: Columns, region: int, allocation: Allocation) -> None:
+    def serve(self, row: int, available: bool) -> None:
+        """A host goes in or out of service. O(levels)."""
+        holdings.serve(self.counted, self.held, row, available)
+
+    def refresh(self, row: int) -> None:
+        """A host's slots have changed. O(its slots and entries)."""
+        holdings.refresh(self.counted, self.held, row)
+
+    def refresh_each(self, rows: I64) -> None:
+        """The slots of some hosts have changed. O(their slots and entries)."""
+        holdings.refresh_each(self.counted, self.held, rows)
+
+    def recount(self, row: int) -> None:
+        """As `refresh`, where nothing is ever stopped: victims' room is not kept. O(its slots)."""
+        holdings.recount(*self.counted, row)
+
+    def hold(self, columns: Columns, allocation: Allocation) -> None:
+        """An attempt took its seats. O(slots and entries of their hosts)."""
+        self.enter(columns, allocation)
+        self._count_anew(columns.region, allocation.job)
+
+    def enter(self, columns: Columns, allocation: Allocation) -> None:
         """Note what an attempt holds; the counts of its hosts stay as they were. O(seats)."""
-        row = self._row_for(columns.region, region, allocation.job)
+        row = self._row_for(columns.region, allocation.job)
         gpus, first = allocation.plan.gpus_milli / MILLI, NONE
         entries = self._entries(columns, allocation)
         held = self.held  # after that: it may have grown
@@ -67,21 +88,21 @@ class AllocationIndex:
         held.attempts[row] = (*self._described(allocation), gpus, first)
         holdings.link_all_of(held.attempts, held.entries, held.hosts, row)
 
-    def enter_each(
+    def hold_each(
         self,
-        name: str,
-        region: int,
+        columns: Columns,
         seats: SeatColumns,
         hosts: I64,
         taken: I64,
         allocations: Sequence[Allocation],
     ) -> None:
-        """Note what several attempts hold, and count their hosts anew.
+        """Several attempts took their seats.
 
         ``taken``: whole GPUs of each of these ``hosts``, which are those of ``seats``. Raises
         `RuntimeError` if one holds another's slots. O(slots and entries of their hosts).
         """
-        rows = np.array([self._row_for(name, region, job) for job in seats.jobs], np.int64)
+        name = columns.region
+        rows = np.array([self._row_for(name, job) for job in seats.jobs], np.int64)
         numbers = np.array([self._new_entry() for _ in range(len(hosts))], np.int64)
         spans = np.array(seats.spans, np.int64)
         firsts = np.cumsum(spans) - spans
@@ -92,22 +113,25 @@ class AllocationIndex:
         fields["more"][firsts + spans - 1] = NONE
         held = self.held  # after that: it may have grown
         held.entries[numbers] = fields
-        held.attempts[rows] = _attempts(allocations, numbers[firsts])
+        held.attempts[rows] = [
+            (*self._described(one), one.plan.gpus_milli / MILLI, first)
+            for one, first in zip(allocations, numbers[firsts].tolist(), strict=True)
+        ]
         holdings.link_each(held.attempts, held.entries, held.hosts, rows)
         try:
-            holdings.refresh_each(self.counted, held, np.unique(hosts))
+            self.refresh_each(np.unique(hosts))
         except RuntimeError as error:
             jobs = ", ".join(seats.jobs)
             raise RuntimeError(f"jobs {jobs} in region {name}: {error}") from error
 
-    def _row_for(self, name: str, region: int, job: str) -> int:
+    def _row_for(self, region: str, job: str) -> int:
         """A row for an attempt."""
-        row = self._new_row()
-        key = (name, job)
-        self.rows[key], self.jobs[row], self.of_region[row] = row, key, region
+        row, key = self._new_row(), (region, job)
+        self.rows[key], self.jobs[row] = row, key
+        self.of_region[row] = self.regions.index(region)
         return row
 
-    def count_anew(self, region: str, job: str) -> None:
+    def _count_anew(self, region: str, job: str) -> None:
         """Count the hosts of an attempt anew; raises `RuntimeError` if it holds another's slots.
 
         O(slots and entries of its hosts)
@@ -145,9 +169,9 @@ class AllocationIndex:
             main.memory += need.memory_bytes
         return [entry for on_host in found.values() for entry in on_host]
 
-    def remove(self, region: str, job: str) -> None:
+    def let_go(self, columns: Columns, job: str) -> None:
         """An attempt gave its seats back. O(slots and entries of their hosts)."""
-        row = self.rows.pop((region, job))
+        row = self.rows.pop((columns.region, job))
         if len(self._gone) < len(self.held.entries):
             self._gone = np.zeros(len(self.held.entries), np.int64)
         held = self.held
@@ -157,12 +181,12 @@ class AllocationIndex:
         self.of_region[row] = NONE
         self._free_rows.append(row)
 
-    def note(self, region: str, allocation: Allocation) -> None:
-        """An attempt's hold or its kept work changed. O(slots and entries of its hosts)."""
-        row = self.rows[region, allocation.job]
+    def note(self, columns: Columns, allocation: Allocation) -> None:
+        """The phase of an attempt, or its kept work, changed. O(entries of its hosts)."""
+        row = self.rows[columns.region, allocation.job]
         was = self.held.attempts[row]
         self.held.attempts[row] = (*self._described(allocation), was["gpus"], was["entry"])
-        self.count_anew(region, allocation.job)
+        self._count_anew(columns.region, allocation.job)
 
     def named(self, jobs: Sequence[str]) -> NDArray[np.bool_]:
         """The rows of these jobs (A), in whatever region. O(A + jobs * regions)."""
@@ -197,20 +221,6 @@ class AllocationIndex:
             self.held = self.held._replace(entries=_grown(self.held.entries))
             self._free_entries = list(range(size, 2 * size))[::-1]
         return self._free_entries.pop()
-
-
-def _attempts(allocations: Sequence[Allocation], first: I64) -> Table:
-    """The rows of `ATTEMPT` of attempts that start now, by their first entries."""
-    found = np.zeros(len(allocations), holdings.ATTEMPT)
-    expected_s = [np.nan if a.expected_s is None else a.expected_s for a in allocations]
-    found["evictable"] = [allocation.may_stop for allocation in allocations]
-    found["band"] = [allocation.band for allocation in allocations]
-    found["weight"] = [weight_of(allocation.band) for allocation in allocations]
-    found["start_s"] = [allocation.start_s for allocation in allocations]
-    found["expected_s"], found["kept_s"] = expected_s, np.inf
-    found["gpus"] = [allocation.plan.gpus_milli / MILLI for allocation in allocations]
-    found["entry"] = first
-    return found
 
 
 def _empty(hosts: int, bins: int) -> AllocationTable:

@@ -203,14 +203,28 @@ def refresh(c: CountedArrays, h: AllocationTable, host: int) -> None:
 
 
 @kernel
+def recount(
+    free_milli: I64, offset: I64, whole: I64, available: NDArray[np.bool_], section: I64, hist: I64,
+    hist_start: I64, host: int,
+) -> None:  # fmt: skip
+    """Count a host's wholly free GPUs anew, and it in its sections. O(its slots)."""
+    c = CountedArrays(free_milli, offset, whole, available, section, hist, hist_start)
+    if c.available[host]:
+        _count_whole_in(c, host, -1)
+    c.whole[host] = count_whole(c, host)
+    if c.available[host]:
+        _count_whole_in(c, host, 1)
+
+
+@kernel
 def refresh_each(c: CountedArrays, h: AllocationTable, hosts: I64) -> None:
     """Count some hosts anew. O(their slots and entries)."""
     for host in hosts:
         refresh(c, h, host)
 
 
-# The next three run several times for every job, and take the arrays that they need one by one: a
-# tuple of arrays costs several times as much to hand over from Python.
+# `recount` and the next three run several times for every job, and take the arrays that they need
+# one by one: a tuple of arrays costs several times as much to hand over from Python.
 
 
 @kernel

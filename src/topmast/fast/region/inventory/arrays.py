@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topmast.jit import inner, kernel
+from topmast.jit import inner
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -78,24 +78,3 @@ def count_whole(a: CountedArrays, host: int) -> int:
         if a.free_milli[slot] == MILLI:
             count += 1
     return count
-
-
-@kernel
-def recount(
-    free_milli: I64, offset: I64, whole: I64, available: NDArray[np.bool_], section: I64, hist: I64,
-    hist_start: I64, host: int,
-) -> None:  # fmt: skip
-    """Count a host's wholly free GPUs anew, and it in its sections. O(its slots).
-
-    It takes the arrays one by one: to hand over `CountedArrays` costs more than the work.
-    """
-    count = 0
-    for slot in range(offset[host], offset[host + 1]):
-        if free_milli[slot] == MILLI:
-            count += 1
-    if available[host]:
-        for level in range(section.shape[0]):
-            start = hist_start[section[level, host]]
-            hist[start + whole[host]] -= 1
-            hist[start + count] += 1
-    whole[host] = count

@@ -40,10 +40,7 @@ CPU_DECIMALS = 6
 
 
 class Counts(Protocol):
-    """What is counted over these columns, and kept with each change (see `index.Index`)."""
-
-    version: Ints
-    """(H) grows when what is free of a host has changed."""
+    """What is counted over these columns with each change (see `allocation_index`)."""
 
     def serve(self, row: int, available: bool) -> None:
         """A host goes in or out of service."""
@@ -72,13 +69,6 @@ class Counts(Protocol):
 
     def note(self, columns: Columns, allocation: Allocation) -> None:
         """The phase of an attempt, or its kept work, changed."""
-
-
-class CountsOfPool(Protocol):
-    """The columns of several regions, counted together (see `index.Pool`)."""
-
-    def index(self) -> Counts:
-        """The counts of all of them; made anew after a change of configuration."""
 
 
 class Affinity(Protocol):
@@ -214,8 +204,8 @@ class Columns(Amounts):
         """Whether the index knows of the allocations: not where nothing is ever stopped."""
         self.grown: dict[str, None] = {}
         """Clusters with more room than when this was emptied last."""
-        self.pool: CountsOfPool | None = None
-        """The pool that these columns are in, if they are in one."""
+        self.pool: object = None
+        """The `index.Pool` that these columns are in, if they are in one."""
         self.counts: Counts | None = None
         """What is counted over these columns; None until it is first asked for."""
         self.first_row = 0
@@ -232,7 +222,7 @@ class Columns(Amounts):
         numbers = {name: at for at, name in enumerate(self.names_of_models)}
         return np.array([numbers.get(name, 0) for name in self.models], dtype=np.int64)
 
-    def adopt(self, counts: Counts, arrays: Arrays, first_row: int) -> None:
+    def adopt(self, counts: Counts, arrays: Arrays, version: Ints, first_row: int) -> None:
         """Keep what is free in the arrays of an index from now on, from ``first_row`` on."""
         self.counts, self.first_row = counts, first_row
         rows = slice(first_row, first_row + len(self.hosts))
@@ -241,7 +231,7 @@ class Columns(Amounts):
         self.free_cpus = arrays.free_cpus[rows]
         self.free_memory = arrays.free_memory[rows]
         self.available = arrays.available[rows]
-        self.version = counts.version[rows]
+        self.version = version[rows]
 
     def _domains(self) -> Ints:
         """Number the domains of each level by first appearance; a name counts within its parent."""

@@ -13,11 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topmast.fast.region.inventory import allocation_table as holdings
-from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.allocation_index import AllocationIndex
-from topmast.fast.region.inventory.arrays import I64, Arrays, counted_of, recount
+from topmast.fast.region.inventory.arrays import I64, Arrays
 from topmast.fast.region.inventory.columns import Columns
-from topmast.model.columns import SeatColumns
 from topmast.model.job import Band
 from topmast.model.plan import PlacementRequest
 
@@ -89,13 +87,12 @@ class Index:
         self.arrays = self._arrays()
         self.version: I64 = np.zeros(len(self.arrays.whole), np.int64)
         """(H) grows when what is free of a host has changed."""
-        self.counted = counted_of(self.arrays)
         self.holders = AllocationIndex(self.arrays, [p.region for p in parts])
         for number, part in enumerate(parts):
-            part.adopt(self, self.arrays, int(self.first_row[number]))
+            part.adopt(self.holders, self.arrays, self.version, int(self.first_row[number]))
             for allocation in part.allocations.values() if part.watched else ():
-                self.holders.enter(part, number, allocation)
-        holdings.count_all(self.counted, self.holders.held)
+                self.holders.enter(part, allocation)
+        holdings.count_all(self.holders.counted, self.holders.held)
 
     def workspace(self, kind: type[Workspace]) -> Workspace:
         """What searches of one kind keep with this index: ``kind(self)``, made at its first use."""
@@ -171,22 +168,6 @@ class Index:
             at += len(own)
         return spans
 
-    def serve(self, row: int, available: bool) -> None:
-        """A host goes in or out of service. O(levels)."""
-        holdings.serve(self.counted, self.holders.held, row, available)
-
-    def refresh(self, row: int) -> None:
-        """A host's slots have changed. O(its slots and entries)."""
-        holdings.refresh(self.counted, self.holders.held, row)
-
-    def refresh_each(self, rows: I64) -> None:
-        """The slots of some hosts have changed. O(their slots and entries)."""
-        holdings.refresh_each(self.counted, self.holders.held, rows)
-
-    def recount(self, row: int) -> None:
-        """As `refresh`, where nothing is ever stopped: victims' room is not kept. O(its slots)."""
-        recount(*self.counted, row)
-
     def old_enough_at_s(self, band: Band, min_runtime_s: float, now: float) -> dict[str, float]:
         """By region: when an attempt of a lower band is next old enough to stop. O(attempts)."""
         k = holdings.threshold_of(band)
@@ -195,37 +176,13 @@ class Index:
         found = zip(self.parts, times_s.tolist(), strict=True)
         return {part.region: at_s for part, at_s in found if at_s < np.inf}
 
-    def hold(self, columns: Columns, allocation: Allocation) -> None:
-        """An attempt took its seats. O(slots and entries of their hosts)."""
-        self.holders.enter(columns, self.parts.index(columns), allocation)
-        self.holders.count_anew(columns.region, allocation.job)
-
-    def hold_each(
-        self,
-        columns: Columns,
-        seats: SeatColumns,
-        hosts: I64,
-        taken: I64,
-        allocations: Sequence[Allocation],
-    ) -> None:
-        """Several attempts took their seats. O(slots and entries of their hosts)."""
-        part = self.parts.index(columns)
-        self.holders.enter_each(columns.region, part, seats, hosts, taken, allocations)
-
-    def let_go(self, columns: Columns, job: str) -> None:
-        """An attempt gave its seats back. O(slots and entries of their hosts)."""
-        self.holders.remove(columns.region, job)
-
-    def note(self, columns: Columns, allocation: Allocation) -> None:
-        """The phase of an attempt, or its kept work, changed. O(entries of its hosts)."""
-        self.holders.note(columns.region, allocation)
-
 
 def index_of(columns: Columns) -> Index:
     """The index that covers these columns and those of their pool; built if need be."""
-    found = columns.counts or Index([columns]) if columns.pool is None else columns.pool.index()
-    assert isinstance(found, Index)
-    return found
+    if columns.pool is None:
+        Pool().put(columns)
+    assert isinstance(columns.pool, Pool)
+    return columns.pool.index()
 
 
 def _joined(parts: Sequence[NDArray[Any]], dtype: Any = np.int64) -> NDArray[Any]:
