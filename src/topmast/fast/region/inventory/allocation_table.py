@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topmast.fast.region.inventory.arrays import F64, I64, MILLI, CountedArrays, count_whole
+from topmast.fast.region.inventory.arrays import (
+    F64,
+    I64,
+    MILLI,
+    Arrays,
+    CountedArrays,
+    count_whole,
+)
 from topmast.jit import inner, kernel
 from topmast.model.job import Band
 
@@ -31,10 +38,7 @@ ATTEMPT = np.dtype(
         ("evictable", np.bool_),  # preemptible, and starting or running
         ("band", np.int64),  # the effective one
         ("start_s", np.float64),  # when the slots were taken
-        (
-            "expected_s",
-            np.float64,
-        ),  # how long it is expected to hold them; NaN: as an unknown job
+        ("expected_s", np.float64),  # how long it will hold them; NaN: as an unknown job
         ("stopping", np.bool_),  # told to let go of them
         ("kept_s", np.float64),  # up to when its work is kept; infinite before it runs
         ("weight", np.float64),  # what its lost work counts (`preemption_cost.weight_of`)
@@ -295,6 +299,30 @@ def count_all(c: CountedArrays, h: AllocationTable) -> None:
             _count_whole_in(c, host, 1)
             _count_in(c, h, host, 1)
         refresh(c, h, host)
+
+
+@inner
+def room_in(a: Arrays, h: AllocationTable, threshold: int, section: int, gpus: int) -> int:
+    """The tasks that a section has room for, cleared or, if the ``threshold`` is below 0, free.
+
+    O(W), or O(its hosts) if fewer.
+    """
+    start = a.hist_start[section]
+    width = a.hist_start[section + 1] - start
+    room = 0
+    if a.member_start[section + 1] - a.member_start[section] < width - gpus:
+        for at in range(a.member_start[section], a.member_start[section + 1]):
+            host = a.members[at]
+            if a.available[host]:
+                free = a.whole[host] if threshold < 0 else h.cleared[threshold, host]
+                room += free // gpus
+        return room
+    for free in range(gpus, width):
+        if threshold < 0:
+            room += a.hist[start + free] * (free // gpus)
+        else:
+            room += h.cleared_hist[threshold, start + free] * (free // gpus)
+    return room
 
 
 @kernel

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from topmast.fast.region.inventory.allocation_table import NONE, AllocationTable
+from topmast.fast.region.inventory.allocation_table import NONE, AllocationTable, room_in
 from topmast.fast.region.inventory.arrays import F64, I64, Arrays
 from topmast.fast.region.preemption.branching import PREEMPT
 from topmast.fast.region.preemption.host_offers import (
@@ -167,16 +167,6 @@ def _whole_prices(h: AllocationTable, p: Terms, s: Scratch, hosts: I64) -> tuple
 
 
 @inner
-def _holds(h: AllocationTable, a: Arrays, k: int, section: int, tasks: int, gpus: int) -> bool:
-    """Whether a section could hold the gang if all that may be stopped were gone. O(W)."""
-    start = a.hist_start[section]
-    room = 0
-    for free in range(gpus, a.hist_start[section + 1] - start):
-        room += h.cleared_hist[k, start + free] * (free // gpus)
-    return bool(room >= tasks)
-
-
-@inner
 def _least_change(stranded: F64, gpus: int) -> float:
     """What seats of so many GPUs change in stranded GPUs at least, on any host. O(W)."""
     least: float = INFINITE
@@ -212,7 +202,7 @@ def _candidates(a: Arrays, h: AllocationTable, q: Question, p: Terms) -> I64:
             section = a.by_cluster[cluster, q.choice_model[choice], 3, 0]
             there = section < a.by_cluster[cluster, q.choice_model[choice], 3, 1]
             need = q.choice_gpus[choice] * q.tasks
-            if there and _holds(h, a, p.threshold, section, 1, need):
+            if there and room_in(a, h, p.threshold, section, need) > 0:
                 found[count, 0], found[count, 1], found[count, 2] = cluster, choice, section
                 count += 1
     return found[:count]
@@ -354,7 +344,7 @@ def best_section(
                 low = a.by_cluster[cluster, model, level - 1, 0]
                 high = a.by_cluster[cluster, model, level - 1, 1]
                 for section in range(low, high):
-                    if not _holds(h, a, p.threshold, section, q.tasks, gpus):
+                    if room_in(a, h, p.threshold, section, gpus) < q.tasks:
                         continue
                     hosts = a.members[a.member_start[section] : a.member_start[section + 1]]
                     if start + _section_floor(a, h, q, p, hosts, gpus) >= best:

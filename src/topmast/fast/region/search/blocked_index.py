@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from topmast.fast.region.inventory.allocation_table import AllocationTable
+from topmast.fast.region.inventory.allocation_table import AllocationTable, room_in
 from topmast.fast.region.inventory.arrays import I64, Arrays
 from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.search.compiled import Choice
@@ -196,39 +196,9 @@ def _may_hold(a: Arrays, h: AllocationTable, bits: I64, needs: I64, row: int, cl
         level, need = needs[row, LEVEL], tasks
         if level == HOST_LEVEL:
             level, gpus, need = 4, gpus * tasks, 1
-        if _has_room(a, h, needs[row, 1], a.by_cluster[cluster, model, level - 1], need, gpus):
-            return True
+        span = a.by_cluster[cluster, model, level - 1]
+        for section in range(span[0], span[1]):
+            if room_in(a, h, needs[row, 1], section, gpus) >= need:
+                return True
         at += 2
     return False
-
-
-@inner
-def _has_room(
-    a: Arrays, h: AllocationTable, threshold: int, span: I64, tasks: int, gpus: int
-) -> bool:
-    """Whether one of the sections, from the first to before the last, has room for all tasks."""
-    for section in range(span[0], span[1]):
-        if _room(a, h, threshold, section, gpus) >= tasks:
-            return True
-    return False
-
-
-@inner
-def _room(a: Arrays, h: AllocationTable, threshold: int, section: int, gpus: int) -> int:
-    """The tasks that a section has room for, free or cleared. O(W), or O(its hosts) if fewer."""
-    start = a.hist_start[section]
-    width = a.hist_start[section + 1] - start
-    room = 0
-    if a.member_start[section + 1] - a.member_start[section] < width - gpus:
-        for at in range(a.member_start[section], a.member_start[section + 1]):
-            host = a.members[at]
-            if a.available[host]:
-                free = a.whole[host] if threshold < 0 else h.cleared[threshold, host]
-                room += free // gpus
-        return room
-    for free in range(gpus, width):
-        if threshold < 0:
-            room += a.hist[start + free] * (free // gpus)
-        else:
-            room += h.cleared_hist[threshold, start + free] * (free // gpus)
-    return room
