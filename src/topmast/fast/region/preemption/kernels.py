@@ -220,91 +220,49 @@ def best_host(
 ) -> tuple[float, int, int, int]:
     """The best single host for the whole gang: score, cluster, choice, host; ties to the first.
 
-    First the host with the lowest floor, then every other one that its floor does not rule out.
-    ``p`` is for the gang as one task. O(H + hosts looked at * offers).
+    First the host with the lowest floor, then every other one that its floor does not rule out: a
+    tie goes to the earlier. ``p`` is for the gang as one task. O(H + hosts looked at * offers).
     """
     candidates = _candidates(a, h, q, p)
-    floors = _floors(a, h, q, p, candidates)
-    lowest = _lowest(floors)
-    if lowest == NOWHERE:
-        return INFINITE, NOWHERE, NOWHERE, NOWHERE
-    best, position, at, host = INFINITE, lowest, 0, 0
-    for step in range(-1, floors.shape[0]):
-        other = lowest if step < 0 else step
-        if step == lowest or (step >= 0 and not _is_hopeful(floors[other], best, other < position)):
-            continue
-        place, there = _place_at(a, candidates, other)
-        score = _score_on(a, h, q, p, s, candidates, place, there)
-        if score < best - EPSILON or (other < position and score <= best + EPSILON):
-            best, position, at, host = score, other, place, there
-    if best == INFINITE:
-        return INFINITE, NOWHERE, NOWHERE, NOWHERE
-    return best, candidates[at, 0], candidates[at, 1], host
-
-
-@inner
-def _lowest(floors: F64) -> int:
-    """The first of the lowest floors; NOWHERE if all are infinite."""
-    at, lowest = NOWHERE, INFINITE
-    for i in range(floors.shape[0]):
-        if floors[i] < lowest:
-            at, lowest = i, floors[i]
-    return at
-
-
-@inner
-def _is_hopeful(floor: float, best: float, earlier: bool) -> bool:
-    """Whether a host of this floor might beat the best; ties go to the earlier."""
-    return floor < INFINITE and (floor < best - 2 * EPSILON or (earlier and floor <= best))
-
-
-@inner
-def _floors(a: Arrays, h: AllocationTable, q: Question, p: Terms, candidates: I64) -> F64:
-    """The floors of all hosts of the candidates, one after the other. O(H)."""
-    count = 0
-    for i in range(candidates.shape[0]):
-        section = candidates[i, 2]
-        count += a.member_start[section + 1] - a.member_start[section]
-    floors = np.empty(count)
-    at = 0
+    floors = np.empty(q.choice_model.shape[0] * a.whole.shape[0])
+    step, lowest = 0, INFINITE
+    at, place, host = NOWHERE, NOWHERE, NOWHERE
     for c in range(candidates.shape[0]):
         cluster, choice, section = candidates[c, 0], candidates[c, 1], candidates[c, 2]
         need = q.choice_gpus[choice] * q.tasks
         price = _host_price(q, cluster, choice)
         change = _least_change(q.stranded, need)
         for i in range(a.member_start[section], a.member_start[section + 1]):
-            floors[at] = price + _host_floor(a, h, p, a.members[i], need, change)
-            at += 1
-    return floors
-
-
-@inner
-def _place_at(a: Arrays, candidates: I64, position: int) -> tuple[int, int]:
-    """Which candidate a position in the floors belongs to, and which host. O(candidates)."""
-    at = 0
-    while True:
-        section = candidates[at, 2]
-        size = a.member_start[section + 1] - a.member_start[section]
-        if position < size:
-            host: int = a.members[a.member_start[section] + position]
-            return at, host
-        position -= size
-        at += 1
+            floors[step] = price + _host_floor(a, h, p, a.members[i], need, change)
+            if floors[step] < lowest:
+                lowest, at, place, host = floors[step], step, c, a.members[i]
+            step += 1
+    if at == NOWHERE:
+        return INFINITE, NOWHERE, NOWHERE, NOWHERE
+    best = _score_on(a, h, q, p, s, candidates[place, 0], candidates[place, 1], host)
+    step, first = -1, at
+    for c in range(candidates.shape[0]):
+        cluster, choice, section = candidates[c, 0], candidates[c, 1], candidates[c, 2]
+        for i in range(a.member_start[section], a.member_start[section + 1]):
+            step += 1
+            floor, earlier = floors[step], step < at
+            hopeful = floor < best - 2 * EPSILON or (earlier and floor <= best)
+            if step == first or floor == INFINITE or not hopeful:
+                continue
+            score = _score_on(a, h, q, p, s, cluster, choice, a.members[i])
+            if score < best - EPSILON or (earlier and score <= best + EPSILON):
+                best, at, place, host = score, step, c, a.members[i]
+    if best == INFINITE:
+        return INFINITE, NOWHERE, NOWHERE, NOWHERE
+    return best, candidates[place, 0], candidates[place, 1], host
 
 
 @inner
 def _score_on(
-    a: Arrays,
-    h: AllocationTable,
-    q: Question,
-    p: Terms,
-    s: Scratch,
-    candidates: I64,
-    at: int,
+    a: Arrays, h: AllocationTable, q: Question, p: Terms, s: Scratch, cluster: int, choice: int,
     host: int,
-) -> float:
+) -> float:  # fmt: skip
     """The score of the whole gang on one host. O(a host's offers)."""
-    cluster, choice = candidates[at, 0], candidates[at, 1]
     need = q.choice_gpus[choice] * q.tasks
     price = _host_price(q, cluster, choice)
     if p.cpus == 0.0 and p.memory == 0.0:
