@@ -20,7 +20,7 @@ from topmast.fast.region.inventory.allocation_table import NONE, AllocationTable
 from topmast.fast.region.inventory.arrays import F64, I64, MILLI, Arrays
 from topmast.fast.region.preemption.branching import KEEP, PREEMPT
 from topmast.fast.region.preemption.price import Terms, price_of
-from topmast.fast.region.search.kernels import EPSILON, INFINITE
+from topmast.fast.region.search.kernels import EPSILON, INFINITE, fitting
 from topmast.jit import inner
 
 ITEMS_LIMIT = 62
@@ -178,12 +178,7 @@ def room_without(
         entry = h.entries[entry].after
     for i in range(items.shape[0]):
         s.gone[h.entries[items[i]].of] = False
-    tasks = free // gpus
-    if p.cpus > 0.0 and cpus / p.cpus + EPSILON < tasks:
-        tasks = int(max(0.0, cpus / p.cpus + EPSILON))
-    if p.memory > 0.0 and memory / p.memory < tasks:
-        tasks = int(max(0.0, memory / p.memory))
-    return tasks, free
+    return fitting(free // gpus, cpus, memory, p.cpus, p.memory, EPSILON), free
 
 
 @inner

@@ -18,13 +18,13 @@ from topmast.fast.region.inventory.arrays import I64, MILLI, Arrays
 from topmast.fast.region.inventory.columns import Floats, Ints, cpus_of
 from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.search.compiled import Choice, choices_in
-from topmast.fast.region.search.kernels import NOWHERE
-from topmast.jit import inner, kernel
+from topmast.fast.region.search.kernels import NOWHERE, fitting
+from topmast.jit import kernel
 from topmast.model.job import Level
 from topmast.model.plan import PlacementRequest
 
-HAIR = 1e-6
-"""CPUs are counted as so many tasks more: sums in another order round differently."""
+SPARE = 1e-6
+"""CPUs are counted as so many tasks more, for they are not rounded at each step here."""
 
 
 def bounds_s(
@@ -92,14 +92,14 @@ def first_room(
     """
     whole, free_milli = a.whole.copy(), a.free_milli.copy()
     free_cpus, free_memory = a.free_cpus.copy(), a.free_memory.copy()
-    fitting = np.zeros(whole.shape[0], np.int64)
+    room_on = np.zeros(whole.shape[0], np.int64)
     room = np.zeros(max(whole.shape[0], a.hist_start.shape[0]), np.int64)
     for host in range(whole.shape[0]):
         if section[host] != NOWHERE:
-            fitting[host] = _fitting(
-                whole[host], free_cpus[host], free_memory[host], gpus, cpus, memory
+            room_on[host] = fitting(
+                whole[host] // gpus, free_cpus[host], free_memory[host], cpus, memory, SPARE
             )
-            room[section[host]] += fitting[host]
+            room[section[host]] += room_on[host]
     found = np.full(regions, NOWHERE)
     for n in range(rows.shape[0]):
         region = of_region[rows[n]]
@@ -114,23 +114,12 @@ def first_room(
                     whole[host] += h.entries[entry].whole
                     free_cpus[host] += h.entries[entry].cpus
                     free_memory[host] += h.entries[entry].memory
-                now = _fitting(whole[host], free_cpus[host], free_memory[host], gpus, cpus, memory)
-                room[section[host]] += now - fitting[host]
-                fitting[host] = now
+                now = fitting(
+                    whole[host] // gpus, free_cpus[host], free_memory[host], cpus, memory, SPARE
+                )
+                room[section[host]] += now - room_on[host]
+                room_on[host] = now
                 if room[section[host]] >= tasks:
                     found[region] = n + 1
             entry = h.entries[entry].more
     return found
-
-
-@inner
-def _fitting(
-    whole: int, free_cpus: float, free_memory: float, gpus: int, cpus: float, memory: float
-) -> int:
-    """Tasks for which a host has room, or one more."""
-    most = whole // gpus
-    if cpus > 0.0 and free_cpus / cpus + HAIR < most:
-        most = int(max(0.0, free_cpus / cpus + HAIR))
-    if memory > 0.0 and free_memory / memory + HAIR < most:
-        most = int(max(0.0, free_memory / memory + HAIR))
-    return most

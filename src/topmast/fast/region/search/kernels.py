@@ -54,6 +54,22 @@ class Rates(NamedTuple):
 
 
 @inner
+def fitting(
+    most: int, free_cpus: float, free_memory: float, cpus: float, memory: float, spare: float
+) -> int:
+    """Of ``most`` tasks those for which CPUs and memory last; 0 of either of a task is no limit.
+
+    CPUs may lack the ``spare`` part of a task: sums in another order round differently. Compared
+    before it is cut to whole tasks: a host without a limit has infinitely much.
+    """
+    if cpus > 0.0 and free_cpus / cpus + spare < most:
+        most = int(max(0.0, free_cpus / cpus + spare))
+    if memory > 0.0 and free_memory / memory < most:
+        most = int(max(0.0, free_memory / memory))
+    return most
+
+
+@inner
 def rates_of(q: Question) -> Rates:
     """The same on every host of a kind, so worked out once. O(choices * W * tasks on a host)."""
     width = q.stranded.shape[0]

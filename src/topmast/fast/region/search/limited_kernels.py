@@ -18,6 +18,7 @@ from topmast.fast.region.search.kernels import (
     INFINITE,
     NOWHERE,
     Question,
+    fitting,
 )  # fmt: skip
 from topmast.fast.region.search.knapsack import new_options, seat_at_least, states_of_one_group
 from topmast.jit import inner, kernel
@@ -264,13 +265,9 @@ def room_on(
             room[choice, host] = 0
             if not a.available[host] or model_of[host] != models[choice]:
                 continue
-            most = a.whole[host] // gpus[choice]
-            # Compared before it is cut to whole tasks: a host without a limit has infinitely much.
-            if cpus > 0.0 and a.free_cpus[host] / cpus + 1e-9 < most:
-                most = int(max(0.0, a.free_cpus[host] / cpus + 1e-9))
-            if memory > 0.0 and a.free_memory[host] / memory < most:
-                most = int(max(0.0, a.free_memory[host] / memory))
-            room[choice, host] = most
+            whole, free_cpus, free_memory = a.whole[host], a.free_cpus[host], a.free_memory[host]
+            most = whole // gpus[choice]
+            room[choice, host] = fitting(most, free_cpus, free_memory, cpus, memory, EPSILON)
 
 
 @kernel

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from topmast.fast.region.inventory.arrays import F64, I64, MILLI
 from topmast.fast.region.inventory.columns import Columns, Floats, cpus_of
 from topmast.fast.region.inventory.index import Index, index_of
+from topmast.fast.region.inventory.room import choose_slots
 from topmast.fast.region.search import loads
 from topmast.fast.region.search.host_options import Places
 from topmast.fast.region.search.kernels import EPSILON, INFINITE, NOWHERE
@@ -94,19 +95,11 @@ def best_seat(
         return None
     choice = choices[at_choice]
     milli = gpus_of_task(group.resources, choice)
-    slots = slots_for(columns.slots(row).tolist(), milli)
+    slots = choose_slots(columns, row, milli)
+    assert slots is not None, "a host was counted as having room that it has not"
     seat = Seat(group.name, 0, columns.hosts[row].name, slots, min(milli, MILLI) or MILLI)
     time_slice = row // columns.places
     return Seated(columns.cluster_of[row], choice, Level.HOST, (seat,), time_slice)
-
-
-def slots_for(free_milli: list[int], milli: int) -> tuple[int, ...]:
-    """The slots of a task on a host with room: the fullest for a share, else the lowest."""
-    if milli < MILLI:
-        able = [(free, slot) for slot, free in enumerate(free_milli) if free >= milli > 0]
-        return (min(able)[1],) if able else ()
-    whole = [slot for slot, free in enumerate(free_milli) if free == MILLI]
-    return tuple(whole[: milli // MILLI])
 
 
 def _before(columns: Columns, mixture: Mixture) -> Before:
