@@ -38,7 +38,7 @@ from topmast.fast.region.timesharing.packing_candidates import (
 )
 from topmast.fast.region.timesharing.trial_moves import TrialMoves
 from topmast.model import messages as m
-from topmast.model.job import MILLI, Resources, has_image
+from topmast.model.job import MILLI, has_image
 from topmast.model.plan import GroupRequest, PlacementRequest, Plan
 from topmast.policies.base import JoinView, SharingView
 
@@ -105,14 +105,14 @@ class SharingRebalancer:
         move = self._moves.judged(event.job, allocation.plan, good=good)
         if move is None or not _may_move(allocation) or allocation.paired:
             return None
-        scene = self._scene(placer)
+        scene = self._scene()
         back = msgspec.structs.replace(allocation, plan=move.plan)
         there = max([scene.sharing.get(slot, 0) for slot in slots_of(back)]) + 1
         to = place_on_gpus_of(placer.columns, allocation, back) if there <= move.sharing else None
         if to is None:
             return None
         part = float(view.after[0] / view.before[0])
-        self._note(placer, allocation, scene.crowd(allocation), there, back=True)
+        self._note(allocation, scene.crowd(allocation), there, back=True)
         return Going(allocation, to, f"moved back: it does {part:.2f} of what it did before")
 
     # --- moves ----------------------------------------------------------------------------------
@@ -122,12 +122,12 @@ class SharingRebalancer:
         placer = self._placer
         if placer.rebalance is None or placer.columns.slices == 1:
             return []
-        scene = self._scene(placer)
-        found = self._to_idle(placer, scene) if placer.profile.rebalancing.migrate else []
+        scene = self._scene()
+        found = self._to_idle(scene) if placer.profile.rebalancing.migrate else []
         if placer.profile.rebalancing.join and self.is_due():
             self._looked_s = placer.now
             gone = {going.allocation.job: True for going in found}
-            found += self._to_join(placer, scene, gone)
+            found += self._to_join(scene, gone)
         return found
 
     def is_due(self) -> bool:
@@ -147,16 +147,16 @@ class SharingRebalancer:
         placer = self._placer
         if placer.rebalance is None or not self._may_resize(allocation):
             return None
-        scene = self._scene(placer)
+        scene = self._scene()
         if scene.crowd(allocation) > 1:
             return None
-        left = self._left_to_movers(placer, scene)
+        left = self._left_to_movers(scene)
         idle = idle_only(placer.columns, allocation)
-        for to, needs in left:
-            idle.take(to.seats, needs, to.in_slice)
+        for mover, to in left:
+            idle.take(to.seats, mover.needs(), to.in_slice)
         slow = self._moves.slow_hosts(allocation.job)
         resize = larger(_search(placer, idle), allocation, most, slow)
-        found = self._resized(placer, [] if resize is None else [resize])
+        found = self._resized([] if resize is None else [resize])
         return found[0] if found else None
 
     def gives_way(self) -> list[Going]:
@@ -176,14 +176,14 @@ class SharingRebalancer:
         if not old:
             return []
         self._sizes_s = placer.now
-        scene, found = self._scene(placer), list[Resize]()
+        scene, found = self._scene(), list[Resize]()
         for allocation in old:
             if self._may_resize(allocation) and scene.crowd(allocation) > 1:
                 search = _search(placer, idle_only(placer.columns, allocation))
                 slow = self._moves.slow_hosts(allocation.job)
                 resize = smaller(scene, search, allocation, held, slow)
                 found += [] if resize is None else [resize]
-        return self._resized(placer, found)
+        return self._resized(found)
 
     def may_resize(self, allocation: Allocation) -> bool:
         """Whether nothing that is being measured of a gang would be lost by another size."""
@@ -195,31 +195,31 @@ class SharingRebalancer:
         is_able = allocation.spec.elastic is not None and _may_move(allocation)
         return is_able and self.may_resize(allocation)
 
-    def _left_to_movers(
-        self, placer: RegionState, scene: SharingSnapshot
-    ) -> list[tuple[Plan, dict[str, Resources]]]:
+    def _left_to_movers(self, scene: SharingSnapshot) -> list[tuple[Allocation, Plan]]:
         """Idle GPUs for gangs that may move now or soon, and be faster there; most gain first."""
+        placer = self._placer
         if placer.rebalance is None or not placer.profile.rebalancing.migrate:
             return []
         idle = idle_only(placer.columns)
-        view = self._view(placer, scene, idle)
+        view = self._view(scene, idle)
         # A gang too young to be worth a move now will be old enough.
         grown_old = msgspec.structs.replace(view, age_s=np.full(len(scene.able), np.inf))
-        found = self._faster_on(placer, scene, idle, placer.rebalance.moves(grown_old))
-        return [(to, mover.needs()) for mover, to in found]
+        return list(self._faster_on(scene, idle, placer.rebalance.moves(grown_old)))
 
     def _faster_on(
-        self, placer: RegionState, scene: SharingSnapshot, idle: Columns, rows: Ints
+        self, scene: SharingSnapshot, idle: Columns, rows: Ints
     ) -> Iterator[tuple[Allocation, Plan]]:
         """Of gangs (rows), those that would be faster on idle GPUs, which they take; and where."""
         for mover in [scene.able[row] for row in rows[:TRIED_AT_ONCE].tolist()]:
-            to = _place(placer, idle, mover, scene.crowd(mover), self._moves.slow_hosts(mover.job))
+            slow = self._moves.slow_hosts(mover.job)
+            to = _place(self._placer, idle, mover, scene.crowd(mover), slow)
             if to is not None:
                 idle.take(to.seats, mover.needs(), to.in_slice)
                 yield mover, to
 
-    def _resized(self, placer: RegionState, found: list[Resize]) -> list[Going]:
+    def _resized(self, found: list[Resize]) -> list[Going]:
         """Worthwhile sizes, at most one for each gang concerned, on GPUs that no other goes to."""
+        placer = self._placer
         if placer.rebalance is None or not found:
             return []
         chosen, concerned = list[Going](), dict[str, bool]()
@@ -234,30 +234,28 @@ class SharingRebalancer:
             concerned.update(dict.fromkeys(names, True))
             taken.update(there)
             if keeps_size(resize):
-                self._note(placer, resize.allocation, resize.crowd, 1)
+                self._note(resize.allocation, resize.crowd, 1)
             else:
                 self._moves.note_size(resize.allocation.job, resize.allocation.epoch)
             chosen.append(Going(resize.allocation, resize.to, why_resized(resize)))
         return chosen
 
-    def _to_idle(self, placer: RegionState, scene: SharingSnapshot) -> list[Going]:
+    def _to_idle(self, scene: SharingSnapshot) -> list[Going]:
+        placer = self._placer
         idle = idle_only(placer.columns)
         if placer.rebalance is None or not int(idle.free_milli.sum()):
             return []
-        rows = placer.rebalance.moves(self._view(placer, scene, idle))
+        rows = placer.rebalance.moves(self._view(scene, idle))
         found = []
-        for mover, to in self._faster_on(placer, scene, idle, rows):
+        for mover, to in self._faster_on(scene, idle, rows):
             sharing = scene.crowd(mover)
-            self._note(placer, mover, sharing, 1)
+            self._note(mover, sharing, 1)
             found.append(Going(mover, to, TO_IDLE if sharing > 1 else TO_FASTER))
         return found
 
-    def _to_join(
-        self, placer: RegionState, scene: SharingSnapshot, gone: dict[str, bool]
-    ) -> list[Going]:
-        profile = placer.profile
-        lately_s = placer.now - profile.rebalancing.join_retry_s
-        oldest_s = placer.now - profile.rebalancing.migrate_after_s
+    def _to_join(self, scene: SharingSnapshot, gone: dict[str, bool]) -> list[Going]:
+        now, options = self._placer.now, self._placer.profile.rebalancing
+        lately_s, oldest_s = now - options.join_retry_s, now - options.migrate_after_s
         movers = [
             a
             for a in scene.able
@@ -268,9 +266,10 @@ class SharingRebalancer:
         ]
         movers.sort(key=lambda a: (scene.failures(a.job), -scene.crowd(a), a.job))
         found = [join for join in joins(scene, movers) if join.other.job not in gone]
-        return [self._joins(placer, scene, join) for join in self._worth(placer, scene, found)]
+        return [self._joins(scene, join) for join in self._worth(found)]
 
-    def _worth(self, placer: RegionState, scene: SharingSnapshot, found: list[Join]) -> list[Join]:
+    def _worth(self, found: list[Join]) -> list[Join]:
+        placer = self._placer
         if placer.rebalance is None or not found:
             return []
         view = JoinView(
@@ -283,32 +282,26 @@ class SharingRebalancer:
         )
         return [found[row] for row in placer.rebalance.joins(view)[:TRIED_AT_ONCE].tolist()]
 
-    def _joins(self, placer: RegionState, scene: SharingSnapshot, join: Join) -> Going:
-        self._note(placer, join.mover, join.sharing, scene.crowd(join.other) + 1)
+    def _joins(self, scene: SharingSnapshot, join: Join) -> Going:
+        self._note(join.mover, join.sharing, scene.crowd(join.other) + 1)
         why = f"moved to the GPUs of {join.other.job}, to be tried beside it"
         return Going(join.mover, join.to, why)
 
     def _note(
-        self,
-        placer: RegionState,
-        allocation: Allocation,
-        sharing: int,
-        there: int,
-        *,
-        back: bool = False,
+        self, allocation: Allocation, sharing: int, there: int, *, back: bool = False
     ) -> None:
-        job = allocation.job
+        job, placer = allocation.job, self._placer
         self._moves.note_move(job, allocation.epoch, allocation.plan, sharing, there, back=back)
         self._moved_s.pop(job, None)
         self._moved_s[job] = placer.now
         if len(self._moved_s) > FORGOTTEN * (16 + len(placer.state.allocations)):
             del self._moved_s[next(iter(self._moved_s))]
 
-    def _scene(self, placer: RegionState) -> SharingSnapshot:
+    def _scene(self) -> SharingSnapshot:
         """Gangs that may move, and how many were placed on each GPU, and will be. O(slots held)."""
         sharing: dict[tuple[str, int], int] = {}
         awaited: dict[tuple[str, int], bool] = {}
-        state = placer.state
+        placer, state = self._placer, self._placer.state
         for allocation in state.allocations.values():
             _count(allocation.plan, sharing)
         for place in state.places.values():
@@ -317,29 +310,22 @@ class SharingRebalancer:
                 awaited.update(dict.fromkeys([(seat.host, s) for s in seat.slots], True))
         able = [a for a in state.allocations.values() if _may_move(a)]
 
-        options = placer.profile.rebalancing
-
         def expected(one: Allocation, two: Allocation) -> float | None:
             return self._gains.expected(_kind(one), _kind(two), two.plan.model)
 
         def may_try(one: Allocation, two: Allocation) -> bool:
             pair = (one.job, two.job) if one.job < two.job else (two.job, one.job)
             gain = expected(one, two)
-            worth = gain is None or gain >= options.gain
+            worth = gain is None or gain >= placer.profile.rebalancing.gain
             return worth and self._refused.get(pair, 0.0) <= placer.now
 
-        def failures(job: str) -> int:
-            return self._failures.get(job, 0)
-
-        def slow_on(job: str) -> tuple[str, ...]:
-            return self._moves.slow_hosts(job)
-
         return SharingSnapshot(
-            placer.columns, able, sharing, awaited, may_try, failures, slow_on, expected
-        )
+            placer.columns, able, sharing, awaited, may_try,
+            lambda job: self._failures.get(job, 0), self._moves.slow_hosts, expected,
+        )  # fmt: skip
 
-    def _view(self, placer: RegionState, scene: SharingSnapshot, idle: Columns) -> SharingView:
-        now, profile, able = placer.now, placer.profile, scene.able
+    def _view(self, scene: SharingSnapshot, idle: Columns) -> SharingView:
+        now, profile, able = self._placer.now, self._placer.profile, scene.able
         there = _idle_by_model(idle)
         lately_s = now - profile.rebalancing.retry_s
         moved_s = [self._moved_s.get(a.job, -np.inf) for a in able]
