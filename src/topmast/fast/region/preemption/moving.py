@@ -19,7 +19,7 @@ from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.inventory.overlay import Overlay
-from topmast.fast.region.preemption import plain
+from topmast.fast.region.preemption.plain import PlainPreemption
 from topmast.fast.region.preemption.price import MOVE, STOP_OUTRANKED, cost_gpu_s, old_enough_s
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search import compiled
@@ -162,7 +162,7 @@ def _cleared(
         return apart.best(stopping)
     index, weights = index_of(columns), profile.score
     costs = compiled.costs_of(index, {search.region: ask.terms}, profile, weights)
-    found = plain.cheapest(index, stopping, profile, weights, costs, search.now, MOVE)
+    found = PlainPreemption(index, stopping, profile, weights, costs, search.now, MOVE).best()
     return None if found is None else search.plan_of(ask, index, found)
 
 

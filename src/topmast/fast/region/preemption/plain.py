@@ -33,52 +33,6 @@ from topmast.model.plan import PlacementRequest
 from topmast.policies.options import Profile, ScoreWeights
 
 
-def cheapest(
-    index: Index,
-    ask: PlacementRequest,
-    profile: Profile,
-    weights: ScoreWeights,
-    cluster_cost: Floats,
-    now: float,
-    may: int,
-) -> Spread | None:
-    """The place of least score, victims included, in all clusters of finite cost (C)."""
-    if ask.band <= Band.OPPORTUNISTIC and ask.outranked is None:
-        return None
-    search = PlainPreemption(index, ask, profile, weights, cluster_cost, now, may)
-    return search.best() if search.choices else None
-
-
-def _terms_of(
-    index: Index,
-    ask: PlacementRequest,
-    profile: Profile,
-    weights: ScoreWeights,
-    now: float,
-    may: int,
-) -> Terms:
-    """On which terms attempts may be stopped for this gang."""
-    usable = index.arrays.available
-    excluded = index.excluded(ask)
-    if excluded:
-        usable = usable.copy()
-        usable[excluded] = False
-    needs = ask.groups[0].resources
-    return Terms(
-        threshold=threshold_of(ask.band) if may == STOP else len(THRESHOLDS) - 1,
-        now=now,
-        min_runtime_s=profile.min_runtime_s,
-        restart_s=profile.restart_cost_s,
-        per_gpu_s=points(1.0, weights.preemption),
-        may=may,
-        named=index.holders.named(ask.outranked or ()),
-        usable=usable,
-        cpus=cpus_of(needs),
-        memory=float(needs.memory_bytes),
-        shared=True,
-    )
-
-
 class Workspace:
     """Room for one search after the other; it grows with the attempts of the index."""
 
@@ -102,7 +56,7 @@ class Workspace:
 
 
 class PlainPreemption:
-    """One search for the victims of least cost."""
+    """One search for the victims of least cost, in all clusters of finite cost (C)."""
 
     def __init__(
         self,
@@ -114,17 +68,37 @@ class PlainPreemption:
         now: float,
         may: int,
     ) -> None:
+        needs, usable = ask.groups[0].resources, index.arrays.available
+        if excluded := index.excluded(ask):
+            usable = usable.copy()
+            usable[excluded] = False
         self.index = index
         self.arrays: Arrays = index.arrays
         self.held: AllocationTable = index.holders.held
         self.choices = choices_in(index, ask)
         self.question = question_of(index, ask, weights, self.choices, cluster_cost)
-        self.terms = _terms_of(index, ask, profile, weights, now, may)
+        self.terms = Terms(
+            threshold=threshold_of(ask.band) if may == STOP else len(THRESHOLDS) - 1,
+            now=now,
+            min_runtime_s=profile.min_runtime_s,
+            restart_s=profile.restart_cost_s,
+            per_gpu_s=points(1.0, weights.preemption),
+            may=may,
+            named=index.holders.named(ask.outranked or ()),
+            usable=usable,
+            cpus=cpus_of(needs),
+            memory=float(needs.memory_bytes),
+            shared=True,
+        )
+        """On which terms attempts may be stopped for this gang."""
+        self.stops_any = bool(self.choices) and (ask.band > Band.OPPORTUNISTIC or may != STOP)
         self.scratch: Scratch = index.workspace(Workspace).scratch()
         self.search: BranchAndBound[Spread] = BranchAndBound()
 
     def best(self) -> Spread | None:
-        """On one host, or on several of a section."""
+        """The place of least score, victims included: one host, or several of a section."""
+        if not self.stops_any:
+            return None
         self._on_one_host()
         if self.question.tasks > 1:
             self._in_a_section()

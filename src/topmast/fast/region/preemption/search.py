@@ -10,8 +10,8 @@ from topmast.fast.region.inventory.columns import Floats
 from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.preemption import mixed as displacement
-from topmast.fast.region.preemption import plain
 from topmast.fast.region.preemption.greedy import Chooser
+from topmast.fast.region.preemption.plain import PlainPreemption
 from topmast.fast.region.preemption.price import STOP, cost_gpu_s, eligible_victims, may_of
 from topmast.fast.region.search import compiled, mixed
 from topmast.fast.region.search.compiled import Spread
@@ -39,7 +39,8 @@ def best_spread(
     """The place of least score in clusters of finite cost (C), by stopping others if allowed."""
     if not ask.preempt:
         return compiled.best_spread(index, ask, weights, cluster_cost)
-    return plain.cheapest(index, ask, profile, weights, cluster_cost, now, may_of(ask))
+    may = may_of(ask)
+    return PlainPreemption(index, ask, profile, weights, cluster_cost, now, may).best()
 
 
 class PreemptiveSearch(Search):
