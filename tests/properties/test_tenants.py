@@ -218,9 +218,9 @@ def test_any_history(
                 held.append(Held(tenant, model, milli, not within))
                 ledger.take(tenant, "east", model, milli, not within)
                 if within:
-                    assert ledger.could_ever_fit(tenant, model, milli)
+                    assert ledger.empty.has_room(tenant, model, milli)
                 else:
-                    assert ledger.could_ever_borrow(tenant, model, milli)
+                    assert ledger.empty.may_borrow(tenant, model, milli)
         _check(ledger, specs, held)
         _check_promises(ledger, specs)
     for last in held:

@@ -73,15 +73,6 @@ class Entitlements:
         gentle = spec.preemptible or spec.band is Band.OPPORTUNISTIC
         return gentle and all(may_borrow(spec.tenant, m, n) for m, n in milli.items())
 
-    def _could_ever(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
-        """Whether an empty fleet would let the tenant hold so much of each model."""
-        ledger, tenant = self._ledger, spec.tenant
-        opportunistic = spec.band is Band.OPPORTUNISTIC
-        if not opportunistic and all(ledger.could_ever_fit(tenant, m, n) for m, n in milli.items()):
-            return True
-        gentle = spec.preemptible or opportunistic
-        return gentle and all(ledger.could_ever_borrow(tenant, m, n) for m, n in milli.items())
-
     def _wanted(self, spec: JobSpec, choice: int) -> dict[str, int]:
         """The least thousandths of GPUs by model for the gang, each group by its ``choice``-th."""
         milli: dict[str, int] = {}
@@ -182,7 +173,8 @@ class Entitlements:
         """Why the quota keeps a job from starting: it never could, or not now."""
         tenant = spec.tenant
         wanted = [self._wanted(spec, choice) for choice in range(len(self.accelerators(spec)))]
-        if wanted and not any(self._could_ever(spec, milli) for milli in wanted):
+        idle = self.by(self._ledger.empty)
+        if wanted and not any(idle.is_within(spec, n) or idle.may_borrow(spec, n) for n in wanted):
             return PendingReason.EXCEEDS_MAX_QUOTA, ""
         full = {self._ledger.full_at(tenant, m, n) for milli in wanted for m, n in milli.items()}
         above = ", ".join(sorted(name for name in full if name not in (None, tenant)))

@@ -77,7 +77,9 @@ class Ledger:
         self._branches: dict[str, str] = {}
         self.keeps_back = any(t.lend_limit is not None for t in self.tenants.values())
         """Whether some tenant keeps a part of its quota from borrowers: using it, it keeps less."""
-        self.capacity = {model: count * MILLI for model, count in (gpus or {}).items()}
+        self._gpus = dict(gpus or {})
+        self.capacity = {model: count * MILLI for model, count in self._gpus.items()}
+        self._empty: Ledger | None = None
         self.totals = {}
         for (tenant, model), holding in self.held.items():
             self._climb(tenant, model, holding.guaranteed, over_quota=False)
@@ -106,9 +108,16 @@ class Ledger:
         other = Ledger(())
         other.held = {key: replace(holding) for key, holding in self.held.items()}
         other.by_region = dict(self.by_region)
-        gpus = {model: milli // MILLI for model, milli in self.capacity.items()}
-        other.set_tenants(self.tenants.values() if tenants is None else tenants, gpus)
+        other.set_tenants(self.tenants.values() if tenants is None else tenants, self._gpus)
         return other
+
+    @property
+    def empty(self) -> Ledger:
+        """The same with nothing held. O(tenants x models) after a change of quotas, or O(1)."""
+        if self._empty is None:
+            self._empty = Ledger(())
+            self._empty.set_tenants(self.tenants.values(), self._gpus)
+        return self._empty
 
     def holding(self, tenant: str, model: str) -> Holding:
         """What the tenant itself holds of the model."""
@@ -216,41 +225,35 @@ class Ledger:
     def full_at(self, tenant: str, model: str, milli: int) -> str | None:
         """The tenant without room in its quota for ``milli`` more of ``model``; None: all have it.
 
-        O(depth).
+        The first from the home upwards. The home must have them beside what is in direct use and
+        what it gave to tenants below, so that what a tenant states is there whenever it asks. The
+        quotas above hold by that; they are looked at because what was held before a quota shrank
+        still counts. O(depth).
         """
-        return _full_at(self.tree.node(tenant), model, milli, self._total)
+        home = self.tree.node(tenant).home
+        if home is None:
+            return None
+        spoken = home.given.get(model, 0) + self._total(home, model).direct
+        for node in home.up():
+            if node.quota is not None:
+                used = max(spoken, self._total(node, model).guaranteed)
+                if used + milli > node.quota.get(model, 0):
+                    return node.name
+            spoken = 0
+        return None
 
     def may_borrow(self, tenant: str, model: str, milli: int) -> bool:
-        """Whether ``milli`` more of ``model`` may run over quota, by every limit. O(depth)."""
-        borrowed = self.holding(tenant, model).borrowed
-        return self._may_borrow(tenant, model, milli, borrowed, self._total)
+        """Whether ``milli`` more of ``model`` may run over quota, by every limit. O(depth).
 
-    def could_ever_fit(self, tenant: str, model: str, milli: int) -> bool:
-        """Whether ``milli`` would be within quota on an empty fleet. O(depth)."""
-        return _full_at(self.tree.node(tenant), model, milli, _at_rest) is None
-
-    def could_ever_borrow(self, tenant: str, model: str, milli: int) -> bool:
-        """Whether ``milli`` might run over quota on an empty fleet. O(depth)."""
-        return self._may_borrow(tenant, model, milli, 0, _at_rest)
-
-    def _may_borrow(
-        self,
-        tenant: str,
-        model: str,
-        milli: int,
-        borrowed: int,
-        total_of: Callable[[Node, str], Totals],
-    ) -> bool:
-        """No limit to borrowing is passed, by the tenant or a branch; what lenders keep stays free.
-
+        No limit to borrowing is passed, by the tenant or a branch; what lenders keep stays free.
         What is added shrinks on the way up by what a branch takes of the quota that it keeps back.
         """
-        start = self.tree.node(tenant)
+        start, borrowed = self.tree.node(tenant), self.holding(tenant, model).borrowed
         if start.borrow is not None and borrowed + milli > start.borrow.get(model, 0):
             return False
         added = milli
         for node in start.up():
-            total = total_of(node, model)
+            total = self._total(node, model)
             claimed = total.claimed + added
             if node is self.tree.top:
                 kept = claimed - (total.guaranteed + total.borrowed + milli)
@@ -355,24 +358,3 @@ class _Balance(Struct):
 def _at_rest(node: Node, model: str) -> Totals:
     """The totals of an empty fleet."""
     return Totals(claimed=node.at_rest.get(model, 0))
-
-
-def _full_at(
-    start: Node, model: str, milli: int, total_of: Callable[[Node, str], Totals]
-) -> str | None:
-    """The first quota from the home upwards in which ``milli`` more are too much.
-
-    The home must have them beside what is in direct use and what it gave to tenants below, so that
-    what a tenant states is there whenever it asks. The quotas above hold by that; they are looked
-    at because what was held before a quota shrank still counts.
-    """
-    if start.home is None:
-        return None
-    spoken = start.home.given.get(model, 0) + total_of(start.home, model).direct
-    for node in start.home.up():
-        if node.quota is not None:
-            used = max(spoken, total_of(node, model).guaranteed)
-            if used + milli > node.quota.get(model, 0):
-                return node.name
-        spoken = 0
-    return None
