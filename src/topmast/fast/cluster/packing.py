@@ -20,7 +20,7 @@ from topmast.fast.machine import Fact
 from topmast.fast.packing_speedups import Kind, PackingSpeedups, kind_of
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.fleet import HostSpec
+from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.model.job import MILLI
 from topmast.policies.base import PackPolicy, PackView, PairsView, RebalancePolicy
 
@@ -73,8 +73,8 @@ class PackingJudge:
         self._looks: dict[str, int] = {}
         """By job to be told its rate: for how many more quanta that is looked for."""
         self._gains = PackingSpeedups()
-        self._models: dict[str, str] = {}
-        self._models_of: tuple[HostSpec, ...] = ()
+        self._hosts: dict[str, HostSpec] = {}
+        self._hosts_of: ClusterSpec | None = None
 
     # --- measuring ------------------------------------------------------------------------------
 
@@ -216,22 +216,22 @@ class PackingJudge:
 
     def _model(self, attempt: Attempt) -> str:
         """The GPU model that a gang runs on."""
-        hosts = self._gangs.state.cluster.hosts if self._gangs.state.cluster is not None else ()
-        if self._models_of is not hosts:
-            self._models, self._models_of = {host.name: host.model for host in hosts}, hosts
-        return self._models.get(attempt.tasks[0].seat.host, "")
+        host = self._host(attempt.tasks[0].seat.host)
+        return "" if host is None else host.model
+
+    def _host(self, name: str) -> HostSpec | None:
+        """A host of the cluster."""
+        cluster = self._gangs.state.cluster
+        if self._hosts_of is not cluster and cluster is not None:
+            self._hosts, self._hosts_of = {host.name: host for host in cluster.hosts}, cluster
+        return self._hosts.get(name)
 
     def _memory_used(self, attempt: Attempt) -> float:
         """Of the memory of a GPU, the fullest; 0 where the fleet file or the job does not say."""
-        hosts = (
-            {h.name: h for h in self._gangs.state.cluster.hosts}
-            if self._gangs.state.cluster
-            else {}
-        )
         asked = {g.name: g.resources.gpu_memory_bytes for g in attempt.spec.groups}
         parts = [0.0]
         for seat in (task.seat for task in attempt.tasks):
-            host = hosts.get(seat.host)
+            host = self._host(seat.host)
             if host is not None and host.gpu_memory_bytes:
                 parts.append(asked[seat.group] / host.gpu_memory_bytes)
         return max(parts)

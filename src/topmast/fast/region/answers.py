@@ -134,19 +134,10 @@ class RegionAnswers(RegionState):
         if isinstance(ask.mode, Colocate):
             return self.sharing.colocate(ask, ask.mode.job)
         ask = anywhere(ask)
-        if ask.more is None:
-            return self._offer(ask)
-        return largest(ask, self._offered) or self._offer(with_tasks(ask, least_of(ask)))
-
-    def _offered(self, ask: PlacementRequest) -> m.Bid | None:
-        """An offer with a plan, if there is one."""
-        offer = self._offer(ask)
-        return None if offer.plan is None else offer
-
-    def _offer(self, ask: PlacementRequest) -> m.Bid:
-        """The best plan for a gang of one size, or why there is none."""
-        plan = self._find(ask)
-        return self._refusal(ask) if plan is None else m.Bid(ask.job, plan)
+        plan = largest(ask, self._find)
+        if plan is not None:
+            return m.Bid(ask.job, plan)
+        return self._refusal(ask if ask.more is None else with_tasks(ask, least_of(ask)))
 
     def _find(self, ask: PlacementRequest) -> Plan | None:
         """The best plan for a gang of one size, found as its request says."""

@@ -12,8 +12,6 @@ Kernels compute the same for gangs of equal tasks on whole GPUs (`limited_kernel
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from topmast.fast.region.inventory.columns import CPU_DECIMALS, Columns, Floats, Ints, cpus_of
@@ -54,18 +52,25 @@ def prices_of(ask: PlacementRequest, weights: ScoreWeights) -> tuple[float, floa
 
 
 class Loads:
-    """The hosts of a region (H) at the prices of one question."""
+    """The hosts of a region, or some (H), at the prices of one question."""
 
-    def __init__(self, columns: Columns, ask: PlacementRequest, weights: ScoreWeights) -> None:
+    def __init__(
+        self,
+        columns: Columns,
+        ask: PlacementRequest,
+        weights: ScoreWeights,
+        rows: slice | list[int] = slice(None),
+    ) -> None:
         """O(hosts), and O(slots) where GPUs have a price."""
         *prices, spared = prices_of(ask, weights)
-        free_milli = columns.free_by_host() if weights.allocated_gpus else columns.gpus
-        there = (columns.gpus * float(MILLI), columns.cpus, columns.memory)
-        free = (free_milli, columns.free_cpus, columns.free_memory)
+        gpus = columns.gpus[rows]
+        free_milli = columns.free_by_host()[rows] if weights.allocated_gpus else gpus
+        there = (gpus * float(MILLI), columns.cpus[rows], columns.memory[rows])
+        free = (free_milli, columns.free_cpus[rows], columns.free_memory[rows])
         self.most = sum(prices) + spared
         self.rise: list[Floats] = []
         """Points for a thousandth of a GPU, a CPU, a byte more (each H)."""
-        load: Floats = np.where(columns.gpus > 0, spared, 0.0)
+        load: Floats = np.where(gpus > 0, spared, 0.0)
         for price, size, left in zip(prices, there, free, strict=True):
             each: Floats = np.zeros(len(load))
             if price:
@@ -89,10 +94,9 @@ def allocation_cost(
     seats: tuple[Seat, ...],
     time_slice: int = 0,
 ) -> float:
-    """The mean of what the tasks' hosts cost, as in `Loads`. O(tasks + slots of their hosts)."""
+    """The mean of what the tasks' hosts cost. O(tasks), and O(slots) where GPUs have a price."""
     if isinstance(columns, Overlay):
         columns = columns.columns
-    prices = prices_of(ask, weights)
     needs = needs_of(ask.groups)
     added: dict[int, list[float]] = {}
     for seat in seats:
@@ -101,30 +105,10 @@ def allocation_cost(
         on[1] += len(seat.slots) * seat.slot_milli
         on[2] += cpus_of(needs[seat.group])
         on[3] += needs[seat.group].memory_bytes
-    return sum(_paid_on(columns, prices, row, on) for row, on in added.items()) / len(seats)
-
-
-def _paid_on(
-    columns: Columns, prices: tuple[float, float, float, float], row: int, added: list[float]
-) -> float:
-    """What tasks pay on their host; ``added``: their number, milli-GPUs, CPUs and bytes."""
-    gpus, most = int(columns.gpus[row]), sum(prices)
-    load, rise = prices[3] if gpus else 0.0, 0.0
-    sizes = (float(gpus * MILLI), float(columns.cpus[row]), float(columns.memory[row]))
-    for at, size in enumerate(sizes):
-        if not prices[at] or not 0.0 < size < math.inf:
-            continue
-        each = prices[at] / size
-        load += each * max(0.0, size - _free_on(columns, row, at))
-        rise += each * added[at + 1]
-    return added[0] * (round(load / most * STEPS) * (most / STEPS) + rise / 2)
-
-
-def _free_on(columns: Columns, row: int, at: int) -> float:
-    """What is free of a host: thousandths of GPUs, CPUs or bytes."""
-    if at == 0:
-        return float(np.clip(columns.slots(row), 0, None).sum())
-    return float(columns.free_cpus[row] if at == 1 else columns.free_memory[row])
+    loads = Loads(columns, ask, weights, list(added))
+    tasks, *amounts = np.array(list(added.values())).T
+    rise = sum(amount * each for amount, each in zip(amounts, loads.rise, strict=True))
+    return float(sum((tasks * (loads.of(loads.step) + rise / 2)).tolist())) / len(seats)
 
 
 def with_loads(

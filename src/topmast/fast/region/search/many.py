@@ -100,14 +100,16 @@ def plans_of(
     kinds, kind_of = _kinds_of(index, asks, weights)
     numbers: I64 = np.array(kind_of, np.int64)[np.array(of_ask, np.int64)]
     placed = _room_for(kinds, numbers)
-    count = place_many(
+    space = index.workspace(Workspace)
+    count, slots = place_many(
         index.arrays,
         _arrays_of(index, kinds, asks[0], weights),
         numbers,
         _balance(index, terms, supply, weights),
-        _space(index),
+        Room(space.room(1)[0], space.costs(1)[0], space.no_loads),
         placed,
     )
+    placed = placed._replace(slots=placed.slots[:slots])
     return _columns(index, kinds, jobs[:count], numbers[:count], placed, weights, versions)
 
 
@@ -162,11 +164,6 @@ def _balance(
     )
 
 
-def _space(index: Index) -> Room:
-    space = index.workspace(Workspace)
-    return Room(space.room(1)[0], space.costs(1)[0], space.no_loads)
-
-
 def _room_for(kinds: Sequence[_Kind], numbers: I64) -> Placed:
     """Room for where gangs of these kinds sit."""
     tasks = np.array([kind.group.count for kind in kinds], np.int64)
@@ -207,7 +204,7 @@ def _columns(
         spans=tuple(spans.tolist()),
         hosts=tuple(map(index.host_names.__getitem__, placed.hosts[:hosts].tolist())),
         tasks=tuple(placed.tasks[:hosts].tolist()),
-        slots=tuple(placed.slots[: _slots_of(kinds, numbers, choice)].tolist()),
+        slots=tuple(placed.slots.tolist()),
     )
     models = {number: name for name, number in index.models.items()}
     alike = [_terms(kinds[kind], at, span, models) for kind, at, span in shared.T.tolist()]
@@ -230,16 +227,6 @@ def _gang(kind: _Kind, choice: int) -> GangKind:
 def _terms(kind: _Kind, choice: int, level: int, models: Mapping[int, str]) -> Terms:
     chosen = kind.choices[choice]
     return Terms(models[chosen.model], level, kind.terms(chosen.index, level))
-
-
-def _slots_of(kinds: Sequence[_Kind], numbers: I64, choice: I64) -> int:
-    """How many slots gangs of these kinds have, with these choices."""
-    tasks = np.array([kind.group.count for kind in kinds], np.int64)
-    most = max(len(kind.choices) for kind in kinds)
-    gpus = np.zeros((len(kinds), most), np.int64)
-    for number, kind in enumerate(kinds):
-        gpus[number, : len(kind.choices)] = [one.gpus for one in kind.choices]
-    return int((tasks[numbers] * gpus[numbers, choice]).sum())
 
 
 def _fragmentation(change: F64, weights: ScoreWeights) -> F64:

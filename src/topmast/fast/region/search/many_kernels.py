@@ -99,10 +99,10 @@ class Placed(NamedTuple):
 @kernel
 def place_many(
     a: Arrays, kinds: Kinds, kind_of: I64, balance: Balance, space: Room, placed: Placed
-) -> int:
-    """Place gangs of kinds ``kind_of`` (N) up to the first that fits nowhere; returns how many.
+) -> tuple[int, int]:
+    """Place gangs of kinds ``kind_of`` (N) up to the first that fits nowhere.
 
-    O(searches + hosts of the sections chosen).
+    Returns how many, and the number of their slots. O(searches + hosts of the sections chosen).
     """
     count, host_at, slot_at = 0, 0, 0
     known = _nothing_known(kinds.tasks.shape[0], a.by_cluster.shape[0])
@@ -131,7 +131,7 @@ def place_many(
         _book(balance, known.changes, cluster, question.tasks * gpus)
         count += 1
     _undo(a, kinds, kind_of, placed, count)
-    return count
+    return count, slot_at
 
 
 @inner

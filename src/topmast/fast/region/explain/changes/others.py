@@ -9,10 +9,11 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from topmast.fast.region.explain.changes.trials import Spot, Trials, listed
-from topmast.fast.region.inventory.allocation import Allocation, expected_end_s
+from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.leaving import Leaving
 from topmast.fast.region.preemption.price import old_enough_s
+from topmast.fast.region.reservation.first_starts import ends_of
 from topmast.fast.region.search.domains import Space
 from topmast.model.bisection import fewest_that
 from topmast.model.plan import PlacementRequest
@@ -103,9 +104,7 @@ def _when_old_enough(trials: Trials) -> Iterator[Change]:
 def _when_jobs_end(trials: Trials) -> Iterator[Change]:
     """Jobs that are to end, the first expected first; of a few, the needed. O(A + log A x H)."""
     now, default_s = trials.search.now, trials.search.profile.default_duration_s
-    ends = sorted(
-        (expected_end_s(a, default_s, now), a.job) for a in trials.search.allocations.values()
-    )[:ENDS_TRIED]
+    ends = ends_of(trials.search.allocations, default_s, now)[:ENDS_TRIED]
     order = [trials.search.allocations[job] for _, job in ends]
     columns = trials.search.columns
     count = _fewest_gone(trials, columns, order)
