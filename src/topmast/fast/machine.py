@@ -16,6 +16,18 @@ class Fact(Struct, frozen=True, tag=True, gc=False):
     """Something a machine decided; applying it is the only way its state changes."""
 
 
+class JobFact(Fact, frozen=True):
+    """A fact about a job."""
+
+    job: str
+
+
+class AttemptFact(JobFact, frozen=True):
+    """A fact about an attempt of a job."""
+
+    epoch: int
+
+
 class EventMachine:
     """Base of the machines.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from topmast.fast.machine import Fact
+from topmast.fast.machine import Fact, JobFact
 from topmast.model.dataset import Copy, Deletion
 from topmast.model.decided import AS_FORESEEN, Decided
 from topmast.model.messages import FleetBids, Message
@@ -36,20 +36,18 @@ class Admitted(Fact, frozen=True):
     places: tuple[Binding | None, ...] = ()
 
 
-class Bound(Fact, frozen=True):
+class Bound(JobFact, frozen=True):
     """A waiting job was sent to another place, or told to stay; None: it may run anywhere."""
 
-    job: str
     place: Binding | None
 
 
-class Planned(Fact, frozen=True):
+class Planned(JobFact, frozen=True):
     """A plan won the auction: the job's next attempt. ``over_quota`` fixes the attempt's class.
 
     ``decided``: why this plan won; older journals do not tell.
     """
 
-    job: str
     epoch: int
     plan: Plan
     over_quota: bool
@@ -66,29 +64,23 @@ class AllPlanned(Fact, frozen=True):
     over_quota: tuple[bool, ...]
 
 
-class Unplanned(Fact, frozen=True):
+class Unplanned(JobFact, frozen=True):
     """The region refused the plan."""
 
-    job: str
     why: str
 
 
-class AvoidHostsCleared(Fact, frozen=True, tag="Forgiven"):
+class AvoidHostsCleared(JobFact, frozen=True, tag="Forgiven"):
     """No other place was found: a job may run again on the hosts that it avoided."""
 
-    job: str
 
-
-class Promoted(Fact, frozen=True):
+class Promoted(JobFact, frozen=True):
     """A starved job rose to the top of an order by attained service: older service is left out."""
 
-    job: str
 
-
-class Moved(Fact, frozen=True):
+class Moved(JobFact, frozen=True):
     """A job changed its state."""
 
-    job: str
     to: JobState
     cause: str = ""
 
@@ -97,23 +89,19 @@ class AllStarting(Fact, frozen=True):
     """All jobs of the event are starting."""
 
 
-class Migrates(Fact, frozen=True):
+class Migrates(JobFact, frozen=True):
     """A job that was told to stop has a place kept for it, where it goes on."""
 
-    job: str
 
-
-class CancelWanted(Fact, frozen=True):
+class CancelWanted(JobFact, frozen=True):
     """A job that still holds slots shall end when it has let go of them."""
 
-    job: str
     by: str
 
 
-class HoldSet(Fact, frozen=True):
+class HoldSet(JobFact, frozen=True):
     """People hold a job, or (``why`` empty) have released it."""
 
-    job: str
     why: str
 
 
@@ -168,61 +156,51 @@ class QuotaOver(Fact, frozen=True):
     tenant: str
 
 
-class Requeued(Fact, frozen=True):
+class Requeued(JobFact, frozen=True):
     """A job that failed, was cancelled or waits out a delay is tried anew, with no failures."""
 
-    job: str
     cause: str
 
 
-class DependencyMet(Fact, frozen=True):
+class DependencyMet(JobFact, frozen=True):
     """A job waits no more for another one."""
 
-    job: str
     on: str
 
 
-class Edited(Fact, frozen=True):
+class Edited(JobFact, frozen=True):
     """A job asks for what the event says; with a plan, from its next attempt on."""
 
-    job: str
 
-
-class EditTaken(Fact, frozen=True):
+class EditTaken(JobFact, frozen=True):
     """A job has no plan any more: what was changed meanwhile counts from now on."""
 
-    job: str
 
-
-class Ended(Fact, frozen=True):
+class Ended(JobFact, frozen=True):
     """An attempt is over (as the event says), and what becomes of the job."""
 
-    job: str
     to: JobState
     cause: str
     not_before_s: float = 0.0
     avoid_hosts: tuple[str, ...] = ()
 
 
-class PackedWith(Fact, frozen=True):
+class PackedWith(JobFact, frozen=True):
     """The job has its GPUs at the same time as another (empty: for itself again)."""
 
-    job: str
     colocated_with: str = field(name="beside")
     why: str
 
 
-class Checkpointed(Fact, frozen=True):
+class Checkpointed(JobFact, frozen=True):
     """The job can resume from ``step``."""
 
-    job: str
     step: int
 
 
-class ResumedFrom(Fact, frozen=True):
+class ResumedFrom(JobFact, frozen=True):
     """The job went on from ``step``."""
 
-    job: str
     step: int
 
 

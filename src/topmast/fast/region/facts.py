@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from topmast.fast.machine import Fact
+from topmast.fast.machine import Fact, JobFact
 from topmast.model.messages.placers import Closure
 from topmast.model.plan import Plan
 from topmast.model.states import HostState, Outcome
@@ -24,57 +24,46 @@ class AllTaken(Fact, frozen=True):
     """The plans in the event were committed, and their clusters were told to launch them."""
 
 
-class Launched(Fact, frozen=True):
+class Launched(JobFact, frozen=True):
     """All slots of an attempt are free for it, and its cluster was told to launch it."""
 
-    job: str
 
-
-class Up(Fact, frozen=True):
+class Up(JobFact, frozen=True):
     """An attempt's gang runs."""
 
-    job: str
 
-
-class Kept(Fact, frozen=True):
+class Kept(JobFact, frozen=True):
     """Work of an attempt up to ``at_s`` is safe."""
 
-    job: str
     at_s: float
 
 
-class Stopping(Fact, frozen=True):
+class Stopping(JobFact, frozen=True):
     """An attempt was told to stop."""
 
-    job: str
     why: Outcome
 
 
-class SlotsFreed(Fact, frozen=True):
+class SlotsFreed(JobFact, frozen=True):
     """An attempt is over and its slots are free."""
 
-    job: str
 
-
-class PlaceBooked(Fact, frozen=True):
+class PlaceBooked(JobFact, frozen=True):
     """Seats are kept until a time for an attempt that moves; no other attempt can take them."""
 
-    job: str
     plan: Plan
     until_s: float
 
 
-class PlaceGivenUp(Fact, frozen=True):
+class PlaceGivenUp(JobFact, frozen=True):
     """A place is kept no more: its job sits there now (``used``) or elsewhere, or came too late."""
 
-    job: str
     used: bool
 
 
-class PairedWith(Fact, frozen=True):
+class PairedWith(JobFact, frozen=True):
     """An attempt has its GPUs at the same time as another (empty: no more)."""
 
-    job: str
     other: str
 
 
