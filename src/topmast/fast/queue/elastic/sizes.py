@@ -9,6 +9,7 @@ import math
 
 from msgspec import Struct
 
+from topmast.fast.queue.hooks import QueueHooks
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.job import Band
 from topmast.model.states import JobState
@@ -24,11 +25,15 @@ class Promise(Struct, frozen=True):
     milli: int
 
 
-class Elastic:
+class Elastic(QueueHooks):
     """Elastic jobs with a plan, and what was done about them lately."""
 
     def __init__(self, options: ElasticOptions) -> None:
         self.options = options
+        self.on_restored()
+
+    def on_restored(self) -> None:
+        """What was done lately is forgotten."""
         self.placed: dict[str, JobRecord] = {}
         self.may_grow = False
         """Whether idle GPUs are to be given away when no candidate is left."""
@@ -39,18 +44,22 @@ class Elastic:
         """Whether some region has more room than at the last look."""
         self._looked_s = -math.inf
 
-    def book(self, record: JobRecord) -> None:
-        """A job has a plan. O(groups)."""
+    def on_booked(self, record: JobRecord) -> None:
+        """A job with a plan may change its size from some time on. O(groups)."""
         if record.spec.elastic is not None:
             self.placed[record.id] = record
             self.promises.pop(record.id, None)
 
-    def unbook(self, job: str) -> None:
-        """A job has none any more. O(1)."""
+    def on_unbooked(self, job: str) -> None:
+        """A job without a plan has no size. O(1)."""
         self.placed.pop(job, None)
 
-    def forget(self, job: str) -> None:
-        """A job is over. O(1)."""
+    def on_room(self, region: str) -> None:
+        """Jobs that could not give GPUs before may be able to."""
+        self.room_came = True
+
+    def on_over(self, job: str) -> None:
+        """Nothing is promised to a job that is over. O(1)."""
         self.promises.pop(job, None)
         self.asked_s.pop(job, None)
 
