@@ -109,11 +109,6 @@ class Index:
             bits |= int(self.region_bits[first]) if first < last else 0
         return bits
 
-    def place_of(self, row: int) -> tuple[Columns, int]:
-        """The region's columns that hold a host, and its row there."""
-        number = int(np.searchsorted(self.first_row, row, side="right")) - 1
-        return self.parts[number], row - int(self.first_row[number])
-
     def numbers_of(self, region: str, cluster: str) -> list[int]:
         """The numbers of a cluster, one for each time slice; none if it is not known. O(slices)."""
         return self._numbers.get((region, cluster), [])

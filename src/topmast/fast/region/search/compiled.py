@@ -16,7 +16,7 @@ from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.inventory.room import level_of
 from topmast.fast.region.search import kernels, limited_kernels, loads, stranded
 from topmast.fast.region.search.kernels import NOWHERE, Question
-from topmast.fast.region.search.limited_kernels import Loads
+from topmast.fast.region.search.limited_kernels import STEPS, Loads
 from topmast.fast.region.search.packing import Seated
 from topmast.fast.region.search.scoring import (
     MANY_SLOTS,
@@ -77,10 +77,9 @@ def is_plain(ask: PlacementRequest) -> bool:
 
 
 class Known(Struct, frozen=True):
-    """What up to ``tasks`` tasks of one kind cost on each host by the shapes of recent tasks."""
+    """What tasks of one kind cost on each host by the shapes of recent tasks."""
 
     mixture: Mixture
-    tasks: int
     costs: Floats
     """(tasks on a host - 1, H)"""
     seen: Ints
@@ -93,12 +92,8 @@ class Workspace:
     def __init__(self, index: Index) -> None:
         self.questions: dict[object, Question] = {}
         """By kind of gang, what kernels are asked."""
-        self.each: dict[bytes, Floats] = {}
-        """By prices of CPUs and of memory, what a CPU and a byte cost (2 x H)."""
         nothing = np.zeros(index.sizes.shape[1])
         self.no_loads = Loads(False, nothing, nothing)
-        self.loads = Loads(True, nothing.copy(), nothing.copy())
-        """What hosts cost the gang that is asked about; only those with room are written."""
         self.known: dict[object, Known] = {}
         """By kind of task, as `COSTS_KEPT` says."""
         self.before: Before | None = None
@@ -273,24 +268,18 @@ def _free_room(index: Index, hosts: Ints, choice: Choice) -> Ints:
     return room
 
 
-def _loads(index: Index, ask: PlacementRequest, weights: ScoreWeights, room: Ints) -> Loads:
-    """What hosts with room cost by how much of them is allocated (see `loads.Loads`). O(hosts)."""
-    space = index.workspace(Workspace)
+def _loads(index: Index, ask: PlacementRequest, weights: ScoreWeights) -> Loads:
+    """What hosts cost by how much of them is allocated (see `loads.Loads`). O(hosts)."""
     if not loads.counts(ask, weights):
-        return space.no_loads
-    prices = np.array([weights.allocated_cpus, weights.allocated_memory])
-    each = space.each.get(prices.tobytes())
-    if each is None:
-        limited = index.sizes > 0
-        each = np.divide(
-            prices[:, None], index.sizes, out=np.zeros(index.sizes.shape), where=limited
-        )
-        space.each[prices.tobytes()] = each
-    group = ask.groups[0]
-    task = np.array([cpus_of(group.resources), float(group.resources.memory_bytes)])
-    most, found = float(prices.sum()), space.loads
-    limited_kernels.loads_on(index.arrays, room, index.sizes, each, most, task, group.count, found)
-    return found
+        return index.workspace(Workspace).no_loads
+    prices = np.array([[weights.allocated_cpus], [weights.allocated_memory]])
+    a, sizes, most = index.arrays, index.sizes, float(prices.sum())
+    each = np.divide(prices, sizes, out=np.zeros(sizes.shape), where=sizes > 0)
+    held = each * np.maximum(sizes - np.stack([a.free_cpus, a.free_memory]), 0.0)
+    steps = np.rint((held[0] + held[1]) / most * STEPS)
+    tasks, needs = ask.groups[0].count, ask.groups[0].resources
+    rise = (cpus_of(needs) * each[0] + float(needs.memory_bytes) * each[1]) / 2 / tasks
+    return Loads(True, steps * (most / STEPS) / tasks, rise)
 
 
 def _costs(
@@ -303,7 +292,7 @@ def _costs(
     space = index.workspace(Workspace)
     if not by_shapes(ask, weights):
         costs = space.costs(len(room))
-        found = _loads(index, ask, weights, room)
+        found = _loads(index, ask, weights)
         for at in range(len(room)):
             _count(index, space.hosts, room[at], question, at, costs[at], found)
         return costs, np.arange(len(room)), not found.apply
@@ -356,7 +345,7 @@ def _known(
     if known is None or known.mixture is not mixture:
         rows = min(tasks, max(1, index.width - 1))
         seen: Ints = np.full(len(space.hosts), -1)
-        known = Known(mixture, tasks, np.zeros((rows, len(seen))), seen)
+        known = Known(mixture, np.zeros((rows, len(seen))), seen)
     space.known[key] = known
     if len(space.known) > COSTS_KEPT:
         del space.known[next(iter(space.known))]

@@ -268,24 +268,3 @@ def room_on(
             whole, free_cpus, free_memory = a.whole[host], a.free_cpus[host], a.free_memory[host]
             most = whole // gpus[choice]
             room[choice, host] = fitting(most, free_cpus, free_memory, cpus, memory, EPSILON)
-
-
-@kernel
-def loads_on(
-    a: Arrays, room: I64, sizes: F64, each: F64, most: float, task: F64, tasks: int, loads: Loads
-) -> None:
-    """What a gang's tasks pay on hosts with room by any choice (choices x H), to ``loads``. O(H).
-
-    Of CPUs and memory: ``sizes`` (2 x H), the price of one more (``each``, 2 x H; 0 without a limit
-    or price), and a task's request (``task``, 2). ``most`` is the price of a host that is full.
-    """
-    for host in range(a.whole.shape[0]):
-        fits = False
-        for choice in range(room.shape[0]):
-            fits = fits or room[choice, host] > 0
-        if not fits:
-            continue
-        load = each[0, host] * max(0.0, sizes[0, host] - a.free_cpus[host])
-        load += each[1, host] * max(0.0, sizes[1, host] - a.free_memory[host])
-        loads.base[host] = np.rint(load / most * STEPS) * (most / STEPS) / tasks
-        loads.rise[host] = (task[0] * each[0, host] + task[1] * each[1, host]) / 2 / tasks

@@ -7,7 +7,7 @@ hundredths, so that hosts about equally loaded are alike. A gang without GPUs pa
 GPUs as well. Plans that stop others pay nothing of it: what the victims give back is not known
 before they are chosen.
 
-Kernels compute the same for gangs of equal tasks on whole GPUs (`limited_kernels.loads_on`).
+`compiled` computes the same for gangs of equal tasks on whole GPUs, over all regions.
 """
 
 from __future__ import annotations
