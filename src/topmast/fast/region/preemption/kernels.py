@@ -27,7 +27,7 @@ from topmast.fast.region.preemption.host_offers import (
 )
 from topmast.fast.region.preemption.price import Terms, floor_of, price_of, rate_of
 from topmast.fast.region.search.kernels import EPSILON, HOST_LEVEL, INFINITE, NOWHERE, Question
-from topmast.fast.region.search.knapsack import new_options, seat_at_least, states_of_one_group
+from topmast.fast.region.search.knapsack import seat_alike
 from topmast.jit import inner, kernel
 
 # --- a section ------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def section_offer(
                 a, h, p, s, hosts[i], gpus, q.stranded, prices[i, : most + 1], items,
                 chosen[: most + 1],
             )  # fmt: skip
-    bound = _seat_at_least(prices, q.tasks, taken)
+    bound = seat_alike(prices, q.tasks, taken)
     if bound == INFINITE:
         return INFINITE, INFINITE, NONE
     for i in range(m):
@@ -101,23 +101,6 @@ def section_offer(
                     s.charged[v] += parts_of(h, items[j]) / s.spread[v]
     truth, branch = _truth(a, h, q, p, s, gpus, hosts, taken, items)
     return bound, truth, branch
-
-
-@inner
-def _seat_at_least(prices: F64, tasks: int, taken: I64) -> float:
-    """The least sum of ``prices`` (m x tasks of a host + 1) for all tasks; ties: first hosts."""
-    m, widest = prices.shape[0], prices.shape[1] - 1
-    options = new_options(m * widest)
-    for i in range(m):
-        for t in range(1, widest + 1):
-            options.state[i * widest + t - 1] = t
-            options.cost[i * widest + t - 1] = prices[i, t]
-    picked = np.empty(m, np.int64)
-    first = np.arange(m) * widest
-    least: float = seat_at_least(states_of_one_group(tasks), options, first, first + widest, picked)
-    for i in range(m):
-        taken[i] = 0 if picked[i] == NOWHERE else options.state[picked[i]]
-    return least
 
 
 @inner

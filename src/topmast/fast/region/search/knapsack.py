@@ -103,14 +103,6 @@ def _copy(source: Options, count: int, target: Options, start: int) -> None:
 
 
 @inner
-def states_of_one_group(tasks: int) -> States:
-    """The states of a gang of equal tasks."""
-    counts = np.zeros(2, np.int64)
-    counts[0] = tasks
-    return States(counts, np.ones(1, np.int64), np.empty((tasks + 1, 1), np.int64), 0.0)
-
-
-@inner
 def _fits(p: States, state: int, step: int) -> bool:
     """Whether a vector can be added to a state: no group has more tasks than the gang. O(G)."""
     for group in range(p.stride.shape[0]):
@@ -205,4 +197,27 @@ def seat_at_least(p: States, o: Options, first: I64, last: I64, picked: I64) -> 
             picked[n] = i
             state -= o.state[i]
             fill = max(0, fill - o.fill[i])
+    return least
+
+
+@inner
+def seat_alike(prices: F64, tasks: int, taken: I64) -> float:
+    """The least sum of ``prices`` (m x tasks of a host + 1) for a gang of equal tasks.
+
+    Writes the tasks of each host to ``taken`` (m). Ties go to the first hosts. O(m * O * tasks).
+    """
+    m, widest = prices.shape[0], prices.shape[1] - 1
+    options, start = new_options(m * widest), np.zeros(m + 1, np.int64)
+    for i in range(m):
+        start[i + 1] = start[i]
+        for t in range(1, widest + 1):
+            if prices[i, t] < INFINITE:
+                options.state[start[i + 1]], options.cost[start[i + 1]] = t, prices[i, t]
+                start[i + 1] += 1
+    counts, picked = np.zeros(2, np.int64), np.empty(m, np.int64)
+    counts[0] = tasks
+    states = States(counts, np.ones(1, np.int64), np.empty((tasks + 1, 1), np.int64), 0.0)
+    least: float = seat_at_least(states, options, start[:m], start[1:], picked)
+    for i in range(m):
+        taken[i] = 0 if picked[i] == NOWHERE else options.state[picked[i]]
     return least

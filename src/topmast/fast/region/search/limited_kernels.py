@@ -20,7 +20,7 @@ from topmast.fast.region.search.kernels import (
     Question,
     fitting,
 )  # fmt: skip
-from topmast.fast.region.search.knapsack import new_options, seat_at_least, states_of_one_group
+from topmast.fast.region.search.knapsack import seat_alike
 from topmast.jit import inner, kernel
 
 
@@ -221,34 +221,27 @@ def _seat_exactly(
 ) -> float:
     """The exact part of `seat`, over untouched hosts: of those alike no more than tasks."""
     widest = 0
-    for i in range(hosts.shape[0]):
-        widest = max(widest, a.whole[hosts[i]])
+    for host in hosts:
+        widest = max(widest, a.whole[host])
     looked = np.zeros((widest + 1, tasks + 1), np.int64)
     useful = np.empty(hosts.shape[0], np.int64)
-    first = np.empty(hosts.shape[0], np.int64)
-    last = np.empty(hosts.shape[0], np.int64)
-    count, end = 0, 0
+    count, most_tasks = 0, 0
     for i in range(hosts.shape[0]):
-        most = min(room[hosts[i]], tasks)
-        free = a.whole[hosts[i]]
+        free, most = a.whole[hosts[i]], min(room[hosts[i]], tasks)
         enough = alike and looked[free, most] >= tasks
         if most > 0 and taken[i] == 0 and not enough:
             looked[free, most] += 1
-            useful[count], first[count], last[count] = i, end, end + most
-            count, end = count + 1, end + most
-    options = new_options(end)
+            useful[count] = i
+            count, most_tasks = count + 1, max(most_tasks, most)
+    prices = np.full((count, most_tasks + 1), INFINITE)
     for n in range(count):
         host = hosts[useful[n]]
-        for t in range(1, last[n] - first[n] + 1):
-            at = first[n] + t - 1
-            options.state[at] = t
-            options.cost[at] = costs[t - 1, host]
-    picked = np.empty(count, np.int64)
-    p = states_of_one_group(tasks)
-    cost = seat_at_least(p, options, first[:count], last[:count], picked)
+        for t in range(1, min(room[host], tasks) + 1):
+            prices[n, t] = costs[t - 1, host]
+    seats = np.zeros(count, np.int64)
+    cost: float = seat_alike(prices, tasks, seats)
     for n in range(count):
-        if picked[n] != NOWHERE:
-            taken[useful[n]] = options.state[picked[n]]
+        taken[useful[n]] = seats[n]
     return cost
 
 
