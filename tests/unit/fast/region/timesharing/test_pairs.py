@@ -10,7 +10,6 @@ from tests.support.build import cluster, fleet, job, needs
 from tests.support.world import World
 from topmast.fast.queue.facts import PackedWith
 from topmast.fast.region.inventory.pair_seats import to_external, to_internal
-from topmast.fast.region.timesharing import pairs as guests
 from topmast.model.job import JobSpec
 from topmast.model.states import JobState
 from topmast.policies.registry import load_profile
@@ -157,16 +156,16 @@ def test_a_guest_whose_host_is_gone_is_refused() -> None:
     placer, plan = world.placer("lab"), world.jobs[second].plan
     assert plan is not None
     other = replace(plan, job="j9")
-    assert "with another" in guests.why_not(placer, other)
-    assert "the secondary of a pair itself" in guests.why_not(
-        placer, replace(other, colocated_with=second)
+    assert "with another" in placer.sharing.why_not(other)
+    assert "the secondary of a pair itself" in placer.sharing.why_not(
+        replace(other, colocated_with=second)
     )
-    assert "does not run" in guests.why_not(placer, replace(other, colocated_with="j8"))
+    assert "does not run" in placer.sharing.why_not(replace(other, colocated_with="j8"))
     world.finish(second)
     world.advance(1)
-    assert guests.why_not(placer, other) == ""
+    assert placer.sharing.why_not(other) == ""
     moved = tuple(replace(seat, slots=(0,)) for seat in plan.seats)
-    assert "other GPUs" in guests.why_not(placer, replace(other, seats=moved))
+    assert "other GPUs" in placer.sharing.why_not(replace(other, seats=moved))
     assert first in placer.state.allocations
 
 
