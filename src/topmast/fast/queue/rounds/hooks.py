@@ -1,23 +1,37 @@
-"""The part that rounds take in the queue."""
+"""The part that rounds take in the queue: jobs without a grant for what they have stop.
+
+When a round begins, the waiting jobs hear of their grants.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+
+import numpy as np
 
 from topmast.fast.queue.backlog.blocked import Anything
 from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.hooks import QueueHooks
 from topmast.fast.queue.jobs.record import JobRecord
+from topmast.fast.queue.rounds.candidates import Pairs, RoundCandidate, RoundCapacity
 from topmast.fast.queue.rounds.kinds import Kinds
+from topmast.fast.queue.rounds.pairs import pairs_of
 from topmast.fast.queue.rounds.rounds import Rounds
-from topmast.fast.queue.rounds.turns import RoundState, account_for, begin_round, partner_of
 from topmast.fast.queue.tenancy.entitlements import Entitlements
+from topmast.model import ids
+from topmast.model import messages as m
 from topmast.model.fleet import Fleet
-from topmast.policies.base import PairSpeeds
+from topmast.model.job import MILLI
+from topmast.model.states import JobState, Outcome
+from topmast.policies.base import Ints, PairSpeeds
+
+LEAST_LEFT_S = 60.0
+"""A job that should be over is expected to need so much more work."""
+CAUSE = "its turn is over"
 
 
 class RoundHooks(QueueHooks):
-    """Begins rounds; ``pair_speeds``: what is known of two jobs on the same GPUs."""
+    """Begins rounds; ``pair_speeds``: what is known of two jobs on the same GPUs, if anything."""
 
     def __init__(
         self,
@@ -28,7 +42,8 @@ class RoundHooks(QueueHooks):
     ) -> None:
         self._queue = queue
         self._rounds = rounds
-        self._own = RoundState(rounds, Kinds(Fleet(()), entitlements), pair_speeds)
+        self._kinds = Kinds(Fleet(()), entitlements)
+        self._pair_speeds = pair_speeds
 
     def on_fleet(self, fleet: Fleet, entitlements: Entitlements) -> None:
         """Nothing that is known of rounds holds any more."""
@@ -37,7 +52,7 @@ class RoundHooks(QueueHooks):
 
     def on_owners(self, fleet: Fleet, entitlements: Entitlements) -> None:
         """Other clusters may hold other gangs; what a round granted holds on."""
-        self._own.kinds = Kinds(fleet, entitlements)
+        self._kinds = Kinds(fleet, entitlements)
 
     def on_enqueued(self, record: JobRecord) -> None:
         """Fractions are to be computed anew."""
@@ -58,7 +73,7 @@ class RoundHooks(QueueHooks):
     def on_wake(self) -> None:
         """The next round begins when it is due, and no answer is waited for."""
         if self._rounds.is_due(self._queue.now) and self._queue.cycle.decision is None:
-            begin_round(self._queue, self._own)
+            self._begin()
 
     def on_committed(self, record: JobRecord) -> None:
         """The other job of its pair can have its place now."""
@@ -67,9 +82,8 @@ class RoundHooks(QueueHooks):
 
     def before_end(self, record: JobRecord) -> None:
         """Account for what it received, with the other of its pair."""
-        partner = partner_of(self._queue, record)
-        both = [record] if partner is None else [record, partner]
-        account_for(self._queue, self._own, both)
+        partner = self._partner_of(record)
+        self._account_for([record] if partner is None else [record, partner])
 
     def on_ended(self, record: JobRecord) -> None:
         """When all that had to stop have stopped, what is free is there for all."""
@@ -81,3 +95,164 @@ class RoundHooks(QueueHooks):
         if not (self._queue.jobs.placed or len(self._queue.backlog.ranking)):
             return None
         return self._rounds.next_s(self._queue.now)
+
+    # --- a round begins ---------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Account for the round that is over, grant the GPUs anew, and stop jobs that make room."""
+        queue, rounds = self._queue, self._rounds
+        self._account_for(list(queue.jobs.placed.values()))
+        weights = self._tenant_weights()
+        contenders, outside = self._contenders(list(weights))
+        gpus = self._gpus()
+        free_milli, of_tenants = self._free(contenders, gpus), np.array(list(weights.values()))
+        stage = RoundCapacity(
+            self._kinds.models, gpus, free_milli, of_tenants,
+            lambda: self._pairs(contenders), self._steps(),
+        )  # fmt: skip
+        granted = rounds.begin(contenders, outside, stage, queue.now)
+        for contender in contenders:
+            job = contender.record.id
+            if contender.at >= 0 and (granted.get(job) != contender.at or job in rounds.moving):
+                self._stop(contender.record)
+        waiting = [queue.jobs.records[job] for job in queue.backlog.in_order()]
+        queue.backlog.take_turns(waiting, rounds.turns(), queue.now)
+
+    def _stop(self, record: JobRecord) -> None:
+        assert record.plan is not None
+        self._rounds.leaving[record.id] = None
+        stop = m.StopAttempt(record.id, record.epoch, Outcome.PREEMPTED, CAUSE)
+        self._queue.send(ids.placer(record.plan.region), stop)
+
+    def _account_for(self, records: list[JobRecord]) -> None:
+        """Note what jobs have received by now."""
+        for record in records:
+            model, partner = self._model_of(record), self._partner_of(record)
+            self._rounds.ran(record, model, self._queue.now, partner)
+
+    def _partner_of(self, record: JobRecord) -> JobRecord | None:
+        """The job that has the same GPUs now."""
+        placed, name = self._queue.jobs.placed, record.colocated_with
+        other = placed.get(name) if name else None
+        return other if other is not None and other.colocated_with == record.id else None
+
+    def _pairs(self, contenders: list[RoundCandidate]) -> Pairs | None:
+        """Jobs that may have the same GPUs at the same time; None if there are none, or unknown."""
+        if not self._rounds.options.pairs or self._pair_speeds is None:
+            return None
+        every = self._rounds.share.every_pair
+        return pairs_of(contenders, self._kinds.models, self._pair_speeds, every=every)
+
+    def _steps(self) -> Callable[[JobRecord], float] | None:
+        """Steps a second of a job at speed 1, that is on the model that it lists first.
+
+        1: not known. None: they do not count, or there is no table of them.
+        """
+        table, kinds = self._pair_speeds, self._kinds
+        if not self._rounds.options.raw or table is None:
+            return None
+
+        def steps_per_s(record: JobRecord) -> float:
+            kind = kinds.of(record.spec)
+            first = next(iter(np.flatnonzero(kind.choice == 0).tolist()), -1)
+            model = kinds.models[first] if first >= 0 else ""
+            work = (str(record.spec.work or ""), round(kind.width))
+            return table.steps_per_s(work, model) or 1.0
+
+        return steps_per_s
+
+    def _model_of(self, record: JobRecord) -> int:
+        """The number of the model on which a job runs, -1 if that is none or several."""
+        plan, models = record.plan, self._kinds.models
+        one = plan is not None and len(plan.held()) == 1 and plan.model in models
+        return models.index(plan.model) if plan is not None and one else -1
+
+    # --- the jobs that take part ------------------------------------------------------------------
+
+    def _contenders(self, tenants: list[str]) -> tuple[list[RoundCandidate], list[JobRecord]]:
+        """Jobs for this round's GPUs, and those outside: without GPUs, or of several models."""
+        queue = self._queue
+        number_of = {name: number for number, name in enumerate(tenants)}
+        going = [r for r in queue.jobs.placed.values() if r.state is not JobState.CANCELLING]
+        waiting = [queue.jobs.records[job] for job in queue.backlog.in_order()]
+        contenders: list[RoundCandidate] = []
+        outside: list[JobRecord] = []
+        for record in sorted((*going, *waiting), key=lambda record: record.number):
+            kind, at = self._kinds.of(record.spec), self._model_of(record)
+            if not kind.runs or (record.plan is not None and (at < 0 or not kind.speeds[at])):
+                outside.append(record)
+            elif record.plan is not None or self._may_run(record):
+                partner = self._partner_of(record)
+                contenders.append(
+                    RoundCandidate(
+                        record, kind, self._left_s(record, at), self._weight(record),
+                        number_of[record.spec.tenant], at, at >= 0 and self._stays(record),
+                        "" if partner is None else partner.id,
+                    )
+                )  # fmt: skip
+        return contenders, outside
+
+    def _weight(self, record: JobRecord) -> float:
+        """What a job weighs, by its band."""
+        weight: float = getattr(self._rounds.options.weights, record.spec.band.name.lower())
+        return weight
+
+    def _may_run(self, record: JobRecord) -> bool:
+        """Whether neither quota nor data without a replica keep a waiting job from starting."""
+        queue = self._queue
+        if queue.data.catalogue.unknown(record.spec.datasets):
+            return False
+        gate = queue.backlog.job_class(record.id).gate
+        return any(queue.tenancy.choices_of(gate).values())
+
+    def _stays(self, record: JobRecord) -> bool:
+        """Whether a running job may not be stopped by the round that begins."""
+        now, min_s = self._queue.now, self._queue.profile.min_runtime_s
+        started = record.state in (JobState.STARTING, JobState.RUNNING)
+        young = record.start_s is None or now - record.start_s < min_s
+        return not (self._rounds.share.moves and record.spec.preemptible and started) or young
+
+    def _left_s(self, record: JobRecord, at: int) -> float:
+        """Work that is left of a job, in seconds at speed 1, as far as that is known."""
+        left_s = self._queue.backlog.durations.remaining_s(record)
+        if at >= 0 and record.start_s is not None:
+            left_s -= (self._queue.now - record.start_s) * self._speed(record, at)
+        return max(LEAST_LEFT_S, left_s)
+
+    def _speed(self, record: JobRecord, at: int) -> float:
+        """Work per second of a running job, as if its partner had been there from the start."""
+        alone, other = self._kinds.of(record.spec).speeds.item(at), self._partner_of(record)
+        if other is None or self._pair_speeds is None:
+            return alone
+        one, two = ((str(r.spec.work or ""), r.spec.gpus_milli() // MILLI) for r in (record, other))
+        found = self._pair_speeds.beside(one, two, self._kinds.models[at])
+        return alone if found is None else alone * found[0]
+
+    # --- what there is to grant -------------------------------------------------------------------
+
+    def _gpus(self) -> Ints:
+        """GPUs by model on hosts that take work. O(hosts)."""
+        found = self._queue.fleet.gpus()
+        for region in self._queue.fleet.regions:
+            for model, gpus in self._rounds.out_of_service.get(region.name, {}).items():
+                found[model] = max(0, found.get(model, 0) - gpus)
+        return np.array([found[model] for model in self._kinds.models], np.int64)
+
+    def _free(self, contenders: list[RoundCandidate], gpus: Ints) -> Ints:
+        """Thousandths of GPUs by model that contenders may have: all that others do not hold."""
+        free, models = gpus * MILLI, self._kinds.models
+        among = {contender.record.id for contender in contenders}
+        for record in self._queue.jobs.placed.values():
+            if record.id in among or record.plan is None:
+                continue
+            for model, milli in record.plan.held().items():
+                if model in models:
+                    free[models.index(model)] -= milli
+        return np.maximum(free, 0)
+
+    def _tenant_weights(self) -> dict[str, float]:
+        """Every tenant that has jobs, and its weight; 1 for one that the fleet does not know."""
+        queue = self._queue
+        known = {tenant.name: tenant.weight for tenant in queue.fleet.tenants}
+        names = sorted({r.spec.tenant for r in queue.jobs.records.values() if not r.finished})
+        return {name: known.get(name, 1.0) for name in names}
