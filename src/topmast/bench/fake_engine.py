@@ -89,7 +89,13 @@ class NotingEngine(FakeEngine):
 
     def start_gang(self, gang: m.StartGang) -> None:
         """Note when."""
-        os.write(self._file, ORDER.pack(time.time(), ids.job_number(gang.job)))
+        self.start_each(m.StartGangs((gang,)))
+
+    def start_each(self, order: m.StartGangs) -> None:
+        """Note when; of all at once, as they were told."""
+        at_s = time.time()
+        told = [ORDER.pack(at_s, ids.job_number(gang.job)) for gang in order.gangs]
+        os.write(self._file, b"".join(told))
 
     @classmethod
     def writing(cls, orders: str) -> type[NotingEngine]:

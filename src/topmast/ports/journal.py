@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 
-class Record(Struct, frozen=True):
+class Record(Struct, frozen=True, gc=False):
     """One journal entry: an event of one machine and the facts decided. Both JSON."""
 
     seq: int
@@ -18,7 +18,7 @@ class Record(Struct, frozen=True):
     facts: bytes
 
 
-class HistoryRow(Struct, frozen=True):
+class HistoryRow(Struct, frozen=True, gc=False):
     """A line of the audit log, shown to people."""
 
     at_s: float

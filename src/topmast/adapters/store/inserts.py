@@ -24,7 +24,7 @@ from topmast.adapters.store.tables import (
 
 COPIED_ROWS = 1_000
 """From so many rows of a table on, COPY is quicker than a statement executed many times."""
-ROWS_AT_ONCE = 250
+ROWS_AT_ONCE = (250, 50, 10)
 """Rows of one statement of SQLite: other threads run during a statement, and it waits for its turn
 after each."""
 _TYPES = ((LargeBinary, "bytea"), (Float, "float8"), (BigInteger, "int8"))
@@ -39,8 +39,8 @@ class Insert(Struct, frozen=True):
     """The same as a COPY, empty where there is none."""
     types: tuple[str, ...] = ()
     """Of the columns, in PostgreSQL's words."""
-    at_once: str = ""
-    """Takes `ROWS_AT_ONCE` rows, one behind the other; empty where there is COPY."""
+    at_once: tuple[tuple[int, str], ...] = ()
+    """Take so many rows, one behind the other, the most first; empty where there is COPY."""
 
 
 class Inserts:
@@ -64,12 +64,14 @@ class Inserts:
                 for row in rows:
                     copy.write_row(row)
             return
-        whole = len(rows) - len(rows) % ROWS_AT_ONCE if insert.at_once else 0
-        for first in range(0, whole, ROWS_AT_ONCE):
-            some = tuple(chain.from_iterable(rows[first : first + ROWS_AT_ONCE]))
-            connection.exec_driver_sql(insert.at_once, some)
-        if rows[whole:]:
-            connection.exec_driver_sql(insert.sql, rows[whole:])
+        first = 0
+        for size, sql in insert.at_once:
+            while len(rows) - first >= size:
+                some = tuple(chain.from_iterable(rows[first : first + size]))
+                connection.exec_driver_sql(sql, some)
+                first += size
+        if rows[first:]:
+            connection.exec_driver_sql(insert.sql, rows[first:])
 
 
 def insert_into(
@@ -91,7 +93,8 @@ def insert_into(
     compiled = statement.compile(dialect=dialect, column_keys=names)
     assert getattr(compiled, "positiontup", None) == names, "tuples would not fit the statement"
     if sqlite:
-        return Insert(str(compiled), at_once=_at_once(str(compiled)))
+        sql = str(compiled)
+        return Insert(sql, at_once=tuple([(size, _at_once(sql, size)) for size in ROWS_AT_ONCE]))
     if replace:
         return Insert(str(compiled))
     listed = ", ".join(f'"{name}"' for name in names)
@@ -102,11 +105,11 @@ def insert_into(
     return Insert(str(compiled), f"COPY {table.name} ({listed}) FROM STDIN (FORMAT BINARY)", types)
 
 
-def _at_once(sql: str) -> str:
-    """The same insert of many rows."""
+def _at_once(sql: str, size: int) -> str:
+    """The same insert of so many rows."""
     before, values, after = sql.partition("VALUES ")
     row, closes, after = after.partition(")")
-    return f"{before}{values}{', '.join([row + closes] * ROWS_AT_ONCE)}{after}"
+    return f"{before}{values}{', '.join([row + closes] * size)}{after}"
 
 
 def put_option(connection: Connection, name: str, value: str) -> None:

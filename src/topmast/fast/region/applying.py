@@ -71,7 +71,16 @@ def _taken(placer: RegionState, fact: SlotsTaken, event: m.CommitPlan) -> None:
 
 
 def _all_taken(placer: RegionState, fact: AllTaken, event: m.CommitPlans) -> None:
-    taken = [_allocation(placer, one, AllocationPhase.STARTING) for one in event.one_by_one()]
+    now, starting = placer.now, AllocationPhase.STARTING
+    taken = [
+        Allocation(
+            plan, epoch, spec, band, now, time_left_s, starting, [], expected_s=expected_s
+        )
+        for plan, epoch, spec, band, time_left_s, expected_s in zip(
+            event.plans.plans, event.epochs, event.specs, event.bands, event.time_left_s,
+            event.expected_s, strict=True,
+        )
+    ]  # fmt: skip
     placer.state.allocations.update(zip(event.plans.jobs, taken, strict=True))
     placer.columns.hold_each(event.plans.seats, taken)
     placer.state.version += len(taken)

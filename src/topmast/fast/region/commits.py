@@ -53,7 +53,7 @@ def commit_each(placer: RegionAnswers, event: m.CommitPlans) -> None:
         and plans.versions[placer.region] == state.version
         and state.allocations.keys().isdisjoint(plans.jobs)
     )
-    if not unchanged or any(placer.sharing.why_not(plan) for plan in plans.plans):
+    if not unchanged:
         for one in event.one_by_one():
             placer.send(ids.placer(placer.region), one)
         return
