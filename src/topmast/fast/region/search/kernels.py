@@ -44,6 +44,26 @@ class Question(NamedTuple):
     """(W) the expected number of stranded GPUs on a host with f free ones, times its weight."""
 
 
+class Known(NamedTuple):
+    """What places cost choices (K, of all kinds of gangs); worked out anew where hosts change.
+
+    A section costs nothing but what a gang changes there: `best_plan` adds the prices.
+    """
+
+    changes: I64
+    """(S + C) grow from 1 on when hosts of a section, or of a cluster, have changed."""
+    seen: I64
+    """(K x S + C) as of which change the rest is known; 0: never."""
+    least: F64
+    """(K x S + C) what no seating on several hosts can be below; infinite where there is none."""
+    exact: F64
+    """(K x S) the least change on several hosts; NaN: not worked out yet."""
+    alone: F64
+    """(K x C) the least change on one host."""
+    free: I64
+    """(K x C) free GPUs of that host."""
+
+
 class Rates(NamedTuple):
     """What tasks change at best on a host with f free GPUs, for each choice of a question."""
 
@@ -88,41 +108,27 @@ def rates_of(q: Question) -> Rates:
 
 
 @inner
-def seating_cost(
-    hist: I64, tasks: int, gpus: int, stranded: F64, rate_of: F64, taken_of: I64, limit: float
-) -> float:
-    """The least change in stranded GPUs when ``tasks`` of ``gpus`` each sit on ``hist`` (W).
+def _least_on_several(
+    hist: I64, tasks: int, gpus: int, rate_of: F64, taken_of: I64
+) -> tuple[float, bool]:
+    """What ``tasks`` of ``gpus`` each change on ``hist`` (W) at least, and whether they reach it.
 
-    Infinite when they do not fit, or when no seating can be below ``limit``. A host with f free
-    GPUs that takes t tasks changes stranded[f - t * gpus] - stranded[f]; at best, for each task,
-    rate_of[f], with taken_of[f] tasks. Exact up to EXACT_TASKS, a lower bound beyond. O(W) when one
-    kind of host at the best price per task suffices, else one bounded knapsack over kinds of hosts.
+    Infinite when they do not fit. A host with f free GPUs that takes t tasks changes
+    stranded[f - t * gpus] - stranded[f]; at best, for each task, rate_of[f], with taken_of[f]
+    tasks. Reached where one kind of host at the best price per task suffices; of gangs beyond
+    EXACT_TASKS the seats of the winner are priced as they are. O(W).
     """
-    capacity, free = _best_rate(hist, gpus, rate_of)
-    if capacity < tasks:
-        return INFINITE
-    least: float = rate_of[free] * tasks
-    if least + EPSILON > limit:
-        return INFINITE
-    taken = taken_of[free]
-    if tasks % taken == 0 and hist[free] * taken >= tasks:
-        return least
-    if tasks > EXACT_TASKS:
-        return least  # the seats of the winner are priced as they are
-    return _knapsack_of_kinds(hist, tasks, gpus, stranded)
-
-
-@inner
-def _best_rate(hist: I64, gpus: int, rate_of: F64) -> tuple[int, int]:
-    """Tasks that fit, and the kind of host with the least change per task. O(W)."""
-    capacity, best_rate, best_free = 0, INFINITE, 0
+    capacity, best_rate, best = 0, INFINITE, 0
     for free in range(gpus, hist.shape[0]):
-        if hist[free] == 0:
-            continue
-        capacity += hist[free] * (free // gpus)
-        if rate_of[free] < best_rate:
-            best_rate, best_free = rate_of[free], free
-    return capacity, best_free
+        if hist[free] > 0:
+            capacity += hist[free] * (free // gpus)
+            if rate_of[free] < best_rate:
+                best_rate, best = rate_of[free], free
+    if capacity < tasks:
+        return INFINITE, True
+    taken = taken_of[best]
+    suffices = tasks % taken == 0 and hist[best] * taken >= tasks
+    return best_rate * tasks, suffices or tasks > EXACT_TASKS
 
 
 @inner
@@ -158,26 +164,6 @@ def _one_host(hist: I64, needed: int, stranded: F64) -> tuple[float, int]:
     return best, at
 
 
-@inner
-def best_plan(a: Arrays, q: Question, rates: Rates) -> tuple[float, int, int, int, int]:
-    """The best place for a gang on free GPUs: score, cluster, choice, level, section or free GPUs.
-
-    Looks at every cluster, choice, level and section. What is skipped cannot win: a cluster with
-    too little room in its sections together, and a section that by its level and best rate per task
-    costs more than what was found. Ties go to the first cluster, choice, level, section. At host
-    level the last number says how many GPUs the host to take has free; the first such host is
-    meant. O(C * choices * W + sections looked at * W).
-    """
-    best = INFINITE
-    at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE
-    for cluster in range(a.by_cluster.shape[0]):
-        score, choice, level, place = best_in_cluster(a, q, rates, cluster, best)
-        if score < best:
-            best, at_cluster = score, cluster
-            at_choice, at_level, at_place = choice, level, place
-    return best, at_cluster, at_choice, at_level, at_place
-
-
 @kernel
 def best_place(
     free_milli: I64, offset: I64, whole: I64, available: NDArray[np.bool_], free_cpus: F64,
@@ -185,7 +171,7 @@ def best_place(
     by_cluster: I64, tasks: int, choice_model: I64, choice_gpus: I64, choice_cost: F64,
     level_cost: F64, cluster_cost: F64, stranded: F64,
 ) -> tuple[int, int, int, int]:  # fmt: skip
-    """`best_plan` without its score: cluster, choice, level, and section (at host level: host).
+    """`best_plan` for one gang: cluster, choice, level, and section (at host level: host).
 
     Looks up the host itself. Takes the fields of `Arrays` and `Question` one by one: a tuple of
     arrays costs six times as much to hand over from Python, which is most of a call.
@@ -195,63 +181,132 @@ def best_place(
         members, member_start, by_cluster,
     )  # fmt: skip
     q = Question(tasks, choice_model, choice_gpus, choice_cost, level_cost, cluster_cost, stranded)
-    _, cluster, choice, level, place = best_plan(a, q, rates_of(q))
+    known = nothing_known(choice_model.shape[0], hist_start.shape[0] - 1, by_cluster.shape[0])
+    cluster, choice, level, place = best_plan(a, q, rates_of(q), known, 0)
     if cluster != NOWHERE and level == HOST_LEVEL:
         place = first_with(a, a.by_cluster[cluster, q.choice_model[choice], 3, 0], place)
     return cluster, choice, level, place
 
 
 @inner
-def best_in_cluster(
-    a: Arrays, q: Question, rates: Rates, cluster: int, best: float
-) -> tuple[float, int, int, int]:
-    """The best place in one cluster: score below ``best``, choice, level, section or free GPUs."""
-    at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE
-    if q.cluster_cost[cluster] == INFINITE:
-        return best, at_choice, at_level, at_place
-    for choice in range(q.choice_model.shape[0]):
-        model, gpus = q.choice_model[choice], q.choice_gpus[choice]
-        price = q.cluster_cost[cluster] + q.choice_cost[choice]
-        at = a.by_cluster[cluster, model, 3, 0]
-        if at == a.by_cluster[cluster, model, 3, 1]:
+def nothing_known(choices: int, sections: int, clusters: int) -> Known:
+    """Before the first question."""
+    places = choices, sections + clusters
+    return Known(
+        np.ones(sections + clusters, np.int64),
+        np.zeros(places, np.int64),
+        np.empty(places),
+        np.empty((choices, sections)),
+        np.empty((choices, clusters)),
+        np.empty((choices, clusters), np.int64),
+    )
+
+
+@inner
+def best_plan(
+    a: Arrays, q: Question, rates: Rates, known: Known, first: int
+) -> tuple[int, int, int, int]:
+    """The best place for a gang on free GPUs: cluster, choice, level, section or free GPUs.
+
+    ``first``: the row of its first choice in ``known``. Looks at every cluster, choice, level and
+    section. What is skipped cannot win: a cluster with too little room in its sections together,
+    and a section that by its level and best rate per task costs more than what was found. Ties go
+    to the first cluster, choice, level, section. At host level the last number says how many GPUs
+    the host to take has free; the first such host is meant.
+
+    O(C * choices + sections looked at + W for each of these that is not known). Columns have names
+    of their own here: to hand over a tuple of arrays costs more than to look at a cluster.
+    """
+    sections = known.exact.shape[1]
+    changes, seen, least, alone = known.changes, known.seen, known.least, known.alone
+    cluster_cost, choice_cost, on_host, on_rack = (
+        q.cluster_cost, q.choice_cost, q.level_cost[HOST_LEVEL], q.level_cost[1]
+    )  # fmt: skip
+    best = INFINITE
+    at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE
+    for cluster in range(cluster_cost.shape[0]):
+        if cluster_cost[cluster] == INFINITE:
             continue
-        hist = hist_of(a, at)
-        change, free = _one_host(hist, gpus * q.tasks, q.stranded)
-        score = price + q.level_cost[HOST_LEVEL] + change
-        if score < best:
-            best, at_choice, at_level, at_place = score, choice, HOST_LEVEL, free
-        if q.tasks > 1:
-            capacity, free = _best_rate(hist, gpus, rates.rate[choice])
+        at = sections + cluster
+        for choice in range(choice_cost.shape[0]):
+            row = first + choice
+            if seen[row, at] != changes[at]:
+                _look_at_cluster(a, q, rates, known, cluster, choice, row)
+            price = cluster_cost[cluster] + choice_cost[choice]
+            score = price + on_host + alone[row, cluster]
+            if score < best:
+                best, at_cluster, at_choice, at_level = score, cluster, choice, HOST_LEVEL
+                at_place = known.free[row, cluster]
             # No section of the cluster has another kind of host, and none is cheaper than a rack.
-            bound = price + q.level_cost[1] + rates.rate[choice, free] * q.tasks
-            if capacity >= q.tasks and bound + EPSILON <= best:
-                score, level, section = _best_section(a, q, rates, cluster, choice, price, best)
+            bound = price + on_rack + least[row, at]
+            if bound < INFINITE and bound + EPSILON <= best:
+                score, level, section = _best_section(
+                    a, q, rates, known, cluster, choice, row, best
+                )
                 if score < best:
-                    best, at_choice, at_level, at_place = score, choice, level, section
-    return best, at_choice, at_level, at_place
+                    best, at_cluster, at_choice = score, cluster, choice
+                    at_level, at_place = level, section
+    return at_cluster, at_choice, at_level, at_place
 
 
 @inner
 def _best_section(
-    a: Arrays, q: Question, rates: Rates, cluster: int, choice: int, price: float, best: float
-) -> tuple[float, int, int]:
+    a: Arrays, q: Question, rates: Rates, known: Known, cluster: int, choice: int, row: int,
+    best: float,
+) -> tuple[float, int, int]:  # fmt: skip
     """The best of a cluster's sections of a model: score below ``best``, level, section."""
-    at_level, at_section = NOWHERE, NOWHERE
-    model, gpus = q.choice_model[choice], q.choice_gpus[choice]
+    at_level, at_section, model = NOWHERE, NOWHERE, q.choice_model[choice]
     for level in range(1, 5):
         if q.level_cost[level] == INFINITE:
             break
-        start = price + q.level_cost[level]
+        start = q.cluster_cost[cluster] + q.choice_cost[choice] + q.level_cost[level]
         low = a.by_cluster[cluster, model, level - 1, 0]
         high = a.by_cluster[cluster, model, level - 1, 1]
         for section in range(low, high):
-            change = seating_cost(
-                hist_of(a, section), q.tasks, gpus, q.stranded, rates.rate[choice],
-                rates.taken[choice], best - start,
-            )  # fmt: skip
-            if start + change < best:
-                best, at_level, at_section = start + change, level, section
+            if known.seen[row, section] != known.changes[section]:
+                _look_at_section(a, q, rates, known, section, choice, row)
+            if known.least[row, section] + EPSILON > best - start:
+                continue
+            if np.isnan(known.exact[row, section]):
+                hist, gpus = hist_of(a, section), q.choice_gpus[choice]
+                known.exact[row, section] = _knapsack_of_kinds(hist, q.tasks, gpus, q.stranded)
+            score = start + known.exact[row, section]
+            if score < best:
+                best, at_level, at_section = score, level, section
     return best, at_level, at_section
+
+
+@inner
+def _look_at_cluster(
+    a: Arrays, q: Question, rates: Rates, known: Known, cluster: int, choice: int, row: int
+) -> None:
+    """What a choice costs in a cluster at least, as its hosts are now. O(W)."""
+    at, model = known.exact.shape[1] + cluster, q.choice_model[choice]
+    known.seen[row, at] = known.changes[at]
+    known.alone[row, cluster] = known.least[row, at] = INFINITE
+    section = a.by_cluster[cluster, model, 3, 0]
+    if section == a.by_cluster[cluster, model, 3, 1]:
+        return
+    hist, gpus = hist_of(a, section), q.choice_gpus[choice]
+    change, free = _one_host(hist, gpus * q.tasks, q.stranded)
+    known.alone[row, cluster], known.free[row, cluster] = change, free
+    if q.tasks > 1:
+        known.least[row, at], _ = _least_on_several(
+            hist, q.tasks, gpus, rates.rate[choice], rates.taken[choice]
+        )
+
+
+@inner
+def _look_at_section(
+    a: Arrays, q: Question, rates: Rates, known: Known, section: int, choice: int, row: int
+) -> None:
+    """What a choice costs in a section, as its hosts are now, as far as that is quick. O(W)."""
+    known.seen[row, section] = known.changes[section]
+    least, is_exact = _least_on_several(
+        hist_of(a, section), q.tasks, q.choice_gpus[choice], rates.rate[choice], rates.taken[choice]
+    )
+    known.least[row, section] = least
+    known.exact[row, section] = least if is_exact else np.nan
 
 
 @inner

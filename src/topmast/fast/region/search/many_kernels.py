@@ -1,7 +1,7 @@
 """A compiled kernel that places many gangs, one after the other, each as if those before it ran.
 
-It searches as `kernels.best_plan` does, and seats as `limited_kernels.seat` does, so that each gang
-sits where a question of its own would have put it. In the end all arrays are as they were.
+It searches by `kernels.best_plan`, and seats by `limited_kernels.seat`, so that each gang sits
+where a question of its own would have put it. In the end all arrays are as they were.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import numpy as np
 from topmast.fast.region.inventory.arrays import F64, I64, MILLI, Arrays
 from topmast.fast.region.search.kernels import (
     HOST_LEVEL,
-    INFINITE,
     NOWHERE,
     Question,
     Rates,
-    best_in_cluster,
     best_plan,
     first_with,
+    nothing_known,
     rates_of,
 )
 from topmast.fast.region.search.limited_kernels import Loads, costs_by_counts, seat
@@ -67,18 +66,6 @@ class Room(NamedTuple):
     """That cost nothing."""
 
 
-class Known(NamedTuple):
-    """The best places in each cluster for kinds of one task (K x C), as far as they still hold."""
-
-    score: F64
-    where: I64
-    """(K x C x 3) choice, level, free GPUs"""
-    seen: I64
-    """(K x C) by which count of changes of the cluster that was found."""
-    changes: I64
-    """(C) grows when hosts of a cluster, or what it costs, have changed."""
-
-
 class Placed(NamedTuple):
     """Where the gangs (N) sit."""
 
@@ -105,15 +92,14 @@ def place_many(
     Returns how many, and the number of their slots. O(searches + hosts of the sections chosen).
     """
     count, host_at, slot_at = 0, 0, 0
-    known = _nothing_known(kinds.tasks.shape[0], a.by_cluster.shape[0])
+    sections, clusters = a.hist_start.shape[0] - 1, a.by_cluster.shape[0]
+    known = nothing_known(kinds.choice_gpus.shape[0], sections, clusters)
     all_rates = _all_rates(kinds, balance.cluster_cost)
     for n in range(kind_of.shape[0]):
         question = _question(kinds, kind_of[n], balance.cluster_cost)
         rates = _rates(kinds, all_rates, kind_of[n])
-        if question.tasks == 1:
-            cluster, choice, level, place = _best_for_one(a, question, rates, known, kind_of[n])
-        else:
-            _, cluster, choice, level, place = best_plan(a, question, rates)
+        first = kinds.first_choice[kind_of[n]]
+        cluster, choice, level, place = best_plan(a, question, rates, known, first)
         if cluster == NOWHERE:
             break
         gpus = question.choice_gpus[choice]
@@ -126,9 +112,12 @@ def place_many(
             host, take = placed.hosts[at], placed.tasks[at] * gpus
             change += _take(a, kinds.table, host, take, placed.slots, slot_at)
             slot_at += take
+            for at_level in range(a.section.shape[0]):
+                known.changes[a.section[at_level, host]] += 1
+        known.changes[sections + cluster] += 1
         placed.change[n] = change
         host_at += used
-        _book(balance, known.changes, cluster, question.tasks * gpus)
+        _book(balance, cluster, question.tasks * gpus)
         count += 1
     _undo(a, kinds, kind_of, placed, count)
     return count, slot_at
@@ -159,36 +148,6 @@ def _all_rates(kinds: Kinds, cluster_cost: F64) -> Rates:
 def _rates(kinds: Kinds, all_rates: Rates, kind: int) -> Rates:
     low, high = kinds.first_choice[kind], kinds.first_choice[kind + 1]
     return Rates(all_rates.rate[low:high], all_rates.taken[low:high])
-
-
-@inner
-def _nothing_known(kinds: int, clusters: int) -> Known:
-    return Known(
-        np.empty((kinds, clusters)),
-        np.empty((kinds, clusters, 3), np.int64),
-        np.zeros((kinds, clusters), np.int64),
-        np.ones(clusters, np.int64),
-    )
-
-
-@inner
-def _best_for_one(
-    a: Arrays, q: Question, rates: Rates, known: Known, kind: int
-) -> tuple[int, int, int, int]:
-    """`best_plan` for one task, which looks anew only where something has changed. O(C)."""
-    best, at = INFINITE, NOWHERE
-    for cluster in range(known.changes.shape[0]):
-        if known.seen[kind, cluster] != known.changes[cluster]:
-            score, choice, level, free = best_in_cluster(a, q, rates, cluster, INFINITE)
-            known.score[kind, cluster], known.where[kind, cluster, 0] = score, choice
-            known.where[kind, cluster, 1], known.where[kind, cluster, 2] = level, free
-            known.seen[kind, cluster] = known.changes[cluster]
-        if known.score[kind, cluster] < best:
-            best, at = known.score[kind, cluster], cluster
-    if at == NOWHERE:
-        return NOWHERE, NOWHERE, NOWHERE, NOWHERE
-    where = known.where[kind, at]
-    return at, where[0], where[1], where[2]
 
 
 @inner
@@ -272,7 +231,7 @@ def _load(balance: Balance, region: int) -> float:
 
 
 @inner
-def _book(balance: Balance, changes: I64, cluster: int, gpus: int) -> None:
+def _book(balance: Balance, cluster: int, gpus: int) -> None:
     """More is held in a region: what its clusters cost. O(clusters)."""
     region = balance.region_of[cluster]
     balance.held_milli[region] += gpus * MILLI
@@ -280,7 +239,6 @@ def _book(balance: Balance, changes: I64, cluster: int, gpus: int) -> None:
     for number in range(balance.region_of.shape[0]):
         if balance.region_of[number] == region and balance.cluster_cost[number] < np.inf:
             balance.cluster_cost[number] = cost
-            changes[number] += 1
 
 
 @inner
