@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns, Floats
@@ -34,24 +34,16 @@ def _order_of(plan: Plan) -> tuple[float, str, int]:
     return plan.score, plan.cluster, plan.in_slice
 
 
-class Search:
+class Search(Struct, eq=False):
     """One question to one region's columns; the columns are only read."""
 
-    def __init__(
-        self,
-        region: str,
-        columns: Columns,
-        allocations: Mapping[str, Allocation],
-        profile: Profile,
-        version: int,
-        now: float,
-    ) -> None:
-        self.region = region
-        self.columns = columns
-        self.allocations = allocations
-        self.profile = profile
-        self.version = version
-        self.now = now
+    region: str
+    columns: Columns
+    allocations: Mapping[str, Allocation]
+    profile: Profile
+    version: int
+    """Of the region's books."""
+    now: float
 
     def best(self, ask: PlacementRequest, cluster: str | None = None) -> Plan | None:
         """The plan with the lowest score (in ``cluster``, if given); ties by cluster, slice, order.
