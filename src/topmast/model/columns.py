@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
-from itertools import accumulate, chain, groupby
+from itertools import accumulate, chain, groupby, pairwise
 from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct
@@ -77,9 +77,11 @@ class SeatColumns(Struct, frozen=True, dict=True):
         kinds = [kind.tasks * kind.gpus for kind in self.kinds]
         return list(accumulate([kinds[at] for at in self.kind], initial=0))
 
-    def hosts_of(self, number: int) -> tuple[str, ...]:
-        """The hosts of one job, in the order of ranks."""
-        return self.hosts[self._host_at[number] : self._host_at[number + 1]]
+    @cached_property
+    def hosts_each(self) -> list[tuple[str, ...]]:
+        """By job, its hosts in the order of ranks. O(hosts) once."""
+        hosts = self.hosts
+        return [hosts[first:end] for first, end in pairwise(self._host_at)]
 
     def gpus_by_host(self) -> list[int]:
         """By host, the GPUs of each task there."""

@@ -101,8 +101,8 @@ class AuditLog:
         self._finish(self.queue.jobs.records.get(fact.job), now)
 
     def _all_starting(self, fact: f.AllStarting, event: AttemptsStarting, now: float) -> None:
-        state = JobState.STARTING
-        self.history += [HistoryRow(now, job, state.value, state.lower()) for job in event.jobs]
+        kind, text = JobState.STARTING.value, JobState.STARTING.lower()
+        self.history += [HistoryRow(now, job, kind, text) for job in event.jobs]
 
     def _hold_set(self, fact: f.HoldSet, event: Message, now: float) -> None:
         text = fact.why

@@ -140,8 +140,7 @@ class Meter:
     def recovered(self) -> None:
         """Count what runs already. O(jobs with a place)."""
         self.running, self._counted = {}, {}
-        for record in self.queue.jobs.placed.values():
-            self._began(record)
+        self._began(list(self.queue.jobs.placed.values()))
 
     def note(self, event: Message, facts: Sequence[Struct]) -> None:
         """Count what a machine made of an event. O(facts, and jobs for a submission)."""
@@ -163,9 +162,13 @@ class Meter:
         self.commit_s.observe(took_s)
         self.records += records
 
-    def _began(self, record: JobRecord) -> None:
-        key = self._counted[record.id] = (record.spec.tenant, WORDS[record.spec.band])
-        self.running[key] = self.running.get(key, 0.0) + 1
+    def _began(self, records: Sequence[JobRecord]) -> list[Labels]:
+        """Count jobs that have a place from now on; how each is counted."""
+        keys: list[Labels] = [(r.spec.tenant, WORDS[r.spec.band]) for r in records]
+        self._counted.update(zip([record.id for record in records], keys, strict=True))
+        for key, count in tally(keys).items():
+            self.running[key] = self.running.get(key, 0.0) + count
+        return keys
 
     def _left(self, job: str) -> None:
         key = self._counted.pop(job, None)
@@ -187,11 +190,10 @@ class Meter:
         self._placed([records[job] for job in jobs[: len(fact.epochs)]])
 
     def _placed(self, records: Sequence[JobRecord]) -> None:
-        for record in records:
-            self._began(record)
-        placed = [(*self._counted[record.id], record.region or "") for record in records]
-        for labels, count in tally(placed).items():
-            self.admitted.add(*labels, by=count)
+        regions = [record.region or "" for record in records]
+        placed = zip(self._began(records), regions, strict=True)
+        for (labels, region), count in tally(placed).items():
+            self.admitted.add(*labels, region, by=count)
 
     def _unplanned(self, fact: f.Unplanned, event: Message) -> None:
         spec = self.queue.jobs.records[fact.job].spec

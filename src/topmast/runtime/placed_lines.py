@@ -68,7 +68,7 @@ def all_placed(
     """The lines about plans that were foreseen, from one on: the same as one by one. O(plans)."""
     patterns: dict[tuple[int, int, int], str] = {}
     rule, found = AS_FORESEEN.rule.value, list[HistoryRow]()
-    plans, hosts_of = columns.plans, columns.seats.hosts_of
+    plans, hosts = columns.plans, columns.seats.hosts_each
     for row, (epoch, over) in enumerate(zip(epochs, over_quota, strict=True), first):
         plan = plans[row]
         alike = (columns.cluster[row], columns.seats.kind[row], columns.of_terms[row])
@@ -79,7 +79,7 @@ def all_placed(
         if over:
             text += OVER_QUOTA
         detail = Detail(
-            epoch, plan.region, plan.cluster, plan.model, hosts_of(row), plan.gpus_milli / MILLI,
+            epoch, plan.region, plan.cluster, plan.model, hosts[row], plan.gpus_milli / MILLI,
             plan.score, plan.terms, (), over, rule, None,
         )  # fmt: skip
         found.append(HistoryRow(now, plan.job, PLACED, text, _encode(detail).decode()))

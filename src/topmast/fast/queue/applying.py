@@ -100,9 +100,9 @@ def _all_planned(queue: QueueState, fact: f.AllPlanned, event: m.FleetBids) -> N
     rows = range(fact.first, fact.first + len(fact.epochs))
     records = [queue.jobs.records[columns.jobs[row]] for row in rows]
     queue.wait_no_more([record.id for record in records])
-    plans = columns.plans
+    plans, hosts = columns.plans, columns.seats.hosts_each
     for row, record, epoch, over in zip(rows, records, fact.epochs, fact.over_quota, strict=True):
-        record.take_plan(plans[row], columns.seats.hosts_of(row), epoch, over, AS_FORESEEN)
+        record.take_plan(plans[row], hosts[row], epoch, over, AS_FORESEEN)
     queue.book_each(records)
 
 
