@@ -84,14 +84,10 @@ class ClusterManager(GangLifecycle):
         gangs = zip(jobs, event.epochs, event.specs, event.seats.seats, strict=True)
         region, name = event.region, self.name
         orders = tuple([m.StartGang(*gang[:3], region, name, gang[3]) for gang in gangs])
-        self._order_each(orders)
-
-    def _order_each(self, orders: tuple[m.StartGang, ...]) -> None:
-        """Tell the engine to start several gangs."""
-        for order in orders:
+        for job in jobs:
             self._orders += 1
-            self._ordered[order.job] = self._orders
-        self.send(ids.engine(self.name), m.StartGangs(orders))
+            self._ordered[job] = self._orders
+        self.send(ids.engine(name), m.StartGangs(orders))
 
     def _apply_opened(self, fact: Opened, event: m.LaunchGang) -> None:
         if event.colocated_with:

@@ -108,12 +108,11 @@ class RegionAnswers(RegionState):
 
     def changes(self, ask: PlacementRequest, now: float, *, preempt: bool = True) -> list[Change]:
         """What would have to change here for a gang that has no place. As `region_changes`."""
-        held_here = ask.held is not None and ask.held.region == self.region
         trials = Trials(
             self.search(now, ask),
             ask,
             preempt=preempt and self._may_preempt(ask),
-            unheld=self.columns if held_here else None,
+            unheld=self.columns if self._is_held_here(ask) else None,
         )
         return list(region_changes(trials))
 
@@ -142,8 +141,13 @@ class RegionAnswers(RegionState):
     def _find(self, ask: PlacementRequest) -> Plan | None:
         """The best plan for a gang of one size, found as its request says."""
         match ask.mode:
-            case Free() if self._may_search_without(ask):
-                return self._without_reserved(ask)
+            case Free() if self._is_held_here(ask) and applies(ask, self.score.weights(ask)):
+                # Reserved seats are taken for a moment, without a copy of the columns. Not where
+                # victims are looked for: their room is not counted beside such seats.
+                assert ask.held is not None
+                with kept_out(self.columns, ask.held):
+                    unheld = msgspec.structs.replace(ask, held=None)
+                    return self.search(self.now, unheld).best(ask)
             case Preempt(outranked=names) if names is not None:
                 return self._outranking(self.search(self.now, ask), ask, names)
             case Move(worth_gpu_s=worth_gpu_s):
@@ -155,20 +159,9 @@ class RegionAnswers(RegionState):
                 return room_by_shrinking(search, ask)
         return self.search(self.now, ask).best(ask)
 
-    def _may_search_without(self, ask: PlacementRequest) -> bool:
-        """Whether to take seats reserved here for another job for a moment, and search without.
-
-        Not where victims are looked for: their room is not counted beside such seats.
-        """
-        here = ask.held is not None and ask.held.region == self.region
-        return here and applies(ask, self.score.weights(ask))
-
-    def _without_reserved(self, ask: PlacementRequest) -> Plan | None:
-        """The best plan that leaves the reserved seats alone, without a copy of the columns."""
-        held = ask.held
-        assert held is not None
-        with kept_out(self.columns, held):
-            return self.search(self.now, msgspec.structs.replace(ask, held=None)).best(ask)
+    def _is_held_here(self, ask: PlacementRequest) -> bool:
+        """Whether seats of this region are reserved for another job."""
+        return ask.held is not None and ask.held.region == self.region
 
     def kept_offer(self, ask: PlacementRequest) -> m.Bid | None:
         """The place kept for a job that moves, if it can still have it. O(1) for other jobs."""

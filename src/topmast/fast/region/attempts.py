@@ -41,8 +41,12 @@ def launch(placer: RegionAnswers, allocation: Allocation) -> None:
     """Start the gang: no attempt stands in its place any more."""
     placer.decide(Launched(allocation.job))
     placer.send(ids.QUEUE, m.AttemptStarting(allocation.job, allocation.epoch))
-    order = _order(placer, allocation)
-    placer.send(ids.cluster(order.cluster), order)
+    plan = to_external(allocation.plan)
+    order = m.LaunchGang(
+        plan.job, allocation.epoch, allocation.spec, placer.region, plan.cluster, plan.seats,
+        allocation.time_left_s, plan.colocated_with,
+    )  # fmt: skip
+    placer.send(ids.cluster(plan.cluster), order)
 
 
 def launch_each(placer: RegionAnswers, event: m.CommitPlans) -> None:
@@ -63,20 +67,6 @@ def launch_each(placer: RegionAnswers, event: m.CommitPlans) -> None:
         )
         message: m.Message = gangs if len(those) > 1 else next(gangs.one_by_one())
         placer.send(ids.cluster(gangs.cluster), message)
-
-
-def _order(placer: RegionAnswers, allocation: Allocation) -> m.LaunchGang:
-    plan = to_external(allocation.plan)
-    return m.LaunchGang(
-        plan.job,
-        allocation.epoch,
-        allocation.spec,
-        placer.region,
-        plan.cluster,
-        plan.seats,
-        allocation.time_left_s,
-        plan.colocated_with,
-    )
 
 
 def stop(

@@ -72,7 +72,8 @@ class RoundHooks(QueueHooks):
 
     def on_wake(self) -> None:
         """The next round begins when it is due, and no answer is waited for."""
-        if self._rounds.is_due(self._queue.now) and self._queue.cycle.decision is None:
+        now = self._queue.now
+        if self._rounds.next_s(now) <= now and self._queue.cycle.decision is None:
             self._begin()
 
     def on_committed(self, record: JobRecord) -> None:

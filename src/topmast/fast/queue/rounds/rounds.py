@@ -89,10 +89,6 @@ class Rounds(Grants):
             return True
         return self.share.fills and self.options.reuse and not self.leaving
 
-    def is_due(self, now: float) -> bool:
-        """Whether the next round shall begin."""
-        return self.next_s(now) <= now
-
     def next_s(self, now: float) -> float:
         """When the next round begins: after this one; with a change sooner, if none fill gaps."""
         share = self.share

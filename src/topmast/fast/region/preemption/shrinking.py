@@ -43,7 +43,8 @@ def room_by_shrinking(search: Search, ask: PlacementRequest) -> Plan | None:
         (a for a in search.allocations.values() if _may_shrink(search, ask.band, a)),
         key=lambda a: (cost_gpu_s(a, search.profile, search.now), a.job),
     )
-    lacking = _lacking_milli(search.columns, ask)
+    free_milli = search.columns.free_by_host()[search.columns.available].sum()
+    lacking = fewest_gpus_milli(ask) - int(free_milli)
     spare = [_spare_milli(allocation, ask.band) for allocation in able]
     alone = [a for a, milli in zip(able, spare, strict=True) if milli >= lacking]
     for allocation in alone[:SINGLES_TRIED]:
@@ -56,11 +57,6 @@ def room_by_shrinking(search: Search, ask: PlacementRequest) -> Plan | None:
         lambda count: _with_smaller(search, ask, able[:count]), len(able), too_few, too_few + 1
     )
     return None if found is None else found[1]
-
-
-def _lacking_milli(columns: Columns, ask: PlacementRequest) -> int:
-    """The gang's least need beyond all free GPUs, in thousandths. O(slots + choices x groups)."""
-    return fewest_gpus_milli(ask) - int(columns.free_by_host()[columns.available].sum())
 
 
 def _spare_milli(allocation: Allocation, band: Band) -> int:

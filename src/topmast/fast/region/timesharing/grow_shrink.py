@@ -107,7 +107,7 @@ def smaller(
         return None
     before = speed(search.profile, allocation)
     own = gpus_of(allocation) * (speed(search.profile, allocation, to) / before - 1.0 / crowd)
-    gained = own + _gained_by(scene, others)
+    gained = own + sum([gpus_of(a) * (1.0 / after - 1.0 / scene.crowd(a)) for a, after in others])
     concerned = [allocation.start_s, *(a.start_s for a, _ in others)]
     names = tuple(a.job for a, _ in others)
     return Resize(allocation, to, gained, search.now - max(concerned), names, crowd)
@@ -145,11 +145,6 @@ def keeps_size(resize: Resize) -> bool:
 def gpus_of(allocation: Allocation) -> float:
     """The GPUs of a gang."""
     return allocation.plan.gpus_milli / MILLI
-
-
-def _gained_by(scene: SharingSnapshot, others: list[tuple[Allocation, int]]) -> float:
-    """How many more of the others' GPUs would be at work, in the mean. O(others)."""
-    return sum([gpus_of(a) * (1.0 / after - 1.0 / scene.crowd(a)) for a, after in others])
 
 
 def _fewest(profile: Profile, allocation: Allocation, crowd: int) -> int:

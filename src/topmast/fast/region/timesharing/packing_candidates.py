@@ -64,7 +64,9 @@ def joins(scene: SharingSnapshot, movers: Iterable[Allocation]) -> list[Join]:
     single = [a for a in scene.able if not a.paired and _is_plain(a)]
     lonely = _without_prospects(scene, single)
     hosts: dict[tuple[int, int], list[Allocation]] = {}
-    for allocation in sorted(lonely.values(), key=lambda a: _rank(scene, a)):
+    # Those on the emptiest GPUs are joined first, then those least often tried in vain.
+    order = sorted(lonely.values(), key=lambda a: (scene.crowd(a), scene.failures(a.job), a.job))
+    for allocation in order:
         if not any(slot in scene.awaited for slot in slots_of(allocation)):
             hosts.setdefault(_form(allocation), []).append(allocation)
     found, gone = [], dict.fromkeys((a.job for a in single if a.job not in lonely), True)
@@ -89,11 +91,6 @@ def _without_prospects(scene: SharingSnapshot, single: list[Allocation]) -> dict
         for a in here
         if not any(b is not a and scene.may_try(a, b) for b in here)
     }
-
-
-def _rank(scene: SharingSnapshot, allocation: Allocation) -> tuple[int, int, str]:
-    """The order to join gangs: those on the emptiest GPUs, then the least often tried in vain."""
-    return scene.crowd(allocation), scene.failures(allocation.job), allocation.job
 
 
 def _best_for(

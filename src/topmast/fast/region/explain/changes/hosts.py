@@ -43,7 +43,8 @@ def _hosts_freed(trials: Trials, cluster: str) -> Iterator[Change]:
         have = _what_is_free(trials, rows[0])
         where = _domain_name(trials, rows[0])
         text = f"{count_of(len(rows), 'more host')} of {where} free ({listed(names)}){have}"
-        jobs = _jobs_on(trials, set(names))
+        hosts, held = set(names), trials.search.allocations.values()
+        jobs = tuple(a.job for a in held if not hosts.isdisjoint(a.plan.hosts))
         yield _change(trials, cluster, ChangeKind.HOSTS, text, names, jobs)
 
 
@@ -157,11 +158,6 @@ def _what_is_free(trials: Trials, row: int) -> str:
     free = int(columns.free_by_host()[here].sum()) / MILLI
     gpus, be = "GPU" if need == 1 else "GPUs", "is" if free == 1 else "are"
     return f": it needs {need:g} {gpus}, and {free:g} {be} free there"
-
-
-def _jobs_on(trials: Trials, hosts: set[str]) -> tuple[str, ...]:
-    held = trials.search.allocations.values()
-    return tuple(a.job for a in held if any(seat.host in hosts for seat in a.plan.seats))
 
 
 def fewest_to_gain(domain: Ints, now: Ints, gain: Ints, count: int) -> Ints | None:
