@@ -13,14 +13,16 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import httpx
 import pytest
 
 from tests.integration.test_apart import running
-from tests.support.entrance import Entrance, entrance, run
+from tests.support.entrance import ROOT, Entrance, entrance, run
 from tests.support.live import end_agents, eventually, live, until_state
 from topmast import Client
+from topmast.adapters.engines.execs import LiveExec
 from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.model.access import Role
 from topmast.model.errors import Conflict, TopmastError
@@ -142,6 +144,96 @@ def test_a_command_ends_with_its_job(served: tuple[Client, str, str]) -> None:
     until_state(client, job, "CANCELLED")
     with pytest.raises(Conflict, match="it is CANCELLED"):
         client.execute(job, ["true"])
+
+
+def test_a_command_that_was_ended_before_it_began_never_runs(
+    served: tuple[Client, str, str], tmp_path: Path
+) -> None:
+    """While a job sets itself up its commands wait; what was ended meanwhile is not run after it."""
+    client, _, _ = served
+    ready, ran, other = tmp_path / "ready", tmp_path / "ran", tmp_path / "other"
+    setup = f"until test -e {ready}; do sleep 0.05; done"
+    job = client.submit({"setup": setup, "run": "sleep 600", "name": "slow"}).id
+    until_state(client, job, "RUNNING")
+    with client.start_command(job, ["touch", str(ran)]) as one:
+        one.end()
+        page = one.next(5.0)
+        assert (page.code, page.error) == (255, "it was ended before it began")
+    with client.start_command(job, ["touch", str(other)]) as waiting:
+        ready.touch()
+        page = eventually(lambda: p if (p := waiting.next(5.0)).code is not None else None, "ends")
+        assert page.code == 0
+    assert other.exists()
+    assert not ran.exists(), "orders are begun oldest first, or both at once"
+    client.cancel(job)
+
+
+def test_a_user_that_may_no_more_has_no_command(tmp_path: Path) -> None:
+    """A role that is revoked ends what runs by it within seconds; others go on."""
+
+    async def story(door: Entrance) -> None:
+        ann = door.client(await door.token("ann", (Role.SUBMITTER, "vision")))
+        boss = door.client(await door.token("boss", (Role.TENANT_ADMIN, "vision")))
+        path = f"/jobs/{await _running(ann)}/exec"
+        wanted = {"command": ["sh", "-c", "echo up; sleep 600"]}
+        mine, theirs = [(await c.post(path, json=wanted)).json()["id"] for c in (ann, boss)]
+        for client, id in ((ann, mine), (boss, theirs)):
+            assert (await client.get(f"{path}/{id}", params={"wait_s": 15})).json()["stdout"]
+        directory = door.service.directory
+        await directory.grant(ROOT, "sa:boss", "submitter", "vision")
+        await directory.revoke(ROOT, "sa:boss", "tenant-admin", "vision")
+        for method, more in (("GET", ""), ("POST", "/input")):
+            assert (await boss.request(method, f"{path}/{theirs}{more}")).status_code == 403
+        assert door.service.execs is not None
+        live = cast(LiveExec, door.service.execs._open[theirs].command)
+        for _ in range(200):
+            if live.finished:
+                break
+            await asyncio.sleep(0.1)
+        assert live.finished, "the server ended it, which nothing asked about"
+        assert (await ann.get(f"{path}/{mine}")).json()["code"] is None
+
+    with entrance(tmp_path, engine=LocalEngine) as door:
+        try:
+            run(lambda: story(door))
+        finally:
+            end_agents(tmp_path)
+
+
+def test_one_account_leaves_commands_to_others(tmp_path: Path) -> None:
+    """It has some at a time; more are refused with the time to try again, and no other's are lost."""
+
+    async def story(door: Entrance) -> None:
+        ann = door.client(await door.token("ann", (Role.SUBMITTER, "vision")))
+        boss = door.client(await door.token("boss", (Role.TENANT_ADMIN, "vision")))
+        path = f"/jobs/{await _running(ann)}/exec"
+        wanted = {"command": ["sleep", "600"]}
+        theirs = (await boss.post(path, json=wanted)).json()["id"]
+        answers = await asyncio.gather(*(ann.post(path, json=wanted) for _ in range(12)))
+        begun = [answer.json()["id"] for answer in answers if answer.status_code == 201]
+        refused = [answer for answer in answers if answer.status_code == 429]
+        assert (len(begun), len(refused)) == (8, 4)
+        assert refused[0].headers["retry-after"]
+        assert (await ann.post(f"{path}/{begun[0]}/end")).status_code == 200
+        assert (await ann.post(path, json=wanted)).status_code == 201
+        assert (await boss.get(f"{path}/{theirs}")).json()["code"] is None
+
+    with entrance(tmp_path, engine=LocalEngine) as door:
+        try:
+            run(lambda: story(door))
+        finally:
+            end_agents(tmp_path)
+
+
+async def _running(client: httpx.AsyncClient) -> str:
+    """A job of the client that runs."""
+    body = {"job": {"run": "sleep 600", "tenant": "vision"}}
+    job: str = (await client.post("/jobs", json=body)).json()["id"]
+    for _ in range(600):
+        if (await client.get(f"/jobs/{job}")).json()["state"] == "RUNNING":
+            return job
+        await asyncio.sleep(0.05)
+    raise AssertionError("it does not run")
 
 
 def test_who_may_run_commands_beside_a_job(tmp_path: Path) -> None:

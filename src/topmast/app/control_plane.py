@@ -279,7 +279,7 @@ class ControlPlane(Process):
         service = self.service
         return Commands(
             self.runtime, service.access, service.limits, service.job,
-            self._require_execs, self._begin_exec,
+            self._require_execs, self._begin_exec, service.logins.renewed,
         )  # fmt: skip
 
     def _require_execs(self, region: str, cluster: str) -> None:

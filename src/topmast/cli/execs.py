@@ -18,6 +18,9 @@ from topmast.cli.output import note
 if TYPE_CHECKING:
     from topmast.client.execs import Execution
 
+UNKNOWN = 255
+"""The exit code where that of the command is not known."""
+
 JobArgument = Annotated[
     str,
     typer.Argument(
@@ -86,10 +89,16 @@ def _as_document(session: Session, job: str, task: int, words: list[str]) -> int
 
 
 def _through(begun: Execution, reads: bool) -> tuple[int, str]:
-    page = begun.run(
-        _writer(sys.stdout.fileno()), _writer(sys.stderr.fileno()),
-        _Typed() if reads else None,
-    )  # fmt: skip
+    from topmast.model.errors import NotFound
+
+    try:
+        page = begun.run(
+            _writer(sys.stdout.fileno()), _writer(sys.stderr.fileno()),
+            _Typed() if reads else None,
+        )  # fmt: skip
+    except NotFound:
+        begun.forget()
+        return UNKNOWN, "the server that it ran through has ended"
     return page.code or 0, page.error
 
 

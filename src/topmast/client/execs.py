@@ -87,6 +87,10 @@ class Execution:
         """Have it ended: SIGHUP, and SIGKILL soon after."""
         self._transport.send("POST", f"{self._path}/end", content=b"")
 
+    def forget(self) -> None:
+        """There is nothing to end any more."""
+        self._over = True
+
     def run(self, stdout: Sink, stderr: Sink, stdin: Source | None = None) -> ExecPage:
         """Pass all through until it ends; its last page has the code.
 

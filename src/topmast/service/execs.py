@@ -1,21 +1,23 @@
 """Commands of users beside running tasks: which are allowed, and what they write and read.
 
 A command is no decision, and in no journal: its beginning is a line of the audit log, and what it
-writes passes through. It ends with its task, with its user's interest, and with this server.
+writes passes through. It ends with its task, with its user's interest, with its user's permission,
+and with this server.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from topmast.model.access import Caller, Permission
-from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError
+from topmast.model.errors import Conflict, InvalidInput, NotFound, TooMany, TopmastError
 from topmast.model.exec_views import (
     MOST_BYTES,
     MOST_WORDS,
@@ -37,6 +39,12 @@ LONGEST_WAIT_S = 20.0
 TOLD_WORDS = 1_000
 """Characters of a command that the audit log keeps."""
 MOST_KEPT = 1_000
+MOST_OF_ONE = 8
+"""Commands that run at a time for one account: a cluster runs some dozens, for all."""
+SILENT_S = 60.0
+"""A command that its user has not asked about for so long is ended by its engine."""
+LOOK_S = 3.0
+"""How often it is looked whether users of running commands may still run them."""
 GOING = (JobState.RUNNING, JobState.STARTING)
 
 Begin = Callable[[str, str, ExecSpec], Exec]
@@ -48,7 +56,23 @@ class _Open(Struct):
 
     command: Exec
     job: str
-    subject: str
+    user: str
+    tenant: str
+    """Of the job."""
+    caller: Caller
+    """Which began it."""
+    asked_s: float
+    over: bool = False
+    """Its user was told how it ended, or wants no more of it."""
+
+    @property
+    def subject(self) -> str:
+        """The account that began it."""
+        return self.caller.principal.subject
+
+    def is_live(self, now_s: float) -> bool:
+        """Whether it may run still."""
+        return not self.over and now_s - self.asked_s < SILENT_S
 
 
 class Commands:
@@ -62,15 +86,22 @@ class Commands:
         job: Callable[[Caller, str], Awaitable[JobView]],
         require: Callable[[str, str], None],
         begin: Begin,
+        renewed: Callable[[Caller], Caller | None],
     ) -> None:
-        """``require`` raises InvalidInput for a cluster (region, name) that runs none."""
+        """``require`` raises InvalidInput for a cluster (region, name) that runs none.
+
+        ``renewed``: a caller with the roles that it has now; None if its proof is good no more.
+        """
         self._runtime = runtime
         self._access = access
         self._limits = limits
         self._job = job
         self._require = require
         self._begin = begin
+        self._renewed = renewed
         self._open: dict[str, _Open] = {}
+        self._beginning: Counter[str] = Counter()
+        self._watching: asyncio.Task[None] | None = None
 
     async def begin(
         self, caller: Caller, job: str, command: tuple[str, ...], task: int = 0, *,
@@ -79,26 +110,70 @@ class Commands:
         """Run a command beside a task of a job that runs; returns when it is ordered."""
         self._limits.take(caller, "submit")
         view = await self._job(caller, job)
-        own = caller.principal.trusted or view.user == caller.principal.user
-        self._access.require(
-            caller, Permission.JOBS_EXEC if own else Permission.JOBS_OTHERS, view.tenant
-        )
+        self._allow(caller, view.user, view.tenant)
         _check(command, rows, columns)
         after = json_text(task=task, tty=tty, command=" ".join(command)[:TOLD_WORDS])
         done = act(caller, "exec", view.id, view.tenant, after=after)
-        try:
-            region, cluster = self._place(view, task)
-            self._require(region, cluster)
-        except TopmastError as error:
-            await self._note(done.row, f"refused: {error}")
-            raise
-        await self._note(done.row, "done")  # it is durable before anything runs
-        spec = ExecSpec(view.id, view.attempts, task, command, tty, rows, columns)
-        made = await asyncio.to_thread(self._begin, region, cluster, spec)
-        while len(self._open) >= MOST_KEPT:
-            del self._open[next(iter(self._open))]
-        self._open[made.id] = _Open(made, view.id, caller.principal.subject)
+        with self._room(caller.principal.subject):
+            try:
+                region, cluster = self._place(view, task)
+                self._require(region, cluster)
+            except TopmastError as error:
+                await self._note(done.row, f"refused: {error}")
+                raise
+            await self._note(done.row, "done")  # it is durable before anything runs
+            spec = ExecSpec(view.id, view.attempts, task, command, tty, rows, columns)
+            made = await asyncio.to_thread(self._begin, region, cluster, spec)
+            self._open[made.id] = _Open(made, view.id, view.user, view.tenant, caller, _now_s())
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch())
         return ExecStarted(made.id, view.id, view.attempts, task, cluster)
+
+    def _allow(self, caller: Caller, user: str, tenant: str) -> None:
+        """Raises Forbidden for commands beside a job of a user and a tenant."""
+        own = caller.principal.trusted or user == caller.principal.user
+        self._access.require(
+            caller, Permission.JOBS_EXEC if own else Permission.JOBS_OTHERS, tenant
+        )
+
+    @contextmanager
+    def _room(self, subject: str) -> Iterator[None]:
+        """Room for one more command of an account, while it begins. Raises TooMany."""
+        now_s = _now_s()
+        live = sum(1 for x in self._open.values() if x.subject == subject and x.is_live(now_s))
+        if live + self._beginning[subject] >= MOST_OF_ONE:
+            raise TooMany(f"{MOST_OF_ONE} commands of {subject} run already", LOOK_S)
+        if len(self._open) >= MOST_KEPT:
+            oldest = next((id for id, x in self._open.items() if not x.is_live(now_s)), None)
+            if oldest is None:
+                raise TooMany(f"{MOST_KEPT} commands run already", LOOK_S)
+            del self._open[oldest]
+        self._beginning[subject] += 1
+        try:
+            yield
+        finally:
+            self._beginning[subject] -= 1
+            if not self._beginning[subject]:
+                del self._beginning[subject]
+
+    async def _watch(self) -> None:
+        """As long as commands run: end those that their users may run no more."""
+        while live := [x for x in self._open.values() if x.is_live(_now_s())]:
+            for one in live:
+                await self._end_forbidden(one)
+            await asyncio.sleep(LOOK_S)
+
+    async def _end_forbidden(self, one: _Open) -> None:
+        caller = self._renewed(one.caller) if one.caller.token else one.caller
+        try:
+            if caller is not None:
+                self._allow(caller, one.user, one.tenant)
+                return
+        except TopmastError:
+            pass
+        one.over = True
+        with suppress(TopmastError):  # its region is out of reach, and ends it unasked
+            await asyncio.to_thread(one.command.end)
 
     async def _note(self, row: ActRow, outcome: str) -> None:
         await asyncio.wrap_future(self._runtime.note(replace(row, outcome=outcome)))
@@ -116,7 +191,8 @@ class Commands:
         self, caller: Caller, job: str, id: str, stdout: int, stderr: int, wait_s: float
     ) -> ExecPage:
         """What it has written from these offsets on, as soon as there is any."""
-        found = await self._found(caller, job, id)
+        known = await self._found(caller, job, id)
+        found = known.command
         loop = asyncio.get_running_loop()
         until_s = loop.time() + min(max(0.0, wait_s), LONGEST_WAIT_S)
         while True:
@@ -125,6 +201,7 @@ class Commands:
             page = await asyncio.to_thread(found.page, stdout, stderr, PAGE_BYTES)
             left_s = until_s - loop.time()
             if page.stdout or page.stderr or page.code is not None or left_s <= 0:
+                known.over = known.over or page.code is not None
                 return page
             with suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), min(left_s, found.look_s or left_s))
@@ -134,21 +211,27 @@ class Commands:
     ) -> ExecInput:
         """Give it input; all of it was taken up to the offset that is returned."""
         found = await self._found(caller, job, id)
-        return ExecInput(await asyncio.to_thread(found.write, offset, data, last=last))
+        return ExecInput(await asyncio.to_thread(found.command.write, offset, data, last=last))
 
     async def end(self, caller: Caller, job: str, id: str) -> None:
         """Have it ended."""
         found = await self._found(caller, job, id)
-        await asyncio.to_thread(found.end)
+        found.over = True
+        await asyncio.to_thread(found.command.end)
 
-    async def _found(self, caller: Caller, job: str, id: str) -> Exec:
-        """The command, for the caller that began it and may still see its job."""
+    async def _found(self, caller: Caller, job: str, id: str) -> _Open:
+        """The command, for the caller that began it and may still run it."""
         view = await self._job(caller, job)
         known = self._open.get(id)
-        mine = known is not None and known.subject == caller.principal.subject
-        if known is None or not mine or known.job != view.id:
+        if known is None or known.subject != caller.principal.subject or known.job != view.id:
             raise NotFound(f"no command '{id[:40]}' runs beside job '{job}'")
-        return known.command
+        self._allow(caller, known.user, known.tenant)
+        known.asked_s = _now_s()
+        return known
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _check(command: tuple[str, ...], rows: int, columns: int) -> None:

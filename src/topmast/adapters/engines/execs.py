@@ -23,6 +23,8 @@ PATIENCE_S = 60.0
 """A command that is not asked about for so long is ended: its user is gone."""
 STARTS_WITHIN_S = 60.0
 """A command that has not begun by then never does."""
+NEVER_RAN = 255
+"""The exit code of a command that did not begin, or whose end is not known."""
 
 
 class Kept:
@@ -101,9 +103,11 @@ class LiveExec:
             return end
 
     def end(self) -> None:
-        """Have it ended."""
+        """Have it ended; one that has not begun is over at once."""
         with self._changed:
             self.ended = True
+            if not self.heard:
+                self._finish(NEVER_RAN, "it was ended before it began")
             self._ring()
 
     def on_news(self, bell: Callable[[], None]) -> None:
@@ -112,6 +116,13 @@ class LiveExec:
             self._bells.append(bell)
 
     # --- its keeper -----------------------------------------------------------------------------
+
+    def may_begin(self) -> bool:
+        """Asked before it runs: whether it is to run still. Then it counts as begun."""
+        with self._changed:
+            self._judge()
+            self.heard = self.heard or not self.ended
+            return not self.ended
 
     def add(self, stream: int, offset: int, data: bytes) -> int:
         """Take what it wrote, as far as there is room; returns the end of what was taken."""
@@ -158,9 +169,12 @@ class LiveExec:
     def finish(self, code: int, error: str = "") -> None:
         """It has ended, and written all."""
         with self._changed:
-            if self._code is None:
-                self._code, self._error, self.ended = code, error, True
-                self._ring()
+            self._finish(code, error)
+
+    def _finish(self, code: int, error: str) -> None:
+        if self._code is None:
+            self._code, self._error, self.ended = code, error, True
+            self._ring()
 
     @property
     def finished(self) -> bool:
@@ -170,15 +184,16 @@ class LiveExec:
     @property
     def over(self) -> bool:
         """Whether it has ended, or is to: nothing more is given to it."""
-        self._judge()
-        return self.ended
+        with self._changed:
+            self._judge()
+            return self.ended
 
     def _judge(self) -> None:
         now_s = time.monotonic()
         if now_s - self._asked_s > PATIENCE_S:
             self.ended = True
-        if not self.heard and not self.finished and now_s - self._made_s > STARTS_WITHIN_S:
-            self.finish(255, "its host did not begin it in time")
+        if not self.heard and now_s - self._made_s > STARTS_WITHIN_S:
+            self._finish(NEVER_RAN, "its host did not begin it in time")
 
     def _ring(self) -> None:
         """Under the lock: wake all that wait."""
@@ -225,4 +240,4 @@ class Execs:
         """End all."""
         for one in list(self._known.values()):
             one.end()
-            one.finish(255, "the server that it ran through has ended")
+            one.finish(NEVER_RAN, "the server that it ran through has ended")

@@ -116,4 +116,5 @@ class ExecDesk:
     def _of(self, id: str) -> Exec:
         if id not in self._known:
             raise NotFound("there is no such command")
-        return self._known[id]
+        known = self._known[id] = self._known.pop(id)  # the last to be forgotten
+        return known

@@ -94,6 +94,8 @@ class ExecQuery(Runner, frozen=True, kw_only=True):
     code: Annotated[int, Meta(ge=0, lt=256)] | None = None
     whole: str = ""
     """It knows already that there is no more input."""
+    begin: str = ""
+    """It has not begun, and asks whether it is to."""
 
 
 class ExecNews(Struct, frozen=True):
@@ -252,6 +254,9 @@ class Home:
             return NOT_HERE
         if one.spec.rank not in place.ranks:
             return NOT_HERE
+        if query.begin:
+            ends = not one.may_begin()
+            return Reply(200, msgspec.json.encode(ExecNews(b"", whole=False, end=ends)))
         if query.code is not None:
             one.finish(query.code)
             return Reply(200)

@@ -99,8 +99,9 @@ class LocalExecs:
             wire = Wire(connection)
             first = wire.hear() or []
             one = self._execs.get(str(first[0].get("id"))) if first else None
-            if one is None:
-                return
+            if one is None or not one.may_begin():
+                return  # it hangs up, and the command never runs
+            wire.tell(op="begin")
             threading.Thread(target=_tell_input, args=(one, wire), daemon=True).start()
             messages: list[dict[str, object]] | None = first[1:]
             while messages is not None:
@@ -108,9 +109,6 @@ class LocalExecs:
                     _take(one, message)
                 messages = None if one.finished else wire.hear()
             one.finish(GONE, "it was ended with its task")
-            spec = one.spec
-            attempt = attempt_name(spec.job, spec.epoch)
-            self._layout.exec(attempt, spec.rank, one.id).unlink(missing_ok=True)
 
 
 def _take(one: LiveExec, message: dict[str, object]) -> None:

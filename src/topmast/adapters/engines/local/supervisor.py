@@ -243,6 +243,7 @@ class Supervisor:
         from topmast.adapters.engines.far.runner.processes import Wire
 
         order = files.read_json(file)
+        file.unlink(missing_ok=True)
         if order is None:
             return
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -1,7 +1,8 @@
 """A command that a user runs beside a task: its process, its terminal, and its way home.
 
 What it writes and reads goes over a wire, as lines of JSON: ``out`` and ``exit`` from it, ``in``,
-``eof`` and ``end`` to it. The local engine has the other end of the wire. For a runner the
+``eof`` and ``end`` to it. It does not run before a ``begin``: it may have been ended while it
+waited. The local engine has the other end of the wire. For a runner the
 `Courier` has it, which talks to home.
 """
 
@@ -63,6 +64,8 @@ class Beside:
         self.unread = b""
         self.whole = self.gone = False
         """Whether its input has an end; whether the other end of the wire is gone."""
+        self.begins = False
+        self.pid = 0
         self.code: int | None = None
         self.over_s = self.kill_s = float("inf")
 
@@ -70,6 +73,10 @@ class Beside:
         """Until it has ended, and all that it wrote is told."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)  # they are for the command
+        while not self.begins:
+            self._hear()
+            if self.gone:
+                return
         self._begin()
         while self.code is None or (self.outs and now_s() < self.over_s + EXEC_REST_S):
             self._turn()
@@ -149,11 +156,16 @@ class Beside:
         if messages is None:
             self.gone = True
         for message in messages or ():
-            if message["op"] == "in":
+            if message["op"] == "begin":
+                self.begins = True
+            elif message["op"] == "in":
                 self.unread += base64.b64decode(message["data"])
             elif message["op"] == "eof":
                 self.whole = True
         if messages is None or any(message["op"] == "end" for message in messages):
+            if not self.pid:
+                self.gone = True
+                return
             self._hang_up(signal.SIGHUP)
             self.kill_s = min(self.kill_s, now_s() + EXEC_HANG_UP_S)
 
@@ -204,8 +216,12 @@ class Courier:
 
     def run(self) -> None:
         """Until home knows the end, or wants no more."""
-        threading.Thread(target=self._fetch, daemon=True).start()
         home = Home(self.ticket)
+        answer = self._insist(home, {"begin": "1"}, None)
+        if answer is None or json.loads(answer)["end"]:
+            return
+        self.wire.tell(op="begin")
+        threading.Thread(target=self._fetch, daemon=True).start()
         while True:
             messages = self.wire.hear()
             if messages is None:
