@@ -25,7 +25,7 @@ from topmast.adapters.store import JOURNAL, Keeper, SqlJournal, open_journal
 from topmast.app.claim import ENGINES, claim_of
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import InvalidInput, TopmastError
 from topmast.model.fleet import ClusterSpec
 from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile
@@ -314,9 +314,16 @@ def claim_role(state: Path, role: str) -> None:
 
 
 def fail_stop(error: BaseException) -> NoReturn:
-    """End the process at once: memory may be ahead of the disk, and must not be acted on."""
-    log.critical("the runtime cannot go on; restart Topmast to recover", exc_info=error)
-    os._exit(1)
+    """End the process at once: memory may be ahead of the disk, and must not be acted on.
+
+    It ends also where the log cannot be written, such as on the full disk that is the error. An
+    error of our own says what to do; only for another is it told where it came from.
+    """
+    try:
+        told = {"why": str(error)} if isinstance(error, TopmastError) else {"exc_info": error}
+        log.critical("the runtime cannot go on; restart Topmast to recover", **told)
+    finally:
+        os._exit(1)
 
 
 def note_dropped(message: m.Message, error: Exception) -> None:

@@ -169,14 +169,21 @@ def _taken(won: queue.SimpleQueue[Won], wait_s: float = 0.0) -> Won | None:
 
 
 def step_down(error: BaseException) -> NoReturn:
-    """Begin again as a candidate, in the same process but with none of its memory."""
+    """Begin again as a candidate, in the same process but with none of its memory.
+
+    Also where the log cannot be written, such as on a full disk.
+    """
     if isinstance(error, InvalidInput):
-        log.critical("this process cannot stand by", why=str(error))
-        os._exit(2)
-    log.critical("this process does not lead any more: it begins again", why=str(error))
-    sys.stderr.flush()
-    sys.stdout.flush()
-    os.execv(sys.executable, sys.orig_argv)  # noqa: S606  the same program, with its own arguments
+        try:
+            log.critical("this process cannot stand by", why=str(error))
+        finally:
+            os._exit(2)
+    try:
+        log.critical("this process does not lead any more: it begins again", why=str(error))
+        sys.stderr.flush()
+        sys.stdout.flush()
+    finally:
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606  the same program and arguments
 
 
 def require_engines_here(

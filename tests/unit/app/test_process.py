@@ -1,5 +1,7 @@
 """Messages to engines that are there no more."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,46 @@ from topmast.model.errors import Conflict
 from topmast.policies.registry import load_profile
 
 NOWHERE = "http://127.0.0.1:1"
+FAILING = """
+import threading
+from topmast.adapters.store.errors import JournalFailure
+from topmast.app.process import fail_stop
+def run():
+    try:
+        raise {error}
+    except Exception as error:
+        fail_stop(error)
+loop = threading.Thread(target=run)
+loop.start()
+loop.join()
+"""
+"""The end of a runtime in a thread of its own; whatever lives on after it ends with 0."""
+
+
+def test_the_process_ends_although_its_log_cannot_be_written() -> None:
+    """The log may be on the full disk that is the error; a process that lived on would answer nothing."""
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        ended = subprocess.run(
+            [sys.executable, "-c", FAILING.format(error="JournalFailure('full')")],
+            stdout=full, stderr=full, timeout=60, check=False,
+        )  # fmt: skip
+    assert ended.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "traced"), [("JournalFailure('the disk is full')", False), ("KeyError('x')", True)]
+)
+def test_only_an_error_that_is_not_expected_is_traced(error: str, traced: bool) -> None:
+    """Where a full disk was met in the code helps no reader of the log."""
+    ended = subprocess.run(
+        [sys.executable, "-u", "-c", FAILING.format(error=error)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    said = ended.stdout + ended.stderr
+    assert ended.returncode == 1
+    assert "the runtime cannot go on" in said
+    assert ("Traceback" in said) == traced
+    assert traced or "the disk is full" in said
 
 
 def test_a_cluster_that_left_the_fleet_is_not_told_of_every_minute(tmp_path: Path) -> None:
