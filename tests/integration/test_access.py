@@ -364,6 +364,28 @@ def test_no_caller_grants_above_the_own_role(door: Entrance) -> None:
     run(story)
 
 
+def test_an_account_that_is_above_the_own_role_keeps_its_tokens_and_stays(door: Entrance) -> None:
+    """To remove it would take a role away that its administrator may not revoke."""
+
+    async def story() -> None:
+        directory = door.service.directory
+        boss = await door.token("boss", (Role.TENANT_ADMIN, "vision"))
+        await directory.add_account(ROOT, "op", "vision")
+        token = (await directory.create_token(ROOT, account="op")).view.id
+        await directory.grant(ROOT, "sa:op", "viewer", "vision")
+        await directory.grant(ROOT, "sa:op", "operator", "/")
+        async with door.client(boss) as client:
+            for path in ("/accounts/op", f"/tokens/{token}"):
+                refused = await client.delete(path)
+                why = "sa:op is operator, above the own role"
+                assert (refused.status_code, refused.json()["detail"]) == (403, why), path
+            await directory.revoke(ROOT, "sa:op", "operator", "/")
+            assert (await client.delete(f"/tokens/{token}")).status_code == 200
+            assert (await client.delete("/accounts/op")).status_code == 200
+
+    run(story)
+
+
 def test_a_token_is_good_for_its_scopes_and_until_it_is_revoked(door: Entrance) -> None:
     """Scopes narrow the roles of its owner; a token cannot make one that is good for more."""
 

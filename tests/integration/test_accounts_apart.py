@@ -44,7 +44,7 @@ def test_no_role_is_given_to_an_account_of_another_tenant(door: Entrance) -> Non
         async with door.client(other) as client:
             answer = await client.post("/tokens", json={"account": "theirs"})
             assert answer.status_code == 403
-            assert answer.json()["detail"] == "sa:theirs has a role, above the own role"
+            assert answer.json()["detail"] == "sa:theirs is tenant-admin, above the own role"
         async with door.client(one) as client:
             assert (await change(client, "revoke", "sa:theirs", "nlp", "tenant-admin"))[0] == 200
         async with door.client(other) as client:

@@ -99,7 +99,7 @@ class Directory:
         subject, tenant = caller.principal.subject, ""
         if account:
             subject, tenant = f"sa:{account}", self._managed(caller, account)
-            self._refuse_above(caller, self.state.principal(subject, self._clock.now()))
+            self._refuse_above(caller, subject)
         elif caller.principal.subject.startswith("sa:"):
             raise Forbidden("a service account makes no tokens: its administrators do")
         life_s = USUAL_S[kind] if ttl_s is None else ttl_s
@@ -151,6 +151,7 @@ class Directory:
         if token.subject != caller.principal.subject:
             tenant = self._tenant_of(token.subject)
             self._access.require(caller, Permission.ACCOUNTS_EDIT, tenant)
+            self._refuse_above(caller, token.subject)
         await self._do(caller, "revoke-token", number, tenant, m.RevokeToken(number))
         return _token_view(token)
 
@@ -191,8 +192,12 @@ class Directory:
         return v.ServiceAccountView(name, shown(tenant), 0)
 
     async def remove_account(self, caller: Caller, name: str) -> v.ServiceAccountView:
-        """Forget a service account with its tokens and roles; answers what there was."""
+        """Forget a service account with its tokens and roles; answers what there was.
+
+        Raises Forbidden if it has a role that is not the caller's to take.
+        """
         tenant = self._managed(caller, name)
+        self._refuse_above(caller, f"sa:{name}")
         there = next(account for account in self.accounts(caller) if account.name == name)
         order = m.RemoveServiceAccount(name)
         await self._do(caller, "remove-account", f"sa:{name}", tenant, order)
@@ -280,15 +285,15 @@ class Directory:
             if not self._access.may(caller, permission, binding.tenant):
                 raise Forbidden(f"{binding.role} is above the own role: it has {permission}")
 
-    def _refuse_above(self, caller: Caller, principal: Principal) -> None:
-        """Raises Forbidden if a principal has a role that the caller could not grant."""
-        for grant in principal.grants:
+    def _refuse_above(self, caller: Caller, subject: str) -> None:
+        """Raises Forbidden if a subject has a role that the caller could neither give nor take."""
+        for grant in self.state.principal(subject, self._clock.now()).grants:
             for permission in sorted(ALLOWED[grant.role]):
                 if not self._access.may(caller, permission, grant.tenant):
-                    told = "has a role"  # at a tenant that the caller may not know of
+                    where = ""  # a tenant that the caller may not know of
                     if self._access.may(caller, Permission.ACCOUNTS_VIEW, grant.tenant):
-                        told = f"is {grant.role} at {shown(grant.tenant)}"
-                    raise Forbidden(f"{principal.subject} {told}, above the own role")
+                        where = f" at {shown(grant.tenant)}"
+                    raise Forbidden(f"{subject} is {grant.role}{where}, above the own role")
 
     def _known_tenant(self, caller: Caller, text: str) -> str:
         """A tenant by name, or by its path from the root. Raises InvalidInput."""
