@@ -30,6 +30,8 @@ FRESH_S = 1.0
 """How long it serves in any case."""
 LISTED_S = 15.0
 """How long it serves for lists."""
+LIST_WAITS_S = 0.3
+"""How long a list waits for a forecast at most that was begun for it."""
 MOST_LISTED = 20_000
 """With more jobs than these, no forecast is made for a list."""
 log = structlog.get_logger(__name__)
@@ -45,7 +47,7 @@ class Forecasts:
         self._lock = threading.Lock()
         self._last: Forecast | None = None
         self._made_s = 0.0
-        self._making: asyncio.Task[ExpectedStart | None] | None = None
+        self._making: asyncio.Task[None] | None = None
 
     async def of_job(self, job: str) -> ExpectedStart | None:
         """When a waiting job will start."""
@@ -54,21 +56,47 @@ class Forecasts:
             state = await self._snapshot()
         return await asyncio.to_thread(self._look_up, job, state)
 
-    def of_list(self, jobs: Sequence[str]) -> dict[str, float]:
+    async def of_list(self, jobs: Sequence[str]) -> dict[str, float]:
         """When waiting jobs will start, as far as the last forecast knows.
 
-        A new one is made behind the answer, so that no list waits for it. To be called on an event
-        loop.
+        A new one is begun when the last is old or was made before one of the jobs; the list waits
+        for it a moment at most, and the next list has the rest.
         """
-        is_old = time.monotonic() - self._made_s > LISTED_S
         idle = self._making is None or self._making.done()
         few = len(self._runtime.machines.queue.jobs.records) <= MOST_LISTED
-        if jobs and is_old and idle and few:
-            self._making = asyncio.create_task(self.of_job(jobs[-1]))
+        if jobs and idle and few and self._is_old(jobs):
+            self._making = asyncio.create_task(self._foresee(jobs))
+            await asyncio.wait({self._making}, timeout=LIST_WAITS_S)
         last = self._last
         if last is None:
             return {}
         return {job: last.starts[job][0] for job in jobs if job in last.starts}
+
+    def _is_old(self, jobs: Sequence[str]) -> bool:
+        """Whether a list asks for a new forecast."""
+        last, age_s = self._last, time.monotonic() - self._made_s
+        if last is None or age_s > LISTED_S:
+            return True
+        known = last.whatif.machines.queue.jobs.records
+        return age_s > FRESH_S and any(job not in known for job in jobs)
+
+    async def _foresee(self, jobs: Sequence[str]) -> None:
+        """Run a new copy until it has started all these jobs, or for as long as one may run."""
+        state = await self._snapshot()
+        await asyncio.to_thread(self._run_on, jobs, state)
+
+    def _run_on(self, jobs: Sequence[str], state: StateSnapshot) -> None:
+        try:
+            with self._lock:
+                last = self._last = Forecast(state, self._runtime.machines.profile)
+                self._made_s = time.monotonic()
+                known, give_up = last.whatif.machines.queue.jobs.records, patience()
+                for job in jobs:
+                    if job in known and not give_up():
+                        last.start_of(job, give_up)
+        except Exception:
+            self._last = None
+            log.exception("no forecast", jobs=len(jobs))
 
     async def of_spec(self, spec: JobSpec) -> ExpectedStart | None:
         """When a job would start if it were submitted now."""

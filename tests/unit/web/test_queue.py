@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from tests.support.entrance import URL, Entrance, entrance, run
 from tests.unit.web.support import local, submit
 from topmast.model.access import Role
+from topmast.service import forecast
 from topmast.web.pages import queue
 
 
@@ -67,6 +69,40 @@ def test_what_holds_gpus_comes_first_and_what_waits_has_a_place_in_line(door: En
             assert [int(p.group(1)) for p in places if p] == [1, 2, 3, 4, 5, 6, 7]
             assert "Held : the job waits until it is released" in row(text, "j8")
             assert "no host could run one task" in row(text, "j9")
+
+    run(story)
+
+
+def test_a_job_that_waits_has_its_expected_start_or_a_way_to_it(door: Entrance) -> None:
+    """No time lets a held job start, nor one that is too large; the others wait for places."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            for _ in range(50):
+                text = await shown(client, "/")
+                if "ask" not in row(text, "j3"):
+                    break
+                await asyncio.sleep(0.1)
+            for job in ("j3", "j7"):
+                assert re.search(r" in \d+[smhd]", row(text, job)), row(text, job)
+            for job in ("j8", "j9"):
+                assert "never, unless something changes" in row(text, job)
+            assert "not known" not in text
+
+    run(story)
+
+
+def test_a_start_that_is_not_forecast_yet_is_a_link_to_the_page_that_does(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forecast, "MOST_LISTED", -1)
+    monkeypatch.setattr(door.service.forecasts, "_last", None)
+
+    async def story() -> None:
+        async with local(door) as client:
+            text = await shown(client, "/")
+            assert '<a href="/jobs/j3#start-title"' in text
+            assert "never, unless something changes" in row(text, "j9")
 
     run(story)
 

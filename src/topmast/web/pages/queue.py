@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from topmast.model.access import Permission
 from topmast.model.group_views import JobsGlance
 from topmast.model.job import Band
-from topmast.model.reason import PendingReason
+from topmast.model.reason import HOPELESS, PendingReason
 from topmast.model.selector import LABEL
 from topmast.model.states import TERMINAL, WAITING, JobState
 from topmast.model.views import JobPage, JobView
@@ -42,7 +42,12 @@ class Line(Struct, frozen=True):
     position: int | None = None
     """Among the jobs that wait, of those that the filters leave."""
     start_s: float | None = None
-    """When it is expected to start."""
+    """When it is expected to start, as far as the server knows without being asked."""
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether no time lets it start."""
+        return self.job.reason in HOPELESS
 
 
 class Glance(JobsGlance, frozen=True):
@@ -170,18 +175,21 @@ async def _lines(ask: Ask, page: JobPage, in_order: bool) -> tuple[tuple[Line, .
     jobs = [job.id for job in page.jobs]
     why = await ask.service.sentences(ask.caller, jobs)
     waits = [_waits(job) for job in page.jobs]
-    waiting = [job.id for job, waits_ in zip(page.jobs, waits, strict=True) if waits_]
-    starts = ask.service.forecasts.of_list(waiting)
+    may_start = [
+        job.id
+        for job, is_waiting in zip(page.jobs, waits, strict=True)
+        if is_waiting and job.reason not in HOPELESS
+    ]
+    starts = await ask.service.forecasts.of_list(may_start)
     held, before = _number(ask, "held"), _number(ask, "cursor")
-    lines, now_s = [], ask.service.clock.now()
+    lines = []
     for at, (job, is_waiting) in enumerate(zip(page.jobs, waits, strict=True)):
         held += not is_waiting
-        start_s = starts.get(job.id)
         lines.append(
             Line(
                 job, why.get(job.id, job.cause),
                 before + at + 1 - held if is_waiting and in_order else None,
-                start_s if start_s is not None and start_s > now_s else None,
+                starts.get(job.id),
             )
         )  # fmt: skip
     return tuple(lines), held
