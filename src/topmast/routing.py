@@ -126,6 +126,23 @@ class GuardedRoute(APIRoute):
         return handle
 
 
+class PageRouter(APIRouter):
+    """The routes of pages."""
+
+    failure: Callable[[Request, TopmastError], Response]
+    """Draws a page that says what went wrong, for paths that no route has as well."""
+
+
+def is_page(path: str) -> bool:
+    """Whether a path is one that people open, and programs do not."""
+    return not path.startswith("/api/")
+
+
+def shows_pages(method: str, path: str, accept: str) -> bool:
+    """Whether a browser asks for a whole page, to show it to a person."""
+    return method == "GET" and "text/html" in accept and is_page(path)
+
+
 def guarded_router() -> APIRouter:
     """A router with routes that each declare a permission."""
     return APIRouter(route_class=GuardedRoute)

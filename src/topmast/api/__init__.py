@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from fastapi.responses import Response
 from starlette.types import ASGIApp
 
@@ -35,6 +35,7 @@ from topmast.api.login import Logging
 from topmast.api.login import routes as login_routes
 from topmast.api.wire import answer, components
 from topmast.model.access import Caller
+from topmast.routing import PageRouter
 from topmast.service.access import row
 from topmast.service.metrics import Metrics
 from topmast.service.service import Service
@@ -54,7 +55,7 @@ def create_api(
     gate: Gate | None = None,
     openid: OpenId | None = None,
     metrics: Metrics | None = None,
-    pages: APIRouter | None = None,
+    pages: PageRouter | None = None,
 ) -> ASGIApp:
     """The ASGI application of a service, and the links to regions apart.
 
@@ -86,6 +87,7 @@ def create_api(
     app.include_router(link.routes(endpoints or {}), prefix=LINK_PREFIX)
     if pages is not None:
         app.include_router(pages)
+        app.state.failure_page = pages.failure
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import html
 import ipaddress
 import random
 import re
@@ -13,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 from starlette.datastructures import MutableHeaders
-from starlette.responses import RedirectResponse
+from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
@@ -21,11 +22,23 @@ from topmast.adapters.link import PREFIX as LINK_PREFIX
 from topmast.api.problems import problem
 from topmast.model.access import Caller, local_caller
 from topmast.model.errors import TooMany
-from topmast.routing import CALLER, REQUEST, SECURITY_HEADERS
+from topmast.routing import CALLER, REQUEST, SECURITY_HEADERS, is_page, shows_pages
 
 _LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
 _ONCE = (b"host", b"origin", b"authorization", b"content-type", b"sec-fetch-site", b"cookie")
 """Headers that decide: of two of them, each reader would take another."""
+_NO_LOGIN = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">
+<meta name="viewport" content="width=device-width">
+<title>No login by browser · Topmast</title></head>
+<body><main><h1>No login by browser</h1>
+<p>No page: {detail}, and it has no login for browsers.</p>
+<p>Tokens serve the command line and programs: <code>topmast login --token-stdin</code>, or the
+variable <code>TOPMAST_TOKEN</code>.</p>
+<p>The operator of this server can let people log in here: the section <code>oidc</code> of the file
+that <code>topmast up --accounts</code> reads names a login of the company (OpenID Connect). The
+guide "Accounts" (docs/guides/accounts.md) says how.</p></main></body></html>
+"""
 COOKIE = "__Host-topmast"
 """The session of a browser. The prefix makes browsers bind it to one host and to TLS."""
 USELESS = "the token is unknown, expired or revoked"
@@ -230,11 +243,6 @@ def _opens_a_page(head: Head) -> bool:
     return asked == ("navigate", "document") and head.method == "GET" and is_page(head.path)
 
 
-def is_page(path: str) -> bool:
-    """Whether a path is one that people open, and programs do not."""
-    return not path.startswith("/api/")
-
-
 def forwarded(address: str, chain: str, proxies: Sequence[Network]) -> str:
     """The last address of a chain of proxies that is none of the trusted ones."""
     found = address
@@ -298,8 +306,10 @@ class Guard:
                 bind_contextvars(request=head.request, actor=actor)
         except Refusal as refusal:
             answer = _answer(refusal)
-            if refusal.status == 401 and self.login and _shows_pages(head):
+            if refusal.status == 401 and _shows_pages(head):
                 answer = RedirectResponse(f"{self.login}?next={_onward(scope)}", 302)
+                if not self.login:
+                    answer = _no_login(refusal)
             await answer(scope, receive, dressed)
             return
         await self.app(scope, receive, dressed)
@@ -359,14 +369,19 @@ def _refuse_doubled(scope: Scope, head: Head) -> None:
 
 def _shows_pages(head: Head) -> bool:
     """Whether a browser asks for a whole page, to show it to a person."""
-    is_html = "text/html" in head.headers.get("accept", "")
-    return is_html and head.method == "GET" and is_page(head.path)
+    return shows_pages(head.method, head.path, head.headers.get("accept", ""))
 
 
 def _onward(scope: Scope) -> str:
     """The path and query of a request, as a part of another query."""
     path, query = quote(scope["path"]), scope["query_string"].decode("latin-1")
     return quote(f"{path}?{query}" if query else path, safe="")
+
+
+def _no_login(refusal: Refusal) -> ASGIApp:
+    """What a browser is told by a server that has no login for browsers."""
+    page = _NO_LOGIN.format(detail=html.escape(refusal.detail))
+    return HTMLResponse(page, 401, {"WWW-Authenticate": "Bearer"})
 
 
 def _answer(refusal: Refusal) -> ASGIApp:

@@ -13,9 +13,9 @@ from msgspec import UNSET
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import ClientDisconnect
 
-from topmast.model.errors import InvalidInput, TooMany, TopmastError
+from topmast.model.errors import InvalidInput, NotFound, TooMany, TopmastError
 from topmast.model.views import Fault, Problem
-from topmast.routing import status_of
+from topmast.routing import shows_pages, status_of
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +57,13 @@ def _detail(error: InvalidInput) -> str:
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
     if error.status_code == 404:
-        return problem(404, "Not found", f"nothing is at {request.url.path}")
+        detail = f"nothing is at {request.url.path}"
+        page = getattr(request.app.state, "failure_page", None)
+        accept = request.headers.get("accept", "")
+        if page is not None and shows_pages(request.method, request.url.path, accept):
+            found: Response = page(request, NotFound(detail))
+            return found
+        return problem(404, "Not found", detail)
     answer = problem(error.status_code, "Refused", str(error.detail))
     if error.status_code == 405:
         told = (error.headers or {}).get("Allow", "")

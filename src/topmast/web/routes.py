@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -22,6 +22,7 @@ from topmast.routing import (
     REQUEST,
     SECURITY_HEADERS,
     GuardedRoute,
+    PageRouter,
     caller_of,
     needs,
     open_to_all,
@@ -46,7 +47,7 @@ def routes(
     service: Service,
     replay: Replay | None = None,
     standing: Callable[[], Standing | None] = lambda: None,
-) -> APIRouter:
+) -> PageRouter:
     """The routes of all pages, and of their files.
 
     ``replay``: those of a past moment. ``standing``: what to say if this server does not lead.
@@ -67,7 +68,8 @@ def routes(
 
             return handle
 
-    router = APIRouter(route_class=PageRoute)
+    router = PageRouter(route_class=PageRoute)
+    router.failure = drawing.failure
     for page in all_pages():
         router.add_api_route(
             page.path, _endpoint(drawing, page), methods=["GET"], include_in_schema=False,

@@ -140,7 +140,13 @@ def test_a_person_without_a_login_is_sent_to_it(door: Entrance) -> None:
     async def story() -> None:
         assert isinstance(door.app, Guard)
         async with door.client(Accept="text/html,*/*") as client:
-            assert (await client.get(f"{URL}/jobs/j1?tab=logs")).status_code == 401
+            alone = await client.get(f"{URL}/jobs/j1?tab=logs")
+            assert (alone.status_code, alone.headers["content-type"][:9]) == (401, "text/html")
+            assert alone.headers["www-authenticate"] == "Bearer"
+            for word in ("asks for a login", "TOPMAST_TOKEN", "--accounts", "oidc"):
+                assert word in alone.text
+            plain = await client.get(f"{URL}/", headers={"Accept": "application/json"})
+            assert plain.json()["remedy"] == "topmast login, or a token"
             door.app.login = "/auth/login"
             try:
                 sent = await client.get(f"{URL}/jobs/j1?tab=logs")
@@ -181,6 +187,22 @@ def test_a_link_on_another_site_opens_a_page_and_nothing_else(door: Entrance) ->
             assert (await client.get("/", headers=follow)).status_code == 200
             evil = follow | {"Host": "evil.example.com"}
             assert (await client.get("/", headers=evil)).status_code == 403
+
+    run(story)
+
+
+def test_a_browser_that_asks_for_what_is_not_there_gets_a_page(door: Entrance) -> None:
+    """As for a job that is not there; programs get a problem document."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            for path in ("/nope", "/jobs/j99"):
+                lost = await client.get(path, headers={"Accept": "text/html,*/*"})
+                assert (lost.status_code, lost.headers["content-type"][:9]) == (404, "text/html")
+                assert "To the queue" in lost.text
+            for path, accept in (("/nope", "*/*"), ("/api/v1/nope", "text/html")):
+                told = await client.get(path, headers={"Accept": accept})
+                assert (told.status_code, told.json()["title"]) == (404, "Not found")
 
     run(story)
 
