@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from topmast.accounts import digest_of, new_token
+from topmast.model.errors import NotFound
 from topmast.model.messages import TokenKind
 
 FILE = "break-glass.json"
@@ -28,9 +29,13 @@ class Pane(Struct, frozen=True):
 
 
 def break_glass(state: Path, now: float, life_s: float) -> str:
-    """Make a token of an administrator, good for so long; an earlier one is good no more."""
+    """Make a token of an administrator, good for so long; an earlier one is good no more.
+
+    Raises NotFound where there is no such folder.
+    """
+    if not state.is_dir():
+        raise NotFound(f"{state}: no such folder; name the state folder of your server (--state)")
     token = new_token(TokenKind.PERSONAL, secrets.token_bytes(24))
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
     part = state / f"{FILE}.part"
     part.unlink(missing_ok=True)
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:

@@ -65,8 +65,12 @@ class CommandBehind(Command):
         if "--" in args:
             at = args.index("--")
             args = [*args[:at], *(f"--behind={word}" for word in args[at + 1 :])]
-        found: list[str] = super().parse_args(ctx, args)
-        return found
+        ctx.allow_extra_args = True
+        left: list[str] = super().parse_args(ctx, args)
+        if left and not ctx.resilient_parsing:
+            words = " ".join(left)[:100]
+            ctx.fail(f"write the command behind --, as in: topmast {ctx.info_name} JOB -- {words}")
+        return left
 
 
 class Group(TyperGroup):

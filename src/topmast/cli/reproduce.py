@@ -69,6 +69,8 @@ def reproduce(
     from topmast.experiments.reproduce import ReproduceOptions
     from topmast.experiments.reproduce import reproduce as run
 
+    if data is not None and not data.is_dir():
+        raise typer.BadParameter(f"{data} is not a folder", param_hint="'--data'")
     options = ReproduceOptions(scale=scale, seeds=seeds, out=out, workers=workers, data=data)
     document = run(names, options, note)
     for warning in document["warnings"]:

@@ -103,7 +103,16 @@ def end(
     """End a reservation before its time."""
     with session.client() as client:
         found = client.end_reservation(name, **options.given)
-    session.show(found, lambda: _say_one(found, dry_run=options.dry_run))
+    session.show(found, lambda: _say_ended(found, dry_run=options.dry_run))
+
+
+def _say_ended(found: ReservationView, *, dry_run: bool) -> None:
+    if dry_run:
+        note("nothing was done")
+        _say([found])
+        return
+    what = found.cluster or found.region or listed(found.hosts)
+    say_text(f"reservation {found.name} has ended: {what} is free for all jobs again")
 
 
 def _say_one(found: ReservationView, *, dry_run: bool) -> None:
@@ -133,4 +142,4 @@ def _say(found: list[ReservationView]) -> None:
         by = f" by {one.by}" if one.by else ""
         why = f": {one.reason}" if one.reason else ""
         if tenants or by or why:
-            say_text(f"{one.name} is reserved{tenants}{by}{why}")
+            say_text(f"{one.name or 'this'} is reserved{tenants}{by}{why}")

@@ -155,7 +155,8 @@ def _quota_of(quota: dict[str, int], model: str) -> str:
 def _say_pause(found: TenantPause) -> None:
     if found.dry_run:
         note("nothing was done")
-    say(found.paused or f"tenant {found.tenant} is not paused")
+    now = " so far" if found.dry_run else ""
+    say(found.paused or f"tenant {found.tenant} is not paused{now}")
     say(f"{plural(found.waiting, 'job')} of it waiting, {found.running} with GPUs")
     if not found.stops:
         return

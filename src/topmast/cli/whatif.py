@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -91,6 +92,10 @@ def add(app: typer.Typer, root: Root) -> None:
         for_s = values.duration_s(for_) or 0.0
         if for_s <= 0:
             raise typer.BadParameter("must be more than 0, for example 6h", param_hint="'--for'")
+        if session.state is None and (session.server or os.environ.get("TOPMAST_SERVER")):
+            raise typer.BadParameter(
+                "whatif asks no server: name the server's state folder", param_hint="'--state'"
+            )
         options = WhatIfOptions(
             state=session.state_folder(),
             until_s=values.moment_s(until),

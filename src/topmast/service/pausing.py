@@ -13,6 +13,7 @@ from topmast.model import messages as m
 from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobEffect, TenantPause
 from topmast.model.errors import NotFound
+from topmast.model.files.fields import nearest
 from topmast.model.job import MILLI
 from topmast.service.access import act, json_text
 from topmast.service.verbs import Verbs
@@ -48,10 +49,11 @@ class Pausing(Verbs):
     ) -> TenantPause:
         tenant = order.tenant
         self.limits.take(caller, "submit")
-        known = await self._ask(lambda: tenant in self.machines.queue.tenancy.ledger.tenants)
+        known = await self._ask(lambda: list(self.machines.queue.tenancy.ledger.tenants))
         self.access.require(caller, Permission.JOBS_OTHERS, tenant)
-        if not known:
-            raise NotFound(f"no tenant '{tenant}'")
+        if tenant not in known:
+            near = nearest(tenant, known)
+            raise NotFound(f"no tenant '{tenant}'" + (f" ({near})" if near else ""))
         before = await self._ask(partial(self._meant, tenant, drain, dry_run))
         if dry_run:
             return before

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from topmast.model.errors import InvalidInput
-from topmast.model.files.fields import one_of
+from topmast.model.files.fields import nearest, one_of
 from topmast.model.files.wording import in_words
 from topmast.model.units import show
 from topmast.policies.registry import value_of
@@ -122,9 +122,11 @@ def read_settings(options: Mapping[str, str]) -> Settings:
         settings = msgspec.convert(document, Settings)
     except msgspec.ValidationError as error:
         what, place = in_words(error)
-        if place in document:
+        remedy = ""
+        if what == "unknown field":
+            what, remedy = "there is no such option", _meant(place)
+        elif place in document:
             what += f" {show(str(document[place]))}"
-        remedy = one_of(place, Settings.__struct_fields__) if what == "unknown field" else ""
         raise InvalidInput(what, field=f"--set sim.{place}", remedy=remedy) from error
     for name in Settings.__struct_fields__:
         value = getattr(settings, name)
@@ -134,6 +136,11 @@ def read_settings(options: Mapping[str, str]) -> Settings:
         if not (low_ok and value <= _AT_MOST.get(name, 1e12)):
             raise InvalidInput(f"{value} is out of range", field=f"--set sim.{name}")
     return settings
+
+
+def _meant(name: str) -> str:
+    known = [f"{PREFIX}{field}" for field in Settings.__struct_fields__]
+    return nearest(f"{PREFIX}{name}", known) or one_of(name, known)
 
 
 def _gpu_speeds(options: Mapping[str, str]) -> dict[str, float]:

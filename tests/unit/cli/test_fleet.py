@@ -293,7 +293,9 @@ def test_hosts_are_reserved(server: FakeServer, call: Call) -> None:
         ("h0", "--for", "4h", "--until", "9h"),
     ):  # fmt: skip
         assert call(*reserve, *wrong).code == 2
-    assert call("reserve", "end", "w1").out.splitlines()[1].startswith("w1")
+    assert call("reserve", "end", "w1", "--dry-run").out.splitlines()[1].startswith("w1")
+    ended = call("reserve", "end", "w1").out
+    assert ended == "reservation w1 has ended: h0,h1 is free for all jobs again\n"
     lines = call("reserve").out.splitlines()
     assert lines[1].split()[0] == "w1"
     assert lines[2] == "w1 is reserved for vision by ann: disks"

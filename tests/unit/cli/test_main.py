@@ -17,7 +17,9 @@ from tests.unit.cli.conftest import REPO, Call, program
 from tests.unit.cli.program import ROOT
 from tests.unit.client.fake import FakeServer, page, problem, running
 from topmast import __version__
+from topmast.adapters.breakglass import break_glass
 from topmast.cli import build
+from topmast.model.errors import NotFound
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -332,3 +334,30 @@ def test_every_command_is_documented(path: tuple[str, ...]) -> None:
     for parameter in command.params:
         for option in parameter.opts:
             assert not option.startswith("--") or option in reference, option
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ("exec", "j4", "hostname"),
+            "write the command behind --, as in: topmast exec JOB -- hostname",
+        ),
+        (("whatif", "--add-hosts", "east-1:2"), "whatif asks no server"),
+        (("reproduce", "tiresias", "--data", "/nowhere"), "/nowhere is not a folder"),
+    ],
+)
+def test_what_was_meant_otherwise_is_said_before_anything_is_done(
+    words: tuple[str, ...], told: str, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the wrong system would answer, or minutes would pass."""
+    monkeypatch.setenv("TOPMAST_SERVER", "http://127.0.0.1:1")
+    done = call(*words)
+    assert (done.code, told in done.error) == (2, True), done.err
+
+
+def test_no_folder_is_made_for_a_token_that_works_nowhere(tmp_path: Path) -> None:
+    """A state folder that is mistyped is none."""
+    with pytest.raises(NotFound, match="no such folder"):
+        break_glass(tmp_path / "typo", 0.0, 60.0)
+    assert not (tmp_path / "typo").exists()

@@ -145,6 +145,7 @@ def test_a_run_ends_when_it_is_told_to(call: Call, files: tuple[str, ...], tmp_p
         (("--profile", "fiffo"), "did you mean 'fifo'?"),
         (("--set", "nope=1"), "nope"),
         (("--set", "sim.nope=1"), "nope"),
+        (("--set", "sim.startup=3"), "did you mean 'sim.startup_s'?"),
         (("--set", "sim.loss=2"), "sim.loss"),
         (("--overheads", "some"), "neither 'default' nor 'none'"),
         (("--format", "xml"), "format"),

@@ -27,6 +27,6 @@ def test_a_rehearsal_says_that_nothing_was_done(call: Call, server: FakeServer) 
     server.on("POST", "/tenants/vision/resume", TenantPause("vision", "", True, 2, 0, (), 0.0, 0.0))
     done = call("tenants", "resume", "vision", "--dry-run")
     assert (done.code, done.err.strip()) == (0, "nothing was done")
-    assert "tenant vision is not paused" in done.out
+    assert "tenant vision is not paused so far" in done.out
     shown = call("tenants", "resume", "vision", "--dry-run", "--json").document
     assert (shown["waiting"], shown["dry_run"]) == (2, True)

@@ -178,7 +178,7 @@ def _holder(cursor: Any) -> str:
         return backend
     holder, address = cursor.execute(_LAST_SEEN).fetchone()
     named = f"{holder} at {address}, " if holder else ""
-    return f"{named}{backend}; stop it first, or start this one with --standby"
+    return f"{named}{backend}; stop it first, or let this one stand by (--standby)"
 
 
 def _require_safe(raw: Any, cursor: Any, place: str) -> None:
