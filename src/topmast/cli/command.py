@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from topmast.cli.groups import Command, Group
-from topmast.cli.output import note, say, say_json
+from topmast.cli.output import note, say_block, say_json
 
 if TYPE_CHECKING:
     from topmast.client import Client
@@ -144,7 +144,7 @@ def group(
 
 
 def _show_help(context: typer.Context) -> None:
-    say(context.get_help())
+    say_block(context.get_help())
 
 
 def command(

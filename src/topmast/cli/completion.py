@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from topmast.cli.command import NOTHING, SYSTEM, Session, command, session_of
-from topmast.cli.output import say
+from topmast.cli.output import say_block
 from topmast.experiments.names import experiment_names
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def completion(
 
     names = {"prog_name": "topmast", "complete_var": "_TOPMAST_COMPLETE", "shell": shell.value}
     script = get_completion_script(**names)
-    session.show({"shell": shell.value, "script": script}, lambda: say(script))
+    session.show({"shell": shell.value, "script": script}, lambda: say_block(script))
 
 
 def complete_jobs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ import typer
 
 from topmast.cli import values
 from topmast.cli.command import FLEET, NOTHING, Session, command, group
-from topmast.cli.output import note, say
+from topmast.cli.output import note, say, say_block
 from topmast.cli.text import plural
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _write(
     )
     if out is None:
         parse_fleet(document, where="what was found")
-        session.show(document, lambda: say(fleet_text(document).rstrip("\n")))
+        session.show(document, lambda: say_block(fleet_text(document)))
     else:
         made = write_fleet(document, out)
         gpus = ", ".join(f"{count} {model}" for model, count in sorted(made.gpus().items()))

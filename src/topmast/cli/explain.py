@@ -45,7 +45,7 @@ def say_explanation(explanation: Explanation) -> None:
     """The whole account, for people."""
     for warning in explanation.warnings:
         note(f"warning: {warning}")
-    say(clean(explanation.summary))
+    say(explanation.summary)
     say()
     say_fields(
         [
@@ -67,7 +67,7 @@ def say_explanation(explanation: Explanation) -> None:
         say()
         say("What would help")
         for advice in explanation.would_help:
-            say_text(clean(advice), first="  - ", rest="    ")
+            say_text(advice, first="  - ", rest="    ")
 
 
 def _expected(explanation: Explanation) -> str:

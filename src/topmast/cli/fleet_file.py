@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from topmast.cli.command import FLEET, Session, command, group
-from topmast.cli.output import Column, note, say, say_table
+from topmast.cli.output import Column, note, say, say_block, say_table
 from topmast.cli.text import plural
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _say_file(found: FleetView) -> None:
     import yaml
 
     note(f"version {found.version}")
-    say(yaml.safe_dump(found.fleet, sort_keys=False).rstrip())
+    say_block(yaml.safe_dump(found.fleet, sort_keys=False))
 
 
 def diff(session: Session, file: FileArgument, tenants: TenantsOption = False) -> None:

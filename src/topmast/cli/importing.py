@@ -11,7 +11,7 @@ import typer
 from topmast.cli.command import DAY, NOTHING, Session, command, group
 from topmast.cli.documents import as_yaml
 from topmast.cli.jobsource import STDIN
-from topmast.cli.output import note, say
+from topmast.cli.output import note, say_block
 from topmast.importers import IMPORTERS, Importer
 
 StrictOption = Annotated[
@@ -60,5 +60,5 @@ def _import(session: Session, importer: Importer, file: Path, strict: bool) -> i
     for one in found.notes:
         note(one.of(where))
     parse_job(found.job, where=f"the job file of {where}")
-    session.show(found, lambda: say(as_yaml(found.job)))
+    session.show(found, lambda: say_block(as_yaml(found.job)))
     return int(strict and bool(found.notes))

@@ -19,7 +19,7 @@ from topmast.cli.completion import (
 )
 from topmast.cli.output import Cell, Column, Row, note, say, say_fields, say_table
 from topmast.cli.sweeps import is_sweep, say_sweep, sweep_row
-from topmast.cli.text import clean, moment, number, plural
+from topmast.cli.text import moment, number, plural
 
 if TYPE_CHECKING:
     from topmast.client import Client
@@ -167,7 +167,7 @@ def _say_queue(page: JobPage) -> None:
     say_jobs(page.jobs, sweeps=page.sweeps)
     if sys.stdout.isatty() and page.jobs:
         say()
-        say(clean(counts_line(page.counts)))
+        say(counts_line(page.counts))
 
 
 def counts_line(counts: dict[str, int]) -> str:

@@ -18,7 +18,7 @@ from topmast.cli.groups import CommandBehind
 from topmast.cli.jobs import FINISHED, WAITING, JobArgument, JobsArgument, page_of, say_states
 from topmast.cli.jobsource import source_like, source_of
 from topmast.cli.launchmany import documents_of, dry_run_all, launch_all
-from topmast.cli.output import note, say
+from topmast.cli.output import note, say, say_block
 from topmast.cli.overrides import JobOptions, named_for, with_changes
 from topmast.cli.sweeps import (
     is_sweep,
@@ -150,7 +150,7 @@ def spec(session: Session, job: JobArgument) -> None:
     """The job file of a job, with what was changed since. It can be launched again."""
     with session.client() as client:
         found = client.job_file(job)
-    session.show(found, lambda: say(as_yaml(found.job)))
+    session.show(found, lambda: say_block(as_yaml(found.job)))
 
 
 def _with_job(receipt: Receipt, job: JobView) -> dict[str, object]:

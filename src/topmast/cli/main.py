@@ -40,7 +40,7 @@ from topmast.cli import (
 from topmast.cli.command import JsonOption, ServerOption, StateOption
 from topmast.cli.extras import extra_of
 from topmast.cli.groups import Group, said_of
-from topmast.cli.output import note, say
+from topmast.cli.output import note, say, say_block
 from topmast.cli.root import Root
 
 FAILED, MISUSE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
@@ -119,7 +119,7 @@ def _top(
     if version:
         say(f"{PROGRAM} {__version__}")
     elif context.invoked_subcommand is None:
-        say(context.get_help())
+        say_block(context.get_help())
 
 
 def main(root: Root, arguments: Sequence[str] | None = None) -> int:

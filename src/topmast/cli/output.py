@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
-from topmast.cli.text import clean, clean_json, width
+from topmast.cli.text import clean, clean_json, clean_text, width
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,8 +51,13 @@ Row = Sequence[str | Cell]
 
 
 def say(line: str = "") -> None:
-    """One line of the result."""
-    sys.stdout.write(line + "\n")
+    """One line of the result, with all that acts on a terminal spelled out."""
+    sys.stdout.write(clean(line) + "\n")
+
+
+def say_block(text: str) -> None:
+    """Lines of the result that have to stay as they are, such as a file: only controls change."""
+    sys.stdout.write(clean_text(text.rstrip("\n")) + "\n")
 
 
 def note(line: str) -> None:
@@ -68,7 +73,7 @@ def say_json(document: object) -> None:
     encoded = msgspec.json.encode(document)
     if sys.stdout.isatty():
         encoded = msgspec.json.format(encoded, indent=2)
-    say(clean_json(encoded.decode()))
+    sys.stdout.write(clean_json(encoded.decode()) + "\n")
 
 
 def say_table(columns: Sequence[Column], rows: Iterable[Row], title: str = "") -> int:
@@ -102,10 +107,11 @@ def say_text(text: str, first: str = "", rest: str = "") -> None:
 
         room = max(_NARROWEST, shutil.get_terminal_size().columns)
         lines = textwrap.wrap(
-            text, room, initial_indent=first, subsequent_indent=rest,
+            clean(text), room, initial_indent=first, subsequent_indent=rest,
             break_long_words=False, break_on_hyphens=False,
         )  # fmt: skip
-        say("\n".join(lines) or first.rstrip())
+        for line in lines or [first.rstrip()]:
+            say(line)
     else:
         say(first + text)
 
@@ -150,7 +156,7 @@ def _cell(value: str | Cell) -> Cell:
 def _rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], title: str) -> int:
     console = console_on(sys.stdout)
     if title:
-        console.print(title, style="bold")
+        console.print(clean(title), style="bold")
     table = rich_table(columns, rows, console.width)
     console.print(table)
     return len(columns) - len(table.columns)

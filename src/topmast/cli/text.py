@@ -26,10 +26,14 @@ def clean(text: str) -> str:
     return _UNSAFE.sub(_spelled, " ".join(text.splitlines()) if "\n" in text else text)
 
 
+def clean_text(text: str) -> str:
+    """The lines of ``text`` and their tabs, with everything that acts on a terminal spelled out."""
+    return _UNSAFE_IN_A_BLOCK.sub(_spelled, text)
+
+
 def clean_block(text: str) -> str:
     """Lines of output without their colours and movements; other controls are spelled out."""
-    text = _SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
-    return _UNSAFE_IN_A_BLOCK.sub(_spelled, text)
+    return clean_text(_SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\r", "\n"))
 
 
 class BlockCleaner:

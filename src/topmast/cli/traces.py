@@ -12,7 +12,7 @@ import typer
 from topmast.cli import values
 from topmast.cli.command import NOTHING, RESEARCH, Session, command, group
 from topmast.cli.documents import say_document
-from topmast.cli.output import Column, note, say, say_fields, say_table
+from topmast.cli.output import Column, note, say, say_block, say_fields, say_table
 from topmast.cli.text import number, plural
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def fleet(
 
     plan = read_machines(file, format)
     if out is None:
-        session.show(plan, lambda: say(fleet_text(plan).rstrip("\n")))
+        session.show(plan, lambda: say_block(fleet_text(plan)))
         return
     made = write_fleet(plan, out)
     hosts = sum(len(c.hosts) for region in made.regions for c in region.clusters)

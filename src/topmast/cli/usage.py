@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from topmast.cli import values
 from topmast.cli.command import FLEET, Session, command
-from topmast.cli.output import Column, note, say_table
+from topmast.cli.output import Column, note, say_block, say_table
 from topmast.cli.text import moment, number
 
 if TYPE_CHECKING:
@@ -94,4 +93,4 @@ def usage(
 def _say_csv(report: UsageReport) -> None:
     from topmast.model.usage_csv import usage_csv
 
-    sys.stdout.write(usage_csv(report.by, report.usage, report.since_s, report.until_s))
+    say_block(usage_csv(report.by, report.usage, report.since_s, report.until_s))
