@@ -95,3 +95,36 @@ def test_the_text_of_users_stays_text(stage: Stage, viewer: Viewer) -> None:
         window.open(f"/jobs/{stage.jobs['hostile']}")
         assert opened == []
         assert window.complaints == []
+
+
+@pytest.mark.parametrize("name", ["queue", "job", "audit"])
+def test_on_a_telephone_nothing_is_cut_or_overprinted(
+    stage: Stage, viewer: Viewer, name: str
+) -> None:
+    """The header reaches both edges, each page of the menu is seen, and fields keep their place."""
+    with viewer.window(width_px=390) as window:
+        page = window.open(address(stage, name))
+        page.wait_for_timeout(300)
+        found = page.evaluate(BOUNDS)
+    assert found["header"] == [0, 390]
+    assert found["menu"] == []
+    assert found["fields"] == []
+    assert (found["timeline"] is None) == (name != "job")
+    assert (found["timeline"] or 0) <= 0
+
+
+BOUNDS = """() => {
+  const box = (one) => one.getBoundingClientRect();
+  const header = box(document.querySelector("header.top"));
+  const out = (one) => box(one).right > innerWidth || box(one).left < 0;
+  const drawn = document.querySelector("attempt-timeline")?.shadowRoot?.querySelector("svg");
+  const text = (one) => { const all = document.createRange(); all.selectNodeContents(one); return all; };
+  return {
+    header: [header.left, header.right],
+    menu: [...document.querySelectorAll(".top nav a")].filter(out).map((one) => one.textContent),
+    fields: [...document.querySelectorAll("table.cards td[data-label]:not(:has(.name))")].filter((one) =>
+      one.getClientRects().length && box(text(one)).right > box(one).right + 1).map((one) => one.outerHTML),
+    timeline: drawn ? box(drawn).right - box(drawn.parentElement).right : null,
+  };
+}"""
+"""What a narrow window cuts, or prints over something else."""

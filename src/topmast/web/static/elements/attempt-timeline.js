@@ -11,7 +11,10 @@ import { count, dataOf, draw, duration, moment, onWidth, placeFor } from "./comm
  *   folded: boolean}} Part
  */
 
-const LEAST_WIDTH = 480;
+const LEAST_WIDTH = 280;
+/** On an axis that is less wide than this, the moments of both ends stand below one another. */
+const WIDE = 480;
+const LINE = 18;
 const TOP = 22;
 const BAR = 34;
 const FOLD = 56;
@@ -43,7 +46,7 @@ class AttemptTimeline extends HTMLElement {
     const parts = fold(partsOf(story), width);
     if (parts.length === 0) return;
     const picture = draw("svg", {
-      width, height: TOP + BAR + 24, role: "list", class: "timeline",
+      width, height: TOP + BAR + 24 + (width < WIDE ? LINE : 0), role: "list", class: "timeline",
       "aria-label": `${count(parts.filter((p) => p.attempt).length, "attempt")} over time`,
     });
     for (const part of parts) picture.append(part.attempt ? ran(part) : waited(part));
@@ -107,13 +110,15 @@ function fold(parts, width) {
   };
   for (let next = long(); next !== undefined; next = long()) next.folded = true;
   const open = parts.filter((p) => !p.folded);
+  const folds = parts.length - open.length;
+  const folded = Math.min(FOLD, width / 2 / Math.max(1, folds)); // the attempts keep half of the axis
   const whole_s = open.reduce((sum, p) => sum + p.to_s - p.from_s, 0) || 1;
-  const least = LEAST * open.length + FOLD * (parts.length - open.length);
+  const least = LEAST * open.length + folded * folds;
   const scale = Math.max(0, width - least) / whole_s;
   let x = 0;
   for (const each of parts) {
     each.x = x;
-    each.width = each.folded ? FOLD : LEAST + (each.to_s - each.from_s) * scale;
+    each.width = each.folded ? folded : LEAST + (each.to_s - each.from_s) * scale;
     x += each.width;
   }
   return parts;
@@ -188,7 +193,7 @@ function ends(parts, width) {
   const last = parts[parts.length - 1];
   return [
     draw("text", { x: 0, y: 14, class: "axis" }, `submitted ${moment(parts[0].from_s)}`),
-    draw("text", { x: width, y: 14, class: "axis end" }, moment(last.to_s)),
+    draw("text", { x: width, y: width < WIDE ? TOP + BAR + 14 + LINE : 14, class: "axis end" }, moment(last.to_s)),
   ];
 }
 
