@@ -209,7 +209,8 @@ def _add_fill(app: typer.Typer, root: Root) -> None:
             str, typer.Option(metavar="NAME", help="The trace's format.")
         ] = "topmast",
         asked: Annotated[
-            float, typer.Option(min=0.01, help="GPUs that jobs ask for, over those there are.")
+            float,
+            typer.Option(min=0.01, max=100.0, help="GPUs that jobs ask for, over those there are."),
         ] = 1.3,
         seeds: Annotated[
             int,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from difflib import get_close_matches
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 _LONGEST = 1000
@@ -55,6 +57,16 @@ class Command(TyperCommand):
         return [
             piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)
         ]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments. A number is finite: a range of a library lets ``nan`` pass."""
+        found: list[str] = super().parse_args(ctx, args)
+        parameters: list[Any] = list(self.params)
+        for parameter in parameters:
+            given = ctx.params.get(parameter.name)
+            if isinstance(given, float) and not math.isfinite(given):
+                raise typer.BadParameter(f"{given} is not a finite number", ctx, parameter)
+        return found
 
 
 class CommandBehind(Command):

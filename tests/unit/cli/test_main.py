@@ -307,6 +307,20 @@ URLS = [
 ]
 
 
+@pytest.mark.parametrize("number", ["inf", "nan", "1e308"])
+def test_a_number_is_in_its_range(number: str, call: Call) -> None:
+    """Neither one that has no end, nor one that is none, begins a run without an end."""
+    files = ("--trace", "x.csv", "--fleet", "x.yaml")
+    called = call("bench", "fill", *files, "--asked", number)
+    assert called.code == 2
+    assert "'--asked'" in called.error
+    if number != "1e308":
+        called = call("simulate", *files, "--load", number)
+        assert called.code == 2
+        assert "'--load'" in called.error
+        assert "is not a finite number" in called.error
+
+
 @pytest.mark.parametrize(("arguments", "at_fault"), URLS, ids=lambda part: " ".join(part))
 def test_a_url_is_no_path(
     arguments: tuple[str, ...], at_fault: str, call: Call, tmp_path: Path,
