@@ -12,10 +12,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.entrance import FLEET, ROOT
 from topmast.app.control_plane import ControlPlane
 from topmast.app.process import Outside
 from topmast.bench.fake_engine import FakeEngine
+from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.policies.registry import load_profile
 
@@ -68,6 +71,8 @@ def test_a_webhook_is_told_over_restarts(tmp_path: Path) -> None:
     async def begin(system: ControlPlane) -> str:
         service = system.service
         assert service.webhooks is not None
+        with pytest.raises(InvalidInput, match=r"tenants\[1\]: no tenant 'visoin'"):
+            await service.webhooks.put(ROOT, "ops", hook | {"tenants": ["vision", "visoin"]})
         await service.webhooks.put(ROOT, "ops", hook)
         await service.webhooks.test(ROOT, "ops")
         receipt = await service.submit(ROOT, JOB, "ada", "", "")

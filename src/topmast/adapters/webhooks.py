@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from topmast.model.errors import TopmastError
+from topmast.model.webhooks import has_place
 
 TIMEOUT_S = 10.0
 SECRET_BYTES = 64_000
@@ -64,6 +65,8 @@ def deliver(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence
 
     ``allowed``: networks of the site itself where receivers may be; else they are in the Internet.
     """
+    if not has_place(url):
+        raise Undelivered("url: what the server finds there is no URL that can be called")
     parts = urlsplit(url)
     host, secure = parts.hostname or "", parts.scheme == "https"
     try:

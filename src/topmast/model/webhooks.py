@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -28,7 +29,7 @@ EVENTS = (
 
 _ONCE = {name: f"host-{name}" for name in ("cordoned", "uncordoned", "drained")}
 """Events by the names that they once had here."""
-_REFERENCE = re.compile(r"file:/[^\x00-\x1f\x7f]+|env:[A-Za-z_][A-Za-z0-9_]*")
+_REFERENCE = re.compile(r"file:/(?!/)[^\x00-\x1f\x7f]+|env:[A-Za-z_][A-Za-z0-9_]*")
 _URL = re.compile(r"https?://[^\s\x00-\x1f\x7f@]+", re.IGNORECASE)
 _FIELDS = ("url", "secret", "events", "tenants", "labels", "template")
 
@@ -82,6 +83,8 @@ def read_webhook(name: str, document: dict[str, Any]) -> Webhook:
         # It may have a password in it: it is not repeated.
         remedy = "https://HOST/PATH without user and password, file:/PATH or env:NAME"
         raise url.error("is not a URL that can be called", remedy)
+    if _URL.fullmatch(address) and not has_place(address):
+        raise url.error("has no host, or a port that there is not", "a port from 1 to 65535")
     if secret is not None and not _REFERENCE.fullmatch(secret.text()):
         raise secret.error("is not a reference to a secret", "file:/PATH or env:NAME of the server")
     words = {word: word for word in TEMPLATES}
@@ -95,6 +98,15 @@ def read_webhook(name: str, document: dict[str, Any]) -> Webhook:
         {key: value.raw(limit_bytes=200) for key, value in pairs},
         template.choice(words, "a template") if template else TEMPLATES[0],
     )
+
+
+def has_place(address: str) -> bool:
+    """Whether a URL of HTTP has a host, and a port that there is if it names one."""
+    try:
+        parts = urlsplit(address)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _items(value: Value | None) -> list[Value]:

@@ -26,6 +26,10 @@ class Access:
             return (ROOT,)
         return tuple(node.name for node in self._queue.tenancy.ledger.tree.node(tenant).up())
 
+    def has_tenant(self, tenant: str) -> bool:
+        """Whether the fleet has a tenant of this name."""
+        return tenant in self._queue.tenancy.ledger.tenants
+
     def may(self, caller: Caller, permission: Permission, tenant: str) -> bool:
         """Whether it is allowed at a tenant. O(depth of the tree x grants)."""
         principal = caller.principal

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from topmast.adapters.webhooks import Undelivered
 from topmast.model.access import ROOT, Caller, Permission
-from topmast.model.errors import NotFound, Unavailable
+from topmast.model.errors import InvalidInput, NotFound, Unavailable
 from topmast.model.webhooks import Webhook, WebhookView, read_webhook, refuse_another
 from topmast.ports import ActRow, Clock
 from topmast.runtime.loop import Runtime
@@ -35,6 +35,7 @@ class Webhooks:
         """Add one, or change it."""
         self._access.require(caller, Permission.NOTIFY_EDIT, ROOT)
         webhook = read_webhook(name, document)
+        self._require_tenants(webhook.tenants)
         known = {view.webhook.name for view in await self.listed(caller)}
         if name not in known:
             refuse_another(len(known))
@@ -42,6 +43,14 @@ class Webhooks:
         line = replace(line, after=json_text(events=webhook.events))
         await asyncio.to_thread(self._notifier.put, webhook, self._keep(line))
         return await self._view(caller, name)
+
+    def _require_tenants(self, tenants: tuple[str, ...]) -> None:
+        for index, tenant in enumerate(tenants):
+            if not self._access.has_tenant(tenant):
+                remedy = "a tenant of the fleet file: `topmast tenants`"
+                raise InvalidInput(
+                    f"no tenant '{tenant}'", field=f"tenants[{index}]", remedy=remedy
+                )
 
     async def remove(self, caller: Caller, name: str) -> WebhookView:
         """Remove one; what it was not told yet, it never is."""

@@ -29,6 +29,16 @@ def test_a_signature_is_that_of_standard_webhooks() -> None:
 
 
 @pytest.mark.parametrize(
+    "url", ["root:x:0:0", "https://example.com:99999/", "ftp://example.com/", "http://[x", ""]
+)
+def test_what_a_reference_holds_may_be_no_url(url: str) -> None:
+    """It is said so, and what was found is not repeated."""
+    with pytest.raises(Undelivered, match=r"url: .* no URL") as found:
+        deliver(url, b"{}", {}, LOOPBACK)
+    assert not url or url not in str(found.value)
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "https://127.0.0.1/", "https://localhost:1/", "https://10.1.2.3/", "https://169.254.169.254/x",
