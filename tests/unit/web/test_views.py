@@ -208,6 +208,31 @@ def test_a_difference_that_rounds_to_nothing_is_not_shown(door: Entrance) -> Non
     run(story)
 
 
+def test_the_form_of_a_whatif_keeps_what_was_given(door: Entrance) -> None:
+    """On the page of its result, so that one field can be changed and compared again."""
+    asked = WhatIfAsk(
+        for_s=3_600.0, add_hosts={"east-a": 3}, quotas={"vision:H100": 0}, profile="mast",
+        lose_regions=("east",), jobs={"j7": {"preemptible": False}},
+    )  # fmt: skip
+
+    async def story() -> None:
+        async with local(door) as client:
+            whatifs = WhatIfs((sys.executable, "-c", "raise SystemExit(1)"), ("mast",),
+                              door.service.clock)  # fmt: skip
+            door.service.whatifs = whatifs
+            begun = whatifs.start(asked)
+            text = (await client.get(f"/whatif?id={begun.id}")).text
+            while whatifs.view(begun.id).state == "running":  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            door.service.whatifs = None
+        chosen = re.findall(r'<option value="([^"]*)" selected>', text)
+        assert chosen == ["east-a", "vision:H100", "preemptible=false", "mast", "east", "3600"]
+        for name, value in (("count", "3"), ("gpus", "0"), ("job", "j7")):
+            assert re.search(rf'name="{name}"[^>]* value="{value}"', text), name
+
+    run(story)
+
+
 def test_a_whatif_of_a_job_says_what_it_asks_for(door: Entrance) -> None:
     """As values of JSON, which the command line reads."""
     whatifs = WhatIfs(("false",), (), door.service.clock)

@@ -6,7 +6,7 @@ from typing import Any
 
 from topmast.model.access import Permission
 from topmast.model.job import Band
-from topmast.model.whatif_views import WhatIfView
+from topmast.model.whatif_views import WhatIfAsk, WhatIfView
 from topmast.web.page import Ask, Page
 
 FIGURES = (
@@ -34,6 +34,8 @@ async def view(ask: Ask) -> dict[str, Any]:
     service, caller = ask.service, ask.caller
     latest = service.latest_whatifs(caller)
     whatif = service.whatif(caller, given["id"]) if given["id"] else None
+    if whatif is not None:
+        given |= _asked(whatif.asked)
     tenants = await service.list(caller, "tenants")
     return {
         "given": given,
@@ -50,6 +52,20 @@ async def view(ask: Ask) -> dict[str, Any]:
         "possible": service.whatifs is not None,
         "profiles": service.whatifs.profiles if service.whatifs is not None else (),
     }
+
+
+def _asked(asked: WhatIfAsk) -> dict[str, str]:
+    """The fields of the form that stand for a what-if; of several of a kind the first."""
+    ahead = next((name for name, seconds in AHEAD.items() if seconds == asked.for_s), "")
+    fields = {"for": ahead, "profile": asked.profile, "lose": next(iter(asked.lose_regions), "")}
+    for cluster, count in list(asked.add_hosts.items())[:1]:
+        fields |= {"add": cluster, "count": str(count)}
+    for quota, gpus in list(asked.quotas.items())[:1]:
+        fields |= {"quota": quota, "gpus": str(gpus)}
+    for job, wanted in list(asked.jobs.items())[:1]:
+        changes = [f"{key}={str(value).lower()}" for key, value in wanted.items()]
+        fields |= {"job": job, "change": next(iter(changes), "")}
+    return fields
 
 
 def _rows(whatif: WhatIfView | None) -> list[tuple[str, str, float | None, float | None]]:
