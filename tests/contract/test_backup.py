@@ -321,6 +321,8 @@ def test_no_file_is_written_over(filled: Store, tmp_path: Path) -> None:
     assert file.read_text() == "mine"
     with pytest.raises(NotFound, match="no such folder"):
         write_backup(filled.target, tmp_path / "none" / "b", (), 0.0, "")
+    with pytest.raises(JournalFailure, match=r"^/proc: cannot be written"):
+        write_backup(filled.target, Path("/proc/b"), (), 0.0, "")
 
 
 def test_a_disk_that_is_full_leaves_nothing_behind(filled: Store, tmp_path: Path) -> None:

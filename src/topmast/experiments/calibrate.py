@@ -335,7 +335,10 @@ def read_times(path: Path) -> dict[str, Times]:
                     remedy=f"a table of jobs has {', '.join(COLUMNS)}",
                 )  # fmt: skip
             found = _rows(rows, path)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        remedy = f"a table of jobs as CSV in UTF-8, with {', '.join(COLUMNS)}"
+        raise InvalidInput("is not text", where=str(path), remedy=remedy) from error
+    except (OSError, csv.Error) as error:
         raise InvalidInput(f"cannot be read: {error}", where=str(path)) from error
     return dict(sorted(found.items(), key=lambda item: (item[1].submit_s, item[0])))
 

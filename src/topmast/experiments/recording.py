@@ -59,8 +59,14 @@ def recorded(folder: Path | None, profile: Profile, simulation: Simulation) -> I
         raise InvalidInput(
             f"{folder} has a journal already", field="--record", remedy="name a new folder"
         )
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    (folder / PROFILE).write_bytes(msgspec.json.encode(profile))
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (folder / PROFILE).write_bytes(msgspec.json.encode(profile))
+    except OSError as error:
+        raise InvalidInput(
+            f"{folder} cannot be written: {error.strerror or error}", field="--record",
+            remedy="name a folder that can be made",
+        ) from error  # fmt: skip
     journal = open_journal(folder / JOURNAL)
     try:
         recording = Recording(journal, simulation.machines.queue)

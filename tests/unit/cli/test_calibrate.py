@@ -150,6 +150,7 @@ def _with_models(run: Path) -> str:
         ),
         ("job_id,submit_s,finish_s\na,5,6\n", ("--set", "sim.gpu_speed.G=0"), "is out of range"),
         ("job_id,submit_s,finish_s\na,5,6\n", ("--set", "@none"), "none cannot be read"),
+        ("\udcff\udcfe", (), "measured.csv: is not text (a table of jobs as CSV"),
     ],
 )
 def test_what_does_not_fit_is_said(
@@ -162,7 +163,7 @@ def test_what_does_not_fit_is_said(
 ) -> None:
     """Before anything is written."""
     measured, written = tmp_path / "measured.csv", tmp_path / "world.set"
-    measured.write_text(table)
+    measured.write_bytes(table.encode(errors="surrogateescape"))
     called = call(
         "calibrate", *files, "--measured", str(measured), "--write", str(written), *options
     )

@@ -176,6 +176,9 @@ def test_files_that_are_not_there(call: Call, files: tuple[str, ...], tmp_path: 
     assert bad.code == 2
     assert "bad.csv:2" in bad.error
     (tmp_path / "a-file").write_text("")
+    record = call("simulate", *files, "--record", "/proc/x")
+    assert record.code == 2
+    assert "--record: /proc/x cannot be written" in record.error
     out = call("simulate", *files, "--out", str(tmp_path / "a-file"))
     assert out.code == 2
     assert "a-file" in out.error

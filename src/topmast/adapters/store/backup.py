@@ -231,7 +231,12 @@ def _part_of(file: Path) -> Iterator[Path]:
     """A name beside the file; nothing is left of what is there when it fails."""
     if not file.parent.is_dir():
         raise NotFound(f"{file.parent}: no such folder")
-    with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent) as folder:
+    try:
+        beside = tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent)
+    except OSError as error:
+        why = error.strerror or error
+        raise JournalFailure(f"{file.parent.absolute()}: cannot be written: {why}") from error
+    with beside as folder:
         yield Path(folder) / file.name
 
 
