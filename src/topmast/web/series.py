@@ -74,9 +74,9 @@ def supply_and_demand(over: FleetHistory, region: str) -> list[Chart]:
 
 
 def use_by_tenant(over: FleetHistory) -> Chart | None:
-    """GPUs held by each tenant without a parent; None without samples."""
+    """GPUs held by each tenant without a parent; None if no sample has any."""
     lines = [(series.key[1], series.values) for series in over.series if series.key[0] == "tenant"]
-    if not over.times or not lines:
+    if not any(value for _, values in lines for value in values):
         return None
     lines.sort(key=lambda line: (-sum(value or 0.0 for value in line[1]), line[0]))
     if len(lines) > MOST_LINES:

@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -19,6 +20,7 @@ from topmast.api import create_api
 from topmast.api.guard import LoopbackGate
 from topmast.model.access import Caller, Grant, Principal, Role
 from topmast.model.errors import Conflict, InvalidInput
+from topmast.model.history_views import FleetHistory, SeriesView
 from topmast.model.messages import Progress
 from topmast.model.whatif_views import WhatIfAsk
 from topmast.runtime.meter import QUICK_S, Meter
@@ -27,6 +29,7 @@ from topmast.service.system import quantile, timings
 from topmast.service.whatif import WhatIfs
 from topmast.web import routes
 from topmast.web.pages.whatif import FIGURES
+from topmast.web.series import use_by_tenant
 
 HOSTILE = "<script>alert(1)</script>\u202e"
 JOB = {"name": "job", "run": "true", "tenant": "vision", "resources": {"accelerators": "H100:1"}}
@@ -300,3 +303,26 @@ def charts(text: str) -> dict[str, list[str]]:
     scripts = re.findall(r'<time-series><script type="application/json">(.*?)</script>', text)
     read = [json.loads(script) for script in scripts]
     return {one["label"]: [series["label"] for series in one["series"]] for one in read}
+
+
+@pytest.mark.parametrize(
+    ("values", "drawn"),
+    [((0.0, 0.0, None), False), ((None, None, None), False), ((0.0, 0.0, 2.0), True)],
+)
+def test_a_chart_of_usage_is_drawn_as_soon_as_a_gpu_was_held(
+    values: tuple[float | None, ...], drawn: bool
+) -> None:
+    """A new server has no lines of nothing."""
+    lines = tuple(SeriesView(("tenant", name), values) for name in ("vision", "speech"))
+    over = FleetHistory(0.0, 600.0, 10.0, 0.0, (570.0, 580.0, 590.0), lines)
+    assert (use_by_tenant(over) is not None) == drawn
+
+
+def test_usage_of_a_new_server_says_that_there_is_nothing_yet(tmp_path: Path) -> None:
+    with entrance(tmp_path) as new:
+        new.service.history = lambda *_: FleetHistory(  # type: ignore[method-assign]
+            0.0, 20.0, 10.0, 0.0, (10.0,), (SeriesView(("tenant", "vision"), (0.0,)),)
+        )
+        text = get(new, "/usage").text
+    assert "There is nothing yet: no GPU was held in the last week." in text
+    assert "<time-series>" not in text
