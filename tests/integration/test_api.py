@@ -239,6 +239,10 @@ def test_every_name_that_the_fleet_does_not_have_is_answered(http: httpx.Client)
     ]
     many = problem_of(http.post("/jobs/bulk", json={"jobs": [bad]}), 422)
     assert [fault["detail"] for fault in many["errors"]] == [f"jobs[0]: {text}" for _, text in told]
+    several = problem_of(http.post("/jobs/bulk", json={"jobs": [bad, {"run": "x"}, bad]}), 422)
+    assert [fault["detail"] for fault in several["errors"]] == [
+        f"jobs[{place}]: {text}" for place in (0, 2) for _, text in told
+    ]
 
 
 def test_many_jobs_are_admitted_all_or_none(http: httpx.Client) -> None:

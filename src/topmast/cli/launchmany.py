@@ -29,16 +29,26 @@ Documents = list[tuple[dict[str, Any], Path | None]]
 
 
 def documents_of(parts: Sequence[JobSource], changes: Mapping[str, Any]) -> Documents:
-    """The jobs of a file with the options' changes, checked. Raises BadParameter, InvalidInput."""
+    """The jobs of a file with the options' changes, checked.
+
+    Raises BadParameter, and InvalidInput with the errors of all of them.
+    """
     for field, option in _OF_ONE.items():
         if field in changes:
             message = f"{parts[0].where} has {len(parts)} jobs: write {field} there"
             raise typer.BadParameter(message, param_hint=f"'{option}'")
-    found, called = Documents(), Counter[str]()
+    from topmast.model.errors import InvalidInput, Refused
+
+    found, called, refused = Documents(), Counter[str](), Refused()
     for part in parts:
-        document, folder = part.read(called)
-        found.append(with_changes(document, folder, dict(changes), called))
-        called[document["name"]] += 1
+        try:
+            document, folder = part.read(called)
+            found.append(with_changes(document, folder, dict(changes), called))
+        except InvalidInput as error:
+            refused.add(error)
+        else:
+            called[document["name"]] += 1
+    refused.refuse()
     return found
 
 

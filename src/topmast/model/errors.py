@@ -44,6 +44,32 @@ def refuse_all(errors: Iterable[InvalidInput]) -> None:
         raise found[0]
 
 
+MOST_TOLD = 20
+"""Errors of several documents that are told one by one."""
+
+
+class Refused:
+    """The errors of several documents that are accepted together or not at all."""
+
+    def __init__(self) -> None:
+        self._errors: list[InvalidInput] = []
+
+    def add(self, error: InvalidInput) -> None:
+        """Take all errors of one document.
+
+        That it depends on what there is not may come from a document that was refused before it.
+        """
+        first, every = not self._errors, (error, *error.more)
+        self._errors += [one for one in every if first or "depends_on" not in one.field]
+
+    def refuse(self) -> None:
+        """Raise what was taken: some one by one, the rest as a count; nothing if there is none."""
+        told, left = self._errors[:MOST_TOLD], len(self._errors) - MOST_TOLD
+        if left > 0:
+            told.append(InvalidInput(f"and {left:,} more errors"))
+        refuse_all(told)
+
+
 class TooLarge(InvalidInput):
     """Something sent is larger than what is accepted."""
 

@@ -28,7 +28,7 @@ from topmast.model.absent import given
 from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobFileView
 from topmast.model.dependency import awaited
-from topmast.model.errors import Forbidden, InvalidInput, NotFound
+from topmast.model.errors import Forbidden, InvalidInput, NotFound, Refused
 from topmast.model.expansion import size_of, with_places
 from topmast.model.files.jobfile import dump_job
 from topmast.model.group_views import JobGroup, JobsGlance
@@ -88,19 +88,26 @@ class Service(Reserving):
                 f"more than {MAX_BULK} jobs", field="jobs", remedy="send several requests"
             )
         self.limits.take(caller, "submit", 1.0 + len(documents) / JOBS_PER_TAKE)
-        specs, warnings = [], []
+        specs, warnings, refused = [], [], Refused()
         called, places = Counter[str](), dict[str, int]()
         for i, document in enumerate(documents):
-            spec = self.admission.read(caller, document, user, f"jobs[{i}]", called)
-            if spec.sweep:
-                remedy = "submit each sweep by itself"
-                raise InvalidInput("a sweep is many jobs", field=f"jobs[{i}].sweep", remedy=remedy)
-            specs.append(self.admission.with_workdir(with_places(spec, places), ""))
+            try:
+                spec = self.admission.read(caller, document, user, f"jobs[{i}]", called)
+                if spec.sweep:
+                    raise InvalidInput(
+                        "a sweep is many jobs", field=f"jobs[{i}].sweep",
+                        remedy="submit each sweep by itself",
+                    )  # fmt: skip
+                specs.append(self.admission.with_workdir(with_places(spec, places), ""))
+            except InvalidInput as error:
+                refused.add(error)
+                continue
             called[spec.name] += 1
             places[spec.name] = i
             warnings += [f"jobs[{i}]: {w}" for w in self.admission.warnings(specs[-1])]
             if i % 100 == 99:
                 await asyncio.sleep(0)  # others' requests get their turn
+        refused.refuse()
         if len(warnings) > MAX_WARNINGS:
             more = len(warnings) - MAX_WARNINGS
             warnings[MAX_WARNINGS:] = [f"and {more} more warnings"]

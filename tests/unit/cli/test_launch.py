@@ -458,6 +458,22 @@ def test_followed_lines_appear_at_once(server: FakeServer) -> None:
     process.communicate(timeout=20)
 
 
+def test_every_job_of_a_file_that_is_wrong_is_named(call: Call, tmp_path: Path) -> None:
+    """With its line; a job that waits for one that is wrong is not wrong itself."""
+    file = tmp_path / "three.yaml"
+    file.write_text(
+        "name: a\nrun: x\nnum_nodes: -1\ndepends_on: [none]\n---\nname: b\nrun: x\nprioriti: 1\n"
+        "depends_on: [a]\n---\nname: c\nrun: x\nnum_nodes: many\n"
+    )
+    called = call("launch", file)
+    assert called.code == 2
+    lines = [line.removeprefix(f"topmast: {file}:") for line in called.err.splitlines()]
+    assert [line.split(":")[0] for line in lines] == ["3", "4", "8", "13"], called.err
+    file.write_text("---\n".join(f"name: j{n}\nrun: x\nnum_nodes: -1\n" for n in range(30)))
+    *lines, last = call("launch", file).err.splitlines()
+    assert (len(lines), last) == (20, "topmast: and 10 more errors")
+
+
 PIPELINE = """# two jobs
 name: prepare
 run: echo prepared
