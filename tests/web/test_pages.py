@@ -113,6 +113,23 @@ def test_on_a_telephone_nothing_is_cut_or_overprinted(
     assert (found["timeline"] or 0) <= 0
 
 
+@pytest.mark.parametrize("name", ["queue", "job-waits", "job", "fleet", "audit"])
+def test_no_line_breaks_an_id_where_there_is_room(stage: Stage, viewer: Viewer, name: str) -> None:
+    """`user:root`, `east-1-0` and `north/north-1` stand on one line each."""
+    with viewer.window(width_px=1280) as window:
+        page = window.open(address(stage, name))
+        found = page.evaluate(BROKEN)
+        assert found["all"] > 0
+        assert found["broken"] == []
+        assert window.too_wide_px() <= 0
+
+
+BROKEN = """() => {
+  const all = [...document.querySelectorAll("main .whole")];
+  const broken = all.filter((one) => one.getClientRects().length > 1).map((one) => one.textContent);
+  return { all: all.length, broken };
+}"""
+"""The ids of a page that more than one line has."""
 BOUNDS = """() => {
   const box = (one) => one.getBoundingClientRect();
   const header = box(document.querySelector("header.top"));

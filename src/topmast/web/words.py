@@ -14,6 +14,8 @@ from markupsafe import Markup, escape
 
 from topmast.model.units import format_bytes, format_duration
 
+SHORT = 26
+"""Characters of the longest id that a table has room for on one line."""
 _IN_SCRIPT = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
@@ -105,6 +107,13 @@ def named(text: str) -> Markup:
     return Markup(f"<bdi>{escape(_straight(text))}</bdi>")  # noqa: S704  a quarter of the time of `format`
 
 
+def whole(text: str) -> Markup:
+    """An id or a short name in a table, which no line breaks; longer ones may be of any length."""
+    if len(text) > SHORT:
+        return named(text)
+    return Markup(f'<bdi class="whole">{escape(_straight(text))}</bdi>')  # noqa: S704
+
+
 def marked(text: str) -> Markup:
     """A sentence, with what stands between backticks as code."""
     parts = re.split("`([^`]+)`", _straight(text))
@@ -140,7 +149,7 @@ def points(score: float) -> str:
 FILTERS: Mapping[str, Any] = {
     "number": number, "amount": amount, "share": share, "moment": moment, "clock": clock,
     "ago": ago, "since": since, "until": until, "as_json": as_json, "plural": plural,
-    "named": named, "marked": marked, "spaced": spaced, "duration": format_duration,
+    "named": named, "whole": whole, "marked": marked, "spaced": spaced, "duration": format_duration,
     "bytes": format_bytes, "plain": plain, "points": points,
 }  # fmt: skip
 

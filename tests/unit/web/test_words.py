@@ -24,6 +24,8 @@ def test_a_share_that_is_little_is_not_nothing(part: float, want: str) -> None:
 def test_a_name_does_not_turn_the_sentence_that_it_stands_in() -> None:
     """Nor has it tags; right-to-left script itself stays as it is."""
     assert words.named("by <b>\u202ex for a") == "<bdi>by &lt;b&gt;\ufffdx for a</bdi>"
+    assert words.whole("user:<\u202e") == '<bdi class="whole">user:&lt;\ufffd</bdi>'
+    assert words.whole("x" * 27) == f"<bdi>{'x' * 27}</bdi>"
     assert words.marked("\u2066`a`") == "<bdi>\ufffd<code>a</code></bdi>"
     assert words.named("\u05d0") == "<bdi>\u05d0</bdi>"
 
