@@ -27,13 +27,19 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With `--dist loadgroup` a file is one worker's, as its tests share what is slow to start.
 
-    Pages share nothing: each goes to the worker that is free. They are short, and come last, so that
-    none is idle at the end.
+    Pages share nothing: each goes to the worker that is free. They come last, and of these the long
+    ones first, so that none is idle at the end.
     """
-    items.sort(key=_is_page)
+    items.sort(key=_page_order)
     for item in items:
         if not _is_page(item):
             item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(REPO))))
+
+
+def _page_order(item: pytest.Item) -> tuple[bool, int]:
+    page = getattr(item, "callspec", None) if _is_page(item) else None
+    blocks = page.params["page"].read_bytes().count(b"```console") if page else 0
+    return _is_page(item), -blocks
 
 
 def _is_page(item: pytest.Item) -> bool:
