@@ -24,7 +24,7 @@ PATIENCE_S = 60.0
 STARTS_WITHIN_S = 60.0
 """A command that has not begun by then never does."""
 NEVER_RAN = 255
-"""The exit code of a command that did not begin, or whose end is not known."""
+"""The exit code of a command that did not begin, or of which the end is not known."""
 
 
 class Kept:
