@@ -45,7 +45,7 @@ def _story(first: Side, second: Side) -> None:
     assert known["times"][: len(told["times"])] == told["times"]
     assert known["first_s"] == told["first_s"]
     assert TENANT in [one["key"] for one in known["series"]]
-    assert "GPUs held by tenant" in _page(second, "/usage?period=1h", token)
+    assert "no GPU was held" in _page(second, "/usage?period=1h", token)
     first.start()
     eventually(lambda: first.get("/jobs", token).json().get("leader") == second.url, "it waits")
     second.server.kill()
