@@ -11,7 +11,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import cast
 
@@ -193,11 +193,7 @@ def test_a_user_that_may_no_more_has_no_command(tmp_path: Path) -> None:
         assert live.finished, "the server ended it, which nothing asked about"
         assert (await ann.get(f"{path}/{mine}")).json()["code"] is None
 
-    with entrance(tmp_path, engine=LocalEngine) as door:
-        try:
-            run(lambda: story(door))
-        finally:
-            end_agents(tmp_path)
+    _with_accounts(tmp_path, story)
 
 
 def test_one_account_leaves_commands_to_others(tmp_path: Path) -> None:
@@ -218,11 +214,16 @@ def test_one_account_leaves_commands_to_others(tmp_path: Path) -> None:
         assert (await ann.post(path, json=wanted)).status_code == 201
         assert (await boss.get(f"{path}/{theirs}")).json()["code"] is None
 
-    with entrance(tmp_path, engine=LocalEngine) as door:
+    _with_accounts(tmp_path, story)
+
+
+def _with_accounts(folder: Path, story: Callable[[Entrance], Awaitable[None]]) -> None:
+    """A story at a server with accounts and real tasks."""
+    with entrance(folder, engine=LocalEngine) as door:
         try:
             run(lambda: story(door))
         finally:
-            end_agents(tmp_path)
+            end_agents(folder)
 
 
 async def _running(client: httpx.AsyncClient) -> str:
@@ -247,12 +248,7 @@ def test_who_may_run_commands_beside_a_job(tmp_path: Path) -> None:
         }  # fmt: skip
         tokens = {name: await door.token(name, role) for name, role in roles.items()}
         clients = {name: door.client(token) for name, token in tokens.items()}
-        body = {"job": {"run": "sleep 600", "tenant": "vision"}}
-        job = (await clients["ann"].post("/jobs", json=body)).json()["id"]
-        for _ in range(600):
-            if (await clients["ann"].get(f"/jobs/{job}")).json()["state"] == "RUNNING":
-                break
-            await asyncio.sleep(0.05)
+        job = await _running(clients["ann"])
         path, wanted = f"/jobs/{job}/exec", {"command": ["echo", "it is", "$(id)"]}
         answers = {
             name: (await client.post(path, json=wanted)).status_code
@@ -278,11 +274,7 @@ def test_who_may_run_commands_beside_a_job(tmp_path: Path) -> None:
             answer = await clients["ann"].post(path, json=wrong)
             assert (answer.status_code, answer.json()["field"]) == (422, field), wrong
 
-    with entrance(tmp_path, engine=LocalEngine) as door:
-        try:
-            run(lambda: story(door))
-        finally:
-            end_agents(tmp_path)
+    _with_accounts(tmp_path, story)
 
 
 async def _whole(client: httpx.AsyncClient, path: str) -> tuple[str, int]:
