@@ -101,8 +101,9 @@ def test_a_command_ends_when_its_user_wants_it_to(rig: Rig) -> None:
     """Also one that does not want to, with all that it began."""
     rig.engine.start_gang(order("j1", FOREVER))
     rig.started("j1")
-    polite = begin(rig, "sleep", "1000")
+    polite = begin(rig, "bash", "-c", "echo ready; exec sleep 1000")
     deaf = begin(rig, "bash", "-c", "trap '' HUP; echo ready; sleep 1000 & wait; sleep 1000")
+    eventually(lambda: polite.page(0, 0, 100).stdout == b"ready\n", "it has begun")
     eventually(lambda: deaf.page(0, 0, 100).stdout == b"ready\n", "it is deaf")
     for one in (polite, deaf):
         one.end()
