@@ -37,13 +37,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _page_order(item: pytest.Item) -> tuple[bool, int]:
-    page = getattr(item, "callspec", None) if _is_page(item) else None
-    blocks = page.params["page"].read_bytes().count(b"```console") if page else 0
-    return _is_page(item), -blocks
+    if not (_is_page(item) and isinstance(item, pytest.Function)):
+        return False, 0
+    page = item.callspec.params["page"]
+    assert isinstance(page, Path)
+    return True, -page.read_bytes().count(b"```console")
 
 
 def _is_page(item: pytest.Item) -> bool:
-    return item.path.name == "test_pages.py"
+    return item.path == REPO / "tests" / "integration" / "test_pages.py"
 
 
 _IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
