@@ -12,7 +12,7 @@ from msgspec import Struct
 from topmast.model.access import Permission
 from topmast.model.errors import NotFound, Unavailable
 from topmast.model.job import Band
-from topmast.model.reason import Change, ChangeKind
+from topmast.model.reason import HOPELESS, Change, ChangeKind
 from topmast.model.states import HOLDING, TERMINAL, JobState
 from topmast.model.views import Explanation, JobView
 from topmast.web.candidates import axis_of, candidates, plan_bars, terms_of
@@ -51,6 +51,7 @@ async def view(ask: Ask) -> dict[str, Any]:
         "history": story.history[-ROWS:][::-1],
         "data": {"job": job, "attempts": story.attempts, "now_s": now_s},
         "explanation": explanation,
+        "hopeless": HOPELESS,
         "trouble": trouble,
         "terms": terms_of(explanation) if explanation else (),
         "candidates": candidates(explanation) if explanation else (),
