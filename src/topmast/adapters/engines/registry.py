@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from pkgutil import resolve_name
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from topmast.adapters.engines.far.kubernetes.engine import KubernetesEngine
-from topmast.adapters.engines.far.slurm import SlurmEngine
-from topmast.adapters.engines.far.ssh import SshEngine
-from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.model.engines import PROCESSES, Deadlines
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec, Fleet
@@ -25,12 +22,31 @@ from topmast.ports import Capability, Engine, Finding, Level, Site
 
 Options = TypeVar("Options", bound=Struct)
 Engines = Mapping[str, type[Engine]]
-ENGINES: Engines = {
-    "local": LocalEngine,
-    "slurm": SlurmEngine,
-    "kubernetes": KubernetesEngine,
-    "ssh": SshEngine,
-}
+
+
+class _Found(Mapping[str, type[Engine]]):
+    """Engines, each imported when it is asked for: what it needs of libraries takes long to load."""
+
+    def __init__(self, **places: str) -> None:
+        """``places``: of each engine its module in this package, and its class."""
+        self._places = places
+
+    def __getitem__(self, name: str) -> type[Engine]:
+        return cast(type[Engine], resolve_name(f"{__package__}.{self._places[name]}"))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+ENGINES: Engines = _Found(
+    local="local.engine:LocalEngine",
+    slurm="far.slurm:SlurmEngine",
+    kubernetes="far.kubernetes.engine:KubernetesEngine",
+    ssh="far.ssh:SshEngine",
+)
 """By the name that a fleet file says."""
 
 
