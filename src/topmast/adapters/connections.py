@@ -27,6 +27,12 @@ log = structlog.get_logger(__name__)
 
 HEAD_S = 10.0
 """How long a connection may be silent before its first request, and take for the head of each."""
+KEPT_S = 75
+"""How long it may be silent before another request.
+
+It is longer than the minute for which proxies keep one: what closes first never sends a request
+to a peer that closes at that moment. If others need the room, the oldest is closed earlier.
+"""
 HEAD_BYTES = 64 * 1024
 BODY_WINDOW_S = 20.0
 BODY_WINDOW_BYTES = 200 * 1024
@@ -232,6 +238,7 @@ class Connection(HttpToolsProtocol):
         self.since_s = self.loop.time()
         """When the wait began that goes on now: for a head, or for a piece of a body."""
         self._in_head = True
+        self._head_begun = False
         self._head_bytes = 0
         self._window_bytes = 0
         self._unread_since_s: float | None = None
@@ -241,6 +248,8 @@ class Connection(HttpToolsProtocol):
         if self._unread_since_s is not None:
             return now_s - self._unread_since_s > UNREAD_S
         waited_s = now_s - self.since_s
+        if self.phase is Phase.KEPT and not self._head_begun:
+            return waited_s > KEPT_S
         if self.phase in (Phase.NEW, Phase.KEPT):
             return waited_s > HEAD_S
         if self.phase is Phase.BODY and not self.flow.read_paused:
@@ -279,6 +288,13 @@ class Connection(HttpToolsProtocol):
             self.transport.write(HEAD_TOO_LARGE)
             self.transport.close()
 
+    def on_message_begin(self) -> None:
+        """The first byte of a request is here; the rest of its head comes next."""
+        self._head_begun = True
+        if self.phase is Phase.KEPT:
+            self._enter(Phase.KEPT)
+        super().on_message_begin()
+
     def on_headers_complete(self) -> None:
         """A request begins; its body comes next."""
         self._in_head = False
@@ -292,7 +308,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """All of a request is here; it may have been refused before."""
-        self._in_head, self._head_bytes = True, 0
+        self._in_head, self._head_begun, self._head_bytes = True, False, 0
         if self.phase is Phase.BODY:
             self._enter(Phase.ANSWER)
         super().on_message_complete()

@@ -20,7 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 import topmast
-from topmast.adapters.connections import BoundedServer, Connections, Tls, plain
+from topmast.adapters.connections import KEPT_S, BoundedServer, Connections, Tls, plain
 from topmast.adapters.engines.local import processes
 from topmast.adapters.engines.local.hosts import TASK_UMASK
 from topmast.app import systemd
@@ -135,6 +135,7 @@ def run(
         lifespan="off",
         access_log=False,
         log_level="warning",
+        timeout_keep_alive=KEPT_S,
         timeout_graceful_shutdown=3,
     )
     server = _Server(config, connections, leave, tls)

@@ -25,7 +25,7 @@ Engines = Mapping[str, type[Engine]]
 
 
 class _Found(Mapping[str, type[Engine]]):
-    """Engines, each imported when it is asked for: what it needs of libraries takes long to load."""
+    """Engines, each imported when it is asked for: its libraries take long to load."""
 
     def __init__(self, **places: str) -> None:
         """``places``: of each engine its module in this package, and its class."""
