@@ -12,9 +12,9 @@ from topmast.model.columns import PlanColumns
 from topmast.model.job import Band, JobSpec
 from topmast.model.messages import CommitPlan
 
-PER_REQUEST = 8
+PER_REQUEST = 16
 """So many jobs with a plan that was foreseen take as long as one that is asked about by itself."""
-MOST = 1_600
+MOST = 3_200
 """Jobs behind one that are asked about with it."""
 LEAST = 8
 """Fewer than that are asked about one by one."""
