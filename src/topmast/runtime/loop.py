@@ -297,6 +297,8 @@ class Runtime:
         waiting = self._waiting
         waiting.append((to, message, True))
         while waiting:
+            if self._under_way is not None and self._under_way[1].done():
+                self._end_commit()  # its orders need not wait for the end of what is decided now
             to, event, is_first = waiting.popleft()
             address = machines.route(to)
             machine = known.get(address) or machines.at(address)

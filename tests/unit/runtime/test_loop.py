@@ -16,7 +16,7 @@ from topmast.fast.queue.cycle import cycle
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import Conflict, InvalidInput
-from topmast.ports import Act, ActFilter, ActRow, Audit, HistoryRow, Record
+from topmast.ports import Act, ActFilter, ActRow, Audit, Decision, HistoryRow, Record
 from topmast.runtime import loop
 from topmast.runtime.codec import decode_facts
 from topmast.runtime.loop import Runtime
@@ -166,6 +166,33 @@ def test_the_next_is_decided_while_a_commit_is_written(monkeypatch: pytest.Monke
         assert all(
             log[: n + 1].count("Opened") >= log[: n + 1].count("StartGang") for n in range(6)
         )
+
+
+def test_orders_do_not_wait_for_the_end_of_what_is_decided_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What one wake decided is written long before the next is through: its orders leave by then."""
+    monkeypatch.setattr(cycle, "ASKS_PER_WAKE", 1)
+    with running() as process:
+        placer = process.machines.placers["east"]
+        handle, sent = placer.handle, list[int]()
+
+        def slow(event: m.Message, now: float) -> Decision:
+            if isinstance(event, m.CommitPlan):
+                sent.append(len(process.orders(m.StartGang)))
+            return handle(event, now)
+
+        def answers_late(event: m.Message, now: float) -> Decision:
+            if isinstance(event, m.RequestFleetBids):  # after the thread that writes is done
+                process.runtime._writer.submit(int).result(PATIENCE_S)
+            return desk(event, now)
+
+        desk = process.machines.fleet_placer.handle
+        monkeypatch.setattr(placer, "handle", slow)
+        monkeypatch.setattr(process.machines.fleet_placer, "handle", answers_late)
+        process.call(m.SubmitJobs((job(gpus=1),) * 3))
+        process.until(lambda: len(process.orders(m.StartGang)) == 3)
+        assert sent == [0, 1, 2]
 
 
 @ends_the_process
