@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate, chain, groupby, pairwise
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct
@@ -82,14 +83,6 @@ class SeatColumns(Struct, frozen=True, dict=True):
         """By job, its hosts in the order of ranks. O(hosts) once."""
         hosts = self.hosts
         return [hosts[first:end] for first, end in pairwise(self._host_at)]
-
-    def gpus_by_host(self) -> list[int]:
-        """By host, the GPUs of each task there."""
-        kinds = [kind.gpus for kind in self.kinds]
-        found: list[int] = []
-        for at, span in zip(self.kind, self.spans, strict=True):
-            found += [kinds[at]] * span
-        return found
 
     @cached_property
     def seats(self) -> list[tuple[Seat, ...]]:
@@ -189,23 +182,24 @@ class PlanColumns(Struct, frozen=True, dict=True):
     @cached_property
     def plans(self) -> list[Plan]:
         """The plans, one by one. O(slots) once."""
-        names = [sorted(terms.terms) for terms in self.terms]
-        kinds, versions = self.seats.kinds, dict(self.versions)
+        alike = [
+            (t.model, LEVELS[t.level], t.terms, itemgetter(*sorted(t.terms))) for t in self.terms
+        ]
+        gpus_milli = [kind.tasks * kind.gpus * MILLI for kind in self.seats.kinds]
+        versions = dict(self.versions)
         found: list[Plan] = []
-        for job, kind, seats, cluster, terms_at, fragmentation, balance in zip(
+        for job, kind, seats, cluster, of_terms, fragmentation, balance in zip(
             self.seats.jobs, self.seats.kind, self.seats.seats, self.cluster, self.of_terms,
             self.fragmentation, self.balance, strict=True,
         ):  # fmt: skip
-            shared = self.terms[terms_at]
-            terms = shared.terms.copy()
+            model, level, shared, in_order = alike[of_terms]
+            terms = shared.copy()
             terms["fragmentation"], terms["balance"] = fragmentation, balance
-            score = sum([terms[name] for name in names[terms_at]])
             region, name = self.clusters[cluster]
             version = versions[region]
             versions[region] = version + 1
-            gpus_milli = kinds[kind].tasks * kinds[kind].gpus * MILLI
             plan = Plan(
-                job, region, name, shared.model, gpus_milli, seats, LEVELS[shared.level], score,
+                job, region, name, model, gpus_milli[kind], seats, level, sum(in_order(terms)),
                 terms, (), version, 0.0, 0, {}, UNSET,
             )  # fmt: skip
             found.append(plan)
@@ -248,6 +242,6 @@ def _used(
     """The part of a table that some rows of a column refer to, and the column for it."""
     if len(table) == 1:
         return tuple(table), (0,) * len(rows)
-    wanted = [column[row] for row in rows]
+    wanted = some(column, rows)
     numbers = {number: at for at, number in enumerate(dict.fromkeys(wanted))}
-    return tuple([table[number] for number in numbers]), tuple([numbers[one] for one in wanted])
+    return some(table, numbers), tuple([numbers[one] for one in wanted])

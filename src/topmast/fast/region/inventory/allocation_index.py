@@ -96,14 +96,22 @@ class AllocationIndex:
         taken: I64,
         allocations: Sequence[Allocation],
     ) -> None:
-        """Several attempts took their seats.
+        """Several attempts took their seats just now.
 
         ``taken``: whole GPUs of each of these ``hosts``, which are those of ``seats``. Raises
         `RuntimeError` if one holds another's slots. O(slots and entries of their hosts).
         """
-        name = columns.region
-        rows = np.array([self._row_for(name, job) for job in seats.jobs], np.int64)
-        numbers = np.array([self._new_entry() for _ in range(len(hosts))], np.int64)
+        name, keys = columns.region, [(columns.region, job) for job in seats.jobs]
+        while len(self._free_rows) < len(keys):
+            self._grow_rows()
+        while len(self._free_entries) < len(hosts):
+            self._grow_entries()
+        rows = _last(self._free_rows, len(keys))
+        self.rows.update(zip(keys, rows, strict=True))
+        for row, key in zip(rows, keys, strict=True):
+            self.jobs[row] = key
+        self.of_region[rows] = self.regions.index(name)
+        numbers = np.array(_last(self._free_entries, len(hosts)), np.int64)
         spans = np.array(seats.spans, np.int64)
         firsts = np.cumsum(spans) - spans
         fields = np.zeros(len(hosts), holdings.ENTRY)
@@ -111,13 +119,10 @@ class AllocationIndex:
         fields["slot"] = fields["before"] = fields["after"] = NONE
         fields["more"][:-1] = numbers[1:]
         fields["more"][firsts + spans - 1] = NONE
-        held = self.held  # after that: it may have grown
+        held = self.held
         held.entries[numbers] = fields
-        held.attempts[rows] = [
-            (*self._described(one), one.plan.gpus_milli / MILLI, first)
-            for one, first in zip(allocations, numbers[firsts].tolist(), strict=True)
-        ]
-        holdings.link_each(held.attempts, held.entries, held.hosts, rows)
+        held.attempts[rows] = _described_each(allocations, numbers[firsts])
+        holdings.link_each(held.attempts, held.entries, held.hosts, np.array(rows, np.int64))
         try:
             self.refresh_each(np.unique(hosts))
         except RuntimeError as error:
@@ -208,19 +213,47 @@ class AllocationIndex:
 
     def _new_row(self) -> int:
         if not self._free_rows:
-            size = len(self.of_region)
-            self.held = self.held._replace(attempts=_grown(self.held.attempts))
-            self.of_region = np.concatenate([self.of_region, np.full(size, NONE, np.int64)])
-            self.jobs += [("", "")] * size
-            self._free_rows = list(range(size, 2 * size))[::-1]
+            self._grow_rows()
         return self._free_rows.pop()
+
+    def _grow_rows(self) -> None:
+        size = len(self.of_region)
+        self.held = self.held._replace(attempts=_grown(self.held.attempts))
+        self.of_region = np.concatenate([self.of_region, np.full(size, NONE, np.int64)])
+        self.jobs += [("", "")] * size
+        self._free_rows = [*range(2 * size - 1, size - 1, -1), *self._free_rows]
 
     def _new_entry(self) -> int:
         if not self._free_entries:
-            size = len(self.held.entries)
-            self.held = self.held._replace(entries=_grown(self.held.entries))
-            self._free_entries = list(range(size, 2 * size))[::-1]
+            self._grow_entries()
         return self._free_entries.pop()
+
+    def _grow_entries(self) -> None:
+        size = len(self.held.entries)
+        self.held = self.held._replace(entries=_grown(self.held.entries))
+        self._free_entries = [*range(2 * size - 1, size - 1, -1), *self._free_entries]
+
+
+def _last(free: list[int], count: int) -> list[int]:
+    """Take so many from the end of a list, the last first. O(count)."""
+    at = len(free) - count
+    found = free[at:][::-1]
+    del free[at:]
+    return found
+
+
+def _described_each(allocations: Sequence[Allocation], entries: I64) -> Table:
+    """The rows of attempts that took their seats just now, with the first ``entries`` of each."""
+    found = np.zeros(len(allocations), holdings.ATTEMPT)
+    found["evictable"] = [one.may_stop for one in allocations]
+    found["band"] = [int(one.band) for one in allocations]
+    found["start_s"] = [one.start_s for one in allocations]
+    found["expected_s"] = np.array([one.expected_s for one in allocations], np.float64)
+    found["kept_s"] = np.inf  # none has begun to run
+    found["weight"] = [weight_of(one.band) for one in allocations]
+    found["gpus"] = np.array([one.plan.gpus_milli for one in allocations], np.int64) / MILLI
+    found["entry"] = entries
+    return found
 
 
 def _empty(hosts: int, bins: int) -> AllocationTable:

@@ -326,7 +326,8 @@ class Columns(Amounts):
     def hold_each(self, seats: SeatColumns, allocations: Sequence[Allocation]) -> None:
         """Several attempts without CPUs and memory take their seats. O(slots of their hosts)."""
         rows = np.array([self.index[host] for host in seats.hosts], dtype=np.int64)
-        taken = np.array(seats.tasks, dtype=np.int64) * seats.gpus_by_host()
+        gpus = np.array([kind.gpus for kind in seats.kinds], dtype=np.int64)[list(seats.kind)]
+        taken = np.array(seats.tasks, dtype=np.int64) * np.repeat(gpus, seats.spans)
         slots = np.repeat(self.offset[rows], taken) + np.array(seats.slots, dtype=np.int64)
         self.free_milli[slots] -= MILLI
         self.version[rows] += 1
