@@ -191,9 +191,10 @@ def _columns(
     """What the kernel has written, with names in place of numbers. O(slots)."""
     cluster, choice, level, spans = placed.where[: len(jobs)].T
     clusters, at_cluster = np.unique(cluster, return_inverse=True)
-    rows = np.stack([numbers, choice, level])
-    shared, of_terms = np.unique(rows, axis=1, return_inverse=True)
-    of_terms = of_terms.reshape(-1)
+    shape = (len(kinds), 1 + max(len(kind.choices) for kind in kinds), len(Level))
+    rows = np.ravel_multi_index((numbers, choice, level), shape)  # one number for all three
+    used, of_terms = np.unique(rows, return_inverse=True)
+    shared = np.stack(np.unravel_index(used, shape))
     gangs, of_gang = np.unique(shared[:2], axis=1, return_inverse=True)
     hosts = int(spans.sum())
     names = [index.clusters[number][:2] for number in clusters.tolist()]
