@@ -97,13 +97,15 @@ def _all_planned(queue: QueueState, fact: f.AllPlanned, event: m.FleetBids) -> N
     """O(their seats)."""
     columns = given(event.plans, None)
     assert columns is not None
-    rows = range(fact.first, fact.first + len(fact.epochs))
-    records = [queue.jobs.records[columns.jobs[row]] for row in rows]
-    queue.wait_no_more([record.id for record in records])
-    plans, hosts = columns.plans, columns.seats.hosts_each
-    for row, record, epoch, over in zip(rows, records, fact.epochs, fact.over_quota, strict=True):
-        record.take_plan(plans[row], hosts[row], epoch, over, AS_FORESEEN)
-    queue.book_each(records)
+    rows = slice(fact.first, fact.first + len(fact.epochs))
+    jobs, plans, hosts = columns.jobs[rows], columns.plans[rows], columns.seats.hosts_each[rows]
+    records = [queue.jobs.records[job] for job in jobs]
+    queue.wait_no_more(jobs)
+    for record, plan, on, epoch, over in zip(
+        records, plans, hosts, fact.epochs, fact.over_quota, strict=True
+    ):
+        record.take_plan(plan, on, epoch, over, AS_FORESEEN)
+    queue.book_each(jobs, records)
 
 
 def _unplanned(queue: QueueState, fact: f.Unplanned, event: m.Message) -> None:

@@ -154,7 +154,8 @@ def decide_foreseen(queue: QueueViews) -> bool:
         return False
     first = foreseen.row + 1
     rows = range(first, first + count)
-    records = [queue.jobs.records[plans.jobs[row]] for row in rows]
+    jobs = plans.jobs[first : first + count]
+    records = [queue.jobs.records[job] for job in jobs]
     skipped = queue.jobs.skipped
     epochs = [max(r.epoch, skipped.get(r.id, 0) if skipped else 0) + 1 for r in records]
     over_quota = [foreseen.kind_of(row).over_quota for row in rows]
@@ -187,7 +188,8 @@ def _choose(
         for record, over in zip(records, over_quota, strict=True)
     ]
     chosen.time_left_s += [record.time_left_s() for record in records]
-    chosen.expected_s += queue.backlog.ranking.remaining_each_s([r.id for r in records])
+    jobs = chosen.plans.jobs[rows.start : rows.stop]
+    chosen.expected_s += queue.backlog.ranking.remaining_each_s(jobs)
 
 
 def _may_decide_at_once(queue: QueueViews, count: int) -> bool:

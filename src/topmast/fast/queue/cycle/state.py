@@ -192,9 +192,9 @@ class QueueState(EventMachine):
         self.backlog.remove_each(jobs)
         self.cycle.let_go_each(jobs)
 
-    def book_each(self, records: Sequence[JobRecord]) -> None:
+    def book_each(self, jobs: Sequence[str], records: Sequence[JobRecord]) -> None:
         """As `book`, for each of several jobs with plans of one GPU model. O(records)."""
-        self.jobs.placed.update([(record.id, record) for record in records])
+        self.jobs.placed.update(zip(jobs, records, strict=True))
         for hook in self.hooks.on_booked:
             for record in records:
                 hook.on_booked(record)
