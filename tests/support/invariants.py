@@ -235,7 +235,9 @@ def _awaits_copy(world: World, record: JobRecord) -> bool:
     pending = world.queue.backlog
     job_class = pending.class_of(record.id)
     waits = world.reason(record.id) == "WaitingForData"
-    waits = waits or (job_class is not None and job_class.number in pending.blocked.retries)
+    waits = waits or (
+        job_class is not None and pending.blocked.retries.at_s(job_class.number) is not None
+    )
     moving = {copy.dataset for copy in world.queue.data.catalogue.copies.values()}
     return waits and not moving.isdisjoint(record.spec.datasets)
 

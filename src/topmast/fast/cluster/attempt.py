@@ -190,6 +190,12 @@ class Attempt(Struct, gc=False, omit_defaults=True):
         """When the job's time limit strikes, if it has one."""
         return None if self.time_left_s is None else self.opened_s + self.time_left_s
 
+    def next_deadline_s(self) -> float | None:
+        """When its present phase, or all of it, will have lasted too long."""
+        late_s = None if self.phase is AttemptPhase.RUNNING else self.deadline_s
+        limit_s = None if self.phase is AttemptPhase.STOPPING else self.limit_s()
+        return min((at_s for at_s in (late_s, limit_s) if at_s is not None), default=None)
+
 
 def turns_of(attempt: Attempt) -> Turn:
     """The turns of a gang that takes turns."""

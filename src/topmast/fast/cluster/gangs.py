@@ -13,7 +13,6 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from topmast.fast.cluster.attempt import Attempt, AttemptPhase, Task, TaskPhase
-from topmast.fast.cluster.deadlines import DeadlineHeap
 from topmast.fast.cluster.facts import (
     CheckpointRecorded,
     Closed,
@@ -29,6 +28,7 @@ from topmast.fast.cluster.facts import (
 from topmast.fast.cluster.hooks import GangHooks
 from topmast.fast.cluster.hosts import HostNews
 from topmast.fast.machine import EventMachine, Fact
+from topmast.fast.timers import Timers
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.absent import given
@@ -61,12 +61,12 @@ class GangLifecycle(EventMachine):
         self.state = _State()
         self._truth_asked_s = 0.0
         # Orders are counted, to tell which a truth was asked after.
-        self._orders = 0
+        self._orders = self._asked_after = 0
         self._ordered: dict[str, int] = {}
-        self._asked_after = 0
         self._waits: dict[str, str] = {}
         """What the tasks of a starting gang wait for, as its cluster says."""
-        self.deadlines = DeadlineHeap()
+        self.deadlines: Timers[str] = Timers()
+        """By job, when its attempt's present phase, or all of it, will have lasted too long."""
         self.limits = Deadlines()
         """How long things may take in this cluster."""
         self.hosts = HostNews()
@@ -94,8 +94,7 @@ class GangLifecycle(EventMachine):
             hook.on_recovered()
 
     def _ask_truth(self) -> None:
-        self._truth_asked_s = self.now
-        self._asked_after = self._orders
+        self._truth_asked_s, self._asked_after = self.now, self._orders
         self.send(ids.engine(self.name), m.ListTasks())
 
     # --- launching ----------------------------------------------------------------------------
@@ -248,12 +247,9 @@ class GangLifecycle(EventMachine):
         attempt = self.attempt(event.job, event.epoch)
         if attempt is None:
             if event.epoch > self.state.fences.get(event.job, 0):
-                self.decide(Refused(event.job, event.epoch))
-                self.tell(
-                    m.AttemptEnded(
-                        event.job, event.epoch, event.why, self.now, self.now, 0.0, event.cause
-                    )
-                )
+                key, now = (event.job, event.epoch), self.now
+                self.decide(Refused(*key))
+                self.tell(m.AttemptEnded(*key, event.why, now, now, 0.0, event.cause))
             return
         if attempt.phase is not AttemptPhase.STOPPING:
             self.stop(attempt, event.why, event.cause, announce=False)
@@ -317,7 +313,7 @@ class GangLifecycle(EventMachine):
 
     def next_wakeup_s(self) -> float | None:
         """The earliest deadline of an attempt, or the next reconciliation. Amortised O(log n)."""
-        first_s = self.deadlines.first_s(self.state.attempts)
+        first_s = self.deadlines.next_s()
         if self.reconcile and (self.state.attempts or self.hosts.down or self.hosts.closed):
             truth_s = self._truth_asked_s + self.limits.truth_every_s
             first_s = truth_s if first_s is None or truth_s < first_s else first_s
@@ -332,7 +328,7 @@ class GangLifecycle(EventMachine):
             hook.before_wake()
         if self.reconcile and self._truth_asked_s + self.limits.truth_every_s <= self.now:
             self._ask_truth()
-        due = self.deadlines.due(self.now)
+        due = dict.fromkeys(self.deadlines.take_due(self.now))
         for attempt in [a for a in self.state.attempts.values() if a.job in due] if due else ():
             if not attempt.still:  # while others have its GPUs, its time does not count
                 self._last_too_long(attempt)
@@ -372,6 +368,10 @@ class GangLifecycle(EventMachine):
             return None
         return attempt.tasks[rank]
 
+    def watch(self, attempt: Attempt) -> None:
+        """The phase or the limits of an attempt changed. O(log attempts)."""
+        self.deadlines.set(attempt.job, attempt.next_deadline_s())
+
     def tell(self, message: m.Message) -> None:
         """Tell the placer something."""
         self.send(ids.placer(self.state.region), message)
@@ -398,7 +398,7 @@ class GangLifecycle(EventMachine):
             deadline_s=fact.deadline_s,
             time_left_s=event.time_left_s,
         )
-        self.deadlines.watch(self.state.attempts[event.job])
+        self.watch(self.state.attempts[event.job])
         self.fence((event.job,), (event.epoch,))
         for hook in self.hooks:
             hook.apply_opened(self.state.attempts[event.job], event)
@@ -418,7 +418,9 @@ class GangLifecycle(EventMachine):
             attempt.metrics = fact.metrics
 
     def _apply_gang_up(self, fact: GangUp, event: m.Message) -> None:
-        self.state.attempts[fact.job].phase = AttemptPhase.RUNNING
+        attempt = self.state.attempts[fact.job]
+        attempt.phase = AttemptPhase.RUNNING
+        self.watch(attempt)
 
     def _apply_stopping(self, fact: GangStopping, event: m.Message) -> None:
         attempt = self.state.attempts[fact.job]
@@ -427,21 +429,21 @@ class GangLifecycle(EventMachine):
         attempt.deadline_s = fact.deadline_s
         attempt.exit_code, attempt.suspects = fact.exit_code, fact.suspects
         attempt.evicted = fact.evicted
-        self.deadlines.watch(attempt)
+        self.watch(attempt)
 
     def _apply_prodded(self, fact: StopRepeated, event: m.Message) -> None:
         attempt = self.state.attempts[fact.job]
         attempt.deadline_s = fact.deadline_s
-        self.deadlines.watch(attempt)
+        self.watch(attempt)
 
     def _apply_marked(self, fact: CheckpointRecorded, event: m.Message) -> None:
-        attempt = self.state.attempts[fact.job]
-        attempt.keep(fact.at_s, fact.step)
+        self.state.attempts[fact.job].keep(fact.at_s, fact.step)
 
     def _apply_closed(self, fact: Closed, event: m.Message) -> None:
         for hook in self.hooks:
             hook.apply_closed(self.state.attempts[fact.job])
         del self.state.attempts[fact.job]
+        self.deadlines.drop(fact.job)
 
     def _apply_refused(self, fact: Refused, event: m.Message) -> None:
         self.fence((fact.job,), (fact.epoch,))
@@ -466,9 +468,9 @@ class GangLifecycle(EventMachine):
         self.state = msgspec.json.decode(blob, type=_State)
         if self.state.cluster is not None:
             self._know(self.state.cluster)
-        self.deadlines = DeadlineHeap()
+        self.deadlines = Timers()
         for attempt in self.state.attempts.values():
-            self.deadlines.watch(attempt)
+            self.watch(attempt)
 
     handlers: ClassVar[dict[type[m.Message], Callable[..., Any]]] = {
         m.ConfigureCluster: _configure,

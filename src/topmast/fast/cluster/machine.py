@@ -103,7 +103,7 @@ class ClusterManager(GangLifecycle):
             tasks = [Task(seat) for seat in seats]
             attempt = Attempt(job, epoch, spec, region, tasks, now, deadline_s, time_left_s)
             self.state.attempts[job] = attempt
-            self.deadlines.watch(attempt)
+            self.watch(attempt)
         self.fence(event.seats.jobs, event.epochs)
 
     def _apply_shared(self, fact: Fact, event: m.Message) -> None:

@@ -217,7 +217,7 @@ class TurnTaker(GangHooks):
         if attempt.time_left_s is not None:
             attempt.time_left_s += passed_s
         turns.go(now)
-        self._gangs.deadlines.watch(attempt)
+        self._gangs.watch(attempt)
 
     def apply_closed(self, attempt: Attempt) -> None:
         """The gang that was on its GPUs with it has its turns for itself."""

@@ -28,13 +28,13 @@ from topmast.fast.queue.backlog.priority_timers import PriorityTimers
 from topmast.fast.queue.backlog.ranking import Ranking
 from topmast.fast.queue.backlog.running import RunningJobs
 from topmast.fast.queue.backlog.task_mix import Mix, Shapes
-from topmast.fast.queue.backlog.timers import Timers
 from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
 from topmast.fast.queue.backlog.waiting import Waiting
 from topmast.fast.queue.hooks import Grant, Grants
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.tenancy.gate import Key as ClassKey
 from topmast.fast.queue.tenancy.gate import QuotaGate, gate_key
+from topmast.fast.timers import Timers
 from topmast.model.job import MILLI, Band, JobSpec, Topology
 from topmast.model.window import Stay
 from topmast.policies.base import OrderPolicy, QueueView

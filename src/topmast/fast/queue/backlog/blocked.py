@@ -20,7 +20,7 @@ from topmast.fast.queue.backlog.placement_class import (
     PlacementClasses,
 )
 from topmast.fast.queue.backlog.ranking import Ranking
-from topmast.fast.queue.backlog.timers import Timers
+from topmast.fast.timers import Timers
 from topmast.model.job import JobSpec
 
 BOTH = (False, True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from topmast.fast.queue.backlog.timers import Timers
 from topmast.fast.queue.jobs.record import JobRecord
+from topmast.fast.timers import Timers
 from topmast.model.states import WAITING
 from topmast.policies.base import Drifting, OrderPolicy, QueueView
 

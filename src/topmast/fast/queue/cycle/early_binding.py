@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from topmast.fast.queue.backlog.timers import Timers
 from topmast.fast.queue.data.catalogue import Catalogue
 from topmast.fast.queue.jobs.record import JobRecord
+from topmast.fast.timers import Timers
 from topmast.model.dataset import ReplicaState
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec
 from topmast.model.job import MILLI, JobSpec, Resources, has_image

@@ -17,15 +17,15 @@ class Timers(Generic[K]):
         self._heap: list[tuple[float, int, K]] = []
         """All times that were set; those that hold no more are skipped."""
 
-    def __contains__(self, key: K) -> bool:
-        return key in self._at_s
-
     def at_s(self, key: K) -> float | None:
         """The time of a key, if it has one. O(1)."""
         return self._at_s.get(key)
 
-    def set(self, key: K, at_s: float, number: int) -> None:
-        """Give a key a time, instead of the one that it had. O(log keys)."""
+    def set(self, key: K, at_s: float | None, number: int = 0) -> None:
+        """Give a key a time, or none, instead of the one that it had. O(log keys)."""
+        if at_s is None:
+            self.drop(key)
+            return
         self._at_s[key] = at_s
         heapq.heappush(self._heap, (at_s, number, key))
 

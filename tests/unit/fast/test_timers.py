@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from topmast.fast.queue.backlog.timers import Timers
+from topmast.fast.timers import Timers
 
 
 def test_timers_are_those_of_a_plain_table() -> None:
@@ -28,4 +28,3 @@ def test_timers_are_those_of_a_plain_table() -> None:
                     del model[key]
         assert timers.next_s() == min((when[0] for when in model.values()), default=None)
         assert timers.at_s("k3") == model.get("k3", (None, 0))[0]
-        assert ("k5" in timers) is ("k5" in model)
