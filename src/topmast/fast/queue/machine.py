@@ -125,13 +125,13 @@ class GlobalQueue(QueueViews):
             return 0.0
         return earliest(
             (
-                self.backlog.next_release_s(),
-                self.backlog.blocked.next_retry_s(),
+                self.backlog.delays.next_s(),
+                self.backlog.blocked.retries.next_s(),
                 self.backlog.priority_timers.next_s(self.jobs.records),
                 self.cycle.backfill.due_s,
                 self.cycle.reach.next_retry_s(),
-                self.data.catalogue.deletions.next_s(),
-                self.cycle.binding.next_s(),
+                self.data.catalogue.deletions.retries.next_s(),
+                self.cycle.binding.patience.next_s(),
                 *[hook.next_s() for hook in self.hooks.next_s],
             )
         )

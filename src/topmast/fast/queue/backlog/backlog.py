@@ -83,7 +83,7 @@ class Backlog:
         self._free_numbers: list[int] = []
         self._movers: dict[str, None] = {}
         """Jobs for which a place may be kept."""
-        self._delays: Timers[str] = Timers()
+        self.delays: Timers[str] = Timers()
         """When the back-off of a job ends."""
         self._delayed: dict[str, JobRecord] = {}
         self.aside = Aside()
@@ -112,7 +112,7 @@ class Backlog:
             self.aside.add(record)
             return
         if record.not_before_s > now:
-            self._delays.set(record.id, record.not_before_s, record.number)
+            self.delays.set(record.id, record.not_before_s, record.number)
             self._delayed[record.id] = record
             return
         grant = self.grants.grant(record.id)
@@ -197,7 +197,7 @@ class Backlog:
     def remove(self, job: str) -> None:
         """Take a job out, wherever it stands. O(1)."""
         self.aside.remove(job)
-        self._delays.drop(job)
+        self.delays.drop(job)
         self._delayed.pop(job, None)
         found = self._class_of.pop(job, None)
         if found is None:
@@ -287,11 +287,7 @@ class Backlog:
 
     def release(self, now: float) -> list[JobRecord]:
         """The jobs with a back-off that is over by ``now``; they must be added again."""
-        return [self._delayed.pop(job) for job in self._delays.take_due(now)]
-
-    def next_release_s(self) -> float | None:
-        """When the next back-off ends."""
-        return self._delays.next_s()
+        return [self._delayed.pop(job) for job in self.delays.take_due(now)]
 
     # --- order ------------------------------------------------------------------------------------
 

@@ -281,10 +281,6 @@ class Blocked:
 
     # --- what waits for what ----------------------------------------------------------------------
 
-    def next_retry_s(self) -> float | None:
-        """When time alone unblocks a job class. Amortised O(log job classes)."""
-        return self.retries.next_s()
-
     @property
     def wants_quota(self) -> bool:
         """Whether more quota might help a blocked job class."""

@@ -35,7 +35,7 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
     """Admit jobs at the end of their back-off, unblock what time unblocks, and go on."""
     for record in queue.backlog.release(queue.now):
         queue.enqueue(record)
-    for job in queue.cycle.binding.due(queue.now):
+    for job in queue.cycle.binding.patience.take_due(queue.now):
         bind_again(queue, queue.jobs.records[job])
     for deletion in queue.data.catalogue.deletions.take_due(queue.now):
         order_deletion(queue, deletion)

@@ -74,7 +74,7 @@ class EarlyBinding:
         self._regions: list[str] = []
         self._able: dict[object, Ints] = {}
         self._loads = Loads(0, options.signal_s)
-        self._patience: Timers[str] = Timers()
+        self.patience: Timers[str] = Timers()
         """When each waiting job has waited long enough where it is."""
 
     def configure(self, fleet: Fleet, records: Mapping[str, JobRecord], now: float) -> None:
@@ -226,24 +226,7 @@ class EarlyBinding:
         """A job begins to wait where it was sent: its patience begins. O(log jobs)."""
         patience_s = self.options.patience_s
         if record.bound is not None and patience_s is not None:
-            self._patience.set(record.id, now + patience_s, record.number)
-
-    @property
-    def knows_jobs(self) -> bool:
-        """Whether there is any job that waits where it was bound to."""
-        return self._patience.next_s() is not None
-
-    def rests(self, job: str) -> None:
-        """A job waits no more."""
-        self._patience.drop(job)
-
-    def due(self, now: float) -> list[str]:
-        """The jobs that ran out of patience by ``now``, each told once."""
-        return self._patience.take_due(now)
-
-    def next_s(self) -> float | None:
-        """When the next job's patience will be over."""
-        return self._patience.next_s()
+            self.patience.set(record.id, now + patience_s, record.number)
 
 
 def could_hold(cluster: ClusterSpec, spec: JobSpec) -> bool:

@@ -34,13 +34,13 @@ class Cycle:
 
     def let_go_each(self, jobs: Sequence[str]) -> None:
         """Jobs wait no more. O(jobs), or O(1) where nothing is known of any job."""
-        parts = (self.defragmentation.knows_jobs, self.binding.knows_jobs)
-        if any(parts) or self.backfill.reservation is not None:
+        are_bound = self.binding.patience.next_s() is not None
+        if self.defragmentation.knows_jobs or are_bound or self.backfill.reservation is not None:
             for job in jobs:
                 self.let_go(job)
 
     def let_go(self, job: str) -> None:
         """A job waits no more. O(1)."""
         self.defragmentation.let_go(job)
-        self.binding.rests(job)
+        self.binding.patience.drop(job)
         self.backfill.let_go(job)

@@ -29,7 +29,8 @@ class Fetches:
 
     def __init__(self, profile: Profile) -> None:
         self._patience = profile.copy_patience
-        self._most = profile.copies_per_period
+        self.most = profile.copies_per_period
+        """For so many jobs at most data may be copied in one period."""
         self._period_s = profile.copy_period_s
         self.noted: list[tuple[float, str]] = []
         """When, and for which job."""
@@ -37,12 +38,7 @@ class Fetches:
     @property
     def weighs(self) -> bool:
         """Whether anything stands between a job that finds room away from its data and a copy."""
-        return self._patience > 0 or self._most is not None
-
-    @property
-    def most(self) -> int | None:
-        """For so many jobs at most data may be copied in one period."""
-        return self._most
+        return self._patience > 0 or self.most is not None
 
     def note(self, job: str, now: float) -> None:
         """A copy was begun for a job; several at once are one. Amortised O(1)."""
@@ -90,11 +86,11 @@ class Fetches:
 
     def next_s(self, now: float) -> float | None:
         """None if data may be copied for one more job now; else when it may again."""
-        if self._most is None or self.count(now) < self._most:
+        if self.most is None or self.count(now) < self.most:
             return None
-        if not self._most:
+        if not self.most:
             return now + self._period_s
-        return self.noted[len(self.noted) - self._most][0] + self._period_s
+        return self.noted[len(self.noted) - self.most][0] + self._period_s
 
 
 def waits_since_s(record: JobRecord) -> float:

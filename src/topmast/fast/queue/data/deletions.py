@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from topmast.fast.timers import Timers
 from topmast.model.dataset import Deletion, overlap
 
 RETRY_DELETION_S = 30.0
@@ -18,7 +19,7 @@ class Deletions:
 
     def __init__(self, found: Iterable[Deletion] = ()) -> None:
         self._open: dict[Key, Deletion] = {(d.region, d.path): d for d in found}
-        self._again_s: dict[Key, float] = {}
+        self.retries: Timers[Key] = Timers()
 
     def all(self) -> list[Deletion]:
         """Every open deletion, the oldest first."""
@@ -35,7 +36,7 @@ class Deletions:
     def end(self, deletion: Deletion) -> None:
         """It is gone."""
         self._open.pop((deletion.region, deletion.path))
-        self._again_s.pop((deletion.region, deletion.path), None)
+        self.retries.drop((deletion.region, deletion.path))
 
     def at(self, region: str, path: str) -> Deletion | None:
         """One that would take files at ``path`` in the region with it. O(open ones)."""
@@ -53,15 +54,8 @@ class Deletions:
 
     def failed(self, deletion: Deletion, now: float) -> None:
         """Try it again, but not at once."""
-        self._again_s[deletion.region, deletion.path] = now + RETRY_DELETION_S
+        self.retries.set((deletion.region, deletion.path), now + RETRY_DELETION_S)
 
     def take_due(self, now: float) -> list[Deletion]:
         """Those to be tried again by now."""
-        due = [key for key, at_s in self._again_s.items() if at_s <= now]
-        for key in due:
-            del self._again_s[key]
-        return [self._open[key] for key in due]
-
-    def next_s(self) -> float | None:
-        """When one is to be tried again."""
-        return min(self._again_s.values()) if self._again_s else None
+        return [self._open[key] for key in self.retries.take_due(now)]

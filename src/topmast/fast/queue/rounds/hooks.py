@@ -117,7 +117,7 @@ class RoundHooks(QueueHooks):
             if contender.at >= 0 and (granted.get(job) != contender.at or job in rounds.moving):
                 self._stop(contender.record)
         waiting = [queue.jobs.records[job] for job in queue.backlog.in_order()]
-        queue.backlog.take_turns(waiting, rounds.turns(), queue.now)
+        queue.backlog.take_turns(waiting, rounds.turns, queue.now)
 
     def _stop(self, record: JobRecord) -> None:
         assert record.plan is not None

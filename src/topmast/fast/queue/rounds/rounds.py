@@ -52,7 +52,8 @@ class Rounds(Grants):
         self.changed = True
         """Whether a job came or went since fractions were computed."""
         self._grants: dict[str, Grant] = {}
-        self._turns: dict[str, float] = {}
+        self.turns: dict[str, float] = {}
+        """By job, its place in this round."""
         self._accounts: dict[str, Account] = {}
         self._together = PairBooks()
         self._guests: dict[str, str] = {}
@@ -81,7 +82,7 @@ class Rounds(Grants):
 
     def turn(self, job: str) -> float:
         """The place of a job in this round; later jobs stand behind all."""
-        return self._turns.get(job, math.inf)
+        return self.turns.get(job, math.inf)
 
     def may_start(self, job: str) -> bool:
         """Whether a waiting job may be placed: it has a grant, or no job with one needs GPUs."""
@@ -155,7 +156,7 @@ class Rounds(Grants):
 
     def _by_job(self) -> tuple[dict[str, Any], ...]:
         return (
-            self._grants, self._turns, self._accounts, self._outside, self.named, self.leaving,
+            self._grants, self.turns, self._accounts, self._outside, self.named, self.leaving,
             self._guests, self.moving, self._counted_s,
         )  # fmt: skip
 
@@ -186,7 +187,7 @@ class Rounds(Grants):
         self._guests = {host: guest for guest, host in beside.hosts.items()}
         self._take_turns(contenders, priority[: len(contenders)], chosen, beside.hosts)
         self._outside = {record.id: None for record in outside}
-        self._turns.update(dict.fromkeys(self._outside, -1.0))
+        self.turns.update(dict.fromkeys(self._outside, -1.0))
         self.count += 1
         self._began_s, self.ends_s = now, now + self.options.round_s
         return {c.record.id: at for c, at in zip(contenders, chosen, strict=True) if at >= 0}
@@ -340,16 +341,12 @@ class Rounds(Grants):
             )
 
         order = sorted(range(len(contenders)), key=place)
-        self._turns = {contenders[row].record.id: float(at) for at, row in enumerate(order)}
+        self.turns = {contenders[row].record.id: float(at) for at, row in enumerate(order)}
         self._grants = {
             c.record.id: Grant(at, c.kind.choice.item(at), hosts.get(c.record.id, ""))
             for c, at in zip(contenders, chosen, strict=True)
             if at >= 0
         }
-
-    def turns(self) -> Mapping[str, float]:
-        """The place of every job in this round."""
-        return self._turns
 
 
 def _grant_who_stays(

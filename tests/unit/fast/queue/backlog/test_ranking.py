@@ -238,12 +238,12 @@ def test_a_delayed_job_is_of_no_class_until_its_time() -> None:
     backlog.add(first, now=0.0)
     backlog.add(second, now=0.0)
     assert not backlog.job_classes
-    assert backlog.next_release_s() == 5.0
+    assert backlog.delays.next_s() == 5.0
     backlog.remove("j1")
-    assert backlog.next_release_s() == 6.0
+    assert backlog.delays.next_s() == 6.0
     assert backlog.release(5.9) == []
     assert backlog.release(6.0) == [second]
-    assert backlog.next_release_s() is None
+    assert backlog.delays.next_s() is None
 
 
 def test_a_blocked_class_is_tried_again_after_a_change_or_at_a_time() -> None:
@@ -258,12 +258,12 @@ def test_a_blocked_class_is_tried_again_after_a_change_or_at_a_time() -> None:
     backlog.block(one, False, 7.0)
     backlog.block(one, True, 5.0)
     assert _next(backlog) is None
-    assert backlog.blocked.next_retry_s() == 5.0
+    assert backlog.blocked.retries.next_s() == 5.0
     assert not backlog.unblock(TimeUp(4.9))
     assert _next(backlog) is None
     assert backlog.unblock(TimeUp(5.0))
     assert _next(backlog) == ("j1", False)
-    assert backlog.blocked.next_retry_s() is None
+    assert backlog.blocked.retries.next_s() is None
 
 
 def test_a_class_that_takes_the_number_of_another_begins_unblocked() -> None:
