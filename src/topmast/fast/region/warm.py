@@ -111,7 +111,6 @@ def _load_what_seldom_happens(
     branching.offer(0, 0, int(Level.RACK), 0, {row: PREEMPT})
     for state in (HostState.DOWN, HostState.HEALTHY):
         columns.set_state(columns.hosts[0].name, state)
-    index.holders.refresh(0)
     columns.let_go(held.pop(attempt.plan.job))
 
 

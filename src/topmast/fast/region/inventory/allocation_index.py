@@ -59,16 +59,12 @@ class AllocationIndex:
         """A host goes in or out of service. O(levels)."""
         holdings.serve(self.counted, self.held, row, available)
 
-    def refresh(self, row: int) -> None:
-        """A host's slots have changed. O(its slots and entries)."""
-        holdings.refresh(self.counted, self.held, row)
-
     def refresh_each(self, rows: I64) -> None:
         """The slots of some hosts have changed. O(their slots and entries)."""
         holdings.refresh_each(self.counted, self.held, rows)
 
     def recount(self, row: int) -> None:
-        """As `refresh`, where nothing is ever stopped: victims' room is not kept. O(its slots)."""
+        """As `refresh_each`, where nothing is ever stopped. O(the slots of the host)."""
         holdings.recount(*self.counted, row)
 
     def hold(self, columns: Columns, allocation: Allocation) -> None:

@@ -171,7 +171,7 @@ def _count_whole_in(c: CountedArrays, host: int, change: int) -> None:
         c.hist[c.hist_start[c.section[level, host]] + c.whole[host]] += change
 
 
-@kernel
+@inner
 def refresh(c: CountedArrays, h: AllocationTable, host: int) -> None:
     """Count a host anew, after its slots, entries or attempts changed. O(its slots and entries).
 

@@ -45,11 +45,11 @@ class Counts(Protocol):
     def serve(self, row: int, available: bool) -> None:
         """A host goes in or out of service."""
 
-    def refresh(self, row: int) -> None:
-        """A host's slots have changed."""
+    def refresh_each(self, rows: Ints) -> None:
+        """The slots of some hosts have changed."""
 
     def recount(self, row: int) -> None:
-        """As `refresh`, where no attempt is ever stopped for another."""
+        """As `refresh_each`, of a host where no attempt is ever stopped for another."""
 
     def hold(self, columns: Columns, allocation: Allocation) -> None:
         """An attempt took its seats."""
@@ -360,10 +360,11 @@ class Columns(Amounts):
         self, seats: Iterable[Seat], needs: dict[str, Resources], time_slice: int, sign: int
     ) -> None:
         rows = self._add(seats, needs, time_slice, sign)
-        if self.counts is not None:
-            count = self.counts.refresh if self.watched else self.counts.recount
+        if self.counts is not None and self.watched:
+            self.counts.refresh_each(self.first_row + np.array(rows, np.int64))
+        elif self.counts is not None:
             for row in rows:
-                count(self.first_row + row)
+                self.counts.recount(self.first_row + row)
 
     def _add(
         self, seats: Iterable[Seat], needs: dict[str, Resources], time_slice: int, sign: int
