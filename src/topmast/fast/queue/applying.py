@@ -186,6 +186,7 @@ def _move(queue: QueueState, record: JobRecord, to: JobState) -> None:
 def _retire(queue: QueueState, record: JobRecord, finish_s: float) -> None:
     """A job is over: out of its line, and after a while out of memory."""
     queue.waits_no_more(record)
+    queue.backlog.priority_timers.drop(record.id)
     queue.backlog.durations.over(record.id)
     queue.cycle.binding.forget(record.id, queue.now)
     for hook in queue.hooks.on_over:

@@ -127,7 +127,7 @@ class GlobalQueue(QueueViews):
             (
                 self.backlog.delays.next_s(),
                 self.backlog.blocked.retries.next_s(),
-                self.backlog.priority_timers.next_s(self.jobs.records),
+                self.backlog.priority_timers.next_s(),
                 self.cycle.backfill.due_s,
                 self.cycle.reach.next_retry_s(),
                 self.data.catalogue.deletions.retries.next_s(),

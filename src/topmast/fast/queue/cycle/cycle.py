@@ -77,8 +77,8 @@ def bind_astray(queue: QueueViews) -> None:
 
 def _drift(queue: QueueViews) -> None:
     """Jobs change their rank by the service that they had, or lacked: try all jobs again."""
-    due = queue.backlog.priority_timers.take_due(queue.jobs.records, queue.now)
-    for record in due:
+    due = queue.backlog.priority_timers.take_due(queue.now)
+    for record in [queue.jobs.records[job] for job in due]:
         if record.plan is None:
             queue.decide(f.Promoted(record.id))
         else:

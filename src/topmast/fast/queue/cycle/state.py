@@ -195,6 +195,8 @@ class QueueState(EventMachine):
     def book_each(self, jobs: Sequence[str], records: Sequence[JobRecord]) -> None:
         """As `book`, for each of several jobs with plans of one GPU model. O(records)."""
         self.jobs.placed.update(zip(jobs, records, strict=True))
+        for job in jobs if self.backlog.priority_timers.drifts else ():
+            self.backlog.priority_timers.drop(job)
         for hook in self.hooks.on_booked:
             for record in records:
                 hook.on_booked(record)
@@ -206,6 +208,7 @@ class QueueState(EventMachine):
     def book(self, record: JobRecord, plan: Plan) -> None:
         """A job has a plan: count what that holds on its tenant. O(models)."""
         self.jobs.placed[record.id] = record
+        self.backlog.priority_timers.drop(record.id)
         for hook in self.hooks.on_booked:
             hook.on_booked(record)
         self.tenancy.book(record.spec.tenant, plan, record.over_quota)
@@ -214,6 +217,7 @@ class QueueState(EventMachine):
         """Give back what a job's plan held, if it has one. O(models)."""
         plan = record.plan
         self.jobs.placed.pop(record.id, None)
+        self.backlog.priority_timers.drop(record.id)
         for hook in self.hooks.on_unbooked:
             hook.on_unbooked(record.id)
         if plan is not None:
@@ -299,7 +303,8 @@ class QueueState(EventMachine):
         for record in state.jobs.values():
             if record.plan is not None:
                 self.book(record, record.plan)
-                self.backlog.note_priority(record, self.now)
+                if record.start_s is not None:
+                    self.backlog.note_priority(record, self.now)
             elif record.state in WAITING:
                 self._wait(record)
         self.tenancy.ledger.note_outgrown()
