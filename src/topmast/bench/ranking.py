@@ -66,7 +66,8 @@ def _changes(ranking: Ranking, rng: random.Random, jobs: int, kind: str) -> list
     numbers = range(jobs, jobs + count) if kind == "insert" else rng.sample(range(jobs), count)
     times_s = []
     for number in numbers:
-        change = _change(ranking, rng, number, kind)
+        waiting = _waiting(rng, number, min(1.0, number / jobs) * AGES_S)
+        change = _change(ranking, waiting, kind)
         begun_s = time.perf_counter()
         change()
         ranking.first_unblocked(over_quota=False)
@@ -75,21 +76,21 @@ def _changes(ranking: Ranking, rng: random.Random, jobs: int, kind: str) -> list
     return times_s
 
 
-def _change(ranking: Ranking, rng: random.Random, number: int, kind: str) -> Callable[[], object]:
-    if kind == "insert":
-        waiting = _waiting(rng, number, AGES_S)
-
-        def insert() -> None:
-            ranking.add_job_class(waiting.job_class, 0, 0)
-            ranking.add(waiting)
-
-        return insert
-    job, band = f"j{number}", rng.choice(BANDS)
+def _change(ranking: Ranking, waiting: Waiting, kind: str) -> Callable[[], object]:
+    """What is to be timed; a job in another band leaves its place, and is let in anew."""
     if kind == "remove":
-        return lambda: ranking.remove(job)
-    if job in ranking:
-        return lambda: ranking.change_band(job, band)
-    return lambda: None  # removed before
+        return lambda: ranking.remove(waiting.job)
+    if kind == "band" and waiting.job not in ranking:
+        return lambda: None  # removed before
+
+    def let_in() -> None:
+        if kind == "band":
+            ranking.remove(waiting.job)
+        else:
+            ranking.add_job_class(waiting.job_class, 0, 0)
+        ranking.add(waiting)
+
+    return let_in
 
 
 def _waiting(rng: random.Random, number: int, submit_s: float) -> Waiting:

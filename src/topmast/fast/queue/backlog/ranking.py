@@ -27,7 +27,6 @@ from topmast.fast.queue.backlog.ordered_index import (
 )
 from topmast.fast.queue.backlog.rows_view import RowsView
 from topmast.fast.queue.backlog.waiting import Waiting
-from topmast.model.job import Band
 from topmast.policies.base import Floats, Ints, OrderPolicy, QueueView
 
 LATE_LIMIT = 1 << 16
@@ -105,7 +104,12 @@ class Ranking:
 
     def add(self, waiting: Waiting) -> None:
         """Let a job in; it is put in order when the head is looked up. O(1)."""
-        columns, row = self._columns, self._take_row(waiting.job)
+        if not self._free:
+            self._grow()
+        columns, row = self._columns, self._free.pop()
+        self._jobs[row] = waiting.job
+        self._row_of[waiting.job] = row
+        self._staged.append(row)
         columns["alive"][row] = True
         columns["job_class"][row] = waiting.job_class
         columns["number"][row] = waiting.number
@@ -122,16 +126,6 @@ class Ranking:
         columns["first_start_s"][row] = waiting.first_start_s
         columns["since_s"][row] = waiting.since_s
 
-    def _take_row(self, job: str) -> int:
-        """A row for a job that is to be put in order."""
-        if not self._free:
-            self._grow()
-        row = self._free.pop()
-        self._jobs[row] = job
-        self._row_of[job] = row
-        self._staged.append(row)
-        return row
-
     def remove(self, job: str) -> bool:
         """Take a job out; tells whether it was in. O(1)."""
         row = self._row_of.pop(job, None)
@@ -146,16 +140,6 @@ class Ranking:
         rows = [self._row_of.pop(job) for job in jobs]
         self._columns["alive"][rows] = False
         self._left += rows
-
-    def change_band(self, job: str, band: Band) -> None:
-        """Let a job count in another band. O(1)."""
-        before = self._row_of[job]
-        self.remove(job)
-        row = self._take_row(job)
-        for column in self._columns.values():
-            column[row] = column[before]
-        self._columns["alive"][row] = True
-        self._columns["band"][row] = band
 
     def take_turns(self, turns: Mapping[str, float]) -> None:
         """Note the turns of jobs in a new round; they count from the next `rerank` on. O(turns)."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.support.build import profile
 from topmast.fast.queue.backlog import ordered_index as lane
@@ -119,11 +120,10 @@ class Both:
         job = self.any()
         if job is not None:
             band = self.rng.choice(BANDS)
-            self.real.change_band(job, band)
-            w = self.model.jobs[job]
-            self.model.jobs[job] = Waiting(
-                **{name: getattr(w, name) for name in w.__struct_fields__} | {"band": band}
-            )
+            changed = replace(self.model.jobs[job], band=band)
+            self.real.remove(job)
+            self.real.add(changed)
+            self.model.jobs[job] = changed
 
     def rerank(self) -> None:
         self.used = {tenant: self.rng.random() for tenant in self.used}
