@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -13,12 +14,24 @@ from topmast.fast.region.inventory import allocation_table as holdings
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.allocation_table import NONE, AllocationTable, Table
 from topmast.fast.region.inventory.arrays import I64, Arrays, counted_of
-from topmast.fast.region.inventory.columns import Columns
 from topmast.model.columns import SeatColumns
 from topmast.model.job import MILLI
 
 SPARE = 256
 """Rows and entries to begin with."""
+
+
+class Rows(Protocol):
+    """The columns of one region, as far as they are needed here."""
+
+    region: str
+    first_row: int
+    """The number of its first host in the index."""
+    gpus: I64
+    """By host."""
+
+    def find(self, host: str, time_slice: int) -> int | None:
+        """The row of a host in a slice; None if either has left the configuration."""
 
 
 class _Entry(Struct, gc=False):
@@ -67,12 +80,12 @@ class AllocationIndex:
         """As `refresh_each`, where nothing is ever stopped. O(the slots of the host)."""
         holdings.recount(*self.counted, row)
 
-    def hold(self, columns: Columns, allocation: Allocation) -> None:
+    def hold(self, columns: Rows, allocation: Allocation) -> None:
         """An attempt took its seats. O(slots and entries of their hosts)."""
         self.enter(columns, allocation)
         self._count_anew(columns.region, allocation.job)
 
-    def enter(self, columns: Columns, allocation: Allocation) -> None:
+    def enter(self, columns: Rows, allocation: Allocation) -> None:
         """Note what an attempt holds; the counts of its hosts stay as they were. O(seats)."""
         row = self._row_for(columns.region, allocation.job)
         gpus, first = allocation.plan.gpus_milli / MILLI, NONE
@@ -86,7 +99,7 @@ class AllocationIndex:
 
     def hold_each(
         self,
-        columns: Columns,
+        columns: Rows,
         seats: SeatColumns,
         hosts: I64,
         taken: I64,
@@ -145,7 +158,7 @@ class AllocationIndex:
     def _refresh(self, row: int) -> None:
         holdings.refresh_all_of(*self.counted, *self.held, row)
 
-    def _entries(self, columns: Columns, allocation: Allocation) -> list[_Entry]:
+    def _entries(self, columns: Rows, allocation: Allocation) -> list[_Entry]:
         """An entry for each host, followed by those of its shares."""
         needs, time_slice = allocation.needs(), allocation.plan.in_slice
         found: dict[int, list[_Entry]] = {}
@@ -170,7 +183,7 @@ class AllocationIndex:
             main.memory += need.memory_bytes
         return [entry for on_host in found.values() for entry in on_host]
 
-    def let_go(self, columns: Columns, job: str) -> None:
+    def let_go(self, columns: Rows, job: str) -> None:
         """An attempt gave its seats back. O(slots and entries of their hosts)."""
         row = self.rows.pop((columns.region, job))
         if len(self._gone) < len(self.held.entries):
@@ -182,7 +195,7 @@ class AllocationIndex:
         self.of_region[row] = NONE
         self._free_rows.append(row)
 
-    def note(self, columns: Columns, allocation: Allocation) -> None:
+    def note(self, columns: Rows, allocation: Allocation) -> None:
         """The phase of an attempt, or its kept work, changed. O(entries of its hosts)."""
         row = self.rows[columns.region, allocation.job]
         was = self.held.attempts[row]

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topmast.fast.region.inventory.allocation import Allocation
+from topmast.fast.region.inventory.allocation_index import AllocationIndex
 from topmast.fast.region.inventory.arrays import Arrays
 from topmast.fast.region.inventory.sections import Sections
 from topmast.model.columns import SeatColumns
@@ -37,38 +38,6 @@ Bools = NDArray[np.bool_]
 UNLIMITED = float("inf")
 CPU_DECIMALS = 6
 """Sums of CPUs are rounded, so that taking and giving back, in any order, leaves what was there."""
-
-
-class Counts(Protocol):
-    """What is counted over these columns with each change (see `allocation_index`)."""
-
-    def serve(self, row: int, available: bool) -> None:
-        """A host goes in or out of service."""
-
-    def refresh_each(self, rows: Ints) -> None:
-        """The slots of some hosts have changed."""
-
-    def recount(self, row: int) -> None:
-        """As `refresh_each`, of a host where no attempt is ever stopped for another."""
-
-    def hold(self, columns: Columns, allocation: Allocation) -> None:
-        """An attempt took its seats."""
-
-    def hold_each(
-        self,
-        columns: Columns,
-        seats: SeatColumns,
-        hosts: Ints,
-        taken: Ints,
-        allocations: Sequence[Allocation],
-    ) -> None:
-        """Several attempts took their seats: so many GPUs of these hosts, in their order."""
-
-    def let_go(self, columns: Columns, job: str) -> None:
-        """An attempt gave its seats back."""
-
-    def note(self, columns: Columns, allocation: Allocation) -> None:
-        """The phase of an attempt, or its kept work, changed."""
 
 
 class Affinity(Protocol):
@@ -206,7 +175,7 @@ class Columns(Amounts):
         """Clusters with more room than when this was emptied last."""
         self.pool: object = None
         """The `index.Pool` that these columns are in, if they are in one."""
-        self.counts: Counts | None = None
+        self.counts: AllocationIndex | None = None
         """What is counted over these columns; None until it is first asked for."""
         self.first_row = 0
         """The number of the first host in the index."""
@@ -222,7 +191,7 @@ class Columns(Amounts):
         numbers = {name: at for at, name in enumerate(self.names_of_models)}
         return np.array([numbers.get(name, 0) for name in self.models], dtype=np.int64)
 
-    def adopt(self, counts: Counts, arrays: Arrays, version: Ints, first_row: int) -> None:
+    def adopt(self, counts: AllocationIndex, arrays: Arrays, version: Ints, first_row: int) -> None:
         """Keep what is free in the arrays of an index from now on, from ``first_row`` on."""
         self.counts, self.first_row = counts, first_row
         rows = slice(first_row, first_row + len(self.hosts))
