@@ -114,12 +114,13 @@ class MixedPreemption:
     def _look_at_level(self, level: Level, kinds: Kinds) -> None:
         """Go through the domains of a level, the least bound first, until none can be better."""
         gang, places = self.q.gang, self.q.places
-        found = mixed_kernels.costs_at(gang, kinds, places, int(level), self.search.score)
-        rounded = np.round(found[0], 9)
-        for n in np.lexsort((found[3], found[2], found[1], rounded)).tolist():
-            if found[0][n] >= self.search.score - EPSILON:
+        best, at = self.search.score, int(level)
+        score, where = mixed_kernels.costs_at(gang, kinds, places, at, at + 1, best, False)
+        rounded = np.round(score, 9)
+        for n in np.lexsort((where[:, 3], where[:, 1], where[:, 0], rounded)).tolist():
+            if score[n] >= self.search.score - EPSILON:
                 break
-            cluster, choice, place = (int(column[n]) for column in found[1:])
+            cluster, choice, _, place = where[n].tolist()
             hosts = self._hosts_of(level, cluster, place, kinds.of_host[choice])
             fixed = places.cost[cluster] + gang.choice_cost[choice] + gang.level_cost[level]
             self._look_at(Domain(choice, hosts, float(fixed)))

@@ -94,7 +94,7 @@ def best_seats(
     kinds = host_options.kinds_of_hosts(hosts_of(columns, ask), q.gang, q.places)
     if loads.counts(ask, weights):
         kinds = loads.with_loads(columns, q.gang, kinds, ask, weights)
-    _, at_cluster, at_choice, hosts, picked = mixed_kernels.best_plan(q.gang, kinds, q.places)
+    at_cluster, at_choice, hosts, picked = mixed_kernels.best_plan(q.gang, kinds, q.places)
     if at_cluster == NOWHERE:
         return None
     tasks = tasks_on(q.gang, kinds, picked)

@@ -89,9 +89,11 @@ def seat(g: Gang, kinds: Kinds, choice: int, hosts: I64, picked: I64) -> float:
 
 
 @inner
-def members(domain: I64) -> tuple[I64, I64]:
-    """The hosts of one level by domain: those of d are order[start[d]:start[d + 1]]. O(H)."""
-    total = domain.shape[0]
+def members(places: Places, cluster: int, level: int) -> tuple[I64, I64]:
+    """A cluster's hosts by domain of a level: those of d are order[start[d]:start[d + 1]]. O(H)."""
+    first, last = places.first[cluster], places.last[cluster]
+    domain = places.domain[level, first:last] - places.domain[level, first]
+    total = last - first
     start = np.zeros(total + 2, np.int64)
     for host in range(total):
         start[domain[host] + 1] += 1
@@ -102,122 +104,78 @@ def members(domain: I64) -> tuple[I64, I64]:
     for d in range(total):
         next_at[d] = start[d]
     for host in range(total):
-        order[next_at[domain[host]]] = host
+        order[next_at[domain[host]]] = first + host
         next_at[domain[host]] += 1
     return order, start
 
 
-@inner
-def _one_host(kinds: Kinds, choice: int, first: int, last: int) -> tuple[float, int]:
-    """The least cost of the whole gang on one host, and the first such host. O(hosts)."""
-    best, at = INFINITE, NOWHERE
-    for host in range(first, last):
-        kind = kinds.of_host[choice, host]
-        if kind != NOWHERE and kinds.alone[kind] < best - EPSILON:
-            best, at = kinds.alone[kind], host
-    return best, at
-
-
-@inner
-def _best_domain(
-    g: Gang, kinds: Kinds, places: Places, cluster: int, choice: int, price: float, best: float
-) -> tuple[float, int, int]:
-    """The best of a cluster's domains above hosts: score below ``best``, level, number."""
-    at_level, at_domain = NOWHERE, NOWHERE
-    first, last = places.first[cluster], places.last[cluster]
-    looked = np.zeros(kinds.rate.shape[0], np.int64)
-    for level in range(1, 5):
-        start = price + g.level_cost[level]
-        if start == INFINITE:
-            break
-        order, starts = members(places.domain[level, first:last] - places.domain[level, first])
-        for number in range(last - first):
-            hosts = order[starts[number] : starts[number + 1]] + first
-            if hosts.shape[0] == 0:
-                break
-            if start + bound(g, kinds, choice, hosts) >= best - EPSILON:
-                continue
-            hosts = useful_hosts(g, kinds, choice, hosts, looked)
-            cost = _least_cost(g, kinds, choice, hosts)
-            if start + cost < best - EPSILON:
-                best, at_level, at_domain = start + cost, level, number
-    return best, at_level, at_domain
-
-
-@kernel
-def best_plan(g: Gang, kinds: Kinds, places: Places) -> tuple[float, int, int, I64, I64]:
-    """The best place for a gang: score, cluster, choice, hosts, the option that each takes.
-
-    Looks at every cluster, choice, level and domain, but for those that a bound rules out. Ties go
-    to the first cluster, choice, level, domain, hosts. O(choices * H * levels * O * S).
-    """
-    best = INFINITE
-    at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE
-    for cluster in range(places.first.shape[0]):
-        first, last = places.first[cluster], places.last[cluster]
-        for choice in range(g.choice_cost.shape[0]):
-            price = places.cost[cluster] + g.choice_cost[choice]
-            least = bound(g, kinds, choice, places.hosts[first:last])
-            if price + g.level_cost[0] + least >= best - EPSILON:
-                continue
-            cost, host = _one_host(kinds, choice, first, last)
-            score = price + g.level_cost[0] + cost
-            if score < best - EPSILON:
-                best, at_cluster, at_choice = score, cluster, choice
-                at_level, at_place = 0, host
-            if g.total > 1:
-                score, level, place = _best_domain(g, kinds, places, cluster, choice, price, best)
-                if level != NOWHERE:
-                    best, at_cluster, at_choice = score, cluster, choice
-                    at_level, at_place = level, place
-    if at_cluster == NOWHERE:
-        return INFINITE, NOWHERE, NOWHERE, np.zeros(0, np.int64), np.zeros(0, np.int64)
-    hosts = hosts_of(g, kinds, places, at_cluster, at_choice, at_level, at_place)
-    picked = np.empty(hosts.shape[0], np.int64)
-    seat(g, kinds, at_choice, hosts, picked)
-    return best, at_cluster, at_choice, hosts, picked
-
-
 @kernel
 def costs_at(
-    g: Gang, kinds: Kinds, places: Places, level: int, limit: float
-) -> tuple[F64, I64, I64, I64]:
-    """What the gang costs at least in each domain of a level where that is less than ``limit``.
+    g: Gang, kinds: Kinds, places: Places, low: int, high: int, limit: float, best_only: bool
+) -> tuple[F64, I64]:
+    """What the gang costs at least in each domain of the levels ``low`` to before ``high``.
 
-    Score, cluster, choice, and place (as for `hosts_of`). O(choices * H * O * S).
+    Those that cost less than ``limit``; ``best_only``: and less than all before them, so that the
+    last is the best. Score (N), and cluster, choice, level, place (N x 4; as for `hosts_of`).
+    O(choices * H * levels * O * S).
     """
     choices, total = kinds.of_host.shape
+    score = np.empty(choices * total * (high - low), np.float64)
+    where = np.empty((score.shape[0], 4), np.int64)
     found = 0
-    score = np.empty(choices * total, np.float64)
-    cluster_of = np.empty(choices * total, np.int64)
-    choice_of = np.empty(choices * total, np.int64)
-    place_of = np.empty(choices * total, np.int64)
     looked = np.zeros(kinds.rate.shape[0], np.int64)
     for cluster in range(places.first.shape[0]):
         first, last = places.first[cluster], places.last[cluster]
-        order, starts = members(places.domain[level, first:last] - places.domain[level, first])
         for choice in range(choices):
-            start = places.cost[cluster] + g.choice_cost[choice] + g.level_cost[level]
-            if start == INFINITE:
-                continue
-            for number in range(last - first):
-                hosts = order[starts[number] : starts[number + 1]] + first
-                if hosts.shape[0] == 0:
-                    break
-                if start + bound(g, kinds, choice, hosts) >= limit - EPSILON:
-                    continue
-                if level == 0:
-                    kind = kinds.of_host[choice, hosts[0]]
-                    cost = kinds.alone[kind]
-                else:
-                    hosts = useful_hosts(g, kinds, choice, hosts, looked)
-                    cost = _least_cost(g, kinds, choice, hosts)
-                if start + cost < limit - EPSILON:
-                    score[found], cluster_of[found] = start + cost, cluster
-                    choice_of[found] = choice
-                    place_of[found] = hosts[0] if level == 0 else number
-                    found += 1
-    return score[:found], cluster_of[:found], choice_of[:found], place_of[:found]
+            price = places.cost[cluster] + g.choice_cost[choice]
+            least = bound(g, kinds, choice, places.hosts[first:last])
+            for level in range(low, high):
+                start = price + g.level_cost[level]
+                if start + least >= limit - EPSILON:
+                    break  # as it is at wider levels, which cost no less
+                order, starts = members(places, cluster, level)
+                for number in range(last - first):
+                    hosts = order[starts[number] : starts[number + 1]]
+                    if hosts.shape[0] == 0:
+                        break
+                    cost = _cost_in(g, kinds, choice, level, hosts, limit - start, looked)
+                    if start + cost < limit - EPSILON:
+                        score[found] = start + cost
+                        where[found, 0], where[found, 1], where[found, 2] = cluster, choice, level
+                        where[found, 3] = hosts[0] if level == 0 else number
+                        found += 1
+                        limit = start + cost if best_only else limit
+    return score[:found], where[:found]
+
+
+@inner
+def _cost_in(
+    g: Gang, kinds: Kinds, choice: int, level: int, hosts: I64, limit: float, looked: I64
+) -> float:
+    """The least cost on the hosts of a domain; infinite if a bound tells that it is no less."""
+    if level == 0:
+        kind = kinds.of_host[choice, hosts[0]]
+        alone: float = kinds.alone[kind] if kind != NOWHERE else INFINITE
+        return alone
+    if bound(g, kinds, choice, hosts) >= limit - EPSILON:
+        return INFINITE
+    return _least_cost(g, kinds, choice, useful_hosts(g, kinds, choice, hosts, looked))
+
+
+@kernel
+def best_plan(g: Gang, kinds: Kinds, places: Places) -> tuple[int, int, I64, I64]:
+    """The best place for a gang: cluster, choice, hosts, the option that each takes.
+
+    Ties go to the first cluster, choice, level, domain, hosts. O(choices * H * levels * O * S).
+    """
+    _, found = costs_at(g, kinds, places, 0, 5 if g.total > 1 else 1, INFINITE, True)
+    if found.shape[0] == 0:
+        return NOWHERE, NOWHERE, np.zeros(0, np.int64), np.zeros(0, np.int64)
+    cluster, choice = found[-1, 0], found[-1, 1]
+    hosts = hosts_of(g, kinds, places, cluster, choice, found[-1, 2], found[-1, 3])
+    picked = np.empty(hosts.shape[0], np.int64)
+    seat(g, kinds, choice, hosts, picked)
+    return cluster, choice, hosts, picked
 
 
 @inner
@@ -227,7 +185,6 @@ def hosts_of(
     """The useful hosts of a domain, numbered within its cluster; at host level, of a host."""
     if level == 0:
         return places.hosts[place : place + 1]
-    first, last = places.first[cluster], places.last[cluster]
-    order, starts = members(places.domain[level, first:last] - places.domain[level, first])
-    hosts = order[starts[place] : starts[place + 1]] + first
+    order, starts = members(places, cluster, level)
+    hosts = order[starts[place] : starts[place + 1]]
     return useful_hosts(g, kinds, choice, hosts, np.zeros(kinds.rate.shape[0], np.int64))
