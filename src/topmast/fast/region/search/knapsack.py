@@ -112,26 +112,10 @@ def _fits(p: States, state: int, step: int) -> bool:
 
 
 @inner
-def _take(p: States, o: Options, i: int, old: F64, new: F64) -> None:
-    """Let a host take option ``i``: better a state of ``new`` by one of ``old``. O(S)."""
-    step, fill, cost = o.state[i], o.fill[i], o.cost[i]
-    width = p.tasks[-1] + 1
-    for state in range(p.vectors.shape[0] - step):
-        if old[state * width] == INFINITE or not _fits(p, state, step):
-            continue  # infinite: and so are those with more fillers
-        source = old[state * width : state * width + width]
-        target = new[(state + step) * width : (state + step) * width + width]
-        for j in range(min(fill, width)):
-            target[j] = min(target[j], source[0] + cost)
-        for j in range(fill, width):
-            target[j] = min(target[j], source[j - fill] + cost)
-
-
-@inner
-def _take_noting(
+def _take(
     p: States, o: Options, i: int, number: int, old: F64, new: F64, chose: NDArray[np.int16]
 ) -> None:
-    """`_take`, with the option's number noted where it was the better one."""
+    """Let a host take option ``i``: better states of ``new`` by ``old``, and note where. O(S)."""
     step, fill, cost = o.state[i], o.fill[i], o.cost[i]
     width = p.tasks[-1] + 1
     if p.stride.shape[0] == 1 and width == 1:
@@ -152,45 +136,32 @@ def _take_noting(
 
 
 @inner
-def least_cost(p: States, o: Options, first: I64, last: I64) -> float:
+def seat_at_least(p: States, o: Options, first: I64, last: I64, picked: I64) -> float:
     """The least cost of the gang, infinite if it does not fit. O(m * O * S).
 
-    Host n has the options first[n]:last[n].
+    Host n has the options first[n]:last[n]. Writes the one that it takes, NOWHERE for none, to
+    ``picked``: (m), or (0) if the cost is enough. Ties go to the first hosts.
     """
-    size = p.vectors.shape[0] * (p.tasks[-1] + 1)
-    old, new = infinite(size), infinite(size)
-    old[0], new[0] = 0.0, 0.0
-    for n in range(first.shape[0]):
-        for i in range(first[n], last[n]):
-            _take(p, o, i, old, new)
-        for i in range(size):
-            old[i] = new[i]
-    least: float = old[size - 1]
-    return least
-
-
-@inner
-def seat_at_least(p: States, o: Options, first: I64, last: I64, picked: I64) -> float:
-    """`least_cost`, and the option of each host (NOWHERE for none). Ties go to the first hosts."""
     width = p.tasks[-1] + 1
     size = p.vectors.shape[0] * width
     hosts = first.shape[0]
     old, new = infinite(size), infinite(size)
     old[0], new[0] = 0.0, 0.0
-    chose = np.empty((hosts, size), np.int16)
+    picked[:] = NOWHERE
+    chose = np.empty((max(1, picked.shape[0]), size), np.int16)
     for n in range(hosts):
-        picked[n] = NOWHERE
+        row = chose[min(n, chose.shape[0] - 1)]
         for i in range(size):
-            chose[n, i] = NOWHERE
+            row[i] = NOWHERE
         for i in range(first[n], last[n]):
-            _take_noting(p, o, i, i - first[n], old, new, chose[n])
+            _take(p, o, i, i - first[n], old, new, row)
         for i in range(size):
             old[i] = new[i]
     least: float = old[size - 1]
     if least == INFINITE:
         return INFINITE
     state, fill = p.vectors.shape[0] - 1, width - 1
-    for n in range(hosts - 1, -1, -1):
+    for n in range(picked.shape[0] - 1, -1, -1):
         number = chose[n, state * width + fill]
         if number != NOWHERE:
             i = first[n] + number

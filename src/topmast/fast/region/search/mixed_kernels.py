@@ -13,7 +13,7 @@ import numpy as np
 from topmast.fast.region.inventory.arrays import F64, I64
 from topmast.fast.region.search.host_options import Gang, Kinds, Places
 from topmast.fast.region.search.kernels import EPSILON, INFINITE, NOWHERE
-from topmast.fast.region.search.knapsack import States, least_cost, seat_at_least
+from topmast.fast.region.search.knapsack import States, seat_at_least
 from topmast.jit import inner, kernel
 
 # --- the hosts of a domain ------------------------------------------------------------------------
@@ -71,16 +71,9 @@ def _spans(kinds: Kinds, choice: int, hosts: I64) -> tuple[I64, I64]:
     return first, last
 
 
-@inner
-def _least_cost(g: Gang, kinds: Kinds, choice: int, hosts: I64) -> float:
-    """The least cost of the gang on ``hosts``, infinite if it does not fit (`knapsack`)."""
-    first, last = _spans(kinds, choice, hosts)
-    return least_cost(_states(g), kinds.options, first, last)
-
-
 @kernel
 def seat(g: Gang, kinds: Kinds, choice: int, hosts: I64, picked: I64) -> float:
-    """`_least_cost`, and the option of each host (NOWHERE for none). Ties go to the first hosts."""
+    """The least cost of the gang on ``hosts``, and what each of them takes (`knapsack`)."""
     first, last = _spans(kinds, choice, hosts)
     return seat_at_least(_states(g), kinds.options, first, last, picked)
 
@@ -159,7 +152,8 @@ def _cost_in(
         return alone
     if bound(g, kinds, choice, hosts) >= limit - EPSILON:
         return INFINITE
-    return _least_cost(g, kinds, choice, useful_hosts(g, kinds, choice, hosts, looked))
+    useful = useful_hosts(g, kinds, choice, hosts, looked)
+    return seat(g, kinds, choice, useful, np.empty(0, np.int64))
 
 
 @kernel
