@@ -188,11 +188,10 @@ class PackingJudge:
         rows: dict[int, list[int]] = {}
         for row, number in enumerate(place):
             for other in rows.setdefault(number, []):
-                fits = used[row] + used[other] <= 1.0
-                joins[row, other] = joins[other, row] = fits and self._untried(
-                    able[row], able[other]
-                )
-                gain = self._gain_expected(able[row], able[other])
+                one, two = able[row], able[other]
+                may_join = used[row] + used[other] <= 1.0 and self._untried(one, two)
+                joins[row, other] = joins[other, row] = may_join
+                gain = self._gains.expected(_kind(one), _kind(two), self._model(one))
                 expected[row, other] = expected[other, row] = np.nan if gain is None else gain
             rows[number].append(row)
         turns = [turns_of(a) for a in able]
@@ -210,9 +209,6 @@ class PackingJudge:
         """Either may have begun anew since they were tried."""
         until_s = turns_of(one).refused.get(two.job, 0.0), turns_of(two).refused.get(one.job, 0.0)
         return max(until_s) <= self._gangs.now
-
-    def _gain_expected(self, one: Attempt, two: Attempt) -> float | None:
-        return self._gains.expected(_kind(one), _kind(two), self._model(one))
 
     def _model(self, attempt: Attempt) -> str:
         """The GPU model that a gang runs on."""

@@ -38,9 +38,7 @@ class JobPairs(GangHooks):
 
     def apply_opened(self, attempt: Attempt, event: m.LaunchGang) -> None:
         """The gang is beside the one that its plan names, if that has not ended."""
-        other = (
-            self._gangs.state.attempts.get(event.colocated_with) if event.colocated_with else None
-        )
+        other = self._gangs.state.attempts.get(event.colocated_with or "")
         if other is not None:
             attempt.colocated_with, other.colocated_with = other.job, attempt.job
 
@@ -52,8 +50,4 @@ class JobPairs(GangHooks):
 
     def _other(self, attempt: Attempt) -> Attempt | None:
         """The gang that has the same GPUs by a plan."""
-        return (
-            self._gangs.state.attempts.get(attempt.colocated_with)
-            if attempt.colocated_with
-            else None
-        )
+        return self._gangs.state.attempts.get(attempt.colocated_with or "")

@@ -332,10 +332,6 @@ class Backlog:
             return None
         return best
 
-    def stop_at(self, candidate: Candidate) -> None:
-        """No job behind this one may be tried until its class is unblocked, or it is gone."""
-        self.blocked.stop_at(candidate, self._class_of[candidate.job])
-
     def key(self, record: JobRecord, over_quota: bool) -> Key:
         """Where a waiting job ranks, lower first. One that waits out a back-off comes last."""
         key = self.ranking.key(record.id, over_quota)

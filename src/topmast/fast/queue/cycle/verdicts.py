@@ -95,7 +95,7 @@ def block(
     last = candidate.over_quota or not choices[True]
     stops = queue.profile.when_blocked is WhenBlocked.STOP
     if last and stops and (busy or one.verdict.reason is full):
-        queue.backlog.stop_at(candidate)
+        queue.backlog.blocked.stop_at(candidate, one)
 
 
 def block_gate(queue: QueueViews, candidate: Candidate) -> None:

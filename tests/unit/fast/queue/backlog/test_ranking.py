@@ -286,7 +286,7 @@ def test_no_job_passes_one_that_all_must_wait_for() -> None:
     assert candidate is not None
     for over_quota in (False, True):
         backlog.block(backlog.job_class("j1"), over_quota)
-    backlog.stop_at(candidate)
+    backlog.blocked.stop_at(candidate, backlog.job_class(candidate.job))
     assert _next(backlog) is None
     backlog.add(JobRecord("j4", 4, job(gpus=1, band=Band.HIGH), 9.0), now=9.0)
     assert _next(backlog) == ("j4", False)
