@@ -236,7 +236,7 @@ def _raised(fleet: Fleet, change: Change, field: str) -> tuple[TenantSpec, ...]:
     return tuple(tenants)
 
 
-@bounded(250)
+@bounded(120)
 @given(stories())
 def test_after_each_change_the_job_has_a_place(story: Story) -> None:
     """Before it the job waits; after it, and it alone, the job is placed."""
@@ -254,7 +254,7 @@ def test_after_each_change_the_job_has_a_place(story: Story) -> None:
         assert _placed(world, changed_spec(story.spec, change)), change.text
 
 
-@bounded(200)
+@bounded(100)
 @given(stories())
 def test_a_job_that_waits_is_told_what_would_help(story: Story) -> None:
     """There is something to say of every job that cannot start, and nothing of one that can."""
@@ -311,7 +311,7 @@ def fragmented(draw: st.DrawFn) -> Callable[[], World]:
     return tell
 
 
-@bounded(200)
+@bounded(100)
 @given(fragmented(), st.sampled_from([(1, 4), (1, 3), (2, 2), (2, 3), (2, 4)]))
 def test_moves_that_are_foretold_are_made(
     tell: Callable[[], World], wanted: tuple[int, int]

@@ -14,7 +14,7 @@ from topmast.sim.settings import Settings
 
 STORMY = Settings(task_mtbf_s=40_000.0, host_mtbf_s=30_000.0, host_repair_s=2_000.0)
 SLOW = Settings(latency_s=0.7, jitter_s=0.2, loss=0.1)
-JOBS = 60
+JOBS = 40
 CASES = {
     "mast": ("mast", Settings()),
     "mast with faults": ("mast", STORMY),

@@ -40,9 +40,12 @@ BANDS = ("critical", "high", "normal", "low", "opportunistic")
 
 @contextlib.contextmanager
 def folder(state: Path | None) -> Iterator[Path]:
-    """The state folder of a benchmark: as given, or one that is removed afterwards."""
+    """The state folder of a benchmark: as given, or one that is removed afterwards.
+
+    A new one is for its owner alone, as a server wants it.
+    """
     if state is not None:
-        state.mkdir(parents=True, exist_ok=True)
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield state
     else:
         with tempfile.TemporaryDirectory(prefix="topmast-bench-") as made:
