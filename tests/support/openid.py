@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import html
 import os
 import re
@@ -23,7 +24,16 @@ START_S = 240
 
 
 def install() -> bool:
-    """Install what the lock file names, unless it is there; False without Node.js or the registry."""
+    """Install what the lock file names, unless it is there; False without Node.js or the registry.
+
+    One process at a time: `npm ci` takes away what another one has just installed.
+    """
+    with (FOLDER / "provider.mjs").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        return _installed()
+
+
+def _installed() -> bool:
     if shutil.which("node") and (FOLDER / "node_modules" / ".package-lock.json").is_file():
         return True  # npm writes that file last
     if shutil.which("npm") is None or shutil.which("node") is None:
@@ -51,11 +61,14 @@ class Provider:
     def start(self) -> None:
         """Returns when it answers."""
         command = ["node", "provider.mjs", str(self.port), self._redirect_uri]
-        self._process = subprocess.Popen(
-            command, cwd=FOLDER, env=self._environment,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        process = subprocess.Popen(
+            command, cwd=FOLDER, env=self._environment, stdout=subprocess.DEVNULL
         )  # fmt: skip
-        eventually(self._answers, "the provider answers", START_S)
+        self._process = process
+        eventually(
+            lambda: process.poll() is not None or self._answers(), "the provider answers", START_S
+        )
+        assert process.poll() is None, f"the provider ended by itself, with {process.returncode}"
 
     def _answers(self) -> bool:
         try:
