@@ -35,7 +35,9 @@ time of a start.
 def serve(options: ServeOptions) -> int:
     """`topmast up`."""
     from topmast.app import roles
+    from topmast.model.decoding import learn_structs
 
+    learn_structs()
     gc.freeze()  # what is imported stays
     return roles.serve(options)
 

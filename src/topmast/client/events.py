@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from topmast.adapters.lines import Lines
-from topmast.client.transport import Transport, client_backoff
+from topmast.client.transport import DECODING, Transport, client_backoff
 from topmast.model.decoding import decode
 from topmast.model.errors import TopmastError, Unavailable
 from topmast.model.views import EventView
@@ -44,7 +44,8 @@ def events(transport: Transport, after: int | None, patience_s: float) -> Iterat
 
 def _event(data: bytes) -> EventView:
     try:
-        return decode(data, EventView)
+        with DECODING:
+            return decode(data, EventView)
     except msgspec.MsgspecError as error:
         raise TopmastError(
             f"the event stream has a form unknown to this client: {error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -27,6 +28,8 @@ from topmast.model.errors import (
 from topmast.model.views import Fault, Problem
 
 T = TypeVar("T")
+DECODING = threading.Lock()
+"""Held while an answer is decoded; `topmast.model.decoding` tells why."""
 
 API = "/api/v1"
 AGE = "X-Standby-Age-S"
@@ -211,7 +214,8 @@ class Transport:
     def decoded(self, kind: type[T], answer: httpx.Response) -> T:
         """The body of ``answer`` as a ``kind``."""
         try:
-            return decode(answer.content, kind)
+            with DECODING:
+                return decode(answer.content, kind)
         except msgspec.MsgspecError as error:
             if self._is_foreign(answer):
                 raise self._foreign(answer) from error
