@@ -25,7 +25,6 @@ from topmast.adapters.store import JOURNAL, Keeper, SqlJournal, open_journal
 from topmast.app.claim import ENGINES, claim_of
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.decoding import learn_structs
 from topmast.model.errors import InvalidInput, TopmastError
 from topmast.model.fleet import ClusterSpec
 from topmast.policies.base import PairSpeeds
@@ -189,7 +188,6 @@ class Process(ABC):
                     field=f"regions.{region}.clusters.{cluster.name}.engine",
                     remedy="name a folder by --checkpoints, or leave the cluster out",
                 )
-            learn_structs()  # of engines that are imported only now, too
             engine.open(post or self.poster(ids.cluster(cluster.name)))
             self.engines[cluster.name], self._specs[cluster.name] = engine, cluster
             self.outlets[address] = partial(self._order, engine)

@@ -6,6 +6,7 @@ Agents and supervisors do not import it, so that they start fast.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, TypeVar, cast
@@ -14,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from topmast.model.decoding import learn_structs
 from topmast.model.engines import PROCESSES, Deadlines
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec, Fleet
@@ -32,13 +34,20 @@ class _Found(Mapping[str, type[Engine]]):
         self._places = places
 
     def __getitem__(self, name: str) -> type[Engine]:
-        return cast(type[Engine], resolve_name(f"{__package__}.{self._places[name]}"))
+        return _loaded(self._places[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
 
     def __len__(self) -> int:
         return len(self._places)
+
+
+@cache
+def _loaded(place: str) -> type[Engine]:
+    kind = cast(type[Engine], resolve_name(f"{__package__}.{place}"))
+    learn_structs()  # of its modules, before it has threads
+    return kind
 
 
 ENGINES: Engines = _Found(
