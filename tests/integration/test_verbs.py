@@ -315,6 +315,9 @@ def test_the_fleet_of_a_running_server_changes_without_a_start(door: Entrance) -
             line = door.acts()[0]
             assert (line.actor, line.verb, line.object) == ("sa:chief", "fleet-apply", version)
             assert "host east-a-9: added" in line.after
+            empty = await client.post("/fleet/apply", json={**body, "base": ""})
+            assert (empty.status_code, empty.json()["field"]) == (422, "base")
+            assert await fleet_of(client) == (done.json()["version"], document)
             stale = await client.post("/fleet/apply", json=body)
             assert (stale.status_code, version in stale.json()["detail"]) == (409, True)
             wrong = await client.post("/fleet/apply", json={"fleet": {"regions": 7}})
@@ -356,6 +359,33 @@ def test_a_change_that_would_strand_jobs_is_refused(door: Entrance) -> None:
                 {"what": f"host {host}", "change": "removed", "live": True, "jobs": [job]}
             ], shown.text
             assert [act.verb for act in door.acts()[:2]] == ["drain", "fleet-apply"]
+
+    run(story)
+
+
+def test_a_host_does_not_shrink_below_its_jobs(door: Entrance) -> None:
+    """CPUs and memory as GPUs: the differences say that it takes a start, and it is refused."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            (job,) = await submit(client, 1, resources={"accelerators": "H100:2"})
+            version, document = await fleet_of(client)
+            (block,) = document["regions"]["east"]["clusters"]["east-a"]["hosts"]
+            for field, value in (("gpus", 1), ("cpus", 2), ("memory", "1GB")):
+                before, block[field] = block.get(field), value
+                shown = (await client.post("/fleet/diff", json={"fleet": document})).json()
+                assert shown["changes"], field
+                assert not any(change["live"] for change in shown["changes"]), field
+                body = {"fleet": document, "base": version}
+                refused = await client.post("/fleet/apply", json=body)
+                assert refused.status_code == 409, field
+                assert "a running server cannot do that" in refused.json()["detail"]
+                block[field] = before
+                if before is None:
+                    del block[field]
+            assert (await fleet_of(client))[0] == version
+            assert (await client.get(f"/jobs/{job}")).json()["state"] == "RUNNING"
 
     run(story)
 

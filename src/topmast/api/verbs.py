@@ -203,7 +203,8 @@ def _fleet(router: APIRouter, service: Service) -> None:
     @needs(Permission.FLEET_EDIT)
     async def apply(request: Request) -> Response:
         body = await read_object(request, _APPLY, FLEET_BYTES)
-        base, reason = text(body, "base"), text(body, "reason")
+        base = text(body, "base") if "base" in body else None
+        reason = text(body, "reason")
         return answer(await service.fleet_apply(caller_of(request), body, base, reason))
 
 

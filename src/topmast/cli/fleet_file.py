@@ -80,14 +80,14 @@ def apply(
     """Change the fleet while the server runs: regions, clusters, hosts, quotas, links.
 
     A host that leaves while jobs are there is drained; a cluster, region or tenant must be empty.
-    Other options of an engine take a start (`topmast up --fleet FILE`). The server keeps the
-    change: the next start without --fleet has it.
+    Other GPUs, CPUs or memory of a host that stays, and other options of an engine, take a start
+    (`topmast up --fleet FILE`). The server keeps the change: the next start without --fleet has it.
     """
     document = _document(file, tenants)
     with session.client() as client:
         found = client.fleet_diff(**document)
         if not dry_run:
-            version, why = base or found.version, reason or ""
+            version, why = found.version if base is None else base, reason or ""
             found = client.fleet_apply(**document, base=version, reason=why)
     session.show(found, lambda: _say(found))
 

@@ -159,15 +159,16 @@ class VerbsCalls:
         *,
         fleet: Mapping[str, Any] | None = None,
         tenants: Mapping[str, Any] | None = None,
-        base: str = "",
+        base: str | None = None,
         reason: str = "",
     ) -> FleetDiff:
         """Change the fleet, or its ``tenants``, while the server runs.
 
-        It is refused if the fleet is not that of version ``base`` any more.
+        It is refused if the fleet is not that of version ``base`` any more; without, it is not
+        compared.
         """
         body = {"fleet": fleet} if tenants is None else {"tenants": tenants}
-        more = {"base": base, "reason": reason}
+        more = {"reason": reason} | ({} if base is None else {"base": base})
         return self._transport.post(FleetDiff, "/fleet/apply", {**body, **more}, repeatable=False)
 
     def act_on_jobs(

@@ -123,7 +123,9 @@ def _hosts(was: Mapping[str, ClusterSpec], now: Mapping[str, ClusterSpec]) -> It
         (cluster, spec), (other, changed) = old[name], new[name]
         if cluster != other:
             yield FleetChange(f"host {name}", f"cluster {cluster} -> {other}", live=False)
-        yield from _fields("host", name, spec, changed, fixed=("model", "gpus"))
+        # What jobs hold there is counted against these: they do not change below them.
+        held = ("model", "gpus", "cpus", "memory_bytes")
+        yield from _fields("host", name, spec, changed, fixed=held)
 
 
 def _come_and_gone(

@@ -71,9 +71,12 @@ class FleetChanges(Pausing):
         return found
 
     async def fleet_apply(
-        self, caller: Caller, document: dict[str, Any], base: str, reason: str
+        self, caller: Caller, document: dict[str, Any], base: str | None, reason: str
     ) -> FleetDiff:
-        """Take up another fleet file, made from version ``base``; returns what that changed."""
+        """Take up another fleet file, made from version ``base``; returns what that changed.
+
+        Without ``base`` it may be made from any.
+        """
         self.access.require(caller, Permission.FLEET_EDIT, ROOT)
         async with self.building:
             try:
@@ -81,7 +84,7 @@ class FleetChanges(Pausing):
                 await self._check_apply(caller, found, fleet, base)
                 await self._open(fleet)
             except TopmastError as error:
-                line = row(caller, "fleet-apply", base, outcome=f"refused: {error}")
+                line = row(caller, "fleet-apply", base or "", outcome=f"refused: {error}")
                 await asyncio.wrap_future(self.runtime.note(line))
                 raise
             await self._configure(caller, found, fleet, reason)
@@ -112,11 +115,16 @@ class FleetChanges(Pausing):
         finally:
             await self._settle()
 
-    async def _check_apply(self, caller: Caller, found: FleetDiff, fleet: Fleet, base: str) -> None:
+    async def _check_apply(
+        self, caller: Caller, found: FleetDiff, fleet: Fleet, base: str | None
+    ) -> None:
         """Raises Conflict if a running server cannot take up what was found."""
         if any(is_built(change) for change in found.changes):
             self.access.require(caller, Permission.FLEET_BUILD, ROOT)
-        if base and base != found.version:
+        if base == "":
+            remedy = "the version that the shown differences are about, or no base at all"
+            raise InvalidInput("is empty", field="base", remedy=remedy)
+        if base is not None and base != found.version:
             raise Conflict(
                 f"the fleet is another since version {base}: now it is {found.version}; "
                 "look at the differences again"

@@ -109,3 +109,20 @@ def test_what_changes_its_home_takes_a_start() -> None:
         ("cluster new", "added"): True,
         (f"host {host.name}", f"cluster {cluster.name} -> new"): False,
     }
+
+
+def test_what_jobs_hold_of_a_host_takes_a_start() -> None:
+    """GPUs, CPUs and memory alike, fewer or more; where it stands, and its GPUs' memory, do not."""
+    fleet = parse_fleet(ODD)
+    east, west = fleet.regions
+    (cluster,) = east.clusters
+    host, *left = cluster.hosts
+    for change, live in (
+        ({"gpus": 4}, False), ({"cpus": 0.5}, False), ({"cpus": 0.0}, False), ({"cpus": 2}, False),
+        ({"memory_bytes": 10**9}, False), ({"model": "A100"}, False), ({"rack": "r"}, True),
+        ({"gpu_memory_bytes": 10**10}, True),
+    ):  # fmt: skip
+        hosts = (replace(host, **change), *left)
+        after = replace(east, clusters=(replace(cluster, hosts=hosts),))
+        found = fleet_changes(fleet, replace(fleet, regions=(after, west)))
+        assert [(c.what, c.live) for c in found] == [(f"host {host.name}", live)], change
