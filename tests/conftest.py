@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With `--dist loadgroup` a file is one worker's, as its tests share what is slow to start.
 
     Pages share nothing: each goes to the worker that is free. They come last, and of these the long
@@ -34,6 +35,43 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not _is_page(item):
             item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(REPO))))
+    if PARTS > 1:
+        _keep_part(config, items)
+
+
+PARTS = int(os.environ.get("TOPMAST_TEST_PARTS", "1"))
+"""Of the tests that are slow by their kind one part of so many is run; the commit tells which."""
+
+PARTED = ("crash", "integration", "contract", "properties", "simulation", "mutants")
+"""Those tests, by folder. A file stays whole, and so does a page of the docs."""
+
+
+def _keep_part(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Files are dealt out in turn, so that each part has of all kinds."""
+    number = _part_number()
+    parted = [item for item in items if item.path.relative_to(REPO).parts[1] in PARTED]
+    names = dict.fromkeys(map(_whole, parted))
+    mine = {name for turn, name in enumerate(names) if turn % PARTS == number}
+    out = [item for item in parted if _whole(item) not in mine]
+    gone = set(map(id, out))
+    items[:] = [item for item in items if id(item) not in gone]
+    config.hook.pytest_deselected(items=out)
+
+
+def _part_number() -> int:
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPO, capture_output=True, check=True)
+    return int(head.stdout, 16) % PARTS
+
+
+def _whole(item: pytest.Item) -> str:
+    return item.nodeid if _is_page(item) else str(item.path)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say that this was not all, where it was not."""
+    if PARTS > 1:
+        which = f"part {_part_number() + 1} of {PARTS} of the files in {', '.join(PARTED)}"
+        terminalreporter.write_line(f"{which}; without PARTS={PARTS} `make test` runs all")
 
 
 def _page_order(item: pytest.Item) -> tuple[bool, int]:
