@@ -79,15 +79,16 @@ def regions(queue: GlobalQueue, placers: Placers) -> tuple[RegionView, ...]:
 
 
 def clusters(placers: Placers) -> tuple[ClusterView, ...]:
-    """Every cluster, by region and name."""
+    """Every cluster, by region and name. O(hosts + allocations)."""
     found = []
     for placer in _sorted(placers):
-        columns = placer.columns
+        columns, shut = placer.columns, placer.columns.closed
+        running = Counter(a.plan.cluster for a in placer.state.allocations.values())
+        free_milli = columns.unheld_by_host() * columns.available
         for spec in placer.state.region.clusters:
             rows = columns.clusters[spec.name]
-            held = placer.state.allocations.values()
             names = [columns.hosts[row].name for row in rows]
-            closed = {n: placer.columns.closed[n] for n in names if n in placer.columns.closed}
+            closed = {name: shut[name] for name in names if name in shut} if shut else {}
             state = _state_of(placer, names)
             found.append(
                 ClusterView(
@@ -97,8 +98,8 @@ def clusters(placers: Placers) -> tuple[ClusterView, ...]:
                     hosts=len(rows),
                     healthy_hosts=int(columns.available[rows].sum()),
                     gpus=float(columns.gpus[rows].sum()),
-                    free_gpus=columns.free_gpus_milli(rows) / MILLI,
-                    running_jobs=sum(a.plan.cluster == spec.name for a in held),
+                    free_gpus=int(free_milli[rows].sum()) / MILLI,
+                    running_jobs=running[spec.name],
                     state=state,
                     closed="" if state in (OPEN, PARTLY) else _of_most(closed),
                     closed_hosts=closed,
@@ -122,8 +123,9 @@ def closed_until_s(placer: RegionalPlacer, cluster: str) -> float | None:
 
 def _state_of(placer: RegionalPlacer, hosts: Sequence[str]) -> str:
     """Whether a cluster takes new work, as far as its engine decides that."""
-    down = sum(placer.state.down.get(host, False) for host in hosts)
-    shut = sum(placer.state.down.get(h, False) or h in placer.columns.closed for h in hosts)
+    away, closed = placer.state.down, placer.columns.closed
+    down = sum(away.get(host, False) for host in hosts)
+    shut = sum(away.get(host, False) or host in closed for host in hosts)
     if hosts and shut == len(hosts):
         return DOWN if down == len(hosts) else CLOSED
     return PARTLY if shut else OPEN
