@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
@@ -162,12 +162,43 @@ def command(
     """
 
     def add(function: Callable[..., int | None]) -> Callable[..., int | None]:
-        app.command(name, cls=kind, rich_help_panel=panel, epilog=epilog(example))(
-            with_session(function, asks)
-        )
+        declared = _Declared(function, asks)
+        app.command(name, cls=kind, rich_help_panel=panel, epilog=epilog(example))(declared)
         return function
 
     return add
+
+
+class _Declared(NamedTuple):
+    """A command without the common options, which `finish` adds."""
+
+    function: Callable[..., int | None]
+    asks: str
+
+    def __call__(self) -> None:
+        """Never called: Typer wants to hold something that can be."""
+        raise AssertionError(self.function)
+
+
+def keep_only(app: typer.Typer, name: str) -> None:
+    """Leave out all commands and groups but one, if there is one of this name.
+
+    Typer makes every command of a program that runs one of them, in a third of a second.
+    """
+    commands = [info for info in app.registered_commands if info.name == name]
+    groups = [info for info in app.registered_groups if info.name == name]
+    if commands or groups:
+        app.registered_commands, app.registered_groups = commands, groups
+
+
+def finish(app: typer.Typer) -> None:
+    """Add the common options to all commands that were declared; last, when all are."""
+    for info in app.registered_commands:
+        if isinstance(info.callback, _Declared):
+            info.callback = with_session(*info.callback)
+    for below in app.registered_groups:
+        if below.typer_instance is not None:
+            finish(below.typer_instance)
 
 
 def with_session(

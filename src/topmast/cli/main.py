@@ -37,7 +37,7 @@ from topmast.cli import (
     usage,
     verbs,
 )
-from topmast.cli.command import JsonOption, ServerOption, StateOption
+from topmast.cli.command import JsonOption, ServerOption, StateOption, finish, keep_only
 from topmast.cli.extras import extra_of
 from topmast.cli.groups import Group, said_of
 from topmast.cli.output import note, say, say_block
@@ -70,8 +70,11 @@ class Commands(Group):
             return super().invoke(ctx)
 
 
-def build(root: Root) -> typer.Typer:
-    """The command line, with what only the composition root can do taken from ``root``."""
+def build(root: Root, arguments: Sequence[str] = ()) -> typer.Typer:
+    """The command line, with what only the composition root can do taken from ``root``.
+
+    Where ``arguments`` name a command, it is the only one.
+    """
     app = typer.Typer(
         name=PROGRAM,
         cls=Commands,
@@ -105,7 +108,20 @@ def build(root: Root) -> typer.Typer:
     allocate.add(app)
     traces.add(app)
     completion.add(app)
+    keep_only(app, _named(arguments))
+    finish(app)
     return app
+
+
+def _named(arguments: Sequence[str]) -> str:
+    """The command that arguments name; nothing where that is not plain."""
+    words = iter(arguments)
+    for word in words:
+        if word in ("--server", "--state"):
+            next(words, None)
+        elif word != "--json" and not word.startswith(("--server=", "--state=")):
+            return word
+    return ""
 
 
 def _top(
@@ -158,12 +174,9 @@ def _let_go_of_stdout() -> None:
 
 
 def _run(root: Root, arguments: Sequence[str] | None) -> int:
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = build(root)(
-            None if arguments is None else list(arguments),
-            prog_name=PROGRAM,
-            standalone_mode=False,
-        )
+        code = build(root, given)(given, prog_name=PROGRAM, standalone_mode=False)
     except typer.TyperException as error:
         if _debugging():
             raise
