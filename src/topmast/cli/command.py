@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -169,7 +169,8 @@ def command(
     return add
 
 
-class _Declared(NamedTuple):
+@dataclass(frozen=True)
+class _Declared:
     """A command without the common options, which `finish` adds."""
 
     function: Callable[..., int | None]
@@ -195,7 +196,7 @@ def finish(app: typer.Typer) -> None:
     """Add the common options to all commands that were declared; last, when all are."""
     for info in app.registered_commands:
         if isinstance(info.callback, _Declared):
-            info.callback = with_session(*info.callback)
+            info.callback = with_session(info.callback.function, info.callback.asks)
     for below in app.registered_groups:
         if below.typer_instance is not None:
             finish(below.typer_instance)

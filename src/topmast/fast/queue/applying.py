@@ -191,7 +191,7 @@ def _retire(queue: QueueState, record: JobRecord, finish_s: float) -> None:
     queue.cycle.binding.forget(record.id, queue.now)
     for hook in queue.hooks.on_over:
         hook.on_over(record.id)
-    queue.jobs.retire(record, finish_s)
+    queue.jobs.retire(record, finish_s, queue.now)
 
 
 def _cancel_wanted(queue: QueueState, fact: f.CancelWanted, event: m.Message) -> None:

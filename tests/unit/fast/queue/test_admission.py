@@ -73,12 +73,27 @@ def test_finished_jobs_leave_memory_oldest_first(monkeypatch: pytest.MonkeyPatch
     world = World(fleet(cluster("east-1", gpus=1, hosts=2)))
     world.submit(job("long"))
     for number in range(2, 14):
+        world.advance(1.0)
         world.submit(job())
         world.finish(f"j{number}")
     assert world.state("j1") is JobState.RUNNING
     assert "j2" not in world.jobs
     assert len(world.jobs) <= 11
     assert world.journal.finished_job("j2") is not None
+
+
+def test_jobs_that_end_together_all_have_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many they are: none leaves memory before the step that ended it was recorded."""
+    monkeypatch.setattr(jobs, "FINISHED_KEPT", 10)
+    world = World(fleet(cluster("east-1", gpus=1)))
+    together = [world.submit(job(gpus=8))[0] for _ in range(50)]
+    world.cancel(*together)
+    assert all(world.journal.finished_job(one) is not None for one in together)
+    world.advance(1.0)
+    world.submit(job())
+    world.finish("j51")
+    assert len(world.jobs) == 10
+    assert all(world.journal.finished_job(one) is not None for one in together)
 
 
 # --- cancelling --------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from topmast.model.messages import SkipAttempts, SubmitJobs
 from topmast.model.states import JobState
 
 FINISHED_KEPT = 10_000
-"""Finished jobs kept in memory; older ones are in the audit tables."""
+"""At least so many finished jobs are kept in memory; older ones are in the audit tables."""
 KEYS_KEPT = 200_000
 
 
@@ -38,6 +39,9 @@ class Jobs:
         """Jobs with a plan."""
         self.finished: list[str] = []
         """Jobs that are over, the oldest first."""
+        self._over_now = 0
+        """How many of them are over since `_over_at_s`: their rows may not have been made yet."""
+        self._over_at_s = -math.inf
         self.next_number = 1
         self.keys: dict[str, Key] = {}
         """Submissions that may be repeated, by Idempotency-Key."""
@@ -111,15 +115,22 @@ class Jobs:
         self.sweeps.revived(record)
         self.finished.remove(record.id)
 
-    def retire(self, record: JobRecord, finish_s: float) -> None:
-        """A job is over; after a while it is forgotten. Amortised O(1)."""
+    def retire(self, record: JobRecord, finish_s: float, now: float) -> None:
+        """A job is over; after a while it is forgotten, the oldest first. Amortised O(1).
+
+        Never in the step that ended it, for its row is made after that, from its record.
+        """
         self.skipped.pop(record.id, None)
         record.finish_s = finish_s
         self.sweeps.retired(record, finish_s)
+        if now != self._over_at_s:
+            self._over_now, self._over_at_s = 0, now
         self.finished.append(record.id)
-        if len(self.finished) > FINISHED_KEPT:
-            for job in self.finished[: FINISHED_KEPT // 10]:
+        self._over_now += 1
+        old = len(self.finished) - max(FINISHED_KEPT, self._over_now)
+        if old >= FINISHED_KEPT // 10:
+            for job in self.finished[:old]:
                 forgotten = self.records.pop(job, None)
                 if forgotten is not None:
                     self.tallies.leave(forgotten)
-            del self.finished[: FINISHED_KEPT // 10]
+            del self.finished[:old]
