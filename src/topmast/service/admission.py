@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from topmast.model.access import Caller, Permission
 from topmast.model.errors import InvalidInput, refuse_all
+from topmast.model.expansion import with_places
+from topmast.model.files.alike import read_like, shared_part
 from topmast.model.files.jobfile import faults_in_fleet, parse_job
 from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec, has_image
@@ -20,6 +24,15 @@ from topmast.service.regions import Regions
 from topmast.service.warnings import warnings_of
 
 MOST_WARNED = 10_000
+MOST_KNOWN = 1_000
+"""So many jobs of a request are kept that others may be like."""
+
+
+class Checked(Struct, frozen=True):
+    """A job of a request that may be submitted."""
+
+    spec: JobSpec
+    warnings: tuple[str, ...]
 
 
 class Admission:
@@ -107,3 +120,47 @@ class Admission:
             # It is unknown what a region of another process can hold before it was reached.
             self._warned[key] = warnings_of(queue, None if shapes is None else regions, spec)
         return self._warned[key]
+
+
+class ManyJobs:
+    """Reads the jobs of one request; of those that are alike, what they share is read once."""
+
+    def __init__(self, admission: Admission, caller: Caller, user: str) -> None:
+        self._admission = admission
+        self._caller = caller
+        self._user = user
+        self._known: dict[bytes, Checked] = {}
+        """By what jobs share, one that has it."""
+        self._called = Counter[str]()
+        """How many jobs have a name, of those read."""
+        self._places: dict[str, int] = {}
+        """The last of them, by name."""
+
+    def read(self, document: Any, place: int) -> Checked:
+        """The job at a place of the request, with its work folder. Raises InvalidInput, Forbidden.
+
+        O(document); where a job like it was read before, with little to do for each value.
+        """
+        key = shared_part(document) if isinstance(document, dict) else None
+        known = self._known.get(key) if key is not None else None
+        spec = None if known is None else read_like(known.spec, document)
+        if known is None or spec is None:
+            found = self._read_whole(document, f"jobs[{place}]")
+            if key is not None and len(self._known) < MOST_KNOWN:
+                self._known[key] = found
+        else:
+            found = Checked(spec, known.warnings)
+        self._called[found.spec.name] += 1
+        self._places[found.spec.name] = place
+        return found
+
+    def _read_whole(self, document: Any, where: str) -> Checked:
+        admission = self._admission
+        spec = admission.read(self._caller, document, self._user, where, self._called)
+        if spec.sweep:
+            raise InvalidInput(
+                "a sweep is many jobs", field=f"{where}.sweep",
+                remedy="submit each sweep by itself",
+            )  # fmt: skip
+        spec = admission.with_workdir(with_places(spec, self._places), "")
+        return Checked(spec, admission.warnings(spec))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -29,7 +28,7 @@ from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobFileView
 from topmast.model.dependency import awaited
 from topmast.model.errors import Forbidden, InvalidInput, NotFound, Refused
-from topmast.model.expansion import size_of, with_places
+from topmast.model.expansion import size_of
 from topmast.model.files.jobfile import dump_job
 from topmast.model.group_views import JobGroup, JobsGlance
 from topmast.model.job import MILLI, JobSpec
@@ -40,6 +39,7 @@ from topmast.model.system_views import SystemView
 from topmast.ports import Act, LogPage
 from topmast.service import listing
 from topmast.service.access import json_text, row
+from topmast.service.admission import ManyJobs
 from topmast.service.explain import explain_job, explain_spec, rejected_hosts
 from topmast.service.forecast import with_start
 from topmast.service.regions import LogChunk
@@ -88,23 +88,16 @@ class Service(Reserving):
                 f"more than {MAX_BULK} jobs", field="jobs", remedy="send several requests"
             )
         self.limits.take(caller, "submit", 1.0 + len(documents) / JOBS_PER_TAKE)
+        many = ManyJobs(self.admission, caller, user)
         specs, warnings, refused = [], [], Refused()
-        called, places = Counter[str](), dict[str, int]()
         for i, document in enumerate(documents):
             try:
-                spec = self.admission.read(caller, document, user, f"jobs[{i}]", called)
-                if spec.sweep:
-                    raise InvalidInput(
-                        "a sweep is many jobs", field=f"jobs[{i}].sweep",
-                        remedy="submit each sweep by itself",
-                    )  # fmt: skip
-                specs.append(self.admission.with_workdir(with_places(spec, places), ""))
+                job = many.read(document, i)
             except InvalidInput as error:
                 refused.add(error)
                 continue
-            called[spec.name] += 1
-            places[spec.name] = i
-            warnings += [f"jobs[{i}]: {w}" for w in self.admission.warnings(specs[-1])]
+            specs.append(job.spec)
+            warnings += [f"jobs[{i}]: {warning}" for warning in job.warnings]
             if i % 100 == 99:
                 await asyncio.sleep(0)  # others' requests get their turn
         refused.refuse()

@@ -178,12 +178,12 @@ def _read(node: Node, where: str, name_default: str, options: JobOptions) -> Job
 
 def _groups(root: Value, job: Record) -> tuple[TaskGroup, ...]:
     """The task groups: those listed, or the one that the top level describes."""
-    resources, setup = _resources(job.get("resources")), _script(job.get("setup"))
+    resources, setup = _resources(job.get("resources")), read_script(job.get("setup"))
     listed = job.get("groups")
     if listed is None:
         count, fewest, most = _size(job, tuple(_SIZES_AT_TOP))
         meant = ("groups", "command", "cmd")
-        run = _script(job.need("run", "python train.py", meant))
+        run = read_script(job.need("run", "python train.py", meant))
         only = TaskGroup(DEFAULT_GROUP, count, resources, run, setup, fewest, most)
         groups: tuple[TaskGroup, ...] = (only,)
     else:
@@ -229,8 +229,8 @@ def _listed_groups(listed: Value, resources: Resources, setup: str) -> tuple[Tas
             name=name.name(),
             count=count,
             resources=_resources(own) if own else resources,
-            run=_script(fields.need("run", "python train.py")),
-            setup=_script(own_setup) if own_setup else setup,
+            run=read_script(fields.need("run", "python train.py")),
+            setup=read_script(own_setup) if own_setup else setup,
             min_count=fewest,
             max_count=most,
         )
@@ -269,7 +269,8 @@ def _check_size(place: Value, groups: Sequence[TaskGroup]) -> None:
         raise place.error(f"the gang asks for {gpus:,} GPUs", f"at most {MAX_GPUS:,}")
 
 
-def _script(value: Value | None) -> str:
+def read_script(value: Value | None) -> str:
+    """A shell script; empty without one. Raises InvalidInput."""
     if value is None:
         return ""
     if value.node.kind is Kind.LIST:
