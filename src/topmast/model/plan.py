@@ -192,7 +192,7 @@ Mode = Free | Colocate | Move | Shrink | Preempt
 """How a place may be found: the one thing that the phases of the pipeline differ in."""
 
 
-class TaskShape(Struct, frozen=True, gc=False):
+class TaskShape(Struct, frozen=True, gc=False, cache_hash=True):
     """What tasks ask for that came lately."""
 
     gpus_milli: int

@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import re
 import statistics
+from functools import lru_cache
 
 from msgspec import Struct
 
 from topmast.fast.queue.backlog.learning import Learned, Learning
 from topmast.fast.queue.jobs.record import JobRecord
-from topmast.model.job import JobSpec
+from topmast.model.job import JobSpec, TaskGroup
 from topmast.model.messages import GrowTree
 from topmast.model.tree import Tree
 from topmast.policies.options import Predict
@@ -22,6 +23,8 @@ from topmast.policies.options import Predict
 RUNS_KEPT = 101
 """The median is taken over so many of the latest runs."""
 GROUPS_KEPT = 10_000
+SCRIPTS_KEPT = 256
+"""So many scripts are told apart without another look."""
 LONGEST_S = 1e12
 _NUMBERED = re.compile(r"(.*?[^\W\d].*?)[-_. ]?\d+")
 """A name with a number behind it, as the jobs of a sweep have."""
@@ -86,7 +89,8 @@ class Durations:
 
     def key_of(self, spec: JobSpec) -> str | None:
         """The key with runs of jobs like this one; None if none of them has ended. O(script)."""
-        return next((key for key in keys_of(spec) if key in self.histories), None)
+        histories = self.histories
+        return next((key for key in keys_of(spec) if key in histories), None) if histories else None
 
     def predicted_s(self, spec: JobSpec) -> float | None:
         """What the tree predicts for a job submitted now.
@@ -140,11 +144,16 @@ def keys_of(spec: JobSpec) -> list[str]:
         return [f"{spec.group}/{spec.user}"]
     if not spec.user or not any(group.run for group in spec.groups):
         return []
-    parts = [spec.workdir, *(text for group in spec.groups for text in (group.setup, group.run))]
-    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     stem = stem_of(spec)
     by_name = [f"//name/{stem}/{spec.user}"] if stem else []
-    return [f"//script/{digest}/{spec.user}", *by_name]
+    return [f"//script/{_digest_of(spec.workdir, spec.groups)}/{spec.user}", *by_name]
+
+
+@lru_cache(SCRIPTS_KEPT)
+def _digest_of(workdir: str, groups: tuple[TaskGroup, ...]) -> str:
+    """What tells scripts in a folder apart. O(script), O(groups) for one that came lately."""
+    parts = [workdir, *(text for group in groups for text in (group.setup, group.run))]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def stem_of(spec: JobSpec) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -84,20 +85,18 @@ class Mix:
 
     def saw(self, spec: JobSpec) -> None:
         """A job was submitted. O(groups + sizes), and sometimes O(shapes)."""
-        asked = [group for group in spec.groups if group.resources.accelerators]
-        found = [_shape_of(group.resources) for group in asked]
+        found = _asked(spec.groups)
         if not found:
             return
-        for size in self.weights:
-            self.weights[size] *= FADE
-        seen = self.seen
+        weights, demand, weight_of, seen = self.weights, self._demand, self._weight_of, self.seen
+        for size in weights:
+            weights[size] *= FADE
         seen.unit /= FADE
-        for shape, group in zip(found, asked, strict=True):
-            wanted = seen.unit * group.count * shape.gpus_milli / MILLI
-            self._demand[shape.models] = self._demand.get(shape.models, 0.0) + wanted
-            size = max(1, shape.gpus_milli // MILLI)
-            self.weights[size] = self.weights.get(size, 0.0) + 1.0 / len(found)
-            self._weight_of[shape] = self._weight_of.get(shape, 0.0) + seen.unit / len(found)
+        for shape, size, count in found:
+            wanted = seen.unit * count * shape.gpus_milli / MILLI
+            demand[shape.models] = demand.get(shape.models, 0.0) + wanted
+            weights[size] = weights.get(size, 0.0) + 1.0 / len(found)
+            weight_of[shape] = weight_of.get(shape, 0.0) + seen.unit / len(found)
         seen.jobs += 1
         if seen.jobs - seen.told_at >= min(max(FEWEST_JOBS, seen.told_at), SETTLED_JOBS):
             self._tell()
@@ -165,6 +164,13 @@ def scarcity_of(
     least = min(asked.values(), default=0.0)
     told = {m: round(PARTS * (1.0 - least / each)) / PARTS for m, each in asked.items() if each}
     return tuple((model, part) for model, part in told.items() if part)
+
+
+@lru_cache(SHAPES_KEPT)
+def _asked(groups: tuple[TaskGroup, ...]) -> tuple[tuple[TaskShape, int, int], ...]:
+    """For each group with GPUs its shape, its size in whole GPUs, and how many tasks it has."""
+    shapes = [(_shape_of(g.resources), g.count) for g in groups if g.resources.accelerators]
+    return tuple((shape, max(1, shape.gpus_milli // MILLI), count) for shape, count in shapes)
 
 
 def _shape_of(needed: Resources) -> TaskShape:
