@@ -99,6 +99,10 @@ AFTER = {"name": "then", "run": "train", "depends_on": ["first"]}
 @example([GROUP | {"run": None}, GROUP | {"run": "train"}])
 @example([SECRET | {"envs": {"LR": "1"}}, SECRET | {"envs": {"KEY": "1"}}])
 @example([FIRST, AFTER, FIRST, AFTER])
+@example(
+    [FIRST | {"envs": {"A": text}} for text in ("a", "b", "b\n", "c\0", "\ud800", 3, 0.5, None)]
+)
+@example([FIRST | {"envs": {f"V{i}": "x" * 640 for i in range(n)}} for n in (100, 390, 400, 390)])
 def test_jobs_of_one_request_are_read_as_one_by_one(
     admission: Admission, documents: list[dict[str, Any]]
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -20,23 +20,52 @@ from topmast.model.job import JobSpec
 LONGEST_BYTES = 15_000
 """So long is what jobs may share; with what differs they are within the limits of a document."""
 
-_OWN: dict[str, Callable[[JobSpec, Value], dict[str, Any]]] = {
-    "name": lambda spec, value: {"name": value.name()},
-    "run": lambda spec, value: _with_run(spec, read_script(value)),
-    "envs": lambda spec, value: {"envs": read_envs(value)},
-    "labels": lambda spec, value: {"labels": read_labels(value) or UNSET},
-}
+_FEW, _SHORT = 100, 10_000
+"""Variables, and characters of their values together, that are surely within the limits."""
+
+
+def _name(spec: JobSpec, own: Any) -> dict[str, Any]:
+    return {"name": _value("name", own).name()}
+
+
+def _run(spec: JobSpec, own: Any) -> dict[str, Any]:
+    (only,) = spec.groups
+    if own == only.run:
+        return {}
+    return {"groups": (replace(only, run=read_script(_value("run", own))),)}
+
+
+def _envs(spec: JobSpec, own: Any) -> dict[str, Any]:
+    """Most often its variables are those of ``spec``, and their values cannot be wrong."""
+    known = isinstance(own, dict) and len(own) <= _FEW and own.keys() == spec.envs.keys()
+    if known and _are_plain(own.values()):
+        return {"envs": own}
+    return {"envs": read_envs(_value("envs", own))}
+
+
+def _are_plain(values: Collection[Any]) -> bool:
+    """Whether these are short texts of printable ASCII. O(their characters)."""
+    if set(map(type, values)) != {str}:
+        return False
+    text = "".join(values)
+    return len(text) <= _SHORT and text.isascii() and text.isprintable()
+
+
+def _labels(spec: JobSpec, own: Any) -> dict[str, Any]:
+    return {"labels": read_labels(_value("labels", own)) or UNSET}
+
+
+def _value(field: str, own: Any) -> Value:
+    return Value(from_document(own, "", JOB_LIMITS), field, "")
+
+
+_OWN = {"name": _name, "run": _run, "envs": _envs, "labels": _labels}
 """Fields in which jobs may differ, and what each changes of a job that is alike otherwise.
 
 What they may hold does not depend on any other field, but for `_BOUND`.
 """
 _BOUND = ("secrets", "depends_on")
 """Fields that the above, or the jobs before, bear on: a job with one of them is read whole."""
-
-
-def _with_run(spec: JobSpec, run: str) -> dict[str, Any]:
-    (only,) = spec.groups
-    return {} if run == only.run else {"groups": (replace(only, run=run),)}
 
 
 def shared_part(document: dict[str, Any]) -> bytes | None:
@@ -68,7 +97,7 @@ def read_like(spec: JobSpec, document: dict[str, Any]) -> JobSpec | None:
         for field, read in _OWN.items():
             own = document.get(field)
             if own is not None:
-                changes |= read(spec, Value(from_document(own, "", JOB_LIMITS), field, ""))
+                changes |= read(spec, own)
     except InvalidInput:
         return None
     return replace(spec, **changes)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from topmast.model.job import Band
 
 
-class Waiting(Struct, frozen=True):
+class Waiting(Struct, frozen=True, gc=False):
     """A job as it is ranked."""
 
     job: str
