@@ -515,6 +515,14 @@ def test_hosts_are_acted_on_by_selector_in_one_request(door: Entrance) -> None:
             ):  # fmt: skip
                 answer = await client.post("/hosts/cordon", json=body)
                 assert (answer.status_code, answer.json()["field"]) == (422, field)
+            for verb in ("cordon", "uncordon", "drain"):
+                for dry_run in (False, True):
+                    typo = {"selector": "gpu=H100,cluster=eats-a", "dry_run": dry_run}
+                    answer = await client.post(f"/hosts/{verb}", json=typo)
+                    problem = answer.json()
+                    assert (answer.status_code, problem["field"]) == (422, "selector")
+                    assert "none has cluster=eats-a" in problem["detail"]
+                    assert "did you mean 'east-a'?" in problem["remedy"]
             unknown = await client.post("/hosts/cordon", json={"hosts": [host, "east-a-9"]})
             assert unknown.status_code == 404
 

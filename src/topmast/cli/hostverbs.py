@@ -14,7 +14,7 @@ from topmast.cli.command import FLEET, Session, command
 from topmast.cli.completion import complete_hosts
 from topmast.cli.each import for_each
 from topmast.cli.hosttable import listed, say_hosts
-from topmast.cli.output import Column, Row, note, say, say_table
+from topmast.cli.output import Column, Row, say, say_table
 from topmast.cli.text import plural
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ def add(app: typer.Typer) -> None:
     """Add the commands."""
     command(
         app, "cordon", panel=FLEET, example="topmast cordon east-1-0\n"
-        "topmast cordon -l cluster=east-1,rack=r7 --dry-run",
+        "topmast cordon -l rack=east-1-r0 --dry-run",
     )(cordon)  # fmt: skip
     command(
         app, "uncordon", panel=FLEET,
-        example="topmast uncordon east-1-0\ntopmast uncordon -l rack=r7,state=cordoned",
+        example="topmast uncordon east-1-0\ntopmast uncordon -l rack=east-1-r0,state=cordoned",
     )(uncordon)  # fmt: skip
     command(
         app, "drain", panel=FLEET, example="topmast drain east-1-0 east-1-1 --dry-run\n"
@@ -148,9 +148,6 @@ def _document(acted: HostsActed) -> dict[str, object]:
 
 
 def _say(acted: HostsActed) -> None:
-    if not acted.hosts:
-        note("no such hosts")
-        return
     say_hosts(acted.hosts)
     if acted.dry_run:
         changed = sum(effect.effect == "done" for effect in acted.effects)

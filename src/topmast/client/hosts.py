@@ -16,7 +16,7 @@ class HostsCalls:
     """A method for each state that an operator may want hosts and clusters to be in.
 
     ``also`` names more hosts of the region, for the same request; ``reason`` is kept in the history
-    of the hosts. A selector such as ``cluster=east-1,rack=r7`` finds hosts anywhere. With
+    of the hosts. A selector such as ``cluster=east-1,gpu=H100`` finds hosts anywhere. With
     ``dry_run`` nothing is done, and the answer says what would be.
     """
 

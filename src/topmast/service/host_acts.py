@@ -15,7 +15,7 @@ from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.act_views import ClusterActed, HostEffect, HostsActed
 from topmast.model.errors import InvalidInput, NotFound, Unavailable
 from topmast.model.files.fields import nearest
-from topmast.model.host_selector import host_selector_of
+from topmast.model.host_selector import hosts_selected
 from topmast.model.states import HostState
 from topmast.service import fleet
 from topmast.service.access import act, json_text
@@ -148,8 +148,7 @@ class HostActs(Following):
             remedy = "send several requests, or a selector"
             raise InvalidInput(f"more than {MAX_HOSTS} hosts", field="hosts", remedy=remedy)
         if not wanted.hosts:
-            selector = host_selector_of(wanted.selector)
-            return [view for view in views if selector.takes(view)]
+            return hosts_selected(wanted.selector, views)
         of = {view.name: view for view in views}
         unknown = [name for name in dict.fromkeys(wanted.hosts) if name not in of]
         if unknown:

@@ -15,7 +15,7 @@ from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.act_views import ReservationView
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.files.fields import nearest
-from topmast.model.host_selector import host_selector_of
+from topmast.model.host_selector import hosts_selected
 from topmast.model.window import Window
 from topmast.service.access import act, json_text
 from topmast.service.quoting import Quoting
@@ -105,11 +105,8 @@ class Reserving(Quoting):
             raise InvalidInput(f"there are {MOST} reservations already", remedy="end some")
         views: tuple[v.HostView, ...] = await self._list("hosts")
         if selector.strip():
-            meant = host_selector_of(selector)
-            hosts = tuple(view.name for view in views if meant.takes(view))
-            if not hosts:
-                raise InvalidInput("selects no host", field="selector")
-            wanted = replace(wanted, hosts=hosts)
+            meant = hosts_selected(selector, views)
+            wanted = replace(wanted, hosts=tuple(view.name for view in meant))
         _refuse_unknown("host", wanted.hosts, [view.name for view in views])
         fleet = queue.fleet
         clusters = [cluster.name for region in fleet.regions for cluster in region.clusters]
