@@ -56,6 +56,7 @@ class PeriodOptions:
         from_s = values.coming_s(self.from_, "--from")
         until_s = values.coming_s(self.until, "--until")
         if until_s is None:
+            values.with_unit(self.for_, "--for")
             lasts_s = values.duration_s(self.for_, "--for") or 0.0
             until_s = (time.time() if from_s is None else from_s) + lasts_s
         return from_s, until_s

@@ -11,7 +11,7 @@ from topmast.cli.command import FLEET, Session, command, group
 from topmast.cli.completion import complete_clusters, complete_hosts, complete_regions
 from topmast.cli.hosttable import listed
 from topmast.cli.output import Column, note, say, say_table, say_text
-from topmast.cli.text import minute, number
+from topmast.cli.text import minutes, number
 
 if TYPE_CHECKING:
     from topmast.model.act_views import ReservationView
@@ -131,7 +131,7 @@ def _say(found: list[ReservationView]) -> None:
     ]  # fmt: skip
     rows = [
         [
-            one.name, one.state, minute(one.from_s), minute(one.until_s),
+            one.name, one.state, *minutes(one.from_s, one.until_s),
             one.cluster or one.region or listed(one.hosts), number(one.gpus), str(len(one.jobs)),
         ]
         for one in found

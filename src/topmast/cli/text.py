@@ -127,6 +127,12 @@ def minute(at_s: float | None) -> str:
     return moment(at_s)[: len("2030-01-31 12:00")]
 
 
+def minutes(from_s: float | None, until_s: float | None) -> tuple[str, str]:
+    """When something begins and ends, with seconds where both fall in one minute."""
+    found = (minute(from_s), minute(until_s))
+    return found if found[0] != found[1] else (moment(from_s), moment(until_s))
+
+
 def plural(count: int, one: str, many: str = "") -> str:
     """``1 job``, ``2 jobs``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -24,6 +24,16 @@ def duration_s(text: str | None, option: str = "") -> float | None:
         raise typer.BadParameter(str(error), param_hint=_hint(option)) from None
 
 
+def with_unit(text: str | None, option: str) -> None:
+    """Say what a duration without a unit means: one that means hours is easily typed so."""
+    if text is not None and text.replace(".", "", 1).isdecimal():
+        from topmast.cli.output import note
+
+        note(
+            f"{option} {text} means {text}s, seconds; for others write {text}m, {text}h or {text}d"
+        )
+
+
 def size_bytes(text: str | None, option: str = "") -> int | None:
     """Bytes of ``1GB``, ``512MiB``."""
     if text is None:
@@ -37,8 +47,11 @@ def size_bytes(text: str | None, option: str = "") -> int | None:
         raise typer.BadParameter(str(error), param_hint=_hint(option)) from None
 
 
-def moment_s(text: str | None, option: str = "") -> float | None:
-    """Seconds since the epoch of ``2h`` (two hours ago), ``2030-01-31T12:00`` or such a number."""
+def moment_s(text: str | None, option: str = "", ago: str = "ago") -> float | None:
+    """Seconds since the epoch of ``2h`` (two hours ago), ``2030-01-31T12:00`` or such a number.
+
+    ``ago`` is what a refusal says of durations.
+    """
     if text is None:
         return None
     from topmast.model.errors import InvalidInput
@@ -58,17 +71,18 @@ def moment_s(text: str | None, option: str = "") -> float | None:
     try:
         return time.time() - parse_duration_s(text)
     except InvalidInput:
-        remedy = "write 2h (ago), 2030-01-31, 2030-01-31T12:00, or seconds since the epoch"
+        remedy = f"write 2h ({ago}), 2030-01-31, 2030-01-31T12:00, or seconds since the epoch"
         message = f"{text!r} is not a time; {remedy}"
         raise typer.BadParameter(message, param_hint=_hint(option)) from None
 
 
 def coming_s(text: str | None, option: str = "") -> float | None:
     """The same of a time to come: ``2h`` is in two hours."""
-    now_s, at_s = time.time(), moment_s(text, option)
+    now_s, at_s = time.time(), moment_s(text, option, ago="from now")
     if at_s is None or at_s > now_s:
         return at_s
     ago_s = duration_s(text, option) or 0.0
+    with_unit(text, option)
     return now_s + ago_s
 
 

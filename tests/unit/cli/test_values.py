@@ -7,6 +7,8 @@ import pytest
 import typer
 
 from topmast.cli import values
+from topmast.cli.actoptions import PeriodOptions
+from topmast.cli.text import minute, minutes, moment
 
 
 @pytest.mark.parametrize(
@@ -80,3 +82,32 @@ def test_a_time_to_come() -> None:
     assert 7100 < soon_s - time.time() < 7300
     assert values.coming_s("2100-01-01T00:00+00:00", "--until") == 4102444800.0
     assert values.coming_s(None, "--until") is None
+
+
+def test_a_duration_without_a_unit_is_said_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    """Four hours are easily typed as 4, which are seconds everywhere."""
+    period = PeriodOptions(from_="1h", for_="4")
+    from_s, until_s = period.bounds_s()
+    assert from_s is not None
+    assert until_s - from_s == pytest.approx(4.0)
+    assert capsys.readouterr().err.startswith("--for 4 means 4s, seconds; for others write 4m")
+    values.coming_s("30", "--until")
+    assert "--until 30 means 30s" in capsys.readouterr().err
+    values.coming_s("30s", "--until")
+    values.coming_s("2100-01-01", "--until")
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_no_time_to_come() -> None:
+    """The remedy says how a time to come is written, not one that is over."""
+    with pytest.raises(typer.BadParameter, match=r"write 2h \(from now\)"):
+        values.coming_s("yesterday", "--from")
+    with pytest.raises(typer.BadParameter, match=r"write 2h \(ago\)"):
+        values.moment_s("yesterday", "--since")
+
+
+def test_seconds_are_shown_within_a_minute() -> None:
+    """Else what begins and ends would be the same."""
+    start_s = 1_900_000_000.0
+    assert minutes(start_s, start_s + 4.0) == (moment(start_s), moment(start_s + 4.0))
+    assert minutes(start_s, start_s + 400.0) == (minute(start_s), minute(start_s + 400.0))
