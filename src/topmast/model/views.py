@@ -335,7 +335,7 @@ class TenantView(Struct, frozen=True):
     fair_share: float = 1.0
     """Its part of the fleet by weight, from 0 to 1."""
     usage_share: float = 0.0
-    """Its part of the recent usage of all models, from 0 to 1."""
+    """Its part of the recent usage of all models, 0 to 1, with what running jobs had so far."""
     present: float | None = None
     """GPUs of the model in the whole fleet; None from a server that does not say."""
     paused: str = ""

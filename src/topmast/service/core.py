@@ -129,7 +129,7 @@ class Core:
             "clusters": lambda: fleet.clusters(placers),
             "hosts": lambda: fleet.hosts(placers, self.process_of, self.clock.now()),
             "gpus": lambda: fleet.gpus(placers),
-            "tenants": lambda: fleet.tenants(queue),
+            "tenants": lambda: fleet.tenants(queue, now=self.clock.now()),
             "datasets": lambda: fleet.datasets(queue, self.live_progress.of_copy, self._why),
         }
         found = await self._ask(questions[what])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from topmast.fast.queue import Catalogue, GlobalQueue
+from topmast.fast.queue import Catalogue, GlobalQueue, Share
 from topmast.fast.region import RegionalPlacer
 from topmast.model.absent import given
 from topmast.model.engines import PROCESSES
@@ -275,13 +275,16 @@ def gpus(placers: Placers) -> tuple[GpuView, ...]:
 
 
 def tenants(
-    queue: GlobalQueue, waiting: Iterable[tuple[JobSpec, PendingReason, int]] | None = None
+    queue: GlobalQueue,
+    waiting: Iterable[tuple[JobSpec, PendingReason, int]] | None = None,
+    now: float | None = None,
 ) -> tuple[TenantView, ...]:
     """Every tenant and GPU model that it has quota for, holds or waits for, children after parents.
 
-    ``waiting``: what `GlobalQueue.waiting` tells, if it is known.
+    ``waiting``: what `GlobalQueue.waiting` tells, if it is known. With ``now`` the recent usage
+    has what runs so far; without, only what has ended, as the order of jobs counts it.
 
-    O(job classes x depth + tenants x models).
+    O(job classes x depth + tenants x models), and with ``now`` O(jobs that run) more.
     """
     ledger = queue.tenancy.ledger
     pending = _pending(queue, queue.waiting() if waiting is None else waiting)
@@ -291,9 +294,11 @@ def tenants(
             models[name].add(model)
     lent = {model: ledger.lent(model) for model in sorted(set().union(*models.values()))}
     there = queue.fleet.gpus()
+    shares = {} if now is None else _shares_now(queue, now)
     found = []
     for node in ledger.tree.downwards:
-        spec, share = ledger.tenants.get(node.name), ledger.share(node.name)
+        spec = ledger.tenants.get(node.name)
+        share = shares.get(node.name) or ledger.share(node.name)
         known = queue.tenancy.timed.get(node.name)
         timed = None if known is None else known.timed
         for model in (sorted(models[node.name]) or [""]) if spec is not None else ():
@@ -320,6 +325,17 @@ def tenants(
                 )
             )
     return tuple(found)
+
+
+def _shares_now(queue: GlobalQueue, now: float) -> dict[str, Share]:
+    """The share of every tenant, with the GPU-seconds that its running jobs have had so far."""
+    running_gpu_s: dict[str, float] = {}
+    for record in queue.jobs.placed.values():
+        if record.start_s is not None and record.plan is not None:
+            gpu_s = max(0.0, now - record.start_s) * record.plan.gpus_milli / MILLI
+            tenant = record.spec.tenant
+            running_gpu_s[tenant] = running_gpu_s.get(tenant, 0.0) + gpu_s
+    return queue.tenancy.ledger.shares_with(running_gpu_s, now, queue.profile.rank)
 
 
 def _pending(

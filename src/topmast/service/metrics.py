@@ -150,7 +150,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("topmast_tenant_lent_gpus", _G, ("tenant", "model"),
            "GPUs of the quota that tenants outside its branch use.", _of_tenants("lent")),
     Family("topmast_tenant_share", _G, ("tenant", "kind"),
-           "Part of the fleet that is fair by weight, and of the recent usage.",
+           "Part of the fleet that is fair by weight, and of the recent usage of ended attempts.",
            _state(lambda g: g.fair_share)),
     # --- the fleet
     Family("topmast_gpus", _G, ("region", "cluster", "model", "state"),

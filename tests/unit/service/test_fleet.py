@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.support.build import cluster, fleet
+from tests.support.build import cluster, fleet, job, tenant
 from tests.support.world import World
 from topmast.model.engines import PROCESSES
-from topmast.service.fleet import clusters
+from topmast.service.fleet import clusters, tenants
 
 HOSTS = ("east-1-0", "east-1-1", "east-1-2")
 
@@ -43,3 +43,30 @@ def test_whether_a_cluster_takes_new_work(
         world.revive(host)
     (view,) = clusters({"east": world.placer("east")})
     assert view.state == "open"
+
+
+def test_the_recent_usage_has_what_runs() -> None:
+    """As if it ended now; the order of jobs counts an attempt when it ends."""
+    teams = (tenant("nlp", H100=8), tenant("vision", H100=8))
+    world = World(fleet(cluster("east-1", hosts=2), tenants=teams))
+    queue = world.queue
+
+    def lately(now: float | None) -> dict[str, float]:
+        return {row.name: row.usage_share for row in tenants(queue, now=now)}
+
+    world.submit(job(gpus=8, tenant="nlp"))
+    world.start("j1")
+    assert lately(world.now)["nlp"] == 0.0
+    world.advance(900.0)
+    assert lately(world.now) == {"nlp": 1.0, "vision": 0.0}
+    assert lately(None)["nlp"] == queue.tenancy.ledger.share("nlp").used == 0.0
+    world.submit(job(gpus=8, tenant="vision"))
+    world.start("j2")
+    world.advance(300.0)
+    before = lately(world.now)
+    assert before["nlp"] == pytest.approx(0.8)
+    assert before["vision"] == pytest.approx(0.2)
+    world.finish("j1")
+    world.finish("j2")
+    world.advance(1.0)
+    assert lately(None)["nlp"] == pytest.approx(0.8, abs=0.01)

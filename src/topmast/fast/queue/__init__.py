@@ -46,6 +46,7 @@ from topmast.fast.queue.leaving import jobs_in_clusters, stranded
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.pausing import drained, in_branch
 from topmast.fast.queue.tenancy.entitlements import Entitlements
+from topmast.fast.queue.tenancy.fair_shares import Share
 from topmast.fast.queue.tenancy.ledger import Ledger
 from topmast.fast.queue.verbs import JUDGES, Effect, Judgement, judge_edit, judge_requeue
 
@@ -69,6 +70,7 @@ __all__ = [
     "PendingDecision",
     "Phase",
     "Ranking",
+    "Share",
     "Step",
     "SweepRecord",
     "Tally",

@@ -316,16 +316,30 @@ class Ledger:
         self._shares = None
 
     def _decay(self, now: float, weights: RankWeights) -> None:
-        factor = 0.5 ** (max(0.0, now - self._decayed_at_s) / weights.usage_half_life_s)
+        factor = self._decay_until(now, weights)
         for tenant in self.used_gpu_s:
             self.used_gpu_s[tenant] *= factor
         self._decayed_at_s = now
+
+    def _decay_until(self, now: float, weights: RankWeights) -> float:
+        """What a GPU-second of usage counts at ``now``."""
+        return float(0.5 ** (max(0.0, now - self._decayed_at_s) / weights.usage_half_life_s))
 
     def share(self, tenant: str) -> Share:
         """A tenant's part of the fleet, by right and in use. O(tenants) after a charge, or O(1)."""
         if self._shares is None:
             self._shares = shares(self.tree, self.used_gpu_s)
         return self._shares.get(tenant, Share())
+
+    def shares_with(
+        self, running_gpu_s: Mapping[str, float], now: float, weights: RankWeights
+    ) -> dict[str, Share]:
+        """The shares as if what runs ended now; the order of jobs does not know it. O(tenants)."""
+        factor = self._decay_until(now, weights)
+        used_gpu_s = {tenant: gpu_s * factor for tenant, gpu_s in self.used_gpu_s.items()}
+        for tenant, gpu_s in running_gpu_s.items():
+            used_gpu_s[tenant] = used_gpu_s.get(tenant, 0.0) + gpu_s
+        return shares(self.tree, used_gpu_s)
 
     def fairness(self, tenant: str) -> float:
         """1 for a tenant that used nothing, 0 for one at or above its fair share. As `share`."""
