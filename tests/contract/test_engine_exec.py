@@ -17,6 +17,7 @@ from topmast.ports import Exec
 
 FOREVER = "echo up; while true; do sleep 0.05 || true; done"
 MANY_BYTES = 5_000_000
+PIECE_BYTES = 256 * 1024
 
 
 @pytest.fixture(params=ENGINES)
@@ -161,6 +162,58 @@ def test_all_that_a_command_writes_arrives_however_slowly_it_is_read(rig: Rig) -
             break
     want = bytes(range(256)) * (MANY_BYTES // 256)
     assert (size, digest.digest(), page.code) == (len(want), hashlib.sha256(want).digest(), 0)
+
+
+def fed(one: Exec, data: bytes, offset: int = 0, patience_s: float = 1.5) -> int:
+    """Give it input from an offset on, until it takes no more for so long; up to where it took."""
+    last_s = time.monotonic()
+    while time.monotonic() < last_s + patience_s and offset < len(data):
+        piece = data[offset : offset + PIECE_BYTES]
+        taken = one.write(offset, piece, last=offset + len(piece) == len(data))
+        if taken > offset:
+            offset, last_s = taken, time.monotonic()
+        else:
+            time.sleep(0.02)
+    return offset
+
+
+def test_input_waits_until_a_command_reads_it(rig: Rig) -> None:
+    """Two buffers and a pipe fill; then all of it arrives, in order and once."""
+    rig.engine.start_gang(order("j1", FOREVER))
+    rig.started("j1")
+    go = rig.folder / "go"
+    script = f"echo up; until [ -e {go} ]; do sleep 0.05; done; exec sha256sum"
+    one = begin(rig, "bash", "-c", script)
+    eventually(lambda: one.page(0, 0, 100).stdout, "it has begun")
+    data = b"".join(i.to_bytes(4, "big") for i in range(MANY_BYTES // 4))
+    taken = fed(one, data)
+    assert execs.KEPT_BYTES < taken <= 2 * execs.KEPT_BYTES + 2 * 65_536
+    go.touch()
+    assert fed(one, data, taken, 30.0) == len(data)
+    found = whole(one)
+    assert (found.stdout.split()[1].decode(), found.code) == (hashlib.sha256(data).hexdigest(), 0)
+
+
+def test_a_command_that_waits_with_its_input_ends_when_it_is_to(rig: Rig) -> None:
+    """Also where nothing more fits."""
+    rig.engine.start_gang(order("j1", FOREVER))
+    rig.started("j1")
+    one = begin(rig, "sleep", "1000")
+    assert fed(one, bytes(MANY_BYTES)) < MANY_BYTES
+    begun_s = time.monotonic()
+    one.end()
+    assert whole(one).code == 129
+    assert time.monotonic() < begun_s + 30.0
+
+
+def test_input_that_nothing_reads_any_more_is_taken(rig: Rig) -> None:
+    """The command closed it: whatever gives it input need not wait."""
+    rig.engine.start_gang(order("j1", FOREVER))
+    rig.started("j1")
+    one = begin(rig, "bash", "-c", "exec sleep 1000 <&-")
+    assert fed(one, bytes(MANY_BYTES), patience_s=30.0) == MANY_BYTES
+    one.end()
+    whole(one)
 
 
 def test_commands_end_with_the_server_and_tasks_do_not(rig: Rig) -> None:

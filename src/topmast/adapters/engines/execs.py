@@ -16,7 +16,8 @@ from topmast.model.exec_views import ExecPage, ExecSpec
 
 STDOUT, STDERR = 1, 2
 KEPT_BYTES = 1 << 20
-"""Of each stream, until it is read: a command that writes more waits."""
+"""Of each stream, until it is read: a command that writes more waits. Of its input, as much again
+is with its keeper."""
 MOST_AT_ONCE = 32
 """In one cluster."""
 PATIENCE_S = 60.0
@@ -68,6 +69,8 @@ class LiveExec:
         self._changed = threading.Condition()
         self._out = {STDOUT: Kept(), STDERR: Kept()}
         self._input = Kept()
+        self._taken = 0
+        """Bytes of its input that the command took, as far as its keeper said."""
         self._input_is_whole = False
         self._code: int | None = None
         self._error = ""
@@ -149,22 +152,37 @@ class LiveExec:
                     self._changed.wait(1.0)
 
     def input(self, offset: int) -> tuple[bytes, bool]:
-        """What it is to read from an offset on, and whether that is all."""
+        """What it is to read from an offset on, and whether that is all.
+
+        No more than its keeper has room for.
+        """
         with self._changed:
             self.heard = True
-            data = self._input.read(offset, KEPT_BYTES)
-            return data, self._input_is_whole
+            data = self._input.read(offset, self._room(offset))
+            return data, self._input_is_whole and offset + len(data) == self._input.end
 
     def wait_input(self, offset: int, timeout_s: float, *, knows_whole: bool) -> tuple[bytes, bool]:
         """The same, once there is something new to tell or the time is over."""
 
         def is_new() -> bool:
-            whole = self._input_is_whole and not knows_whole
-            return self._input.end > offset or whole or self.over
+            if self._input.end > offset:
+                return self._room(offset) > 0 or self.over
+            return (self._input_is_whole and not knows_whole) or self.over
 
         with self._changed:
+            self._input.read(offset, 0)  # what its keeper has makes room for what is typed
             self._changed.wait_for(is_new, timeout_s)
         return self.input(offset)
+
+    def took(self, offset: int) -> None:
+        """The command has taken its input up to an offset: its keeper has room for more."""
+        with self._changed:
+            self._taken = max(self._taken, offset)
+            self._ring()
+
+    def _room(self, offset: int) -> int:
+        """Bytes that its keeper may be given, which has all up to an offset."""
+        return max(0, self._taken + KEPT_BYTES - offset)
 
     def finish(self, code: int, error: str = "") -> None:
         """It has ended, and written all."""

@@ -96,6 +96,8 @@ class ExecQuery(Runner, frozen=True, kw_only=True):
     """It knows already that there is no more input."""
     begin: str = ""
     """It has not begun, and asks whether it is to."""
+    taken: Annotated[int, Meta(ge=0, lt=1 << 62)] | None = None
+    """So much of its input the command has taken."""
 
 
 class ExecNews(Struct, frozen=True):
@@ -259,6 +261,9 @@ class Home:
             return Reply(200, msgspec.json.encode(ExecNews(b"", whole=False, end=ends)))
         if query.code is not None:
             one.finish(query.code)
+            return Reply(200)
+        if query.taken is not None:
+            one.took(query.taken)
             return Reply(200)
         if call.body:
             return Reply(200, msgspec.json.encode(

@@ -114,6 +114,8 @@ class LocalExecs:
 def _take(one: LiveExec, message: dict[str, object]) -> None:
     if message["op"] == "out":
         one.add_all(int(str(message["stream"])), base64.b64decode(str(message["data"])))
+    elif message["op"] == "read":
+        one.took(int(str(message["offset"])))
     elif message["op"] == "exit":
         one.finish(int(str(message["code"])))
 

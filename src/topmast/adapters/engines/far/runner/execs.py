@@ -1,9 +1,10 @@
 """A command that a user runs beside a task: its process, its terminal, and its way home.
 
 What it writes and reads goes over a wire, as lines of JSON: ``out`` and ``exit`` from it, ``in``,
-``eof`` and ``end`` to it. It does not run before a ``begin``: it may have been ended while it
-waited. The local engine has the other end of the wire. For a runner the
-`Courier` has it, which talks to home.
+``eof`` and ``end`` to it. It tells by ``read`` how much of its input the command took: of what it
+did not, no more than some is sent. It does not run before a ``begin``: it may have been ended while
+it waited. The local engine has the other end of the wire. For a runner the `Courier` has it, which
+talks to home.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from topmast.adapters.engines.far.runner.processes import (
 
 EXEC_TURN_S = 0.2
 EXEC_PAGE_BYTES = 32768
+EXEC_TOLD_BYTES = 512 * 1024
+"""Home hears how much was read each time that it is so much more: half of what it sends unread."""
 EXEC_REST_S = 0.5
 """What a command leaves running may hold its output open: that is not waited for any longer."""
 EXEC_HANG_UP_S = 2.0
@@ -61,7 +64,10 @@ class Beside:
         """The streams that it writes, by our end."""
         self.into = -1
         """Our end of what it reads; -1: closed."""
-        self.unread = b""
+        self.unread = bytearray()
+        """What came for it; what is taken from the front costs nothing."""
+        self.taken = self.told = 0
+        """Bytes of its input that it took, and that home heard of."""
         self.whole = self.gone = False
         """Whether its input has an end; whether the other end of the wire is gone."""
         self.begins = False
@@ -175,21 +181,29 @@ class Beside:
         send(tree, signal.SIGCONT)
 
     def _write(self) -> None:
-        if self.into < 0:
-            return
         try:
-            if self.unread:
-                self.unread = self.unread[os.write(self.into, self.unread) :]
-            if self.whole and not self.unread:
-                self.whole = False
+            if self.unread and self.into >= 0:
+                self._take(os.write(self.into, self.unread))
+            if self.whole and not self.unread and self.into >= 0:
                 if self.order["tty"]:
                     os.write(self.into, b"\x04")
                 else:
                     self._close()
+                self.whole = False
         except BlockingIOError:
             pass
         except OSError:  # it reads no more
             self._close()
+        if self.into < 0:
+            self._take(len(self.unread))  # nothing reads it
+
+    def _take(self, size_bytes: int) -> None:
+        """So much of its input is gone."""
+        del self.unread[:size_bytes]
+        self.taken += size_bytes
+        if self.taken - self.told >= EXEC_TOLD_BYTES:
+            self.told = self.taken
+            self.wire.tell(op="read", offset=self.taken)
 
     def _close(self) -> None:
         os.close(self.into)
@@ -229,6 +243,8 @@ class Courier:
             for message in messages:
                 if message["op"] == "out":
                     self._bring(home, message["stream"], base64.b64decode(message["data"]))
+                elif message["op"] == "read":
+                    self._insist(home, {"taken": str(message["offset"])}, None)
                 else:
                     self._insist(home, {"code": str(message["code"])}, b"-")
                     return
