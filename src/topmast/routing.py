@@ -116,14 +116,21 @@ class GuardedRoute(APIRoute):
                 if not (any_token or caller.principal.may_somewhere(permission)):
                     raise Forbidden(caller.principal.refusal(permission))
                 return await inner(request)
-            except Forbidden as error:
-                if not error.is_noted:
+            except (Forbidden, InvalidInput) as error:
+                if why := _forbids(error):
                     note: NoteRefusal = request.app.state.note_refusal
                     path = request.url.path
-                    await note(caller, f"{request.method} {self.path}", path, str(error))
+                    await note(caller, f"{request.method} {self.path}", path, why)
                 raise
 
         return handle
+
+
+def _forbids(error: Forbidden | InvalidInput) -> str:
+    """What the audit log is to hold of an error: what a role forbids, and it has not yet."""
+    if isinstance(error, Forbidden):
+        return "" if error.is_noted else str(error)
+    return next((one.conceals for one in (error, *error.more) if one.conceals), "")
 
 
 class PageRouter(APIRouter):

@@ -283,6 +283,23 @@ def test_what_belongs_to_another_tenant_is_not_there(tmp_path: Path) -> None:
                 422,
                 "unknown tenant 'speech'",
             )
+            assert door.acts()[0].outcome.startswith("refused: sa:v has no role"), door.acts()[0]
+            assert door.acts()[0].outcome.endswith("for tenant speech")
+            answer = await client.post("/jobs/cancel", json={"jobs": theirs})
+            assert {one["why"] for one in answer.json()["effects"]} == {
+                f"no job '{job}'" for job in theirs
+            }
+            line = door.acts()[0]
+            assert (line.verb, line.object) == ("cancel", f"{theirs[0]}..{theirs[-1]}")
+            assert line.outcome.startswith("refused: sa:v has no role with the permission")
+            answer = await client.post(f"/jobs/{theirs[0]}/cancel", json={})
+            assert answer.status_code == 404
+            line = door.acts()[0]
+            assert (line.verb, line.object) == ("cancel", theirs[0])
+            assert line.outcome.startswith("refused: sa:v has no role")
+            await client.post("/jobs/hold", json={"jobs": ["j999", "what"]})
+            line = door.acts()[0]
+            assert (line.object, line.outcome) == ("j999,what", "refused: no such job")
         heard = await first_events(door, vision)
         assert {event["job"] for event in heard} == {mine}, heard
 

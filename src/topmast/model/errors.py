@@ -15,11 +15,13 @@ class InvalidInput(TopmastError):
     ``field`` is the dotted path of the field at fault (``resources.accelerators``). ``where`` is
     the place that it was read from (``job.yaml:7``). ``remedy`` says what to write instead.
     ``more`` holds the other errors of the same document. ``refers`` is the part of it that does not
-    define what the field names.
+    define what the field names. ``conceals`` is what a role forbids, where the error says only that
+    there is no such thing: the audit log is told.
     """
 
     more: tuple[InvalidInput, ...] = ()
     refers = ""
+    conceals = ""
 
     def __init__(self, message: str, *, field: str = "", where: str = "", remedy: str = "") -> None:
         self.message = message

@@ -75,7 +75,11 @@ class Admission:
         spec = file.spec
         seen = self._access.tenants(caller, Permission.JOBS_VIEW)
         known = tenants if seen is None else {n: t for n, t in tenants.items() if n in seen}
-        refuse_all(faults_in_fleet(spec, known, self._known_models(), where))
+        faults = tuple(faults_in_fleet(spec, known, self._known_models(), where))
+        if spec.tenant in tenants and spec.tenant not in known:
+            at = f" for tenant {spec.tenant}"
+            faults[0].conceals = caller.principal.refusal(Permission.JOBS_SUBMIT, at)
+        refuse_all(faults)
         self._access.require(caller, Permission.JOBS_SUBMIT, spec.tenant)
         for_user = self._access.user(caller, user, spec.tenant)
         return spec if for_user == user else msgspec.structs.replace(spec, user=for_user)

@@ -33,6 +33,8 @@ MAX_JOBS = 100_000
 """At most so many are named in one request."""
 JOBS_PER_TAKE = 100
 """So many jobs of one request count as one more request."""
+NAMED_LENGTH = 200
+"""Characters of what a request names, in the audit log."""
 GOING = tuple(state for state in JobState if state not in TERMINAL)
 
 
@@ -94,6 +96,8 @@ class _Target(Struct):
     lost_gpu_h: float = 0.0
     forbidden: str = ""
     """The permission that the caller lacks, in words."""
+    is_hidden: bool = False
+    """It is there, but the caller may not see it, and is told that there is none."""
 
     @property
     def is_done(self) -> bool:
@@ -185,7 +189,6 @@ class Verbs(Operating):
 
     async def cancel(self, caller: Caller, job: str, by: str) -> JobView:
         """End a job for good; returns before its processes have stopped."""
-        await self.job(caller, job)
         await self._acted(caller, JobsAct("cancel", (job,), by=by))
         return await self.job(caller, job)
 
@@ -260,8 +263,11 @@ class Verbs(Operating):
         for name in names:
             record = records.get(name)
             hidden = record is None or (seen is not None and record.spec.tenant not in seen)
-            unknown = _Target(name, judgement=Judgement(Effect.REFUSED, f"no job '{name}'"))
-            found.append(unknown if record is None or hidden else self._target(wanted, record))
+            if record is None or hidden:
+                none = Judgement(Effect.REFUSED, f"no job '{name}'")
+                found.append(_Target(name, judgement=none, is_hidden=record is not None))
+            else:
+                found.append(self._target(wanted, record))
         return found
 
     def _ended_long_ago(
@@ -325,7 +331,9 @@ class Verbs(Operating):
     async def _act(self, caller: Caller, wanted: JobsAct, targets: list[_Target]) -> None:
         """One order, and one line of the audit log, for the jobs of each tenant."""
         known = [target for target in targets if target.tenant]
-        if not any(target.is_done or target.forbidden for target in known):
+        if not known and targets:
+            await self._note(caller, wanted.verb, targets, f"refused: {_why_none(caller, targets)}")
+        elif not any(target.is_done or target.forbidden for target in known):
             await self._note(caller, wanted.verb, known, "unchanged")
         of_tenant: dict[str, list[_Target]] = {}
         for target in known:
@@ -357,7 +365,7 @@ class Verbs(Operating):
     ) -> None:
         tenants = dict.fromkeys(target.tenant for target in targets)
         tenant = next(iter(tenants)) if len(tenants) == 1 else ""
-        line = row(caller, verb, compact([t.job for t in targets]), tenant, outcome)
+        line = row(caller, verb, _named([t.job for t in targets]), tenant, outcome)
         await asyncio.wrap_future(self.runtime.note(line))
 
     async def _tell_of(
@@ -375,6 +383,20 @@ class Verbs(Operating):
     def _views(self, targets: list[_Target]) -> tuple[JobView, ...]:
         found = (self._live(target.job) for target in targets if target.tenant)
         return tuple(view for view in found if view is not None)
+
+
+def _why_none(caller: Caller, targets: Sequence[_Target]) -> str:
+    """Why nothing is done about jobs that are not there for the caller, as the audit log has it."""
+    if any(target.is_hidden for target in targets):
+        return caller.principal.refusal(Permission.JOBS_VIEW, " for the tenant of a job")
+    return "no such job"
+
+
+def _named(jobs: Sequence[str]) -> str:
+    """Jobs as a request names them, in a few characters; also names that no job can have."""
+    others = [job for job in jobs if ids.job_number(job) < 0]
+    ours = compact([job for job in jobs if ids.job_number(job) >= 0])
+    return ",".join([*([ours] if ours else []), *others])[:NAMED_LENGTH]
 
 
 def compact(jobs: Sequence[str]) -> str:
