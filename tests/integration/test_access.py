@@ -283,6 +283,25 @@ def test_what_belongs_to_another_tenant_is_not_there(tmp_path: Path) -> None:
                 422,
                 "unknown tenant 'speech'",
             )
+        heard = await first_events(door, vision)
+        assert {event["job"] for event in heard} == {mine}, heard
+
+    with entrance(tmp_path) as door:
+        run(lambda: story(door))
+
+
+def test_what_a_role_forbids_is_audited_where_the_answer_conceals_it(tmp_path: Path) -> None:
+    """A tenant or job that the caller may not see is not there, and the log says what was tried."""
+
+    async def story(door: Entrance) -> None:
+        vision = await door.token("v", (Role.SUBMITTER, "vision"))
+        speech = await door.token("s", (Role.SUBMITTER, "speech"))
+        both = [ONE | {"tenant": "speech"}] * 4
+        async with door.client(speech) as other:
+            theirs = (await other.post("/jobs/bulk", json={"jobs": both})).json()["ids"]
+        async with door.client(vision) as client:
+            unknown = await client.post("/jobs", json={"job": ONE | {"tenant": "speech"}})
+            assert unknown.status_code == 422
             assert door.acts()[0].outcome.startswith("refused: sa:v has no role"), door.acts()[0]
             assert door.acts()[0].outcome.endswith("for tenant speech")
             answer = await client.post("/jobs/cancel", json={"jobs": theirs})
@@ -300,8 +319,6 @@ def test_what_belongs_to_another_tenant_is_not_there(tmp_path: Path) -> None:
             await client.post("/jobs/hold", json={"jobs": ["j999", "what"]})
             line = door.acts()[0]
             assert (line.object, line.outcome) == ("j999,what", "refused: no such job")
-        heard = await first_events(door, vision)
-        assert {event["job"] for event in heard} == {mine}, heard
 
     with entrance(tmp_path) as door:
         run(lambda: story(door))

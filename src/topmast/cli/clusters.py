@@ -132,11 +132,14 @@ def _say_acts(found: list[ClusterActed]) -> None:
         note("nothing was done")
     _say_clusters([acted.cluster for acted in found])
     for acted in found:
-        goes = "goes" if len(acted.jobs) == 1 else "go"
-        text = f"{plural(len(acted.jobs), 'job')} there {goes} on"
+        texts = []
         if acted.effect == "unchanged":
-            text = f"it is {acted.cluster.state} already; {text}"
-        say(f"{acted.cluster.name}: {text}")
+            texts.append(f"it is {acted.cluster.state} already")
+        if acted.jobs:
+            goes = "goes" if len(acted.jobs) == 1 else "go"
+            texts.append(f"{plural(len(acted.jobs), 'job')} there {goes} on")
+        if texts:
+            say(f"{acted.cluster.name}: {'; '.join(texts)}")
 
 
 def _capacity_plan(session: Session, region: str | None) -> None:

@@ -151,7 +151,8 @@ def _say_why(view: DatasetView, planned: bool) -> None:
     if rows:
         say_table(columns, rows)
     else:
-        say(f"No region has it: `topmast datasets add {view.name}` puts it into one.")
+        add = f"`topmast datasets add {view.name} --region REGION --source FOLDER`"
+        say(f"No region has its files: {add} brings them into one.")
 
 
 def _say_plan(view: DataPlanView) -> None:

@@ -117,7 +117,7 @@ def _region_row(region: RegionVerdict, data_known: bool) -> Row:
         verdict = Cell("fits", "green")
     else:
         verdict = Cell("no cluster fits", "yellow")
-    data = "none" if data_known else "unknown"
+    data = ("" if region.barred or not region.reachable else "none") if data_known else "unknown"
     if region.data_bytes or region.data_s:
         data = f"{format_bytes(region.data_bytes)} in {format_duration(region.data_s)}"
     return [

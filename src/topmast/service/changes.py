@@ -287,6 +287,8 @@ def _way(world: World, region: str, names: list[str], cost: DataCost) -> tuple[f
     for name in names:
         source = catalogue.source(name, region)
         if source is None:
+            if ReplicaState.COMPLETE not in catalogue.datasets[name].replicas.values():
+                return HOURS_WITHOUT_LINK, "; no region has a complete replica to copy from"
             return HOURS_WITHOUT_LINK, "; no link leads there from a replica"
         rate = catalogue.links[source, region].bytes_per_s
         seconds = max(seconds, catalogue.datasets[name].spec.size_bytes / rate)

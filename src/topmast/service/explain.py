@@ -266,7 +266,10 @@ def _explanation(
         may_preempt(queue, record, inquiry.over_quota, inquiry.costs),
         bool(queue.tenancy.choices(spec, True)), record.bound,
     )  # fmt: skip
-    summary = sentences.waiting(scene, reason, "" if verdict is None else verdict.detail)
+    detail = "" if verdict is None else verdict.detail
+    if reason is PendingReason.WAITING_FOR_DATA and (nowhere := _nowhere(queue, spec)):
+        detail = f"no region has the files of {', '.join(nowhere)}"
+    summary = sentences.waiting(scene, reason, detail)
     summary += sentences.kept(kept) if kept else ""
     if reason in (PendingReason.INSUFFICIENT_CAPACITY, PendingReason.WAITING_FOR_QUOTA):
         places = (placer.state.places for placer in world.placers.values())
@@ -410,8 +413,9 @@ def _in_general(
     if reason is PendingReason.UNKNOWN_DATASET:
         return [_to_add(queue, name) for name in queue.data.catalogue.unknown(spec.datasets)]
     if reason is PendingReason.WAITING_FOR_DATA:
-        nowhere = [n for n in spec.datasets if not queue.data.catalogue.datasets[n].replicas]
-        return [f"`topmast datasets add {name}`: no region has it" for name in nowhere]
+        return [
+            f"{sentences.to_add(name)}: no region has its files" for name in _nowhere(queue, spec)
+        ]
     starts = inquiry.foreseen is not None and inquiry.foreseen.starts
     if found_some or reason is None or starts:
         return []
@@ -427,10 +431,16 @@ def _in_general(
     return []
 
 
+def _nowhere(queue: GlobalQueue, spec: JobSpec) -> list[str]:
+    """The datasets of a job that have no replica anywhere, not even one on its way."""
+    known = queue.data.catalogue.datasets
+    return [name for name in spec.datasets if name in known and not known[name].replicas]
+
+
 def _to_add(queue: GlobalQueue, name: str) -> str:
     """What helps with a dataset that the catalogue does not have."""
     near = nearest(name, queue.data.catalogue.datasets)
-    return f"`topmast datasets add {name}`" + (f"; {near}" if near else "")
+    return sentences.to_add(name) + (f"; {near}" if near else "")
 
 
 def _of_hardware(spec: JobSpec, need: float, verdicts: list[ClusterVerdict]) -> list[str]:

@@ -108,6 +108,11 @@ def _place(place: Binding) -> str:
     return place.region if place.cluster is None else f"{place.region}/{place.cluster}"
 
 
+def to_add(dataset: str, region: str = "REGION") -> str:
+    """The command that brings the files of a dataset into the store of a region."""
+    return f"`topmast datasets add {dataset} --region {region} --source FOLDER`"
+
+
 _LEAVING = (JobState.PREEMPTING, JobState.CANCELLING)
 """Of a job that stops, the cause tells more than why it was placed there."""
 _SCORE = re.compile(r" \((score )?-?[0-9.e+-]+\)|, score -?[0-9.e+-]+")

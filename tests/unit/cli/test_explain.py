@@ -101,9 +101,9 @@ def test_the_summary_comes_first(explained: list[list[str]]) -> None:
         ["west", "(all)", "fits", "20", "48", "2.5", "150GB in 20m"],
         ["west", "west-1", "fits if j3, j4 would stop", "4", "32", "2.5", "-"],
         ["west", "west-2", "fits", "16", "16", "3.25", "-"],
-        ["south", "(all)", "ResidencyForbids (only east)", "16", "16", "-", "none"],
+        ["south", "(all)", "ResidencyForbids (only east)", "16", "16", "-", "-"],
         ["south", "south-1", "barred", "16", "16", "-", "-"],
-        ["north", "(all)", "unreachable", "0", "0", "-", "none"],
+        ["north", "(all)", "unreachable", "0", "0", "-", "-"],
     ],
     ids=lambda want: f"{want[0]} {want[1]}",
 )

@@ -502,7 +502,8 @@ def test_why_a_dataset_is_where_it_is_without_a_plan(server: FakeServer, call: C
     assert "east    complete  there is no plan: `topmast datasets plan`" in out
     server.on("GET", "/datasets", {"datasets": [msgspec.structs.replace(row, replicas=())]})
     assert call("datasets", "why", "images").out == (
-        "No region has it: `topmast datasets add images` puts it into one.\n"
+        "No region has its files: `topmast datasets add images --region REGION --source FOLDER` "
+        "brings them into one.\n"
     )
     assert call("datasets", "why", "imges").error == (
         "topmast: no dataset 'imges' (did you mean 'images'?)"

@@ -179,6 +179,9 @@ WISHES = [
     Wish("data where no link leads", job(model="A100", datasets=("d",)), ChangeKind.DATA,
          "d in west (1GB; no link leads there from a replica): there is room in west/west-1", "west",
          datasets=(dataset("d", "east"),), links=()),
+    Wish("data that no region has", job(model="A100", datasets=("d",)), ChangeKind.DATA,
+         "d in west (1GB; no region has a complete replica to copy from): there is room", "west",
+         datasets=(dataset("d"),)),
     Wish("residency", job(model="A100", datasets=("d",)), ChangeKind.RESIDENCY,
          "leave for d to be in west, which its residency forbids: there is room in west/west-1, after "
          "a copy of 1GB in 1s", "west", datasets=(dataset("d", "east", allowed=("east",)),)),
@@ -237,6 +240,18 @@ def test_a_region_that_is_ruled_out_helps_nobody() -> None:
     assert told.reason == "InsufficientCapacity"
     west_only = {change.kind for change in told.changes if change.region == "west"}
     assert west_only == {ChangeKind.RESIDENCY}
+
+
+def test_data_that_no_region_has_is_added_by_a_whole_command() -> None:
+    """The fleet file promises a replica that is in no store: a job waits until it is brought."""
+    world = World(fleet(cluster("east-1", hosts=1), datasets=(dataset("d"),)))
+    told = _asked(world, job(gpus=8, datasets=("d",)))
+    assert told.reason == "WaitingForData"
+    assert told.summary == "the job waits for its data: no region has the files of d"
+    assert told.would_help[-1] == (
+        "`topmast datasets add d --region REGION --source FOLDER`: no region has its files"
+    )
+    assert "no link leads there" not in str(told.would_help)
 
 
 def test_what_is_preempted_loses_what_it_loses() -> None:

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from httpx import ASGITransport
 
-from tests.support.entrance import ROOT, URL, Entrance, entrance, run
+from tests.support.entrance import FLEET, ROOT, URL, Entrance, entrance, run
 from tests.unit.web.support import local
 from topmast.api import create_api
 from topmast.api.guard import LoopbackGate
@@ -89,6 +89,16 @@ def test_a_page_shows_what_its_address_asks_for(
     assert answer.status_code == 200, answer.text
     assert shown in answer.text
     assert hidden not in answer.text
+
+
+def test_a_dataset_without_a_replica_is_a_fault(tmp_path: Path) -> None:
+    """The fleet file promises one that no store has: jobs that read it wait for ever."""
+    lost = {"images": {"size": "1GB", "replicas": ["east"]}}
+    with entrance(tmp_path, FLEET | {"datasets": lost}) as door:
+        every, one = get(door, "/data").text, get(door, "/data?dataset=images").text
+    assert "Without a replica" in every
+    assert '<span class="state state-bad">no replica</span>' in every
+    assert "topmast datasets add images --region REGION --source FOLDER" in one
 
 
 @pytest.mark.parametrize(

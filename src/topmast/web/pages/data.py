@@ -41,6 +41,9 @@ async def view(ask: Ask) -> dict[str, Any]:
         "copies": copies,
         "left": sum(copy.bytes - copy.done_bytes for copy in copies),
         "count": len(every),
+        "nowhere": {
+            one.name for one in every if not any(r.state == "complete" for r in one.replicas)
+        },
         "stored": sum(one.stored_bytes for one in regions),
         "dataset": await service.dataset(caller, given["dataset"]) if given["dataset"] else None,
         "plan": await _plan(ask),
