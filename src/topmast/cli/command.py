@@ -202,6 +202,25 @@ def finish(app: typer.Typer) -> None:
             finish(below.typer_instance)
 
 
+def list_only(app: typer.Typer) -> None:
+    """Keep of each command and group its name and its first sentence: what the help at the top shows."""
+    for info in app.registered_commands:
+        if isinstance(info.callback, _Declared):
+            info.callback = _without_options(info.callback.function)
+    for below in app.registered_groups:
+        if below.typer_instance is not None:
+            below.typer_instance.registered_commands = []
+            below.typer_instance.registered_groups = []
+
+
+def _without_options(function: Callable[..., int | None]) -> Callable[[], None]:
+    def call() -> None:
+        raise AssertionError("it is only listed")
+
+    call.__doc__ = function.__doc__
+    return call
+
+
 def with_session(
     function: Callable[..., int | None], asks: str = SERVER
 ) -> Callable[..., int | None]:

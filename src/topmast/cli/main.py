@@ -37,7 +37,7 @@ from topmast.cli import (
     usage,
     verbs,
 )
-from topmast.cli.command import JsonOption, ServerOption, StateOption, finish, keep_only
+from topmast.cli.command import JsonOption, ServerOption, StateOption, finish, keep_only, list_only
 from topmast.cli.extras import extra_of
 from topmast.cli.groups import Group, said_of
 from topmast.cli.output import note, say, say_block
@@ -73,7 +73,8 @@ class Commands(Group):
 def build(root: Root, arguments: Sequence[str] = ()) -> typer.Typer:
     """The command line, with what only the composition root can do taken from ``root``.
 
-    Where ``arguments`` name a command, it is the only one.
+    Where ``arguments`` name a command, it is the only one; where they ask for help or the version,
+    commands are listed and no more.
     """
     app = typer.Typer(
         name=PROGRAM,
@@ -108,8 +109,11 @@ def build(root: Root, arguments: Sequence[str] = ()) -> typer.Typer:
     allocate.add(app)
     traces.add(app)
     completion.add(app)
-    keep_only(app, _named(arguments))
-    finish(app)
+    if arguments and set(arguments) <= {"-h", "--help", "--version"}:
+        list_only(app)
+    else:
+        keep_only(app, _named(arguments))
+        finish(app)
     return app
 
 
