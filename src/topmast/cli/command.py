@@ -203,7 +203,7 @@ def finish(app: typer.Typer) -> None:
 
 
 def list_only(app: typer.Typer) -> None:
-    """Keep of each command and group its name and its first sentence: what the help at the top shows."""
+    """Keep of each command and group its name and its first sentence, for the help at the top."""
     for info in app.registered_commands:
         if isinstance(info.callback, _Declared):
             info.callback = _without_options(info.callback.function)
