@@ -226,6 +226,13 @@ MUTANTS = (
         "tests/unit/runtime/test_recovery.py::test_the_numbers_tell_what_was_read",
     ),
     Mutant(
+        "a job that others of its request bear on is read whole",
+        "model/files/alike.py",
+        '_BOUND = ("secrets", "depends_on")',
+        '_BOUND = ("secrets",)',
+        "tests/properties/test_alike.py",
+    ),
+    Mutant(
         "one idempotency key, one job",
         "fast/queue/lifecycle.py",
         "known = queue.jobs.keys.get(event.key) if event.key else None",
