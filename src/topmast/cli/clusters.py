@@ -13,7 +13,7 @@ from topmast.cli.command import FLEET, Session, command, group
 from topmast.cli.completion import complete_clusters
 from topmast.cli.each import for_each
 from topmast.cli.output import Cell, Column, Row, note, say, say_table
-from topmast.cli.text import number, plural
+from topmast.cli.text import moment, number, plural
 
 if TYPE_CHECKING:
     from topmast.client import Client
@@ -82,7 +82,8 @@ def _say_clusters(found: list[ClusterView]) -> None:
     say_table(columns, rows)
     for row in found:
         if row.closed:
-            say(f"{row.name} is {row.state}: {row.closed}")
+            until = "" if row.until_s is None else f", until {moment(row.until_s)}"
+            say(f"{row.name} is {row.state}: {row.closed}{until}")
         elif row.closed_hosts:
             hosts = f"{plural(len(row.closed_hosts), 'host')} of {row.name}"
             takes = "takes" if len(row.closed_hosts) == 1 else "take"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -62,7 +62,8 @@ def say_explanation(explanation: Explanation) -> None:
     if explanation.plans:
         say()
         _say_plans(explanation.plans, explanation.reason)
-        _say_victims(explanation.plans[:_PLANS_SIDE_BY_SIDE])
+        is_placed = not explanation.regions
+        _say_victims(explanation.plans[:_PLANS_SIDE_BY_SIDE], is_placed=is_placed)
     if explanation.would_help:
         say()
         say("What would help")
@@ -78,6 +79,11 @@ def _expected(explanation: Explanation) -> str:
 
         if explanation.reason == _UNKNOWN_DATASET:
             return "not before the catalogue has all its datasets"
+        if explanation.reason == "Held":
+            resumed = "until it is resumed" in explanation.summary
+            return "when it is resumed" if resumed else "when it is released"
+        if explanation.reason == "TenantPaused":
+            return "when its tenant is resumed"
         if explanation.reason in HOPELESS:
             return "never, unless the job, the fleet or a limit changes"
         none = "not forecast yet" if start is None else "unknown"
@@ -218,7 +224,7 @@ def _hosts(hosts: Sequence[str]) -> str:
     return ",".join(hosts) if len(hosts) <= 2 else plural(len(hosts), "host")
 
 
-def _say_victims(plans: Sequence[PlanView]) -> None:
+def _say_victims(plans: Sequence[PlanView], *, is_placed: bool) -> None:
     columns = [
         Column("PLAN"), Column("JOB", whole=True), Column("TENANT"), Column("BAND"),
         Column("LOST GPU-S", right=True), Column("RESTART GPU-S", right=True, spare=1),
@@ -233,10 +239,20 @@ def _say_victims(plans: Sequence[PlanView]) -> None:
         ]
         for plan in plans
         for victim in plan.victims
+        if not (is_placed and _has_gone(victim))
     ]  # fmt: skip
     if rows:
         say()
         say_table(columns, rows, title="What would have to stop")
+    gone = [str(v.get("job", "")) for plan in plans for v in plan.victims if _has_gone(v)]
+    if is_placed and gone:
+        say()
+        say(f"Stopped for it: {', '.join(dict.fromkeys(gone))}")
+
+
+def _has_gone(victim: Mapping[str, object]) -> bool:
+    """Whether a job that had to stop holds nothing any more: what it lost is in its own story."""
+    return "lost_gpu_s" not in victim
 
 
 def _amount(value: object, shown: Callable[[float], str] = "{:.1f}".format) -> str:

@@ -382,4 +382,12 @@ def say_states(jobs: Sequence[JobView]) -> None:
         Column("STATE", whole=True),
         Column("CAUSE"),
     ]
-    say_table(columns, [[job.id, job.name, state_cell(job.state), job.cause] for job in jobs])
+    say_table(columns, [[job.id, job.name, state_cell(job.state), _cause(job)] for job in jobs])
+
+
+def _cause(job: JobView) -> str:
+    """Why a job is in its state; of one that has GPUs and is held, what that will do."""
+    if not job.hold or job.state in (*WAITING, *FINISHED):
+        return job.cause
+    more = "" if job.hold in job.cause else f": {job.hold}"
+    return f"{job.cause}; held when it stops{more}".removeprefix("; ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 LISTED = 50
 """Of more jobs only the counts are shown; ``--json`` has all."""
 ERRORS = 3
+_JOB = re.compile(r"j[0-9]+|s[0-9]+(\[[0-9]+\])?")
+"""What a job or a sweep is called."""
 
 SomeJobs = Annotated[
     list[str] | None,
@@ -176,6 +179,11 @@ def reprioritize(
     options: JobActOptions = JobActOptions(),
 ) -> None:
     """Give jobs another priority; to those that have GPUs, from the next attempt on."""
+    if _JOB.fullmatch(band):
+        first = " ".join(jobs or ())
+        likely = first if first and not _JOB.search(first) else "high"
+        message = f"the band comes first: topmast reprioritize {likely} {band}"
+        raise typer.BadParameter(message)
     run(session, jobs, options, lambda client: partial(client.reprioritize, priority=band))
 
 

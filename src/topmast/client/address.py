@@ -57,6 +57,16 @@ def written_url(state: Path) -> str:
     return str(written_server(state)["url"])
 
 
+def _meant(state: Path) -> str:
+    """A hint for those that look for jobs in a state: ``--state RUNNING`` names a folder."""
+    from difflib import get_close_matches
+
+    from topmast.model.states import JobState
+
+    near = get_close_matches(str(state).upper(), list(JobState), n=1)
+    return f"; jobs in a state are found by --selector state={near[0]}" if near else ""
+
+
 def written_server(state: Path) -> dict[str, Any]:
     """What it wrote there: its URL, and the identity of its process. Raises Unavailable."""
     file = state / "server.json"
@@ -66,7 +76,7 @@ def written_server(state: Path) -> dict[str, Any]:
         found = json.loads(file.read_bytes())
     except FileNotFoundError:
         message = f"no Topmast server runs on {folder}; {REMEDY}"
-        raise Unavailable(f"{message}, or name another with --server URL") from None
+        raise Unavailable(f"{message}, or name another with --server URL{_meant(state)}") from None
     except NotADirectoryError:
         raise InvalidInput(
             f"{folder} is not a folder", where="--state", remedy="name the state folder of a server"

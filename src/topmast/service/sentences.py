@@ -50,6 +50,8 @@ def waiting(scene: Scene, reason: PendingReason | None, detail: str) -> str:
         return _starts(scene, seen)
     wanted, fits = gang_in_words(scene.spec), "fit" if scene.spec.tasks > 1 else "fits"
     more = f" ({detail})" if detail else ""
+    if reason is PendingReason.HELD and detail.startswith("suspended"):
+        return f"the job waits until it is resumed: {detail}"
     if reason in _ASIDE:
         return f"the job waits until {_ASIDE[reason]}{detail}"
     match reason:

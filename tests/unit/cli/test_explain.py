@@ -225,3 +225,33 @@ def test_plans_keep_their_words_on_a_narrow_terminal(
     table = "\n".join(lines[first:])
     assert re.search(r"^  fragmentation +1\.25", table, re.MULTILINE)
     assert table.count("west-1-10,") == table.count("west-1-11") == want_shown
+
+
+def test_what_was_stopped_for_a_job_is_named(server: FakeServer, call: Call) -> None:
+    """Once it has its place, what has gone has no price any more: no row of dashes."""
+    placed = msgspec.structs.replace(
+        WAITING, state="RUNNING", reason=None, regions=(), would_help=(), warnings=(),
+        plans=(plan("west", "west-1", 2.5, {"job": "j3"}, {"job": "j4"}),),
+    )  # fmt: skip
+    server.on("GET", "/jobs/j7/explain", placed)
+    out = call("explain", "j7").out
+    assert "Stopped for it: j3, j4" in out
+    assert "What would have to stop" not in out
+
+
+@pytest.mark.parametrize(
+    ("reason", "summary", "want"),
+    [
+        ("Held", "the job waits until it is released: held by ann", "when it is released"),
+        ("Held", "the job waits until it is resumed: suspended by ann", "when it is resumed"),
+        ("TenantPaused", "the job waits until its tenant is resumed", "when its tenant is resumed"),
+        ("TopologyDoesNotFit", "too large", "never, unless the job, the fleet or a limit changes"),
+    ],
+)
+def test_when_a_job_starts_that_people_keep(
+    reason: str, summary: str, want: str, server: FakeServer, call: Call
+) -> None:
+    """It is known what has to happen first."""
+    kept = msgspec.structs.replace(WAITING, reason=reason, summary=summary)
+    server.on("GET", "/jobs/j7/explain", kept)
+    assert f"expected start  {want}" in call("explain", "j7").out

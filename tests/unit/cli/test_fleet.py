@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.cli.conftest import Call
 from tests.unit.client.fake import Answer, FakeServer, problem
+from topmast.cli.text import moment
 from topmast.model import views as v
 from topmast.model.act_views import (
     ClusterActed,
@@ -267,6 +268,13 @@ def test_clusters_are_closed_and_opened(verb: str, server: FakeServer, call: Cal
     (order,) = server.asked("POST", f"/clusters/east-1/{verb}")
     assert (order.document["reason"], order.document["dry_run"]) == ("new switches", False)
     assert "no cluster 'east-9'" in call("clusters", verb, "east-9").error
+    later = msgspec.structs.replace(closed, until_s=1e9)
+    server.on("POST", f"/clusters/east-1/{verb}", ClusterActed(verb, False, later, "done", ()))
+    server.on("GET", "/clusters", {"clusters": [later]})
+    called = call("clusters", verb, "east-1")
+    assert f"east-1 is closed: {why}, until {moment(1e9)}" in called.out
+    assert "there go" not in called.out
+    assert f"until {moment(1e9)}" in call("clusters").out
 
 
 RESERVATION = ReservationView(

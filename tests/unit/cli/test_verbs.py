@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from tests.unit.cli.conftest import Call
 from tests.unit.client.fake import FakeServer, job
 from topmast.model.act_views import FleetDiff, JobEffect, JobsActed
@@ -122,3 +124,24 @@ def test_every_act_has_its_route(server: FakeServer, call: Call) -> None:
         {"priority": "high"},
     ]
     assert call("edit", "j1").code == 2
+
+
+def test_two_words_that_are_swapped_are_put_in_order(server: FakeServer, call: Call) -> None:
+    """The band comes first; without a band among the words, one is shown."""
+    called = call("reprioritize", "j12", "low")
+    assert called.code == 2
+    assert "the band comes first: topmast reprioritize low j12" in called.error
+    called = call("reprioritize", "s7[3]", "j4")
+    assert "the band comes first: topmast reprioritize high s7[3]" in called.error
+    assert not server.requests
+
+
+def test_what_holding_does_to_a_job_that_runs(server: FakeServer, call: Call) -> None:
+    """It goes on, and is held when it stops."""
+    done = acted(JobEffect("j1", "done"), state="RUNNING")
+    views = tuple(replace(view, hold="held by ann") for view in done.jobs)
+    server.on("POST", "/jobs/hold", replace(done, jobs=views))
+    assert "held when it stops: held by ann" in call("hold", "j1").out
+    waits = tuple(replace(view, state="PENDING", cause="held by ann") for view in views)
+    server.on("POST", "/jobs/hold", replace(done, jobs=waits))
+    assert "when it stops" not in call("hold", "j1").out

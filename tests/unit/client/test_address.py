@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from topmast.adapters.engines.local import processes
-from topmast.client.address import default_state, find_server, is_loopback, written_url
+from topmast.client.address import (
+    default_state,
+    find_server,
+    is_loopback,
+    written_server,
+    written_url,
+)
 from topmast.model.errors import InvalidInput, TopmastError, Unavailable
 
 
@@ -146,3 +152,12 @@ def test_a_relative_folder_reads_like_one(tmp_path: Path, monkeypatch: pytest.Mo
     Path("state").write_text("")
     with pytest.raises(InvalidInput, match=r"\./state is not a folder"):
         written_url(Path("./state"))
+
+
+def test_a_state_of_jobs_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``queue --state RUNING`` is meant otherwise: the option names the folder of a server."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Unavailable, match=r"by --selector state=RUNNING$"):
+        written_server(Path("RUNING"))
+    with pytest.raises(Unavailable, match=r"--server URL$"):
+        written_server(Path("elsewhere"))
