@@ -84,7 +84,7 @@ def clusters(placers: Placers) -> tuple[ClusterView, ...]:
     for placer in _sorted(placers):
         columns, shut = placer.columns, placer.columns.closed
         running = Counter(a.plan.cluster for a in placer.state.allocations.values())
-        free_milli = columns.unheld_by_host() * columns.available
+        free_milli = columns.unheld_by_host()
         for spec in placer.state.region.clusters:
             rows = columns.clusters[spec.name]
             names = [columns.hosts[row].name for row in rows]
@@ -98,7 +98,7 @@ def clusters(placers: Placers) -> tuple[ClusterView, ...]:
                     hosts=len(rows),
                     healthy_hosts=int(columns.available[rows].sum()),
                     gpus=float(columns.gpus[rows].sum()),
-                    free_gpus=int(free_milli[rows].sum()) / MILLI,
+                    free_gpus=int(free_milli[rows][columns.available[rows]].sum()) / MILLI,
                     running_jobs=running[spec.name],
                     state=state,
                     closed="" if state in (OPEN, PARTLY) else _of_most(closed),
@@ -124,6 +124,8 @@ def closed_until_s(placer: RegionalPlacer, cluster: str) -> float | None:
 def _state_of(placer: RegionalPlacer, hosts: Sequence[str]) -> str:
     """Whether a cluster takes new work, as far as its engine decides that."""
     away, closed = placer.state.down, placer.columns.closed
+    if not closed and not any(away.values()):
+        return OPEN
     down = sum(away.get(host, False) for host in hosts)
     shut = sum(away.get(host, False) or host in closed for host in hosts)
     if hosts and shut == len(hosts):

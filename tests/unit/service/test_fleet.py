@@ -2,9 +2,11 @@
 
 import pytest
 
-from tests.support.build import cluster, fleet, job, tenant
+from tests.support.build import cluster, fleet, job, profile, tenant
 from tests.support.world import World
 from topmast.model.engines import PROCESSES
+from topmast.model.states import HostState
+from topmast.policies.options import Preemption, SliceOptions
 from topmast.service.fleet import clusters, tenants
 
 HOSTS = ("east-1-0", "east-1-1", "east-1-2")
@@ -43,6 +45,19 @@ def test_whether_a_cluster_takes_new_work(
         world.revive(host)
     (view,) = clusters({"east": world.placer("east")})
     assert view.state == "open"
+
+
+def test_gpus_that_jobs_take_in_turns_are_not_free() -> None:
+    """Whatever turn has them; those of a host that takes no work are not free either."""
+    turns = profile(slices=SliceOptions(layers=2), order="submission", preemption=Preemption.NONE)
+    world = World(fleet(cluster("east-1", hosts=2)), turns)
+    assert [view.free_gpus for view in clusters({"east": world.placer("east")})] == [16.0]
+    for _ in range(2):
+        world.submit(job(gpus=8))
+    found = {view.free_gpus for view in clusters({"east": world.placer("east")})}
+    world.set_host("east-1-1", HostState.CORDONED)
+    (view,) = clusters({"east": world.placer("east")})
+    assert (found, view.free_gpus, view.running_jobs) == ({0.0}, 0.0, 2)
 
 
 def test_the_recent_usage_has_what_runs() -> None:

@@ -23,7 +23,7 @@ from topmast.web.page import Ask, Page
 from topmast.web.shared import shared
 
 T = TypeVar("T")
-ROWS = 200
+ROWS = 100
 """Jobs of one page."""
 FILTERS = ("state", "tenant", "user", "name", "band", "selector", "group")
 WORDS = ("tenant", "user", "name", "band")
