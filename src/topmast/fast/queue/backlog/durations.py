@@ -23,8 +23,8 @@ from topmast.policies.options import Predict
 RUNS_KEPT = 101
 """The median is taken over so many of the latest runs."""
 GROUPS_KEPT = 10_000
-SCRIPTS_KEPT = 256
-"""So many scripts are told apart without another look."""
+SCRIPTS_KEPT = 64
+"""So many scripts are told apart without another look; each may have 200 kB."""
 LONGEST_S = 1e12
 _NUMBERED = re.compile(r"(.*?[^\W\d].*?)[-_. ]?\d+")
 """A name with a number behind it, as the jobs of a sweep have."""

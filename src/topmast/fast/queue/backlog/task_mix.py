@@ -166,7 +166,7 @@ def scarcity_of(
     return tuple((model, part) for model, part in told.items() if part)
 
 
-@lru_cache(SHAPES_KEPT)
+@lru_cache(SHAPES)
 def _asked(groups: tuple[TaskGroup, ...]) -> tuple[tuple[TaskShape, int, int], ...]:
     """For each group with GPUs its shape, its size in whole GPUs, and how many tasks it has."""
     shapes = [(_shape_of(g.resources), g.count) for g in groups if g.resources.accelerators]
