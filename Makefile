@@ -41,6 +41,7 @@ test: $(DEV) ## run the tests that are not slow (ARGS="tests/unit -k name" for s
 ifdef ARGS
 	@$(PYTEST) $(ARGS)
 else
+	@$(PY) -m compileall -q -j 2 src tests/support
 	@$(PY) -m topmast.adapters.kernels
 	@rm -f $(SKIPS)
 	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) -n 2 --dist loadfile $(addprefix --ignore=,$(REAL_PROCESSES))
@@ -201,7 +202,7 @@ $(RUNTIME) $(DEV): pyproject.toml
 # uv takes a tenth of pip's time, which is there where uv cannot reach the index that pip is told of.
 define install-all
 index=$${PIP_INDEX_URL:-$$($(PY) -m pip config get global.index-url 2>/dev/null)}; \
-$(VENV)/bin/uv pip install -q --python $(PY) $(if $(filter %.runtime,$@),--compile-bytecode) --require-hashes \
+$(VENV)/bin/uv pip install -q --python $(PY) --compile-bytecode --require-hashes \
   $${index:+--default-index "$$index"} $(addprefix -r ,$(filter requirements/%,$^)) \
 || { echo "again, with pip: minutes"; $(PIP) install --require-hashes $(addprefix -r ,$(filter requirements/%,$^)); }
 endef
