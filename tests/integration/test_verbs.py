@@ -13,6 +13,7 @@ import pytest
 from tests.support.entrance import Entrance, entrance, run
 from topmast.model.access import Role
 from topmast.ports import JobRow
+from topmast.service.whatif import WhatIfs
 
 ONE = {"run": "true", "resources": {"accelerators": "H100:1"}}
 
@@ -386,6 +387,75 @@ def test_a_host_does_not_shrink_below_its_jobs(door: Entrance) -> None:
                     del block[field]
             assert (await fleet_of(client))[0] == version
             assert (await client.get(f"/jobs/{job}")).json()["state"] == "RUNNING"
+
+    run(story)
+
+
+def test_all_faults_of_a_request_are_said_at_once(door: Entrance) -> None:
+    """In the words of each field, and nothing is done."""
+    changes = {"priority": "urgent", "time_limit_s": "x", "max_restarts": -1, "preemptible": 3}
+    span = {"until_s": 1e308, "from_s": "soon", "reason": "x" * 100_000, "hosts": "h", "dry_run": 1}
+    terminal = {"command": [], "rows": 0, "columns": 9_999}
+
+    async def faults(client: httpx.AsyncClient, path: str, body: Any) -> dict[str, str]:
+        answer = await client.post(path, json=body)
+        assert answer.status_code == 422, answer.text
+        found = answer.json()
+        return {x["field"]: x["detail"] for x in found.get("errors", [found])}
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            (job,) = await submit(client, 1)
+            edit = {"jobs": [job], "dry_run": "no", "changes": changes}
+            assert await faults(client, "/jobs/edit", edit) == {
+                "dry_run": "must be true or false",
+                "changes.priority": "unknown band 'urgent'",
+                "changes.time_limit_s": "must be a duration",
+                "changes.max_restarts": "must be 0 or more",
+                "changes.preemptible": "must be true or false",
+            }
+            assert await faults(client, "/reservations", span) == {
+                "until_s": "must be from -1e+15 to 1e+15", "from_s": "must be a number",
+                "reason": "must have at most 10,000 characters", "dry_run": "must be true or false",
+                "hosts": "must be a list of texts",
+            }  # fmt: skip
+            assert set(await faults(client, "/reservations", {"region": 1})) == {
+                "region", "until_s",
+            }  # fmt: skip
+            assert set(await faults(client, "/tenants/vision/quota", {"quota": {"H100": "x"}})) == {
+                "quota", "until_s",
+            }  # fmt: skip
+            assert set(await faults(client, "/tokens", {"ttl_s": 1e308, "label": 1})) == {
+                "ttl_s", "label",
+            }  # fmt: skip
+            if door.service.execs is not None:
+                assert set(await faults(client, f"/jobs/{job}/exec", terminal)) == set(terminal)
+            wrong = {"quotas": {"x": {"H100": -1}}, "add_hosts": [], "for_s": "day", "jobs": 3}
+            assert await faults(client, "/whatif", wrong) == {
+                "quotas.x": "must be a whole number from 0 to 1,000,000",
+                "add_hosts": "must be whole numbers by name", "for_s": "must be a number",
+                "jobs": "must be changes by job",
+            }  # fmt: skip
+            assert (await client.get("/reservations")).json() == {"reservations": []}
+
+    run(story)
+
+
+def test_a_whatif_of_a_region_that_there_is_not_is_refused(door: Entrance) -> None:
+    """At once, and not by the process that would run it."""
+
+    async def story() -> None:
+        door.service.whatifs = WhatIfs(("false",), (), door.service.clock)
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            answer = await client.post("/whatif", json={"lose_regions": ["nope", "east"]})
+            found = answer.json()
+            assert (answer.status_code, found["field"]) == (422, "lose_regions"), answer.text
+            assert found["detail"] == "no region 'nope'"
+            assert door.service.whatifs is not None
+            assert door.service.whatifs.latest() == ()
+        door.service.whatifs = None
 
     run(story)
 

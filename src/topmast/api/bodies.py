@@ -6,14 +6,16 @@ import asyncio
 import codecs
 import json
 import math
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any
 
 from fastapi import HTTPException, Request
 
-from topmast.model.errors import InvalidInput, TooLarge, Unavailable
+from topmast.api.wire import faults
+from topmast.model.errors import MOST_TOLD, InvalidInput, TooLarge, Unavailable, refuse_all
 
 SMALL_BYTES = 2 * 1024 * 1024
 """What any route takes; those that take more say so."""
@@ -25,6 +27,8 @@ MOST_SEPARATORS = 2_000_000
 LONGEST_VALUE_BYTES = 2 * 1024 * 1024
 ON_LOOP_BYTES = 64 * 1024
 """Larger documents are decoded by a thread, so that other requests do not wait for them."""
+Check = Callable[[dict[str, Any]], object]
+"""Raises InvalidInput for what is wrong with a body, if its fields are of their types."""
 
 
 class LargeBodies:
@@ -70,28 +74,30 @@ async def read_bytes(request: Request, limit_bytes: int = SMALL_BYTES) -> bytear
 
 
 async def read_object(
-    request: Request, fields: Collection[str] | None = None, limit_bytes: int = SMALL_BYTES
+    request: Request,
+    fields: Collection[str] | None = None,
+    limit_bytes: int = SMALL_BYTES,
+    checks: Iterable[Check] = (),
 ) -> dict[str, Any]:
     """The body as a JSON object; an empty body is an empty object.
 
-    ``fields`` are those it may have; None if the caller checks that.
+    ``fields`` are those it may have, with their schemas; None if the caller checks that. What is
+    wrong by them and by ``checks`` is told at once: raises InvalidInput.
     """
     bodies: LargeBodies = request.app.state.large_bodies
     text = Text()
     with bodies.room() as room:
         async for chunk in _pieces(request, limit_bytes, room):
             text.add(chunk)
-        if not text.size_bytes:
-            return {}
-        _check_type(request)
-        if text.size_bytes > ON_LOOP_BYTES:
-            document = await asyncio.to_thread(text.document)
-        else:
-            document = text.document()
+        document: Any = {}
+        if text.size_bytes:
+            _check_type(request)
+            inline = text.size_bytes <= ON_LOOP_BYTES
+            document = text.document() if inline else await asyncio.to_thread(text.document)
     if not isinstance(document, dict):
         raise InvalidInput("must be a JSON object", field="body")
     if fields is not None:
-        _refuse_unknown(document, fields)
+        refuse_all(islice(_faults(document, fields, checks), MOST_TOLD))
     return document
 
 
@@ -205,9 +211,29 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refuse_unknown(document: Collection[str], fields: Collection[str]) -> None:
+def _faults(
+    document: dict[str, Any], fields: Collection[str], checks: Iterable[Check]
+) -> Iterator[InvalidInput]:
+    """All that is wrong with a body; of each field, what is found first."""
+    told: set[str] = set()
+    for error in _each_fault(document, fields, checks):
+        if error.field not in told:
+            told.add(error.field)
+            yield error
+
+
+def _each_fault(
+    document: dict[str, Any], fields: Collection[str], checks: Iterable[Check]
+) -> Iterator[InvalidInput]:
     for name in document:
         if name not in fields:
             near = get_close_matches(name, fields, 1)
             remedy = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(fields)}"
-            raise InvalidInput("unknown field", field=name[:100], remedy=remedy)
+            yield InvalidInput("unknown field", field=name[:100], remedy=remedy)
+    if isinstance(fields, Mapping):
+        yield from faults(document, fields)
+    for check in checks:
+        try:
+            check(document)
+        except InvalidInput as error:
+            yield from (error, *error.more)

@@ -8,17 +8,17 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from topmast.api.bodies import read_bytes, read_object
-from topmast.api.wire import accepts, answer, returns, takes, truth, whole
+from topmast.api.wire import accepts, answer, returns, takes, texts, truth, whole
 from topmast.model.access import Permission
-from topmast.model.errors import InvalidInput, Unavailable
-from topmast.model.exec_views import ExecInput, ExecPage, ExecStarted
+from topmast.model.errors import Unavailable
+from topmast.model.exec_views import MOST_BYTES, ExecInput, ExecPage, ExecStarted
 from topmast.routing import caller_of, guarded_router, needs
 from topmast.service.execs import LONGEST_WAIT_S, Commands
 from topmast.service.service import Service
 
 INPUT_BYTES = 256 * 1024
 """Of one request; more follows in the next."""
-_WORDS = {"type": "array", "items": {"type": "string"}}
+_WORDS = {"type": "array", "items": {"type": "string", "maxLength": MOST_BYTES}}
 _NUMBER = {"type": "integer"}
 _BEGIN: dict[str, Any] = {
     "command": _WORDS, "task": _NUMBER, "tty": {"type": "boolean"}, "rows": _NUMBER,
@@ -43,7 +43,7 @@ def routes(service: Service) -> APIRouter:
     async def begin(job: str, request: Request) -> Response:
         body = await read_object(request, _BEGIN)
         started = await _commands(service).begin(
-            caller_of(request), job, _words(body.get("command")), whole(body, "task", 0),
+            caller_of(request), job, texts(body, "command", MOST_BYTES), whole(body, "task", 0),
             tty=truth(body, "tty"), rows=whole(body, "rows", 24),
             columns=whole(body, "columns", 80),
         )  # fmt: skip
@@ -95,13 +95,6 @@ def routes(service: Service) -> APIRouter:
         return answer(ExecPage())
 
     return router
-
-
-def _words(given: object) -> tuple[str, ...]:
-    """The words of a command; how long they may be is judged with the rest of it."""
-    if not isinstance(given, list) or not all(isinstance(word, str) for word in given):
-        raise InvalidInput("must be a list of texts", field="command")
-    return tuple(given)
 
 
 def _commands(service: Service) -> Commands:

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from topmast.api import hosts
 from topmast.api.bodies import read_object
-from topmast.api.wire import answer, returns, takes, text
+from topmast.api.wire import answer, returns, takes, text, user
 from topmast.model import views as v
 from topmast.model.access import Permission
 from topmast.model.history_views import FleetHistory
@@ -31,7 +31,7 @@ _LISTS = {
     "datasets": v.DatasetView,
 }
 _TEXT: dict[str, Any] = {"type": "string"}
-_BY = {"user": _TEXT}
+_REPLICA = {"region": _TEXT, "user": _TEXT}
 _DATASET = {
     "name": _TEXT,
     "region": _TEXT,
@@ -167,13 +167,13 @@ def _datasets(router: APIRouter, service: Service) -> None:
         "/datasets/{name}/replicas",
         tags=["datasets"],
         summary="Copy a dataset to a region",
-        **takes({"region": _TEXT, **_BY}, ("region",)),
+        **takes(_REPLICA, ("region",)),
         **returns(v.DatasetView, 202),
     )
     @needs(Permission.DATA_EDIT)
     async def replicate(name: str, request: Request) -> Response:
-        body = await read_object(request, ("region", "user"))
-        region, by = text(body, "region"), text(body, "user")
+        body = await read_object(request, _REPLICA)
+        region, by = text(body, "region"), user(body)
         return answer(await service.replicate(caller_of(request), name, region, by), 202)
 
     @router.get(

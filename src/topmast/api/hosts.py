@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from topmast.api.bodies import read_object
-from topmast.api.wire import answer, number, returns, takes, text, texts, truth
+from topmast.api.wire import answer, ends, number, returns, takes, text, texts, truth, user
 from topmast.model import views as v
 from topmast.model.access import Permission
 from topmast.model.act_views import ClusterActed, HostsActed, ReservationView
-from topmast.model.errors import InvalidInput
 from topmast.model.window import Window
 from topmast.routing import caller_of, needs
 from topmast.service.host_acts import VERBS, HostsAct
@@ -98,14 +98,13 @@ def _reservations(router: APIRouter, service: Service) -> None:
     )
     @needs(Permission.FLEET_OPERATE)
     async def reserve(request: Request) -> Response:
-        body = await read_object(request, _RESERVE)
-        dry_run, until_s = truth(body, "dry_run"), number(body, "until_s")
-        if until_s is None:
-            raise InvalidInput("missing", field="until_s", remedy="when the reservation ends")
+        check = partial(ends, remedy="when the reservation ends")
+        body = await read_object(request, _RESERVE, checks=(check,))
+        dry_run, until_s = truth(body, "dry_run"), ends(body)
         window = Window(
             "", number(body, "from_s") or 0.0, until_s, texts(body, "hosts"),
             text(body, "cluster"), text(body, "region"), texts(body, "tenants"),
-            text(body, "user"), text(body, "reason"),
+            user(body), text(body, "reason"),
         )  # fmt: skip
         view = await service.reserve(
             caller_of(request), window, text(body, "selector"), dry_run=dry_run
@@ -123,7 +122,7 @@ def _reservations(router: APIRouter, service: Service) -> None:
     async def end(name: str, request: Request) -> Response:
         body = await read_object(request, {**_SET, "dry_run": _TRUTH})
         view = await service.end_reservation(
-            caller_of(request), name, text(body, "user"), text(body, "reason"),
+            caller_of(request), name, user(body), text(body, "reason"),
             dry_run=truth(body, "dry_run"),
         )  # fmt: skip
         return answer(view)
@@ -131,7 +130,7 @@ def _reservations(router: APIRouter, service: Service) -> None:
 
 def _wanted(verb: str, body: dict[str, Any]) -> HostsAct:
     return HostsAct(
-        VERBS[verb], texts(body, "hosts"), text(body, "selector"), text(body, "user"),
+        VERBS[verb], texts(body, "hosts"), text(body, "selector"), user(body),
         text(body, "reason"), truth(body, "now"), number(body, "until_s"), truth(body, "dry_run"),
     )  # fmt: skip
 
@@ -162,7 +161,7 @@ def _cluster_actor(service: Service, verb: str) -> Callable[..., Awaitable[Respo
     async def act(cluster: str, request: Request) -> Response:
         body = await read_object(request, fields)
         found = await service.act_on_cluster(
-            caller_of(request), verb, cluster, by=text(body, "user"), reason=text(body, "reason"),
+            caller_of(request), verb, cluster, by=user(body), reason=text(body, "reason"),
             until_s=number(body, "until_s"), dry_run=truth(body, "dry_run"),
         )  # fmt: skip
         return answer(found)

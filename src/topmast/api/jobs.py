@@ -16,6 +16,7 @@ from topmast.api.wire import (
     returns,
     takes,
     text,
+    user,
 )
 from topmast.model import views as v
 from topmast.model.access import Permission
@@ -53,7 +54,7 @@ def routes(service: Service) -> APIRouter:
     async def submit(request: Request) -> Response:
         body = await read_object(request, _ONE)
         receipt = await service.submit(
-            caller_of(request), body.get("job"), text(body, "user"), text(body, "workdir"),
+            caller_of(request), body.get("job"), user(body), text(body, "workdir"),
             idempotency_key(request),
         )  # fmt: skip
         return answer(receipt, 201)
@@ -69,7 +70,7 @@ def routes(service: Service) -> APIRouter:
     async def submit_many(request: Request) -> Response:
         body = await read_object(request, _MANY, BULK_BYTES)
         receipt = await service.submit_many(
-            caller_of(request), body.get("jobs"), text(body, "user"), idempotency_key(request)
+            caller_of(request), body.get("jobs"), user(body), idempotency_key(request)
         )
         return answer(receipt, 201)
 
@@ -83,7 +84,7 @@ def routes(service: Service) -> APIRouter:
     @needs(Permission.JOBS_SUBMIT)
     async def dry_run(request: Request) -> Response:
         body, caller = await read_object(request, _ONE), caller_of(request)
-        return answer(await service.dry_run(caller, body.get("job"), text(body, "user")))
+        return answer(await service.dry_run(caller, body.get("job"), user(body)))
 
     @router.get("/jobs", tags=["jobs"], summary="List jobs", **returns(v.JobPage))
     @needs(Permission.JOBS_VIEW)
@@ -156,7 +157,7 @@ def _one_job(router: APIRouter, service: Service) -> None:
     @needs(Permission.JOBS_CANCEL)
     async def cancel(job: str, request: Request) -> Response:
         body = await read_object(request, _BY)
-        return answer(await service.cancel(caller_of(request), job, text(body, "user")), 202)
+        return answer(await service.cancel(caller_of(request), job, user(body)), 202)
 
     @router.get(
         "/jobs/{job}/logs",

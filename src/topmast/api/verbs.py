@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from topmast.api.bodies import BULK_BYTES, read_object
-from topmast.api.wire import answer, number, returns, takes, text, texts, truth
+from topmast.api.wire import answer, ends, number, returns, takes, text, texts, truth, user
 from topmast.model.access import Permission
 from topmast.model.act_views import FleetDiff, FleetView, JobsActed, QuotaActed, TenantPause
 from topmast.model.budget import BudgetView
@@ -90,7 +91,7 @@ def _tenants(router: APIRouter, service: Service) -> None:
     async def pause(tenant: str, request: Request) -> Response:
         body = await read_object(request, _DRAIN)
         found = await service.pause_tenant(
-            caller_of(request), tenant, text(body, "user"), text(body, "reason"),
+            caller_of(request), tenant, user(body), text(body, "reason"),
             drain=truth(body, "drain"), dry_run=truth(body, "dry_run"),
         )  # fmt: skip
         return answer(found)
@@ -106,7 +107,7 @@ def _tenants(router: APIRouter, service: Service) -> None:
     async def resume(tenant: str, request: Request) -> Response:
         body = await read_object(request, _PAUSE)
         found = await service.resume_tenant(
-            caller_of(request), tenant, text(body, "user"), text(body, "reason"),
+            caller_of(request), tenant, user(body), text(body, "reason"),
             dry_run=truth(body, "dry_run"),
         )  # fmt: skip
         return answer(found)
@@ -134,13 +135,12 @@ def _quotas(router: APIRouter, service: Service) -> None:
     )
     @needs(Permission.FLEET_EDIT)
     async def quota(tenant: str, request: Request) -> Response:
-        body = await read_object(request, _QUOTA)
-        until_s = number(body, "until_s")
-        if until_s is None:
-            raise InvalidInput("missing", field="until_s", remedy="when the quota ends")
+        checks = (_gpus_by_model, partial(ends, remedy="when the quota ends"))
+        body = await read_object(request, _QUOTA, checks=checks)
+        until_s = ends(body)
         wanted = TimedQuota(
             tenant, _gpus_by_model(body), number(body, "from_s") or 0.0, until_s,
-            text(body, "user"), text(body, "reason"),
+            user(body), text(body, "reason"),
         )  # fmt: skip
         found = await service.set_quota(caller_of(request), wanted, dry_run=truth(body, "dry_run"))
         return answer(found)
@@ -156,10 +156,14 @@ def _quotas(router: APIRouter, service: Service) -> None:
     async def end_quota(tenant: str, request: Request) -> Response:
         body = await read_object(request, _PAUSE)
         found = await service.end_quota(
-            caller_of(request), tenant, text(body, "user"), text(body, "reason"),
+            caller_of(request), tenant, user(body), text(body, "reason"),
             dry_run=truth(body, "dry_run"),
         )  # fmt: skip
         return answer(found)
+
+
+def _changes(body: dict[str, Any]) -> JobChanges:
+    return changes_of(body.get("changes"))
 
 
 def _gpus_by_model(body: dict[str, Any]) -> dict[str, int]:
@@ -211,11 +215,14 @@ def _fleet(router: APIRouter, service: Service) -> None:
 def _actor(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:
     @needs(Permission.JOBS_CANCEL if verb == "cancel" else Permission.JOBS_EDIT)
     async def act(request: Request) -> Response:
-        body = await read_object(request, _EDIT if verb == "edit" else _TARGETS, BULK_BYTES)
+        edits = verb == "edit"
+        body = await read_object(
+            request, _EDIT if edits else _TARGETS, BULK_BYTES, (_changes,) if edits else ()
+        )
         wanted = JobsAct(
-            verb, texts(body, "jobs"), text(body, "selector"), text(body, "user"),
+            verb, texts(body, "jobs"), text(body, "selector"), user(body),
             text(body, "reason"), truth(body, "dry_run"),
-            changes_of(body.get("changes")) if verb == "edit" else JobChanges(),
+            _changes(body) if edits else JobChanges(),
         )  # fmt: skip
         return answer(await service.act_on_jobs(caller_of(request), wanted))
 

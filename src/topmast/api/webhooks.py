@@ -46,7 +46,7 @@ def routes(service: Service) -> APIRouter:
                 **takes(_WEBHOOK, ("url",)), **returns(WebhookView))  # fmt: skip
     @needs(Permission.NOTIFY_EDIT)
     async def put(name: str, request: Request) -> Response:
-        body = await read_object(request, _WEBHOOK)
+        body = await read_object(request, tuple(_WEBHOOK))
         return answer(await webhooks().put(caller_of(request), name, body))
 
     @router.delete("/webhooks/{name}", tags=["webhooks"], summary="Remove a webhook",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from types import ModuleType
 from typing import Any
@@ -32,6 +32,9 @@ from topmast.model import (
 from topmast.model.errors import InvalidInput
 
 LONGEST_NUMBER = 18
+LONGEST_TEXT = 10_000
+LONGEST_USER = 200
+LARGEST = 1e15
 REF = "#/components/schemas/{name}"
 
 SHOWN = (
@@ -95,15 +98,28 @@ def answer(value: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status_code=status, media_type="application/json")
 
 
-def text(document: dict[str, Any], field: str, default: str = "") -> str:
-    """A text field of a request."""
-    value = document.get(field, default)
-    if not isinstance(value, str) or len(value) > 10_000 or "\x00" in value:
+def text(document: Mapping[str, Any], field: str, most: int = LONGEST_TEXT) -> str:
+    """A text field of a request, of at most so many characters; empty if it is absent."""
+    value = document.get(field, "")
+    if not isinstance(value, str):
         raise InvalidInput("must be a text", field=field)
+    if len(value) > most:
+        raise InvalidInput(f"must have at most {most:,} characters", field=field)
+    if "\x00" in value:
+        raise InvalidInput("has a NUL character", field=field)
     return value
 
 
-def truth(document: dict[str, Any], field: str) -> bool:
+def user(document: Mapping[str, Any]) -> str:
+    """The user that a request names: it stands in pages, logs and on terminals."""
+    value = text(document, "user", LONGEST_USER)
+    if not value.isprintable():
+        message = "has characters that control a terminal or turn the direction of writing"
+        raise InvalidInput(message, field="user", remedy="printable characters only")
+    return value
+
+
+def truth(document: Mapping[str, Any], field: str) -> bool:
     """A field that is true or false; false if it is absent. Raises InvalidInput."""
     value = document.get(field, False)
     if not isinstance(value, bool):
@@ -111,30 +127,81 @@ def truth(document: dict[str, Any], field: str) -> bool:
     return value
 
 
-def number(document: dict[str, Any], field: str) -> float | None:
+def number(document: Mapping[str, Any], field: str) -> float | None:
     """A field that is a number, if it is there. Raises InvalidInput."""
     value = document.get(field)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e15:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInput("must be a number", field=field)
+    _refuse_beyond(value, field)
     return float(value)
 
 
-def whole(document: dict[str, Any], field: str, default: int) -> int:
+def ends(document: Mapping[str, Any], remedy: str = "when it ends") -> float:
+    """The field ``until_s``, which must be there. Raises InvalidInput."""
+    until_s = number(document, "until_s")
+    if until_s is None:
+        raise InvalidInput("missing", field="until_s", remedy=remedy)
+    return until_s
+
+
+def whole(document: Mapping[str, Any], field: str, default: int = 0) -> int:
     """A field that is a whole number, or what it is if absent. Raises InvalidInput."""
     value = document.get(field, default)
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 1e15:
+    if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidInput("must be a whole number", field=field)
+    _refuse_beyond(value, field)
     return value
 
 
-def texts(document: dict[str, Any], field: str) -> tuple[str, ...]:
-    """A list of texts; empty if it is absent. Raises InvalidInput."""
+def _refuse_beyond(value: float, field: str) -> None:
+    if abs(value) > LARGEST:
+        message = f"must be from {-LARGEST:g} to {LARGEST:g}"
+        raise InvalidInput(message, field=field)
+
+
+def texts(document: Mapping[str, Any], field: str, most: int = LONGEST_TEXT) -> tuple[str, ...]:
+    """A list of texts, each of at most so many characters; empty if it is absent.
+
+    Raises InvalidInput.
+    """
     value = document.get(field, [])
-    if not isinstance(value, list):
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise InvalidInput("must be a list of texts", field=field)
-    return tuple(text({field: item}, field) for item in value)
+    return tuple(text({field: item}, field, most) for item in value)
+
+
+def faults(document: Mapping[str, Any], fields: Mapping[str, Any]) -> Iterator[InvalidInput]:
+    """What is wrong with fields of a request by their schemas: of texts, numbers, true and false.
+
+    What is in objects, and in lists of anything but texts, the caller checks.
+    """
+    for name, schema in fields.items():
+        if name in document and (error := _fault(document, name, schema)) is not None:
+            yield error
+
+
+def _fault(
+    document: Mapping[str, Any], name: str, schema: Mapping[str, Any]
+) -> InvalidInput | None:
+    items = schema.get("items", {})
+    try:
+        if name == "user":
+            user(document)
+        elif (read := _READERS.get(schema.get("type", ""))) is not None:
+            read(document, name)
+        elif items.get("type") == "string":
+            texts(document, name, items.get("maxLength", LONGEST_TEXT))
+    except InvalidInput as error:
+        return error
+    return None
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any], str], object]] = {
+    "string": text, "boolean": truth, "number": number, "integer": whole,
+}  # fmt: skip
+"""Fields of one value, by the type that their schemas give."""
 
 
 def whole_number(digits: str, field: str) -> int:

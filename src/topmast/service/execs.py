@@ -17,7 +17,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from topmast.model.access import Caller, Permission
-from topmast.model.errors import Conflict, InvalidInput, NotFound, TooMany, TopmastError
+from topmast.model.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    TooMany,
+    TopmastError,
+    refuse_all,
+)
 from topmast.model.exec_views import (
     MOST_BYTES,
     MOST_WORDS,
@@ -236,21 +243,32 @@ def _now_s() -> float:
 
 def _check(command: tuple[str, ...], rows: int, columns: int) -> None:
     """Raises InvalidInput for what cannot be run."""
+    refuse_all(_faults(command, rows, columns))
+
+
+def _faults(command: tuple[str, ...], rows: int, columns: int) -> Iterator[InvalidInput]:
     if not command or not command[0]:
-        raise InvalidInput("no command is given", field="command", remedy='["nvidia-smi"]')
-    if len(command) > MOST_WORDS:
-        raise InvalidInput(f"more than {MOST_WORDS} words", field="command")
-    try:
-        size = sum(len(word.encode()) for word in command)
-    except UnicodeEncodeError:
-        raise InvalidInput("a word is no text", field="command") from None
-    if size > MOST_BYTES:
-        raise InvalidInput(f"more than {MOST_BYTES} bytes", field="command")
-    if any("\0" in word for word in command):
-        raise InvalidInput("a word has a NUL character", field="command")
+        yield InvalidInput("no command is given", field="command", remedy='["nvidia-smi"]')
+    elif len(command) > MOST_WORDS:
+        yield InvalidInput(f"more than {MOST_WORDS} words", field="command")
+    elif any(map(_is_no_text, command)):
+        yield InvalidInput("a word is no text", field="command")
+    elif sum(len(word.encode()) for word in command) > MOST_BYTES:
+        yield InvalidInput(f"more than {MOST_BYTES} bytes", field="command")
+    elif any("\0" in word for word in command):
+        yield InvalidInput("a word has a NUL character", field="command")
     for name, value in (("rows", rows), ("columns", columns)):
         if not 1 <= value <= 1_000:
-            raise InvalidInput("a terminal has 1 to 1000", field=name)
+            yield InvalidInput("a terminal has 1 to 1000", field=name)
+
+
+def _is_no_text(word: str) -> bool:
+    """Whether it has half a surrogate pair."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _ring(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:

@@ -13,8 +13,8 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model import views as v
 from topmast.model.access import ROOT, Caller, Permission
-from topmast.model.errors import InvalidInput, NotFound, Unavailable
-from topmast.model.files.fields import nearest
+from topmast.model.errors import InvalidInput, NotFound, Unavailable, refuse_all
+from topmast.model.files.fields import nearest, one_of
 from topmast.model.history_views import FleetHistory
 from topmast.model.map_views import FleetMap
 from topmast.model.plan_views import CapacityPlanView, DataPlanView
@@ -86,6 +86,15 @@ class Operating(HostActs):
         """Begin to run the system ahead twice, as it is and with something changed."""
         whatifs = self._whatifs(caller)
         self.limits.take(caller, "explain")
+        fleet = await self._ask(lambda: self.machines.queue.fleet)
+        regions = [region.name for region in fleet.regions]
+        refuse_all(
+            InvalidInput(
+                f"no region '{name[:40]}'", field="lose_regions", remedy=one_of(name, regions)
+            )
+            for name in asked.lose_regions
+            if name not in regions
+        )
         view = whatifs.start(asked)
         await asyncio.wrap_future(self.runtime.note(row(caller, "whatif", view.id)))
         return view

@@ -19,7 +19,7 @@ from topmast.demo.digits import export
 
 FLEET = "topmast/demo/fleet.yaml"
 COMPILED_S = 900.0
-HOSTILE = "<script>alert(1)</script>\u202e" + "x" * 150
+HOSTILE = "<script>alert(1)</script>" + "x" * 150
 TRAINS = """
 for step in $(seq 1 600); do
   echo "{\\"step\\": $step, \\"metrics\\": {\\"loss\\": $((1000 / step))}}" >> "$TOPMAST_PROGRESS_FILE"

@@ -14,12 +14,13 @@ from topmast.api.bodies import (
     LONGEST_VALUE_BYTES,
     MOST_SEPARATORS,
     SMALL_BYTES,
+    Check,
     LargeBodies,
     Text,
     read_bytes,
     read_object,
 )
-from topmast.model.errors import InvalidInput, TooLarge, Unavailable
+from topmast.model.errors import InvalidInput, TooLarge, Unavailable, refuse_all
 
 CHUNK = 65_536
 
@@ -125,3 +126,61 @@ def test_large_bodies_share_their_room_and_give_it_back() -> None:
     bodies.held_bytes = 0
     assert asyncio.run(read_bytes(request_of(bodies, large), BULK_BYTES)) == large
     assert bodies.held_bytes == 0
+
+
+FIELDS: dict[str, Any] = {
+    "reason": {"type": "string"}, "user": {"type": "string"}, "dry_run": {"type": "boolean"},
+    "until_s": {"type": "number"}, "rows": {"type": "integer"}, "quota": {"type": "object"},
+    "hosts": {"type": "array", "items": {"type": "string"}},
+    "words": {"type": "array", "items": {"type": "string", "maxLength": 20_000}},
+}  # fmt: skip
+
+
+def refused(document: dict[str, Any], *checks: Check) -> dict[str, str]:
+    """What is wrong with a body, by field."""
+    request = request_of(LargeBodies(), json.dumps(document).encode())
+    with pytest.raises(InvalidInput) as found:
+        asyncio.run(read_object(request, FIELDS, checks=checks))
+    return {error.field: error.message for error in (found.value, *found.value.more)}
+
+
+def test_all_that_is_wrong_with_a_body_is_said_at_once() -> None:
+    """Names, types and what the route checks: each field once."""
+
+    def check(body: dict[str, Any]) -> None:
+        refuse_all([InvalidInput("x", field="until_s"), InvalidInput("empty", field="quota")])
+
+    body = {
+        "reson": "", "reason": 1, "user": [], "dry_run": "yes", "until_s": "x", "rows": 1.5,
+        "hosts": ["a", 1], "quota": {}, "words": ["x" * 20_000],
+    }  # fmt: skip
+    assert refused(body, check) == {
+        "reson": "unknown field", "reason": "must be a text", "user": "must be a text",
+        "dry_run": "must be true or false", "until_s": "must be a number",
+        "rows": "must be a whole number", "hosts": "must be a list of texts", "quota": "empty",
+    }  # fmt: skip
+
+
+def test_what_is_too_much_is_told_from_what_is_of_another_type() -> None:
+    body = {"reason": "x" * 10_001, "until_s": 1e308, "rows": 10**30, "words": ["x" * 20_001]}
+    assert refused(body) == {
+        "reason": "must have at most 10,000 characters",
+        "until_s": "must be from -1e+15 to 1e+15", "rows": "must be from -1e+15 to 1e+15",
+        "words": "must have at most 20,000 characters",
+    }  # fmt: skip
+    many = refused({f"x{i}": 1 for i in range(50)})
+    assert len(many) == 20
+
+
+@pytest.mark.parametrize(
+    "name", ["\u202eadmin", "a\u001b[2J", "a\nb", "a\u2066b", "a\u200fb", "\x7f", "a\u2028b"]
+)
+def test_a_user_neither_controls_a_terminal_nor_turns_what_is_written(name: str) -> None:
+    assert "control a terminal" in refused({"user": name})["user"]
+
+
+def test_a_user_has_any_letters_but_not_too_many() -> None:
+    for name in ("", "Ann Lee", "zoë", "李", "x" * 200):
+        request = request_of(LargeBodies(), json.dumps({"user": name}).encode())
+        assert asyncio.run(read_object(request, FIELDS)) == {"user": name}
+    assert refused({"user": "x" * 201}) == {"user": "must have at most 200 characters"}

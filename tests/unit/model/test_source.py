@@ -318,3 +318,17 @@ def test_a_request_makes_the_same_tree() -> None:
         return node.kind, text, [shape(item) for item in node.items], entries
 
     assert shape(found) == shape(want)
+
+
+@pytest.mark.parametrize("loader", ["CSafeLoader", "SafeLoader"])
+@pytest.mark.parametrize("behind", ["---\n", "---", "---\n---\n# no more\n", "...\n---\n"])
+def test_nothing_behind_a_document_is_no_document(
+    behind: str, loader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files with several jobs are cut there, and some end so."""
+    monkeypatch.setattr(source, "_LOADER", getattr(yaml, loader, yaml.SafeLoader))
+    for text in ("run: a\n", "- a\n", "a\n"):
+        node = parse_text(f"{text}{behind}".encode(), "f.yaml", JOB_LIMITS)
+        assert node == parse_text(text.encode(), "f.yaml", JOB_LIMITS)
+    with pytest.raises(InvalidInput, match="a second document"):
+        parse_text(f"run: a\n{behind}\n---\n''\n".encode(), "f.yaml", JOB_LIMITS)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.entrance import URL, Entrance, entrance, run
-from tests.unit.web.support import local, submit
+from tests.support.entrance import ROOT, URL, Entrance, entrance, run
+from tests.unit.web.support import JOB, local
 from topmast.api.guard import Guard
 from topmast.model.access import Role
 from topmast.web.assets import FOLDER, TYPES, assets
@@ -105,12 +105,15 @@ def test_files_are_named_by_their_content(door: Entrance) -> None:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_are_shown_as_they_are(door: Entrance, name: str) -> None:
-    """Text of users stays text, and turns no other text around: such a character has a mark."""
+    """Text of users stays text, and turns no other text around: such a character has a mark.
+
+    A request cannot name such a user any more; journals may.
+    """
     straight = re.sub("[\u202a-\u202e]", "\ufffd", name)
 
     async def story() -> None:
         async with local(door) as client:
-            await submit(client, name)
+            await door.service.submit(ROOT, JOB, name, "", "")
             text = (await client.get("/")).text
             assert (
                 f"<bdi>{html.escape(straight).replace('&#x27;', '&#39;').replace('&quot;', '&#34;')}</bdi>"

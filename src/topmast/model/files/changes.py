@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from msgspec import UNSET, UnsetType
-
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import MOST_TOLD, InvalidInput, refuse_all
 from topmast.model.files.fields import nearest, one_of
 from topmast.model.files.jobfile import MAX_RESTARTS
 from topmast.model.job import Band, JobChanges
 from topmast.model.units import MAX_DURATION_S
-
-FIELDS = ("priority", "time_limit_s", "max_restarts", "preemptible", "expected_duration_s")
 
 
 def changes_within(document: Any, at: str) -> JobChanges:
@@ -21,28 +19,36 @@ def changes_within(document: Any, at: str) -> JobChanges:
     try:
         return changes_of(document)
     except InvalidInput as error:
-        field = error.field.replace("changes", at, 1)
-        raise InvalidInput(error.message, field=field, remedy=error.remedy) from None
+        refuse_all(
+            InvalidInput(one.message, field=one.field.replace("changes", at, 1), remedy=one.remedy)
+            for one in (error, *error.more)
+        )
+        raise
 
 
 def changes_of(document: Any) -> JobChanges:
-    """Changes from the JSON of a request. Raises InvalidInput."""
+    """Changes from the JSON of a request. Raises InvalidInput, with all that is wrong."""
+    known = ", ".join(FIELDS)
     if not isinstance(document, dict) or not document:
-        known = ", ".join(FIELDS)
         raise InvalidInput(
             "must be an object that says what changes", field="changes", remedy=known
         )
-    for name in document:
-        if name not in FIELDS:
-            remedy = nearest(name, FIELDS) or f"known: {', '.join(FIELDS)}"
-            raise InvalidInput("cannot be changed", field=f"changes.{name[:100]}", remedy=remedy)
-    return JobChanges(
-        band=_band(document["priority"]) if "priority" in document else UNSET,
-        time_limit_s=_duration_s(document, "time_limit_s", "no limit"),
-        max_restarts=_restarts(document["max_restarts"]) if "max_restarts" in document else UNSET,
-        preemptible=_truth(document["preemptible"]) if "preemptible" in document else UNSET,
-        duration_s=_duration_s(document, "expected_duration_s", "not known"),
-    )
+    found: dict[str, Any] = {}
+    errors: list[InvalidInput] = []
+    for name, value in document.items():
+        try:
+            if name not in FIELDS:
+                remedy = nearest(name, FIELDS) or f"known: {known}"
+                field = f"changes.{name[:100]}"
+                raise InvalidInput("cannot be changed", field=field, remedy=remedy)
+            field, read = FIELDS[name]
+            found[field] = read(value)
+        except InvalidInput as error:
+            errors.append(error)
+        if len(errors) == MOST_TOLD:
+            break
+    refuse_all(errors)
+    return JobChanges(**found)
 
 
 def _band(name: Any) -> Band:
@@ -53,11 +59,10 @@ def _band(name: Any) -> Band:
     return Band[name.upper()]
 
 
-def _duration_s(document: dict[str, Any], name: str, null: str) -> float | UnsetType | None:
+def _duration_s(name: str, null: str, value: Any) -> float | None:
     """``null``: what that means there."""
-    value = document.get(name, UNSET)
-    if value is None or value is UNSET:
-        return value
+    if value is None:
+        return None
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not 0 < value <= MAX_DURATION_S:
         remedy = f"seconds, more than 0 and at most {MAX_DURATION_S:g}; null is {null}"
@@ -66,9 +71,12 @@ def _duration_s(document: dict[str, Any], name: str, null: str) -> float | Unset
 
 
 def _restarts(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_RESTARTS:
-        remedy = f"a whole number from 0 to {MAX_RESTARTS}"
-        raise InvalidInput("must be a number", field="changes.max_restarts", remedy=remedy)
+    field, remedy = "changes.max_restarts", f"a whole number from 0 to {MAX_RESTARTS}"
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInput("must be a whole number", field=field, remedy=remedy)
+    if not 0 <= value <= MAX_RESTARTS:
+        wanted = "must be 0 or more" if value < 0 else f"must be {MAX_RESTARTS} or less"
+        raise InvalidInput(wanted, field=field, remedy=remedy)
     return value
 
 
@@ -76,3 +84,15 @@ def _truth(value: Any) -> bool:
     if not isinstance(value, bool):
         raise InvalidInput("must be true or false", field="changes.preemptible")
     return value
+
+
+FIELDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "priority": ("band", _band),
+    "time_limit_s": ("time_limit_s", partial(_duration_s, "time_limit_s", "no limit")),
+    "max_restarts": ("max_restarts", _restarts),
+    "preemptible": ("preemptible", _truth),
+    "expected_duration_s": (
+        "duration_s", partial(_duration_s, "expected_duration_s", "not known"),
+    ),
+}  # fmt: skip
+"""What may be changed: the field of `JobChanges`, and what reads it."""

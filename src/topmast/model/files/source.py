@@ -169,6 +169,11 @@ class _Open(Struct):
     height: int = 1
 
 
+def _is_nothing(event: yaml.Event) -> bool:
+    """Whether it stands for a document without anything in it."""
+    return isinstance(event, yaml.ScalarEvent) and not event.value and not event.style
+
+
 class _Composer:
     """Makes a tree of the events of a YAML parser, on an explicit stack."""
 
@@ -183,17 +188,18 @@ class _Composer:
         self._chars = 0
 
     def document(self) -> Node:
-        """The only document of the text."""
-        documents = 0
+        """The only document of the text; lines of --- after it may have nothing behind them."""
+        begin: yaml.Event | None = None
         try:
             for event in yaml.parse(self._text, Loader=_LOADER):
                 if isinstance(event, yaml.DocumentStartEvent):
-                    documents += 1
-                    if documents > 1:
-                        raise self._refusal(
-                            event, "a second document", "put each document in a file of its own"
-                        )
+                    begin = event
+                elif self._root is not None and not self._stack and _is_nothing(event):
+                    continue
                 elif isinstance(event, yaml.NodeEvent):
+                    if self._root is not None and not self._stack:
+                        remedy = "put each document in a file of its own"
+                        raise self._refusal(begin or event, "a second document", remedy)
                     self._take(event)
                 elif isinstance(event, yaml.SequenceEndEvent | yaml.MappingEndEvent):
                     self._close()
