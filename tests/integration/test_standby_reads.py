@@ -21,6 +21,7 @@ from tests.support.live import eventually
 from topmast import Client
 from topmast.api.standby import AGE, MOST_AGE
 
+ONLY_LEADERS = ("/webhooks", "/whatif/w1", "/plans/data", "/plans/capacity")
 JOB = {"job": {"run": "true", "tenant": "default", "name": "here"}}
 
 
@@ -112,6 +113,10 @@ def _refuses(first: Side, second: Side, job: str, tokens: tuple[str, str, str], 
             "Authorization": f"Bearer {eyes}", MOST_AGE: "0",
         }),
         httpx.get(f"{second.url}/auth/login"),
+        httpx.get(f"{second.url}/api/v1/jobs", headers={
+            "Authorization": f"Bearer {eyes}", MOST_AGE: "nan",
+        }),
+        *(second.get(path, break_glass(second.state)) for path in ONLY_LEADERS),
     ):  # fmt: skip
         assert answer.status_code == 503, answer.text
         assert answer.json()["leader"] == first.url

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Callable
 from urllib.parse import quote
 
@@ -107,7 +108,7 @@ class Reads:
     """Passes what only reads on to an application that answers from machines that follow.
 
     ``app``: None while there is none. ``age_s``: how old its answers are. ``other`` gets the rest,
-    and everything while the answers would be too old.
+    everything while the answers would be too old, and what only a leader has: ``app`` answers 503.
     """
 
     def __init__(
@@ -124,10 +125,17 @@ class Reads:
             await self._other(scope, receive, send)
             return
 
+        passed = False
+
         async def dated(message: Message) -> None:
+            nonlocal passed
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message)[AGE] = f"{self._age_s():.3f}"
-            await send(message)
+                if message["status"] == 503:
+                    passed = True
+                    await self._other(scope, receive, send)
+            if not passed:
+                await send(message)
 
         await app(scope, receive, dated)
 
@@ -143,9 +151,10 @@ class Reads:
 def _most_age_s(text: str | None) -> float:
     """What a request puts up with; one that says nothing that can be read wants the leader."""
     try:
-        return MOST_AGE_S if text is None else float(text)
+        found = MOST_AGE_S if text is None else float(text)
     except ValueError:
         return 0.0
+    return 0.0 if math.isnan(found) else found
 
 
 class Front:

@@ -103,6 +103,8 @@ def test_a_standby_tells_how_far_it_follows_and_nothing_of_the_state() -> None:
         ("GET", "/static/x/app.js", 5.0, None, True), ("GET", "/api/v1/jobs", 5.1, None, False),
         ("GET", "/api/v1/jobs", 5.1, "60", False), ("GET", "/api/v1/jobs", 0.25, "0.3", True),
         ("GET", "/api/v1/jobs", 0.25, "0.2", False), ("GET", "/api/v1/jobs", 0.25, "soon", False),
+        ("GET", "/api/v1/jobs", 0.25, "nan", False), ("GET", "/api/v1/jobs", 0.25, "inf", True),
+        ("GET", "/api/v1/jobs", 0.25, "-1", False), ("GET", "/api/v1/webhooks", 0.25, None, False),
         ("POST", "/api/v1/jobs", 0.25, None, False), ("DELETE", "/api/v1/tokens/t1", 0.1, None, False),
         ("GET", "/api/v1/health", 0.1, None, False), ("GET", "/metrics", 0.1, None, False),
         ("GET", "/readyz", 0.1, None, False), ("GET", "/auth/login", 0.1, None, False),
@@ -117,13 +119,15 @@ def test_a_standby_passes_on_what_only_reads(
     answer = asyncio.run(reading(method, path, age_s, given))
     assert answer.status_code == (200 if answers else 503)
     assert answer.headers.get(AGE) == (f"{age_s:.3f}" if answers else None)
+    assert answers or method == "HEAD" or answer.json()["leader"] == LEADER
 
 
 async def reading(method: str, path: str, age_s: float, headers: dict[str, str]) -> httpx.Response:
     """The answer of a server with reads of that age."""
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:
-        await Response("ok")(scope, receive, send)
+        only_a_leader_has_it = scope["path"] == "/api/v1/webhooks"
+        await Response("ok", 503 if only_a_leader_has_it else 200)(scope, receive, send)
 
     async def other(scope: Scope, receive: Receive, send: Send) -> None:
         await not_leading(LEADER)(scope, receive, send)
