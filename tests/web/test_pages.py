@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -122,6 +123,18 @@ def test_no_line_breaks_an_id_where_there_is_room(stage: Stage, viewer: Viewer, 
         assert found["all"] > 0
         assert found["broken"] == []
         assert window.too_wide_px() <= 0
+
+
+@pytest.mark.parametrize("name", ["audit", "job"])
+def test_times_have_one_form_and_name_their_zone(stage: Stage, viewer: Viewer, name: str) -> None:
+    """With and without scripts: a time without its zone may be that of the server or the reader."""
+    with viewer.window() as window:
+        page = window.open(address(stage, name))
+        page.wait_for_timeout(300)
+        texts = page.locator("main time[data-at]").all_text_contents()
+    assert texts
+    for text in texts:
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z]\S+", text), text
 
 
 BROKEN = """() => {

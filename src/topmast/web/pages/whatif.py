@@ -14,7 +14,7 @@ FIGURES = (
     ("still_waiting", "still waiting", ""), ("finished", "finished", ""),
     ("wait_s.mean", "wait, mean", "s"), ("wait_s.p50", "wait, median", "s"),
     ("wait_s.p90", "wait, 90%", "s"), ("jct_s.mean", "from submission to end, mean", "s"),
-    ("gpus", "GPUs in service", ""), ("allocation_rate", "GPUs in use", "%"),
+    ("gpus", "GPUs in service", ""), ("allocation_rate", "GPUs in use, mean", "%"),
     ("preemptions", "preemptions", ""),
 )  # fmt: skip
 """What is compared: the key in the document, its words, its unit."""

@@ -31,7 +31,16 @@ export function duration(/** @type {number} */ seconds) {
   return parts.join("") || "0s";
 }
 
-const zoned = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const zoned = new Intl.DateTimeFormat("en", {
+  year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit",
+  hourCycle: "h23", timeZoneName: "short",
+});
+
+/** A moment in the reader's time zone, which it names: 2030-01-31 12:00:00 UTC, as the server writes it. */
+export function moment(/** @type {number} */ at_s) {
+  const of = Object.fromEntries(zoned.formatToParts(at_s * 1000).map((part) => [part.type, part.value]));
+  return `${of.year}-${of.month}-${of.day} ${of.hour}:${of.minute}:${of.second} ${of.timeZoneName}`;
+}
 
 function write(/** @type {HTMLElement} */ element, /** @type {number} */ nowS) {
   const { ago, since, until, at } = element.dataset;
@@ -39,7 +48,7 @@ function write(/** @type {HTMLElement} */ element, /** @type {number} */ nowS) {
   if (ago) text = `${duration(nowS - Number(ago))} ago`;
   else if (since) text = duration(nowS - Number(since));
   else if (until) text = `in ${duration(Number(until) - nowS)}`;
-  else if (at) text = zoned.format(Number(at) * 1000);
+  else if (at) text = moment(Number(at));
   if (text && element.textContent !== text) element.textContent = text;
 }
 

@@ -1,5 +1,7 @@
 // What the answers to acts say, in sentences: the same before an act, as its dry run, and after it.
 
+import { moment } from "./times.js";
+
 /** @typedef {{job: string, effect: string, why: string, gpus: number, lost_gpu_h: number}} Effect */
 /** @typedef {{summary: string, lines: string[], changes: boolean}} Told `changes`: whether it does anything. */
 
@@ -85,11 +87,6 @@ function reserved(/** @type {any} */ view) {
     summary: `${count(view.hosts.length, "host")} with ${count(view.gpus, "GPU")}, from ${moment(view.from_s)} to ${moment(view.until_s)}.${jobs}`,
     lines: view.jobs, changes: true,
   };
-}
-
-/** A moment in the reader's time zone. */
-export function moment(/** @type {number} */ at_s) {
-  return new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" }).format(at_s * 1000);
 }
 
 /**
