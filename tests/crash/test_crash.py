@@ -1,4 +1,4 @@
-"""Kill real servers some times; and see to it that the judge of that would notice broken promises."""
+"""Kill real servers some 20 times; and see to it that the judge of that would notice broken promises."""
 
 import itertools
 import json
@@ -15,7 +15,7 @@ from tests.crash.run import Result, crash_test
 from tests.crash.verdict import Evidence, Hurt, Proof, ProofFile, Submission, Verdict, judge
 from topmast.model.views import GpuView, HostView, JobView, TenantView
 
-KILLS = 8
+KILLS = 20
 SEED = 30
 
 
