@@ -36,7 +36,7 @@ recording: slurm-tools ssh-tools ## draw the pictures of the README anew, from r
 demo: $(RUNTIME) ## run a small fleet with jobs on this machine (ARGS="...")
 	@$(VENV)/bin/topmast demo $(ARGS)
 
-test: export TOPMAST_TEST_PARTS = $(or $(PARTS),1)
+test: PYTEST += $(addprefix --parts=,$(PARTS))
 test: $(DEV) ## run the tests that are not slow (ARGS="tests/unit -k name" for some, PARTS=3 for a sample)
 ifdef ARGS
 	@$(PYTEST) $(ARGS)

@@ -35,32 +35,40 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if not _is_page(item):
             item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(REPO))))
-    if PARTS > 1:
-        _keep_part(config, items)
+    if config.getoption(PARTS) > 1:
+        _keep_part(config, items, config.getoption(PARTS))
 
 
-PARTS = int(os.environ.get("TOPMAST_TEST_PARTS", "1"))
-"""Of the tests that are slow by their kind one part of so many is run; the commit tells which."""
+PARTS = "--parts"
+"""Of the tests that are slow by their kind one part of so many is run; the commit tells which.
+
+An option, not a variable: tests that run pytest run all that they name.
+"""
 
 PARTED = ("crash", "integration", "contract", "properties", "simulation", "mutants")
 """Those tests, by folder. A file stays whole, and so does a page of the docs."""
 
 
-def _keep_part(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`make test PARTS=3` gives it."""
+    parser.addoption(PARTS, type=int, default=1, help="run one of so many parts of the slow kinds")
+
+
+def _keep_part(config: pytest.Config, items: list[pytest.Item], parts: int) -> None:
     """Files are dealt out in turn, so that each part has of all kinds."""
-    number = _part_number()
+    number = _part_number(parts)
     parted = [item for item in items if item.path.relative_to(REPO).parts[1] in PARTED]
     names = dict.fromkeys(map(_whole, parted))
-    mine = {name for turn, name in enumerate(names) if turn % PARTS == number}
+    mine = {name for turn, name in enumerate(names) if turn % parts == number}
     out = [item for item in parted if _whole(item) not in mine]
     gone = set(map(id, out))
     items[:] = [item for item in items if id(item) not in gone]
     config.hook.pytest_deselected(items=out)
 
 
-def _part_number() -> int:
+def _part_number(parts: int) -> int:
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPO, capture_output=True, check=True)
-    return int(head.stdout, 16) % PARTS
+    return int(head.stdout, 16) % parts
 
 
 def _whole(item: pytest.Item) -> str:
@@ -69,9 +77,10 @@ def _whole(item: pytest.Item) -> str:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say that this was not all, where it was not."""
-    if PARTS > 1:
-        which = f"part {_part_number() + 1} of {PARTS} of the files in {', '.join(PARTED)}"
-        terminalreporter.write_line(f"{which}; without PARTS={PARTS} `make test` runs all")
+    parts = terminalreporter.config.getoption(PARTS)
+    if parts > 1:
+        which = f"part {_part_number(parts) + 1} of {parts} of the files in {', '.join(PARTED)}"
+        terminalreporter.write_line(f"{which}; without PARTS={parts} `make test` runs all")
 
 
 def _page_order(item: pytest.Item) -> tuple[bool, int]:
