@@ -98,12 +98,14 @@ function pair(large, unit, small, part) {
   return small ? `${large} ${unit} ${small} ${part}` : `${large} ${unit}`;
 }
 
+const NUMBERS = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
+
 /**
  * A number as people write it, with at most two digits after the point.
  * @param {number} value
  */
 export function number(value) {
-  return new Intl.NumberFormat("en", { maximumFractionDigits: 2 }).format(value);
+  return NUMBERS.format(value);
 }
 
 /**

@@ -62,12 +62,38 @@ export function kindsOf(by, fleet, ofJob = null) {
 
 /** @typedef {(label: string, colour: string, texture: number) => Kind} Add */
 
+/** @type {WeakMap<Kind, Kind[][]>} */
+const ALIKE = new WeakMap();
+/** @type {WeakMap<Kind[], string>} */
+const LOOKS = new WeakMap();
+
+/**
+ * So many cells of one kind, which hosts share: most of a large fleet have no others.
+ * @param {Kind} kind
+ * @param {number} count
+ */
+function alike(kind, count) {
+  let known = ALIKE.get(kind);
+  if (known === undefined) ALIKE.set(kind, (known = []));
+  return (known[count] ??= Array(count).fill(kind));
+}
+
+/**
+ * How cells look together.
+ * @param {Kind[]} cells
+ */
+export function lookOf(cells) {
+  let look = LOOKS.get(cells);
+  if (look === undefined) LOOKS.set(cells, (look = cells.map((kind) => kind.look).join()));
+  return look;
+}
+
 /** @param {Add} add */
 function byHealth(add) {
   const kinds = new Map(HEALTHS.map((state, at) =>
     [state, add(state, state === "healthy" ? "--good" : `--series-${at + 1}`, TEXTURES[at])]));
   const unknown = add("unknown", "--dim", HOLLOW);
-  return (/** @type {Host} */ host) => Array(host.gpus).fill(kinds.get(host.state) ?? unknown);
+  return (/** @type {Host} */ host) => alike(kinds.get(host.state) ?? unknown, host.gpus);
 }
 
 /**
@@ -79,7 +105,7 @@ function byReason(ofJob, add) {
   const fits = add("on a host that could take a task", "--good", FULL);
   const kinds = new Map(Object.entries(ofJob.reasons).map(([reason, words], at) =>
     [reason, add(words, `--series-${(at % 8) + 1}`, TEXTURES[(at + 1) % TEXTURES.length])]));
-  return (/** @type {Host} */ host) => Array(host.gpus).fill(kinds.get(ofJob.hosts[host.name] ?? "") ?? fits);
+  return (/** @type {Host} */ host) => alike(kinds.get(ofJob.hosts[host.name] ?? "") ?? fits, host.gpus);
 }
 
 /**
@@ -92,9 +118,13 @@ function byJob(by, fleet, add) {
   const free = add("free", "--dim", HOLLOW);
   const closed = add("free, but its host takes no work", "--bad", CROSS);
   return (/** @type {Host} */ host) => {
-    const cells = Array(host.gpus).fill(host.state === "healthy" ? free : closed);
+    const held = Object.entries(host.held);
+    const rest = alike(host.state === "healthy" ? free : closed, host.gpus);
+    if (held.length === 0) return rest;
+    if (held.length === 1 && held[0][1] >= host.gpus) return alike(choose(fleet.jobs[held[0][0]]), host.gpus);
+    const cells = [...rest];
     let at = 0;
-    for (const [id, gpus] of Object.entries(host.held)) {
+    for (const [id, gpus] of held) {
       const kind = choose(fleet.jobs[id]);
       const end = at + gpus;
       // A job that has less than a whole GPU is shown where it begins.

@@ -1,6 +1,6 @@
 // One cluster of <gpu-map> on its canvas: where its hosts are, and how a cell is drawn.
 
-import { ACROSS, CROSS, DOT, DOWN, FALLING, HOLLOW, RISING } from "./gpu-kinds.js";
+import { ACROSS, CROSS, DOT, DOWN, FALLING, HOLLOW, RISING, lookOf } from "./gpu-kinds.js";
 import { colour } from "./common.js";
 
 /**
@@ -162,11 +162,11 @@ export class Plot {
    * @param {Kind[]} cells
    */
   #host(context, box, cells) {
-    const look = cells.map((kind) => kind.look).join();
+    const look = lookOf(cells);
     if (look === box.look) return;
     const isNew = box.look === "";
     box.look = look;
-    context.clearRect(box.x, box.y, box.width, box.height);
+    if (!isNew) context.clearRect(box.x, box.y, box.width, box.height);
     context.drawImage(this.#hostStamp(cells, look, box), box.x, box.y, box.width, box.height);
     if (this.cell >= NAMED && isNew) {
       context.fillStyle = colour(this.owner, "--dim");
