@@ -17,7 +17,7 @@ from topmast import Client
 from topmast.app.login import refuse_local_engines
 from topmast.app.surroundings import LiveSurroundings
 from topmast.bench.fake_engine import FakeEngine
-from topmast.cli import ServeOptions
+from topmast.cli.rootoptions import ServeOptions
 from topmast.fast.queue import machine
 from topmast.model import ids
 from topmast.model import messages as m

@@ -31,7 +31,7 @@ from topmast.adapters.store import (
     write_backup,
 )
 from topmast.app.process import QUEUE_ROLE, ROLE, own_folder
-from topmast.cli import StoreOptions
+from topmast.cli.rootoptions import StoreOptions
 from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError
 from topmast.policies.options import Profile
 from topmast.runtime.machines import Machines

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from topmast.cli import DoctorOptions
+from topmast.cli.rootoptions import DoctorOptions
 from topmast.model.errors import InvalidInput, TopmastError
 from topmast.ports import Finding, Level
 

@@ -23,7 +23,7 @@ from topmast.adapters.tls import Certificate
 from topmast.api.guard import Gate, LoginGate, LoopbackGate, Network, StandbyGate
 from topmast.api.standby import GUARDED
 from topmast.app.server import bind
-from topmast.cli import ServeOptions
+from topmast.cli.rootoptions import ServeOptions
 from topmast.client.address import checked_url
 from topmast.model.errors import InvalidInput
 from topmast.model.files.accountsfile import AccountsFile, read_accounts

@@ -6,23 +6,22 @@ import gc
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import Struct
+if TYPE_CHECKING:
+    from msgspec import Struct
 
-from topmast.cli import (
-    BenchOptions,
-    DemoOptions,
-    DoctorOptions,
-    ReplayOptions,
-    Root,
-    ServeOptions,
-    StoreOptions,
-    WhatIfOptions,
-)
-from topmast.cli import main as cli_main
+    from topmast.cli.rootoptions import (
+        BenchOptions,
+        DemoOptions,
+        DoctorOptions,
+        ReplayOptions,
+        ServeOptions,
+        StoreOptions,
+        WhatIfOptions,
+    )
 
-T = TypeVar("T", bound=Struct)
+T = TypeVar("T", bound="Struct")
 
 GARBAGE_LOOKED_FOR = 50_000
 """Python looks for circular garbage after so many new objects.
@@ -149,6 +148,9 @@ def _part(kind: type[T], given: Mapping[str, Any]) -> T:
 def main() -> None:
     """The console script."""
     gc.set_threshold(GARBAGE_LOOKED_FOR)
+    from topmast.cli import Root
+    from topmast.cli import main as cli_main
+
     root = Root(
         serve=serve, demo=demo, replay=replay, database=database, bench=bench, whatif=whatif,
         break_glass=break_glass, doctor=doctor,

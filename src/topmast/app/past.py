@@ -27,7 +27,7 @@ from topmast.app.claim import ENGINES
 from topmast.app.replay import profile_of_state
 from topmast.app.server import bind, configure_logs, raise_open_files, run
 from topmast.cli.output import say
-from topmast.cli.root import ReplayOptions
+from topmast.cli.rootoptions import ReplayOptions
 from topmast.model.access import READING, Caller
 from topmast.model.errors import InvalidInput, NotFound, TopmastError
 from topmast.ports import LogPage, Snapshot

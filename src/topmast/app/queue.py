@@ -46,8 +46,8 @@ from topmast.app.reads import StandbyReads
 from topmast.app.server import announce, bind, run, url_of
 from topmast.app.standby import Standby, require_engines_here, step_down
 from topmast.app.token import read_token
-from topmast.cli import ServeOptions
 from topmast.cli.output import say
+from topmast.cli.rootoptions import ServeOptions
 from topmast.client.address import checked_url
 from topmast.model.errors import Conflict, InvalidInput
 from topmast.model.files.fleetfile import read_fleet

@@ -17,8 +17,8 @@ from topmast.app.queue import QueueServer, profile_of, say_document
 from topmast.app.region import RegionProcess
 from topmast.app.server import bind, configure_logs, keep_private, raise_open_files, run
 from topmast.app.token import read_token
-from topmast.cli import ServeOptions
 from topmast.cli.output import note, say
+from topmast.cli.rootoptions import ServeOptions
 from topmast.client.address import checked_urls
 from topmast.ports import LogPage
 

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import FOLDER, SYSTEM, Session, command, group
+from topmast.cli.command import FOLDER, Session, command, group
 from topmast.cli.output import Column, note, say, say_fields, say_table
-from topmast.cli.root import Root
 from topmast.cli.text import moment
 from topmast.model.roles import Role
 
@@ -23,12 +22,11 @@ ItsRole = Annotated[Role, typer.Argument(metavar="ROLE", help=f"One of {', '.joi
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a service account.")]
 
 
-def add(app: typer.Typer, root: Root) -> None:
+def add(app: typer.Typer) -> None:
     """Add the commands."""
-    command(app, "whoami", panel=SYSTEM, example="topmast whoami")(whoami)
+    command(app, "whoami", example="topmast whoami")(whoami)
     tokens = group(
-        app, "tokens", panel=SYSTEM, example="topmast tokens create --for 30d --label laptop",
-        help="Make, list and revoke tokens.",
+        app, "tokens", example="topmast tokens create --for 30d --label laptop",
     )  # fmt: skip
     command(
         tokens, "create", example="topmast tokens create --label laptop --for 30d\n"
@@ -36,10 +34,9 @@ def add(app: typer.Typer, root: Root) -> None:
     )(create_token)  # fmt: skip
     command(tokens, "list", example="topmast tokens list")(list_tokens)
     command(tokens, "revoke", example="topmast tokens revoke t1a2b3c4d5e")(revoke_token)
-    _add_accounts(app, root)
+    _add_accounts(app)
     roles = group(
-        app, "roles", panel=SYSTEM, example="topmast roles grant group:nlp submitter research",
-        help="Say which people, groups and service accounts have which role, and where.",
+        app, "roles", example="topmast roles grant group:nlp submitter research",
     )  # fmt: skip
     command(roles, "list", example="topmast roles list")(list_roles)
     command(
@@ -48,15 +45,14 @@ def add(app: typer.Typer, root: Root) -> None:
     )(grant)  # fmt: skip
     command(roles, "revoke", example="topmast roles revoke sa:ci submitter research")(revoke)
     command(
-        app, "audit", panel=SYSTEM, example="topmast audit --since 24h --verb cancel\n"
+        app, "audit", example="topmast audit --since 24h --verb cancel\n"
         "topmast audit --actor user:ann@example.com --json",
     )(audit)  # fmt: skip
 
 
-def _add_accounts(app: typer.Typer, root: Root) -> None:
+def _add_accounts(app: typer.Typer) -> None:
     accounts = group(
-        app, "accounts", panel=SYSTEM, example="topmast accounts add ci research",
-        help="Make, list and remove service accounts, which programs use.",
+        app, "accounts", example="topmast accounts add ci research",
     )  # fmt: skip
     command(accounts, "list", example="topmast accounts list")(list_accounts)
     command(accounts, "add", example="topmast accounts add ci research")(add_account)
@@ -80,7 +76,7 @@ def _add_accounts(app: typer.Typer, root: Root) -> None:
         life_s = values.duration_s(life, "--for") or 0.0
         if not 0 < life_s <= 86_400.0:
             raise typer.BadParameter("a break-glass token lasts for a day at most")
-        token = root.break_glass(session.state_folder(), life_s)
+        token = session.root.break_glass(session.state_folder(), life_s)
         session.show({"token": token}, lambda: say(token))
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from topmast.cli.command import NOTHING, RESEARCH, Session, command
+from topmast.cli.command import NOTHING, Session, command
 from topmast.cli.output import Column, say, say_fields, say_table
 from topmast.cli.text import number
 
@@ -22,7 +22,7 @@ NAMES = (
 def add(app: typer.Typer) -> None:
     """Add the command."""
     command(
-        app, "allocate", panel=RESEARCH, asks=NOTHING,
+        app, "allocate", asks=NOTHING,
         example="topmast allocate --policy max-min-fairness problem.json\n"
         "topmast allocate --policy makespan --agnostic problem.json --json",
     )(allocate)  # fmt: skip

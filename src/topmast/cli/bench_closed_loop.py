@@ -11,7 +11,7 @@ import typer
 from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.completion import complete_profiles
 from topmast.cli.output import Column, say, say_fields, say_table
-from topmast.cli.root import BenchOptions, Root
+from topmast.cli.rootoptions import BenchOptions
 
 
 class LoopEngine(StrEnum):
@@ -21,7 +21,7 @@ class LoopEngine(StrEnum):
     SLURM = "slurm"
 
 
-def add(app: typer.Typer, root: Root) -> None:
+def add(app: typer.Typer) -> None:
     """Add the command to those of `bench`."""
 
     @command(
@@ -58,7 +58,7 @@ def add(app: typer.Typer, root: Root) -> None:
             profiles=tuple(profile) if profile else None,
             state=session.state, json=session.json,
         )  # fmt: skip
-        document = root.bench("closed-loop", options)
+        document = session.root.bench("closed-loop", options)
         session.show(document, lambda: _say(document))
 
 

@@ -9,16 +9,16 @@ import typer
 
 from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.output import Column, say, say_table
-from topmast.cli.root import BenchOptions, Root
+from topmast.cli.rootoptions import BenchOptions
 
 
-def add(app: typer.Typer, root: Root) -> None:
+def add(app: typer.Typer) -> None:
     """Add the commands to those of `bench`."""
-    _add_all(app, root)
-    _add_compare(app, root)
+    _add_all(app)
+    _add_compare(app)
 
 
-def _add_all(app: typer.Typer, root: Root) -> None:
+def _add_all(app: typer.Typer) -> None:
     @command(
         app, "all", asks=FOLDER,
         example="topmast bench all --out before.json\n"
@@ -38,11 +38,11 @@ def _add_all(app: typer.Typer, root: Root) -> None:
         options = BenchOptions(
             out=out, turns=turns, names=tuple(name for name in only.split(",") if name)
         )
-        document: Any = root.bench("all", options)
+        document: Any = session.root.bench("all", options)
         session.show(document, lambda: say(f"{len(document.figures)} figures are in {out}"))
 
 
-def _add_compare(app: typer.Typer, root: Root) -> None:
+def _add_compare(app: typer.Typer) -> None:
     @command(
         app, "compare", asks=FOLDER, example="topmast bench compare before.json after.json --json"
     )
@@ -52,7 +52,7 @@ def _add_compare(app: typer.Typer, root: Root) -> None:
         after: Annotated[Path, typer.Argument(metavar="AFTER", help="Another one.")],
     ) -> None:
         """Show which figures of two files differ by more than noise."""
-        document: Any = root.bench("compare", BenchOptions(before=before, after=after))
+        document: Any = session.root.bench("compare", BenchOptions(before=before, after=after))
         session.show(document, lambda: _say(document))
 
 

@@ -9,10 +9,10 @@ import typer
 
 from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.output import Column, say_table
-from topmast.cli.root import BenchOptions, Root
+from topmast.cli.rootoptions import BenchOptions
 
 
-def add(app: typer.Typer, root: Root) -> None:
+def add(app: typer.Typer) -> None:
     """Add the command to those of `bench`."""
 
     @command(
@@ -50,7 +50,7 @@ def add(app: typer.Typer, root: Root) -> None:
             fleet=fleet, names=tuple(cluster or ()), starts=starts, gangs=gangs, tasks=tasks,
             jobs=jobs, home=home, state=session.state, json=session.json,
         )  # fmt: skip
-        document = root.bench("engines", options)
+        document = session.root.bench("engines", options)
         session.show(document, lambda: _say(document))
 
 

@@ -12,7 +12,7 @@ from topmast.cli import values
 from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.completion import complete_profiles
 from topmast.cli.documents import say_document
-from topmast.cli.root import BenchOptions, Root
+from topmast.cli.rootoptions import BenchOptions
 
 SeedOption = Annotated[int, typer.Option(help="The seed of all random numbers.")]
 OutOption = Annotated[
@@ -30,17 +30,17 @@ class FleetOptions:
     gpus_per_host: Annotated[int, typer.Option(min=1, max=64, help="GPUs of each host.")] = 8
 
 
-def add(app: typer.Typer, root: Root) -> None:
+def add(app: typer.Typer) -> None:
     """Add the commands to those of `bench`."""
-    _add_search(app, root)
-    _add_queue(app, root)
-    _add_simulate(app, root)
-    _add_apart(app, root)
-    _add_burst(app, root)
-    _add_fill(app, root)
+    _add_search(app)
+    _add_queue(app)
+    _add_simulate(app)
+    _add_apart(app)
+    _add_burst(app)
+    _add_fill(app)
 
 
-def _add_search(app: typer.Typer, root: Root) -> None:
+def _add_search(app: typer.Typer) -> None:
     @command(
         app, "search", asks=FOLDER,
         example="topmast bench search --regions 20 --clusters 200 --hosts 20000 --json\n"
@@ -70,10 +70,10 @@ def _add_search(app: typer.Typer, root: Root) -> None:
             jobs=jobs, seed=seed, state=session.state, json=session.json, fill=fill, **vars(fleet),
             sizes_gpus=values.whole_numbers(sizes), scaling=scaling, first_use=first_use, out=out,
         )  # fmt: skip
-        _show(session, root.bench("search", options))
+        _show(session, session.root.bench("search", options))
 
 
-def _add_queue(app: typer.Typer, root: Root) -> None:
+def _add_queue(app: typer.Typer) -> None:
     @command(
         app, "queue", asks=FOLDER, example="topmast bench queue --jobs 100000 --duration 20s --json"
     )
@@ -97,10 +97,10 @@ def _add_queue(app: typer.Typer, root: Root) -> None:
             jobs=jobs, seed=seed, state=session.state, json=session.json, rate=rate,
             duration_s=values.duration_s(duration), out=out, **vars(fleet),
         )  # fmt: skip
-        _show(session, root.bench("queue", options))
+        _show(session, session.root.bench("queue", options))
 
 
-def _add_simulate(app: typer.Typer, root: Root) -> None:
+def _add_simulate(app: typer.Typer) -> None:
     @command(
         app, "simulate", asks=FOLDER,
         example="topmast bench simulate --jobs 50000 --profile mast --json\n"
@@ -131,10 +131,10 @@ def _add_simulate(app: typer.Typer, root: Root) -> None:
             jobs=jobs, seed=seed, state=session.state, json=session.json, load=load,
             profile=profile, scaling=scaling, out=out, **vars(fleet),
         )  # fmt: skip
-        _show(session, root.bench("simulate", options))
+        _show(session, session.root.bench("simulate", options))
 
 
-def _add_apart(app: typer.Typer, root: Root) -> None:
+def _add_apart(app: typer.Typer) -> None:
     @command(
         app, "apart", asks=FOLDER, example="topmast bench apart --jobs 1000 --delay 20ms --json"
     )
@@ -153,10 +153,10 @@ def _add_apart(app: typer.Typer, root: Root) -> None:
             jobs=jobs, seed=seed, state=session.state, json=session.json, hosts=hosts,
             delay_s=values.duration_s(delay, "--delay"), out=out,
         )  # fmt: skip
-        _show(session, root.bench("apart", options))
+        _show(session, session.root.bench("apart", options))
 
 
-def _add_burst(app: typer.Typer, root: Root) -> None:
+def _add_burst(app: typer.Typer) -> None:
     @command(
         app, "burst", asks=FOLDER,
         example="topmast bench burst --jobs 10000 --hosts 20000 --regions 20 --json\n"
@@ -192,10 +192,10 @@ def _add_burst(app: typer.Typer, root: Root) -> None:
             delay_s=values.duration_s(delay, "--delay"), out=out,
             settings=values.assignments(settings or [], "--set"),
         )  # fmt: skip
-        _show(session, root.bench("burst", options))
+        _show(session, session.root.bench("burst", options))
 
 
-def _add_fill(app: typer.Typer, root: Root) -> None:
+def _add_fill(app: typer.Typer) -> None:
     @command(
         app, "fill",
         example="topmast bench fill --trace openb_pod_list_default.csv.gz "
@@ -232,7 +232,7 @@ def _add_fill(app: typer.Typer, root: Root) -> None:
             profile=profile, settings=values.assignments(settings or [], "--set"),
             json=session.json,
         )  # fmt: skip
-        _show(session, root.bench("fill", options))
+        _show(session, session.root.bench("fill", options))
 
 
 def _show(session: Session, document: object) -> None:

@@ -10,12 +10,12 @@ import typer
 from topmast.cli import values
 from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.output import Column, say_table
-from topmast.cli.root import BenchOptions, Root
+from topmast.cli.rootoptions import BenchOptions
 
 NAMES = ("sparse", "dense", "large")
 
 
-def add(app: typer.Typer, root: Root) -> None:
+def add(app: typer.Typer) -> None:
     """Add the command to those of `bench`."""
 
     @command(
@@ -48,7 +48,7 @@ def add(app: typer.Typer, root: Root) -> None:
             cases=tuple(NAMES.index(name) for name in only) if only else None,
             state=session.state, json=session.json,
         )  # fmt: skip
-        document = root.bench("plan-data", options)
+        document = session.root.bench("plan-data", options)
         session.show(document, lambda: _say(document))
 
 

@@ -9,10 +9,10 @@ import typer
 
 from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.documents import say_document
-from topmast.cli.root import BenchOptions, Root
+from topmast.cli.rootoptions import BenchOptions
 
 
-def add(app: typer.Typer, root: Root) -> None:
+def add(app: typer.Typer) -> None:
     """Add the commands to those of `bench`."""
 
     @command(
@@ -38,7 +38,7 @@ def add(app: typer.Typer, root: Root) -> None:
         options = BenchOptions(
             jobs=jobs, seed=seed, json=session.json, throughputs=throughputs, peer=peer
         )
-        document = root.bench("policies", options)
+        document = session.root.bench("policies", options)
         session.show(document, lambda: say_document(document))
 
     @command(app, "predict", asks=FOLDER, example="topmast bench predict --jobs 60000 --json")
@@ -48,5 +48,7 @@ def add(app: typer.Typer, root: Root) -> None:
         seed: Annotated[int, typer.Option(min=0, help="The seed of all random numbers.")] = 0,
     ) -> None:
         """Measure how fast durations are learned and predicted."""
-        document = root.bench("predict", BenchOptions(jobs=jobs, seed=seed, json=session.json))
+        document = session.root.bench(
+            "predict", BenchOptions(jobs=jobs, seed=seed, json=session.json)
+        )
         session.show(document, lambda: say_document(document))

@@ -10,12 +10,12 @@ import typer
 from topmast.cli import values
 from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.output import Column, say, say_table
-from topmast.cli.root import BenchOptions, Root
+from topmast.cli.rootoptions import BenchOptions
 
 Seed = Annotated[int, typer.Option(help="The seed of generated data.")]
 
 
-def add(app: typer.Typer, root: Root) -> None:
+def add(app: typer.Typer) -> None:
     """Add the commands to those of `bench`."""
 
     @command(
@@ -40,7 +40,7 @@ def add(app: typer.Typer, root: Root) -> None:
             duration_s=values.duration_s(duration, "--duration"),
             state=session.state, json=session.json,
         )  # fmt: skip
-        document = root.bench("plan-capacity", options)
+        document = session.root.bench("plan-capacity", options)
         session.show(document, lambda: _say_plans(document))
 
     @command(
@@ -58,7 +58,7 @@ def add(app: typer.Typer, root: Root) -> None:
             size_bytes=values.size_bytes(size, "--size"), files=files, seed=seed,
             state=session.state, json=session.json,
         )  # fmt: skip
-        document = root.bench("mover", options)
+        document = session.root.bench("mover", options)
         session.show(document, lambda: _say_mover(document))
 
 

@@ -9,10 +9,10 @@ import typer
 from topmast.cli import values
 from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.documents import say_document
-from topmast.cli.root import BenchOptions, Root
+from topmast.cli.rootoptions import BenchOptions
 
 
-def add(bench: typer.Typer, root: Root) -> None:
+def add(bench: typer.Typer) -> None:
     """Add the command."""
 
     @command(
@@ -38,5 +38,5 @@ def add(bench: typer.Typer, root: Root) -> None:
             jobs=jobs, clients=clients, duration_s=values.duration_s(duration, "--duration"),
             seed=seed, state=session.state, store=store, json=session.json,
         )  # fmt: skip
-        document = root.bench("submit", options)
+        document = session.root.bench("submit", options)
         session.show(document, lambda: say_document(document))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from topmast.cli.command import NOTHING, RESEARCH, Session, command
+from topmast.cli.command import NOTHING, Session, command
 from topmast.cli.completion import complete_profiles
 from topmast.cli.output import Column, note, say, say_fields, say_table
 from topmast.cli.simulate import TraceOptions
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def add(app: typer.Typer) -> None:
     """Add the command."""
     command(
-        app, "calibrate", panel=RESEARCH, asks=NOTHING,
+        app, "calibrate", asks=NOTHING,
         example="topmast calibrate --trace jobs.csv --fleet fleet.yaml --measured run/jobs.csv "
         "--profile fifo --write cluster.set\n"
         "topmast simulate --trace more.csv --fleet fleet.yaml --set @cluster.set",

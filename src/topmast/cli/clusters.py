@@ -9,7 +9,7 @@ import typer
 
 from topmast.cli import values
 from topmast.cli.actoptions import ActOptions
-from topmast.cli.command import FLEET, Session, command, group
+from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_clusters
 from topmast.cli.each import for_each
 from topmast.cli.output import Cell, Column, Row, note, say, say_table
@@ -35,8 +35,7 @@ ClustersArgument = Annotated[
 def add(app: typer.Typer) -> None:
     """Add the group of commands."""
     made = group(
-        app, "clusters", panel=FLEET, alone=list_all,
-        help="Engine, hosts, GPUs and jobs, by cluster; close one to new work, open it.",
+        app, "clusters", alone=list_all,
         example="topmast clusters --region east\ntopmast clusters close east-1 --dry-run",
     )  # fmt: skip
     command(

@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from topmast.cli.commands import COMMANDS
 from topmast.cli.groups import Command, Group
 from topmast.cli.output import note, say_block, say_json
 
 if TYPE_CHECKING:
+    from topmast.cli.root import Root
     from topmast.client import Client
-
-DAY = "Jobs"
-FLEET = "Fleet and data"
-SYSTEM = "System"
-RESEARCH = "Research"
 
 ServerOption = Annotated[
     str | None,
@@ -61,6 +58,7 @@ _HIDDEN: dict[str, dict[str, Any]] = {
 class Session:
     """What one call of a command has to work with."""
 
+    root: Root
     json: bool = False
     server: str | None = None
     state: Path | None = None
@@ -113,21 +111,24 @@ def session_of(context: typer.Context) -> Session:
         for name in _COMMON:
             found[name] = found.get(name) or step.params.get(name)
         step = step.parent
-    return Session(json=bool(found["json"]), server=found["server"], state=found["state"])
+    root: Root = context.find_root().obj
+    return Session(root, json=bool(found["json"]), server=found["server"], state=found["state"])
 
 
 def group(
     app: typer.Typer,
     name: str,
     *,
-    help: str,
-    panel: str,
     example: str,
+    help: str | None = None,
+    panel: str | None = None,
     alone: Callable[..., None] | None = None,
 ) -> typer.Typer:
     """A new group of commands in ``app``; called without one of them it shows its help.
 
-    With ``alone``, a function as `command` takes, it is called then, and has its options.
+    ``help`` is for a group that `COMMANDS` has not, ``panel`` the title above it in the help of the
+    group that has it. With ``alone``, a function as `command` takes, it is called when no command
+    of the group is, and has its options.
     """
     run = _show_help if alone is None else with_session(alone)
 
@@ -136,7 +137,7 @@ def group(
             run(context, **given)
 
     call.__signature__ = inspect.signature(run)  # type: ignore[attr-defined]
-    call.__doc__ = help
+    call.__doc__ = help = help or COMMANDS[name].said
     made = typer.Typer(cls=Group, no_args_is_help=False, rich_markup_mode=None)
     made.callback(invoke_without_command=True)(call)
     app.add_typer(made, name=name, help=help, rich_help_panel=panel, epilog=epilog(example))
@@ -152,7 +153,6 @@ def command(
     name: str,
     *,
     example: str,
-    panel: str | None = None,
     asks: str = SERVER,
     kind: type[Command] = Command,
 ) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
@@ -162,63 +162,10 @@ def command(
     """
 
     def add(function: Callable[..., int | None]) -> Callable[..., int | None]:
-        declared = _Declared(function, asks)
-        app.command(name, cls=kind, rich_help_panel=panel, epilog=epilog(example))(declared)
+        app.command(name, cls=kind, epilog=epilog(example))(with_session(function, asks))
         return function
 
     return add
-
-
-@dataclass(frozen=True)
-class _Declared:
-    """A command without the common options, which `finish` adds."""
-
-    function: Callable[..., int | None]
-    asks: str
-
-    def __call__(self) -> None:
-        """Never called: Typer wants to hold something that can be."""
-        raise AssertionError(self.function)
-
-
-def keep_only(app: typer.Typer, name: str) -> None:
-    """Leave out all commands and groups but one, if there is one of this name.
-
-    Typer makes every command of a program that runs one of them, in a third of a second.
-    """
-    commands = [info for info in app.registered_commands if info.name == name]
-    groups = [info for info in app.registered_groups if info.name == name]
-    if commands or groups:
-        app.registered_commands, app.registered_groups = commands, groups
-
-
-def finish(app: typer.Typer) -> None:
-    """Add the common options to all commands that were declared; last, when all are."""
-    for info in app.registered_commands:
-        if isinstance(info.callback, _Declared):
-            info.callback = with_session(info.callback.function, info.callback.asks)
-    for below in app.registered_groups:
-        if below.typer_instance is not None:
-            finish(below.typer_instance)
-
-
-def list_only(app: typer.Typer) -> None:
-    """Keep of each command and group its name and its first sentence, for the help at the top."""
-    for info in app.registered_commands:
-        if isinstance(info.callback, _Declared):
-            info.callback = _without_options(info.callback.function)
-    for below in app.registered_groups:
-        if below.typer_instance is not None:
-            below.typer_instance.registered_commands = []
-            below.typer_instance.registered_groups = []
-
-
-def _without_options(function: Callable[..., int | None]) -> Callable[[], None]:
-    def call() -> None:
-        raise AssertionError("it is only listed")
-
-    call.__doc__ = function.__doc__
-    return call
 
 
 def with_session(

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from topmast.cli.command import NOTHING, SYSTEM, Session, command, session_of
+from topmast.cli.command import NOTHING, Session, command, session_of
 from topmast.cli.output import say_block
-from topmast.experiments.names import experiment_names
 
 if TYPE_CHECKING:
     from topmast.client import Client
@@ -32,7 +31,7 @@ class Shell(StrEnum):
 def add(app: typer.Typer) -> None:
     """Add the command that prints the script for a shell."""
     command(
-        app, "completion", panel=SYSTEM, asks=NOTHING,
+        app, "completion", asks=NOTHING,
         example='eval "$(topmast completion bash)"\n'
         "topmast completion fish > ~/.config/fish/completions/topmast.fish",
     )(completion)  # fmt: skip
@@ -139,6 +138,8 @@ def complete_datasets(context: typer.Context, incomplete: str) -> list[tuple[str
 
 def complete_experiments(incomplete: str) -> list[str]:
     """Names of published experiments."""
+    from topmast.experiments.names import experiment_names
+
     return [name for name in experiment_names() if name.startswith(incomplete)]
 
 

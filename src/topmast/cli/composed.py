@@ -1,79 +1,30 @@
-"""Commands that compose a system: `up`, `demo`, `replay`, `bench`. The root does the work."""
+"""`demo` and `replay`, which compose a system. The root does the work."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from topmast.cli import (
-    bench_closed_loop,
-    bench_compare,
-    bench_engines,
-    bench_fleet,
-    bench_plan,
-    bench_policies,
-    bench_slow,
-    bench_submit,
-    database,
-    doctor,
-    up,
-    values,
-    whatif,
-)
-from topmast.cli.command import FOLDER, SYSTEM, Session, command, group
+from topmast.cli import values
+from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.documents import say_document
 from topmast.cli.jobs import say_jobs
 from topmast.cli.output import say
-from topmast.cli.root import (
-    BenchOptions,
-    DemoOptions,
-    ReplayOptions,
-    Root,
-)
+from topmast.cli.rootoptions import DemoOptions, ReplayOptions
 from topmast.cli.text import moment
 
 
-def add(app: typer.Typer, root: Root) -> None:
+def add(app: typer.Typer) -> None:
     """Add the commands."""
-    up.add(app, root)
-    _add_demo(app, root)
-    _add_replay(app, root)
-    whatif.add(app, root)
-    database.add(app, root)
-    doctor.add(app, root)
-    bench = group(
-        app,
-        "bench",
-        help="Measure this machine.",
-        panel=SYSTEM,
-        example="topmast bench submit --json",
-    )
-    bench_submit.add(bench, root)
-    _add_benchmark(
-        bench, root, "recover", "Measure how fast a killed server is back.", "--jobs 100000"
-    )
-    _add_benchmark(
-        bench, root, "ranking", "Measure how fast the queue is put in order.", "--jobs 1000000"
-    )
-    _add_benchmark(
-        bench, root, "eta", "Measure how fast an expected start is found.", "--jobs 10000"
-    )
-    bench_fleet.add(bench, root)
-    bench_policies.add(bench, root)
-    bench_plan.add(bench, root)
-    bench_slow.add(bench, root)
-    bench_engines.add(bench, root)
-    bench_closed_loop.add(bench, root)
-    bench_compare.add(bench, root)
+    _add_demo(app)
+    _add_replay(app)
 
 
-def _add_demo(app: typer.Typer, root: Root) -> None:
+def _add_demo(app: typer.Typer) -> None:
     @command(
         app,
         "demo",
-        panel=SYSTEM,
         asks=FOLDER,
         example="topmast demo\ntopmast demo --engines\ntopmast demo --keep --state ./demo",
     )
@@ -91,14 +42,13 @@ def _add_demo(app: typer.Typer, root: Root) -> None:
         """
         state = session.state.expanduser().absolute() if session.state else None
         options = DemoOptions(state=state, keep=keep, json=session.json, engines=engines)
-        return root.demo(options)
+        return session.root.demo(options)
 
 
-def _add_replay(app: typer.Typer, root: Root) -> None:
+def _add_replay(app: typer.Typer) -> None:
     @command(
         app,
         "replay",
-        panel=SYSTEM,
         asks=FOLDER,
         example="topmast replay --state ./state --until 2h\n"
         "topmast replay --state ./state --serve --port 0",
@@ -132,7 +82,7 @@ def _add_replay(app: typer.Typer, root: Root) -> None:
             host=host,
             port=port,
         )
-        document = root.replay(options)
+        document = session.root.replay(options)
         if serve:
             return
         session.show(document, lambda: _say_past(document))
@@ -150,31 +100,3 @@ def _say_past(document: object) -> None:
     say_document({"as of": moment(at_s)} | past)
     say()
     say_jobs(jobs, at_s)
-
-
-def _add_benchmark(app: typer.Typer, root: Root, name: str, purpose: str, example: str) -> None:
-    def benchmark(
-        session: Session,
-        jobs: Annotated[int | None, typer.Option(min=1, help="How many jobs.")] = None,
-        clients: Annotated[int | None, typer.Option(min=1, help="How many at once.")] = None,
-        duration: Annotated[
-            str | None, typer.Option(metavar="TIME", help="How long, for example 30s.")
-        ] = None,
-        seed: Annotated[int, typer.Option(help="The seed of all random numbers.")] = 0,
-    ) -> None:
-        options = BenchOptions(
-            jobs=jobs,
-            clients=clients,
-            duration_s=values.duration_s(duration, "--duration"),
-            seed=seed,
-            state=session.state,
-            json=session.json,
-        )
-        document = root.bench(name, options)
-        session.show(document, lambda: say_document(document))
-
-    benchmark.__doc__ = purpose
-    declare: Callable[..., Any] = command(
-        app, name, asks=FOLDER, example=f"topmast bench {name} {example}"
-    )
-    declare(benchmark)

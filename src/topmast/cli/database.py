@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from topmast.cli.command import FOLDER, SYSTEM, Session, command, group
+from topmast.cli.command import FOLDER, Session, command, group
 from topmast.cli.documents import say_document
 from topmast.cli.output import note
-from topmast.cli.root import Root, StoreOptions
+from topmast.cli.rootoptions import StoreOptions
 from topmast.cli.text import moment
 
 Store = Annotated[
@@ -22,27 +22,27 @@ Store = Annotated[
 Backup = Annotated[Path, typer.Argument(metavar="BACKUP", help="The file of the backup.")]
 
 
-def add(app: typer.Typer, root: Root) -> None:
+def add(app: typer.Typer) -> None:
     """Add the commands."""
     db = group(
-        app, "db", help="Check, upgrade and move the database of a server.", panel=SYSTEM,
+        app, "db",
         example="topmast db check",
     )  # fmt: skip
-    _add_check(db, root)
-    _add_upgrade(db, root)
-    _add_copy(db, root)
-    _add_backup(app, root)
-    _add_restore(app, root)
+    _add_check(db)
+    _add_upgrade(db)
+    _add_copy(db)
+    _add_backup(app)
+    _add_restore(app)
 
 
-def _add_check(app: typer.Typer, root: Root) -> None:
+def _add_check(app: typer.Typer) -> None:
     @command(
         app, "check", asks=FOLDER,
         example="topmast db check\ntopmast db check --store postgresql://db1/topmast --json",
     )  # fmt: skip
     def check(session: Session, store: Store = None) -> int:
         """Read the whole database and rebuild the state from it, while its server runs or not."""
-        document = _run(session, root, "check", store=store)
+        document = _run(session, "check", store=store)
         session.show(document, lambda: say_document(document))
         for fault in document["faults"]:
             note(f"topmast: {document['database']}: {fault}")
@@ -51,7 +51,7 @@ def _add_check(app: typer.Typer, root: Root) -> None:
         return 1 if document["faults"] else 0
 
 
-def _add_upgrade(app: typer.Typer, root: Root) -> None:
+def _add_upgrade(app: typer.Typer) -> None:
     @command(app, "upgrade", asks=FOLDER, example="topmast backup before.backup\n"
              "topmast db upgrade")  # fmt: skip
     def upgrade(session: Session, store: Store = None) -> None:
@@ -59,11 +59,11 @@ def _add_upgrade(app: typer.Typer, root: Root) -> None:
 
         A start of the server does the same.
         """
-        document = _run(session, root, "upgrade", store=store)
+        document = _run(session, "upgrade", store=store)
         session.show(document, lambda: say_document(document))
 
 
-def _add_copy(app: typer.Typer, root: Root) -> None:
+def _add_copy(app: typer.Typer) -> None:
     @command(
         app, "copy", asks=FOLDER,
         example="topmast db copy --to postgresql://topmast@db1/topmast --switch\n"
@@ -78,25 +78,25 @@ def _add_copy(app: typer.Typer, root: Root) -> None:
         ] = False,
     ) -> None:
         """Copy the database of a stopped server into another one, and compare all rows."""
-        document = _run(session, root, "copy", store=store, to=to, switch=switch)
+        document = _run(session, "copy", store=store, to=to, switch=switch)
         session.show(document, lambda: say_document(document))
 
 
-def _add_backup(app: typer.Typer, root: Root) -> None:
+def _add_backup(app: typer.Typer) -> None:
     @command(
-        app, "backup", panel=SYSTEM, asks=FOLDER,
+        app, "backup", asks=FOLDER,
         example="topmast backup topmast.backup\n"
         "topmast backup topmast.backup --store postgresql://db1/topmast",
     )  # fmt: skip
     def backup(session: Session, file: Backup, store: Store = None) -> None:
         """Write a backup of the database and the work folders, while the server runs or not."""
-        document = _run(session, root, "backup", file=file, store=store)
+        document = _run(session, "backup", file=file, store=store)
         session.show(document, lambda: _say_backup(document))
 
 
-def _add_restore(app: typer.Typer, root: Root) -> None:
+def _add_restore(app: typer.Typer) -> None:
     @command(
-        app, "restore", panel=SYSTEM, asks=FOLDER,
+        app, "restore", asks=FOLDER,
         example="topmast restore topmast.backup --verify\n"
         "topmast restore topmast.backup --state ./restored",
     )  # fmt: skip
@@ -112,7 +112,7 @@ def _add_restore(app: typer.Typer, root: Root) -> None:
         ] = False,
     ) -> None:
         """Restore a backup into a new state folder."""
-        document = _run(session, root, "restore", file=file, store=store, verify=verify)
+        document = _run(session, "restore", file=file, store=store, verify=verify)
         session.show(document, lambda: _say_backup(document))
 
 
@@ -120,5 +120,5 @@ def _say_backup(document: dict[str, Any]) -> None:
     say_document({**document, "made_at_s": moment(document.get("made_at_s"))})
 
 
-def _run(session: Session, root: Root, verb: str, **given: Any) -> dict[str, Any]:
-    return root.database(verb, StoreOptions(state=session.state_folder(), **given))
+def _run(session: Session, verb: str, **given: Any) -> dict[str, Any]:
+    return session.root.database(verb, StoreOptions(state=session.state_folder(), **given))

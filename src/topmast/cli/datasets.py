@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import FLEET, Session, command, group
+from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_datasets, complete_regions
 from topmast.cli.output import Column, note, say, say_table
 from topmast.cli.text import plural
@@ -32,8 +32,7 @@ RegionArgument = Annotated[
 def add(app: typer.Typer) -> None:
     """Add the group of commands."""
     made = group(
-        app, "datasets", panel=FLEET, alone=list_all,
-        help="List datasets, add one, replicate it, drop a replica.",
+        app, "datasets", alone=list_all,
         example="topmast datasets\ntopmast datasets replicate imagenet west",
     )  # fmt: skip
     command(made, "ls", example="topmast datasets ls --json")(list_all)

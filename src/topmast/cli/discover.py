@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import FLEET, NOTHING, Session, command, group
+from topmast.cli.command import NOTHING, Session, command, group
 from topmast.cli.output import note, say, say_block
 from topmast.cli.text import plural
 
@@ -37,7 +37,7 @@ def add(fleet: typer.Typer) -> None:
     """Add the group and its commands to the group ``fleet``."""
     discover = group(
         fleet, "discover", help="Write a fleet file of a cluster that is there already.",
-        panel=FLEET, example="topmast fleet discover slurm --out fleet.yaml",
+        panel="Fleet and data", example="topmast fleet discover slurm --out fleet.yaml",
     )  # fmt: skip
     command(
         discover, "slurm", asks=NOTHING,

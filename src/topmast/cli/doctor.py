@@ -7,19 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from topmast.cli.command import FOLDER, SYSTEM, Session, command
+from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.output import Column, say, say_table
-from topmast.cli.root import DoctorOptions, Root
+from topmast.cli.rootoptions import DoctorOptions
 from topmast.cli.text import plural
 
 FAULT = "fault"
 
 
-def add(app: typer.Typer, root: Root) -> None:
+def add(app: typer.Typer) -> None:
     """Add the command."""
 
     @command(
-        app, "doctor", panel=SYSTEM, asks=FOLDER,
+        app, "doctor", asks=FOLDER,
         example="topmast doctor\ntopmast doctor --fleet fleet.yaml\n"
         "topmast doctor --fleet fleet.yaml --store postgresql://db1/topmast --json",
     )  # fmt: skip
@@ -37,7 +37,7 @@ def add(app: typer.Typer, root: Root) -> None:
         Nothing is started or changed. With a fault the exit code is 1.
         """
         options = DoctorOptions(state=session.state_folder(), fleet=fleet, store=store)
-        document = root.doctor(options)
+        document = session.root.doctor(options)
         session.show(document, lambda: _say(document))
         return 1 if document["faults"] else 0
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import FOLDER, SYSTEM, Session, command
+from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.output import say
 from topmast.cli.text import plural
 
@@ -22,9 +22,7 @@ HOLDING = ("STARTING", "RUNNING", "PREEMPTING", "CANCELLING")
 
 def add(app: typer.Typer) -> None:
     """Add the command."""
-    command(
-        app, "down", panel=SYSTEM, asks=FOLDER, example="topmast down\ntopmast down --state ./state"
-    )(down)
+    command(app, "down", asks=FOLDER, example="topmast down\ntopmast down --state ./state")(down)
 
 
 def down(
@@ -45,7 +43,10 @@ def down(
     folder, timeout_s = session.state_folder(), values.duration_s(timeout, "--timeout") or 0.0
     known = written_server(folder)
     counts: dict[str, int] = {}
-    with suppress(TopmastError), Session(state=folder).client(timeout_s=5.0) as client:
+    with (
+        suppress(TopmastError),
+        Session(session.root, state=folder).client(timeout_s=5.0) as client,
+    ):
         counts = client.job_page(limit=1).counts
     _require_here(known, folder)
     pid, ticks = int(known["pid"]), int(known["start_ticks"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from topmast.cli.command import DAY, Session, command
+from topmast.cli.command import Session, command
 from topmast.cli.completion import complete_active_jobs
 from topmast.cli.groups import CommandBehind
 from topmast.cli.output import note
@@ -32,7 +32,7 @@ JobArgument = Annotated[
 def add(app: typer.Typer) -> None:
     """Add the command."""
     command(
-        app, "exec", panel=DAY, kind=CommandBehind,
+        app, "exec", kind=CommandBehind,
         example="topmast exec j17 -- nvidia-smi\ntopmast exec j17 --task 3 -it -- bash\n"
         "topmast exec j17 -i -- tar -x -C data <more.tar",
     )(execute)  # fmt: skip

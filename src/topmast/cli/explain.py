@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from topmast.cli.command import DAY, Session, command
+from topmast.cli.command import Session, command
 from topmast.cli.jobs import JobArgument
 from topmast.cli.output import Cell, Column, Row, note, say, say_fields, say_table, say_text
 from topmast.cli.text import clean, moment, number, plural
@@ -26,9 +26,7 @@ _NOT_WAITING = (
 
 def add(app: typer.Typer) -> None:
     """Add the command."""
-    command(app, "explain", panel=DAY, example="topmast explain j17\ntopmast explain j17 --json")(
-        explain
-    )
+    command(app, "explain", example="topmast explain j17\ntopmast explain j17 --json")(explain)
 
 
 def explain(session: Session, job: JobArgument) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from topmast.cli import clusters, hostverbs, reserve, tenants, values
-from topmast.cli.command import FLEET, Session, command
+from topmast.cli import values
+from topmast.cli.command import Session, command
 from topmast.cli.completion import complete_hosts
 from topmast.cli.hosttable import say_hosts
 from topmast.cli.jobs import say_history
@@ -24,16 +24,12 @@ RegionOption = Annotated[
 
 def add(app: typer.Typer) -> None:
     """Add the commands."""
-    command(app, "regions", panel=FLEET, example="topmast regions")(regions)
-    clusters.add(app)
+    command(app, "regions", example="topmast regions")(regions)
     command(
-        app, "hosts", panel=FLEET,
+        app, "hosts",
         example="topmast hosts --cluster east-1\ntopmast hosts --history east-1-0",
     )(hosts)  # fmt: skip
-    command(app, "gpus", panel=FLEET, example="topmast gpus --json")(gpus)
-    tenants.add(app)
-    hostverbs.add(app)
-    reserve.add(app)
+    command(app, "gpus", example="topmast gpus --json")(gpus)
 
 
 def regions(session: Session) -> None:

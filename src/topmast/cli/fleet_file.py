@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from topmast.cli.command import FLEET, Session, command, group
+from topmast.cli import discover
+from topmast.cli.command import Session, command, group
 from topmast.cli.output import Column, note, say, say_block, say_table
 from topmast.cli.text import plural
 
@@ -21,10 +22,10 @@ TenantsOption = Annotated[
 ]
 
 
-def add(app: typer.Typer) -> typer.Typer:
-    """Add the group of commands, and return it."""
+def add(app: typer.Typer) -> None:
+    """Add the group of commands."""
     made = group(
-        app, "fleet", help="The fleet of a running server, and fleet files.", panel=FLEET,
+        app, "fleet",
         example="topmast fleet show > fleet.yaml\ntopmast fleet apply fleet.yaml --dry-run",
     )  # fmt: skip
     command(made, "show", example="topmast fleet show > fleet.yaml")(show)
@@ -33,7 +34,7 @@ def add(app: typer.Typer) -> typer.Typer:
         made, "apply", example="topmast fleet apply fleet.yaml --reason 'ten more hosts'\n"
         "topmast fleet apply quotas.yaml --tenants --dry-run",
     )(apply)  # fmt: skip
-    return made
+    discover.add(made)
 
 
 def show(session: Session) -> None:

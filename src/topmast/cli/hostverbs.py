@@ -10,7 +10,7 @@ import typer
 
 from topmast.cli import values
 from topmast.cli.actoptions import ActOptions
-from topmast.cli.command import FLEET, Session, command
+from topmast.cli.command import Session, command
 from topmast.cli.completion import complete_hosts
 from topmast.cli.each import for_each
 from topmast.cli.hosttable import listed, say_hosts
@@ -54,15 +54,15 @@ Act = Callable[["Client", list[str]], "HostsActed"]
 def add(app: typer.Typer) -> None:
     """Add the commands."""
     command(
-        app, "cordon", panel=FLEET, example="topmast cordon east-1-0\n"
+        app, "cordon", example="topmast cordon east-1-0\n"
         "topmast cordon -l rack=east-1-r0 --dry-run",
     )(cordon)  # fmt: skip
     command(
-        app, "uncordon", panel=FLEET,
+        app, "uncordon",
         example="topmast uncordon east-1-0\ntopmast uncordon -l rack=east-1-r0,state=cordoned",
     )(uncordon)  # fmt: skip
     command(
-        app, "drain", panel=FLEET, example="topmast drain east-1-0 east-1-1 --dry-run\n"
+        app, "drain", example="topmast drain east-1-0 east-1-1 --dry-run\n"
         "topmast drain -l cluster=east-1,gpu=A100 --until 4h",
     )(drain)  # fmt: skip
 

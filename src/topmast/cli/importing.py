@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from topmast.cli.command import DAY, NOTHING, Session, command, group
+from topmast.cli.command import NOTHING, Session, command, group
 from topmast.cli.documents import as_yaml
 from topmast.cli.jobsource import STDIN
 from topmast.cli.output import note, say_block
@@ -22,7 +22,7 @@ StrictOption = Annotated[
 def add(app: typer.Typer) -> None:
     """Add a command for each kind of file."""
     made = group(
-        app, "import", help="Make job files of the files of other schedulers.", panel=DAY,
+        app, "import",
         example="topmast import sbatch train.sbatch > job.yaml\n"
         "topmast import skypilot task.yaml | topmast launch -",
     )  # fmt: skip

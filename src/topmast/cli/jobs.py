@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import DAY, Session, command
+from topmast.cli.command import Session, command
 from topmast.cli.completion import (
     complete_active_jobs,
     complete_jobs,
@@ -59,11 +59,11 @@ _ENDED, _LABELS = Column("ENDED", whole=True), Column("LABELS", folds=True, spar
 def add(app: typer.Typer) -> None:
     """Add the commands."""
     command(
-        app, "queue", panel=DAY, example="topmast queue\n"
+        app, "queue", example="topmast queue\n"
         "topmast queue --only RUNNING,PENDING --tenant vision\n"
         "topmast queue --selector user=ada,label.team=vision\ntopmast queue --all --json",
     )(queue)  # fmt: skip
-    command(app, "status", panel=DAY, example="topmast status j17")(status)
+    command(app, "status", example="topmast status j17")(status)
 
 
 # ------------------------------------------------------------------------------------------- queue

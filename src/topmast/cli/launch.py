@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import DAY, Session, command
+from topmast.cli.command import Session, command
 from topmast.cli.completion import complete_jobs
 from topmast.cli.documents import as_yaml
 from topmast.cli.explain import say_explanation
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 def add(app: typer.Typer) -> None:
-    """Add `launch`."""
+    """Add the commands."""
     command(
-        app, "launch", panel=DAY, example="topmast launch job.yaml\n"
+        app, "launch", example="topmast launch job.yaml\n"
         "topmast launch job.yaml --dry-run\n"
         "topmast launch job.yaml --name try-2 --env LR=0.2 --wait\n"
         "topmast launch --gpus H100:8 --workdir . -- python train.py\n"
@@ -46,18 +46,14 @@ def add(app: typer.Typer) -> None:
         kind=CommandBehind,
     )(launch)  # fmt: skip
     command(
-        app, "spec", panel=DAY, example="topmast spec j7\ntopmast spec j7 > again.yaml",
+        app, "spec", example="topmast spec j7\ntopmast spec j7 > again.yaml",
     )(spec)  # fmt: skip
-
-
-def add_watching(app: typer.Typer) -> None:
-    """Add `logs` and `wait`."""
     command(
-        app, "logs", panel=DAY,
+        app, "logs",
         example="topmast logs j17 --follow\ntopmast logs j17 --task 3 --attempt 1\n"
         "topmast logs j17 --all --follow\ntopmast logs s7 --follow",
     )(logs)  # fmt: skip
-    command(app, "wait", panel=DAY, example="topmast wait j17 j18 --timeout 2h")(wait)
+    command(app, "wait", example="topmast wait j17 j18 --timeout 2h")(wait)
 
 
 # ------------------------------------------------------------------------------------------ launch

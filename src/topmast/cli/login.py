@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from topmast.cli.command import SYSTEM, Session, command
+from topmast.cli.command import Session, command
 from topmast.cli.output import note, say
 from topmast.cli.text import moment
 
@@ -17,10 +17,10 @@ from topmast.cli.text import moment
 def add(app: typer.Typer) -> None:
     """Add the commands."""
     command(
-        app, "login", panel=SYSTEM, example="topmast login --server https://topmast.example.com\n"
+        app, "login", example="topmast login --server https://topmast.example.com\n"
         "topmast login --token-stdin < token",
     )(login)  # fmt: skip
-    command(app, "logout", panel=SYSTEM, example="topmast logout")(logout)
+    command(app, "logout", example="topmast logout")(logout)
 
 
 def login(

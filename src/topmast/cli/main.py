@@ -6,42 +6,19 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from topmast import __version__
-from topmast.cli import (
-    accounts,
-    allocate,
-    calibrate,
-    completion,
-    composed,
-    datasets,
-    discover,
-    down,
-    execs,
-    explain,
-    fleet,
-    fleet_file,
-    importing,
-    jobs,
-    launch,
-    login,
-    notify,
-    plan,
-    policies,
-    reproduce,
-    simulate,
-    traces,
-    usage,
-    verbs,
-)
-from topmast.cli.command import JsonOption, ServerOption, StateOption, finish, keep_only, list_only
-from topmast.cli.extras import extra_of
-from topmast.cli.groups import Group, said_of
+from topmast.cli.command import JsonOption, ServerOption, StateOption
+from topmast.cli.commands import COMMANDS, SECTIONS
+from topmast.cli.groups import Command, Group, said_of
 from topmast.cli.output import note, say, say_block
-from topmast.cli.root import Root
+
+if TYPE_CHECKING:
+    from topmast.cli.root import Root
 
 FAILED, MISUSE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 PROGRAM = "topmast"
@@ -57,7 +34,23 @@ def _reader_may_leave() -> Iterator[None]:
 
 
 class Commands(Group):
-    """The top of the command line: a reader may leave before its end."""
+    """The top of the command line: it lists commands, and imports the one that is called.
+
+    A reader may leave before the end of what it writes.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {
+            name: Command(name, help=listed.said, rich_help_panel=title)
+            for title, section in SECTIONS.items()
+            for name, listed in section.items()
+        }
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is named, with all its options and commands."""
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed and declared(name), rest
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Read the arguments, which may print the help."""
@@ -70,62 +63,26 @@ class Commands(Group):
             return super().invoke(ctx)
 
 
-def build(root: Root, arguments: Sequence[str] = ()) -> typer.Typer:
-    """The command line, with what only the composition root can do taken from ``root``.
+def declared(name: str) -> Any:
+    """A command of the list as its module declares it."""
+    app = typer.Typer(rich_markup_mode=None)
+    import_module(f"topmast.cli.{COMMANDS[name].module}").add(app)
+    for infos in (app.registered_commands, app.registered_groups):
+        infos[:] = [info for info in infos if info.name == name]
+    return typer.main.get_group(app).commands[name]
 
-    Where ``arguments`` name a command, it is the only one; where they ask for help or the version,
-    commands are listed and no more.
-    """
+
+def build() -> Any:
+    """The command line; called with arguments and a `Root` as ``obj`` it runs."""
     app = typer.Typer(
         name=PROGRAM,
         cls=Commands,
         rich_markup_mode=None,
-        pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
         epilog="\b\nStart here:\n  $ topmast demo\n  $ topmast up\n  $ topmast launch job.yaml",
     )
     app.callback(invoke_without_command=True)(_top)
-    launch.add(app)
-    jobs.add(app)
-    verbs.add(app)
-    execs.add(app)
-    importing.add(app)
-    explain.add(app)
-    launch.add_watching(app)
-    fleet.add(app)
-    discover.add(fleet_file.add(app))
-    datasets.add(app)
-    usage.add(app)
-    notify.add(app)
-    login.add(app)
-    accounts.add(app, root)
-    composed.add(app, root)
-    down.add(app)
-    plan.add(app)
-    simulate.add(app)
-    calibrate.add(app)
-    reproduce.add(app)
-    policies.add(app)
-    allocate.add(app)
-    traces.add(app)
-    completion.add(app)
-    if arguments and set(arguments) <= {"-h", "--help", "--version"}:
-        list_only(app)
-    else:
-        keep_only(app, _named(arguments))
-        finish(app)
-    return app
-
-
-def _named(arguments: Sequence[str]) -> str:
-    """The command that arguments name; nothing where that is not plain."""
-    words = iter(arguments)
-    for word in words:
-        if word in ("--server", "--state"):
-            next(words, None)
-        elif word != "--json" and not word.startswith(("--server=", "--state=")):
-            return word
-    return ""
+    return typer.main.get_command(app)
 
 
 def _top(
@@ -180,7 +137,7 @@ def _let_go_of_stdout() -> None:
 def _run(root: Root, arguments: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = build(root, given)(given, prog_name=PROGRAM, standalone_mode=False)
+        code = build()(given, prog_name=PROGRAM, standalone_mode=False, obj=root)
     except typer.TyperException as error:
         if _debugging():
             raise
@@ -197,6 +154,7 @@ def _run(root: Root, arguments: Sequence[str] | None) -> int:
 
 def _failed(error: Exception) -> int:
     """Report an error that a command ended with."""
+    from topmast.cli.extras import extra_of
     from topmast.model.errors import InvalidInput, TopmastError
 
     if _debugging():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import SYSTEM, Session, command, group
+from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_tenants
 from topmast.cli.output import Column, note, say, say_table
 from topmast.cli.text import moment
@@ -29,7 +29,7 @@ class Template(StrEnum):
 def add(app: typer.Typer) -> None:
     """Add the group of commands."""
     made = group(
-        app, "notify", help="Webhooks: tell other systems of what happens.", panel=SYSTEM,
+        app, "notify",
         example="topmast notify add ops https://hooks.example.com/topmast --event FAILED\n"
         "topmast notify list",
     )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli import plan_capacity
-from topmast.cli.command import NOTHING, SYSTEM, Session, command, group
+from topmast.cli.command import NOTHING, Session, command, group
 from topmast.cli.output import Column, note, say, say_fields, say_json, say_table
 from topmast.cli.plan_files import ProblemArgument, TimeOption, bytes_of, compiling_told, limit_s
 from topmast.cli.text import number
@@ -49,7 +49,7 @@ AblationOption = Annotated[
 def add(app: typer.Typer) -> None:
     """Add the group and its commands."""
     plan = group(
-        app, "plan", help="Solve one planning problem from a file.", panel=SYSTEM,
+        app, "plan",
         example="topmast plan data problem.json",
     )  # fmt: skip
     command(

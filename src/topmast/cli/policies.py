@@ -8,14 +8,14 @@ from typing import Any
 
 import typer
 
-from topmast.cli.command import NOTHING, RESEARCH, Session, command
+from topmast.cli.command import NOTHING, Session, command
 from topmast.cli.output import Column, note, say, say_table
 
 
 def add(app: typer.Typer) -> None:
     """Add the command."""
     command(
-        app, "policies", panel=RESEARCH, asks=NOTHING,
+        app, "policies", asks=NOTHING,
         example="topmast policies\ntopmast policies --json",
     )(policies)  # fmt: skip
 

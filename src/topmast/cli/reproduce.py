@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from topmast.cli.command import NOTHING, RESEARCH, Session, command
+from topmast.cli.command import NOTHING, Session, command
 from topmast.cli.completion import complete_experiments
 from topmast.cli.output import Column, note, say, say_table
 from topmast.cli.text import number
@@ -20,7 +20,7 @@ EXPERIMENTS = ", ".join(experiment_names())
 def add(app: typer.Typer) -> None:
     """Add the command."""
     command(
-        app, "reproduce", panel=RESEARCH, asks=NOTHING,
+        app, "reproduce", asks=NOTHING,
         example="topmast reproduce mast-balance\n"
         "topmast reproduce mast-balance mast-federated --scale full --seeds 5 --out results/",
     )(reproduce)  # fmt: skip

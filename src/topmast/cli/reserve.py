@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from topmast.cli.actoptions import ActOptions, PeriodOptions
-from topmast.cli.command import FLEET, Session, command, group
+from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_clusters, complete_hosts, complete_regions
 from topmast.cli.hosttable import listed
 from topmast.cli.output import Column, note, say, say_table, say_text
@@ -46,8 +46,7 @@ TenantOption = Annotated[
 def add(app: typer.Typer) -> None:
     """Add the group of commands."""
     made = group(
-        app, "reserve", panel=FLEET, alone=list_all,
-        help="Reserve hosts for a while: a job that would not end before does not start there.",
+        app, "reserve", alone=list_all,
         example="topmast reserve\ntopmast reserve add --cluster east-1 --from 2h --for 4h",
     )  # fmt: skip
     command(

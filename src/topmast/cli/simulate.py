@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import NOTHING, RESEARCH, Session, command
+from topmast.cli.command import NOTHING, Session, command
 from topmast.cli.completion import complete_profiles, complete_settings
 from topmast.cli.output import Column, note, say, say_fields, say_table
 from topmast.cli.text import number
@@ -110,13 +110,13 @@ class TraceOptions:
 def add(app: typer.Typer) -> None:
     """Add the commands."""
     command(
-        app, "simulate", panel=RESEARCH, asks=NOTHING,
+        app, "simulate", asks=NOTHING,
         example="topmast simulate --trace jobs.csv --fleet fleet.yaml --profile mast\n"
         "topmast simulate --trace philly.csv.gz --format philly --fleet fleet.yaml "
         "--profile easy --out run/",
     )(simulate)  # fmt: skip
     command(
-        app, "compare", panel=RESEARCH, asks=NOTHING,
+        app, "compare", asks=NOTHING,
         example="topmast compare --trace jobs.csv --fleet fleet.yaml "
         "--profile fifo --profile sjf --out runs/",
     )(compare)  # fmt: skip

@@ -9,7 +9,7 @@ import typer
 
 from topmast.cli import values
 from topmast.cli.actoptions import ActOptions, PeriodOptions
-from topmast.cli.command import FLEET, Session, command, group
+from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_tenants
 from topmast.cli.output import Column, note, say, say_table
 from topmast.cli.text import moment, number, plural
@@ -28,8 +28,7 @@ TenantArgument = Annotated[
 def add(app: typer.Typer) -> None:
     """Add the group of commands."""
     made = group(
-        app, "tenants", panel=FLEET, alone=list_all,
-        help="Quota used, borrowed and lent, and fair share, by tenant; pause one, resume it.",
+        app, "tenants", alone=list_all,
         example="topmast tenants\ntopmast tenants pause vision --drain --dry-run",
     )  # fmt: skip
     command(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import NOTHING, RESEARCH, Session, command, group
+from topmast.cli.command import NOTHING, Session, command, group
 from topmast.cli.documents import say_document
 from topmast.cli.output import Column, note, say, say_block, say_fields, say_table
 from topmast.cli.text import number, plural
@@ -65,7 +65,7 @@ LoadOption = Annotated[
 def add(app: typer.Typer) -> None:
     """Add the group of commands."""
     traces = group(
-        app, "traces", help="Convert, describe and generate traces of jobs.", panel=RESEARCH,
+        app, "traces",
         example="topmast traces describe philly.csv.gz --format philly",
     )  # fmt: skip
     command(

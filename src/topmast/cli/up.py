@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import FOLDER, SYSTEM, Session, command
+from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.completion import complete_profiles, complete_settings
-from topmast.cli.root import DEFAULT_PORT, Root, ServeOptions
+from topmast.cli.rootoptions import DEFAULT_PORT, ServeOptions
 
 
 class Role(StrEnum):
@@ -174,10 +174,10 @@ topmast up --store postgresql://db1/topmast --standby
 topmast up --role placer --region east --queue http://127.0.0.1:6278 --state ./east"""
 
 
-def add(app: typer.Typer, root: Root) -> None:
+def add(app: typer.Typer) -> None:
     """Add the command."""
 
-    @command(app, "up", panel=SYSTEM, asks=FOLDER, example=EXAMPLE)
+    @command(app, "up", asks=FOLDER, example=EXAMPLE)
     def up(
         session: Session,
         fleet: Fleet = None,
@@ -232,7 +232,7 @@ def add(app: typer.Typer, root: Root) -> None:
         )  # fmt: skip
         _check(options, role)
         _check_policies(options)
-        return root.serve(options)
+        return session.root.serve(options)
 
 
 def _settings(

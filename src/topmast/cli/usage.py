@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import FLEET, Session, command
+from topmast.cli.command import Session, command
 from topmast.cli.output import Column, note, say_block, say_table
 from topmast.cli.text import moment, number
 
@@ -20,7 +20,7 @@ KEYS = ("tenant", "user", "gpu", "label.")
 def add(app: typer.Typer) -> None:
     """Add the command."""
     command(
-        app, "usage", panel=FLEET, example="topmast usage --by user --since 24h\n"
+        app, "usage", example="topmast usage --by user --since 24h\n"
         "topmast usage --by label.team --csv > october.csv\n"
         "topmast usage --since 2030-01-01 --until 2030-02-01 --json",
     )(usage)  # fmt: skip

@@ -12,7 +12,7 @@ import typer
 
 from topmast.cli import values
 from topmast.cli.actoptions import ActOptions
-from topmast.cli.command import DAY, Session, command
+from topmast.cli.command import Session, command
 from topmast.cli.completion import complete_active_jobs, complete_bands
 from topmast.cli.jobs import say_states, state_cell
 from topmast.cli.output import Column, note, say, say_table
@@ -55,7 +55,7 @@ Act = Callable[["Client"], Callable[..., "JobsActed"]]
 def add(app: typer.Typer) -> None:
     """Add the commands."""
     command(
-        app, "cancel", panel=DAY, example="topmast cancel j17 j18\n"
+        app, "cancel", example="topmast cancel j17 j18\n"
         "topmast cancel --selector user=ada,state=PENDING --dry-run",
     )(cancel)  # fmt: skip
     for function, example in (
@@ -68,7 +68,7 @@ def add(app: typer.Typer) -> None:
         (edit, "topmast edit j17 --time-limit 4h\ntopmast edit -l user=ada --max-restarts 0"),
         (reprioritize, "topmast reprioritize high j17\ntopmast reprioritize low -l user=ada"),
     ):
-        command(app, function.__name__, panel=DAY, example=example)(function)
+        command(app, function.__name__, example=example)(function)
 
 
 def cancel(

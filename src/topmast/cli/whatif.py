@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import FOLDER, SYSTEM, Session, command
+from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.completion import complete_profiles, complete_settings
 from topmast.cli.output import Column, Row, note, say, say_fields, say_table
-from topmast.cli.root import Root, WhatIfOptions
+from topmast.cli.rootoptions import WhatIfOptions
 from topmast.cli.simulate import Progress
 from topmast.cli.text import moment, number
 
@@ -65,11 +65,11 @@ Until = Annotated[
 ]
 
 
-def add(app: typer.Typer, root: Root) -> None:
+def add(app: typer.Typer) -> None:
     """Add the command."""
 
     @command(
-        app, "whatif", panel=SYSTEM, asks=FOLDER,
+        app, "whatif", asks=FOLDER,
         example="topmast whatif --state ./state --add-hosts east-1:4 --for 6h\n"
         "topmast whatif --state ./state --quota team-a:H100=64 --json",
     )  # fmt: skip
@@ -109,7 +109,7 @@ def add(app: typer.Typer, root: Root) -> None:
             throughputs=throughputs,
         )
         progress = Progress()
-        document = root.whatif(options, progress)
+        document = session.root.whatif(options, progress)
         progress.clear()
         session.show(document, lambda: say_futures(document))
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import resources
+from pathlib import Path
 
 
 def experiment_names() -> tuple[str, ...]:
     """All experiments there are, sorted."""
-    folder = resources.files("topmast.experiments") / "configs"
-    return tuple(sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".yaml")))
+    return tuple(sorted(file.stem for file in Path(__file__).with_name("configs").glob("*.yaml")))

@@ -10,7 +10,7 @@ from tests.support.certificates import write_certificate
 from topmast.accounts import Accounts
 from topmast.api.guard import LoopbackGate, StandbyGate
 from topmast.app.login import Entry, entry_of, refuse_local_engines
-from topmast.cli import ServeOptions
+from topmast.cli.rootoptions import ServeOptions
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import parse_fleet
 

@@ -12,7 +12,7 @@ import pytest
 from topmast.adapters.store import existing_store, open_journal
 from topmast.app.past import Moments, serve_past
 from topmast.app.replay import replay_state
-from topmast.cli import ReplayOptions
+from topmast.cli.rootoptions import ReplayOptions
 from topmast.experiments.run import RunOptions, simulate
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.service.blobs import Blobs

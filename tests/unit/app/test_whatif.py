@@ -13,7 +13,7 @@ from tests.support.world import World
 from topmast.adapters.store import JOURNAL, PROFILE, open_journal
 from topmast.app import whatif
 from topmast.app.whatif import compare_futures
-from topmast.cli import WhatIfOptions
+from topmast.cli.rootoptions import WhatIfOptions
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.policies.registry import load_profile

@@ -5,16 +5,17 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from topmast.cli import (
+from topmast.cli import Root, main
+from topmast.cli.commands import COMMANDS
+from topmast.cli.main import build, declared
+from topmast.cli.rootoptions import (
     BenchOptions,
     DemoOptions,
     DoctorOptions,
     ReplayOptions,
-    Root,
     ServeOptions,
     StoreOptions,
     WhatIfOptions,
-    main,
 )
 
 
@@ -75,6 +76,14 @@ ROOT = Root(
     doctor=doctor,
     break_glass=lambda state, life_s: "tm_pat_made",
 )
+
+
+def command_line() -> Any:
+    """The command line with every command as its module declares it."""
+    top = build()
+    top.commands = {name: declared(name) for name in COMMANDS}
+    return top
+
 
 if __name__ == "__main__":
     sys.exit(main(ROOT))

@@ -9,14 +9,14 @@ import pytest
 from tests.unit.cli.conftest import Call
 from tests.unit.cli.program import ROOT
 from tests.unit.client.fake import ended, running
-from topmast.cli import (
+from topmast.cli import main
+from topmast.cli.rootoptions import (
+    DEFAULT_PORT,
     BenchOptions,
     DemoOptions,
     ReplayOptions,
     ServeOptions,
-    main,
 )
-from topmast.cli.root import DEFAULT_PORT
 
 
 def given(*arguments: object) -> Any:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ import pytest
 import typer
 
 from tests.unit.cli.conftest import REPO, Call, program
-from tests.unit.cli.program import ROOT
+from tests.unit.cli.program import command_line
 from tests.unit.client.fake import FakeServer, page, problem, running
 from topmast import __version__
 from topmast.adapters.breakglass import break_glass
-from topmast.cli import build
+from topmast.cli.commands import COMMANDS
+from topmast.cli.main import declared
 from topmast.model.errors import NotFound
 
 
@@ -29,7 +31,7 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
         yield from commands(child, (*path, name))
 
 
-ALL = [path for path in commands(typer.main.get_command(build(ROOT))) if path]
+ALL = [path for path in commands(command_line()) if path]
 GROUPS = [
     (), ("accounts",), ("bench",), ("db",), ("fleet",), ("fleet", "discover"), ("import",),
     ("notify",), ("plan",), ("roles",), ("tokens",), ("traces",),
@@ -62,21 +64,67 @@ def test_the_version(call: Call) -> None:
     assert call("--version").out == f"topmast {__version__}\n"
 
 
-HEAVY = ["httpx", "msgspec", "rich.table", "yaml", "topmast.client", "topmast.model.files"]
+HEAVY = [
+    "email", "httpx", "importlib.metadata", "importlib.resources", "msgspec", "rich.table",
+    "topmast.client", "topmast.model.files", "topmast.model.job", "yaml",
+    *sorted({f"topmast.cli.{listed.module}" for listed in COMMANDS.values()}),
+]  # fmt: skip
+"""Not for every call: libraries, and the modules of commands."""
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["launch", "--help"], ["--version"]])
-def test_help_imports_little(arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "own"),
+    [
+        ("--help", []),
+        ("", []),
+        ("--version", []),
+        ("queu", []),
+        ("launch --help", ["launch"]),
+        ("queue --help", ["jobs"]),
+        ("--json --state x queue --help", ["jobs"]),
+        ("fleet discover --help", ["discover", "fleet_file"]),
+    ],
+)
+def test_help_imports_little(arguments: str, own: list[str]) -> None:
     """What only some commands need is imported when they run."""
     script = (
-        "import sys; from tests.unit.cli.program import ROOT, main\n"
-        f"main(ROOT, {arguments!r})\n"
+        "import sys; from topmast.cli import Root, main\n"
+        f"main(Root(*[None] * 8), {arguments.split()!r})\n"
         f"print(sorted(set({HEAVY!r}) & set(sys.modules)), file=sys.stderr)"
     )
     run = subprocess.run(
         [sys.executable, "-c", script], cwd=REPO, capture_output=True, text=True, check=True
     )
-    assert run.stderr == "[]\n"
+    wanted = [f"topmast.cli.{name}" for name in own if f"topmast.cli.{name}" in HEAVY]
+    assert run.stderr.splitlines()[-1] == str(wanted)
+
+
+# --------------------------------------------------------------------------- the list of commands
+
+MODULES = sorted({listed.module for listed in COMMANDS.values()})
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_list_has_what_a_module_adds(module: str) -> None:
+    """All of it, and nothing else."""
+    app = typer.Typer()
+    import_module(f"topmast.cli.{module}").add(app)
+    added = {info.name for info in (*app.registered_commands, *app.registered_groups)}
+    assert added == {name for name, listed in COMMANDS.items() if listed.module == module}
+
+
+def test_the_list_has_every_module_with_commands() -> None:
+    """Or one of the list adds them to its group."""
+    sources = {path.stem: path.read_text() for path in (REPO / "src/topmast/cli").glob("*.py")}
+    listed = "".join(sources[module] for module in MODULES)
+    for name, source in sources.items():
+        assert name in MODULES or "\ndef add(" not in source or f"    {name}.add(" in listed, name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_has_the_first_sentence_of_the_help(name: str) -> None:
+    """As the help at the top would show it, if it asked the command."""
+    assert declared(name).get_short_help_str(1000) == COMMANDS[name].said
 
 
 # ---------------------------------------------------------------------------------------- mistakes
@@ -342,9 +390,9 @@ def test_every_command_is_documented(path: tuple[str, ...]) -> None:
     words = " ".join(path)
     shown = any(f"{before}topmast {words}" in reference for before in ("$ ", "$("))
     assert shown or words in ("datasets ls", "uncordon", "drain")
-    command = typer.main.get_command(build(ROOT))
+    command = command_line()
     for word in path:
-        command = command.commands[word]  # type: ignore[attr-defined]
+        command = command.commands[word]
     for parameter in command.params:
         for option in parameter.opts:
             assert not option.startswith("--") or option in reference, option

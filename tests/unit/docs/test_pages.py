@@ -6,15 +6,12 @@ import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 import yaml
 
-from tests.unit.cli.program import ROOT
+from tests.unit.cli.program import command_line
 from tests.unit.docs.pages import PAGES, REPO, Block, blocks, commands
-from topmast.cli.main import build
 from topmast.model.files.accountsfile import parse_accounts
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.files.jobfile import parse_job
@@ -23,9 +20,7 @@ SOURCE = REPO / "src" / "topmast"
 INTERNALS = sorted((REPO / "docs" / "internals").glob("*.md"))
 
 
-@cache
-def _command_line() -> Any:
-    return typer.main.get_command(build(ROOT))
+_command_line = cache(command_line)
 
 
 @pytest.mark.parametrize(("where", "arguments"), commands("topmast"), ids=str)

@@ -4,13 +4,11 @@ import re
 from typing import Any
 
 import pytest
-import typer
 
-from tests.unit.cli.program import ROOT
+from tests.unit.cli.program import command_line
 from tests.unit.docs.test_reference import REFERENCE, _code, _openapi
 from topmast import Client
 from topmast.api import PREFIX
-from topmast.cli import build
 
 CHANGES = ("post", "put", "delete", "patch")
 ACTS = re.findall(
@@ -46,7 +44,7 @@ def test_every_act_exists_in_python_and_on_the_command_line(
     assert _code(python) or python == "-", python
     for text in _code(line):
         words = text.split()
-        command: Any = typer.main.get_command(build(ROOT))
+        command: Any = command_line()
         while words and not words[0].startswith("-"):
             command = command.commands[words.pop(0)]
         options = {name for parameter in command.params for name in parameter.opts}
