@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -49,6 +53,33 @@ _WORDS = (
 """What a library says about a value, and how all other errors say it."""
 
 
+def read_simply(parameters: Iterable[Any]) -> None:
+    """Take values as they are where nothing is to be read.
+
+    Typer has all of them read by a library that takes longer to import than Typer and the command.
+    """
+    for parameter in parameters:
+        parameter.process_value = partial(_processed, parameter, parameter.process_value)
+
+
+def _processed(parameter: Any, read: Callable[..., Any], ctx: Any, value: Any) -> Any:
+    """The value of a parameter, read if it is neither none nor what it shall be."""
+    wanted = parameter.type_descriptor.annotation
+    if not value and parameter.required:
+        return read(ctx, value)
+    if value is None:
+        value = () if parameter.multiple or parameter.nargs == -1 else None
+    elif wanted is Path and type(value) is str and os.access(value, os.R_OK):
+        value = Path(value)
+    elif type(value) is not wanted and not (wanted == list[str] and _are_texts(value)):
+        return read(ctx, value)
+    return parameter.callback(ctx, parameter, value) if parameter.callback else value
+
+
+def _are_texts(values: Iterable[object]) -> bool:
+    return all(type(value) is str for value in values)
+
+
 class Command(TyperCommand):
     """A command with arguments in its usage without braces, which would look like a choice."""
 
@@ -60,6 +91,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments. A number is finite: a range of a library lets ``nan`` pass."""
+        read_simply(self.get_params(ctx))
         found: list[str] = super().parse_args(ctx, args)
         parameters: list[Any] = list(self.params)
         for parameter in parameters:
@@ -87,6 +119,12 @@ class CommandBehind(Command):
 
 class Group(TyperGroup):
     """A group with the whole first sentence of each command in its help."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options that stand before the command."""
+        read_simply(self.get_params(ctx))
+        found: list[str] = super().parse_args(ctx, args)
+        return found
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is named; else an error with the one that is probably meant."""

@@ -102,6 +102,8 @@ def _top(
 def main(root: Root, arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return its exit code: whatever happens, there is no traceback."""
     _open_missing_streams()
+    # httpx has a command line of its own, which takes as long to import as all the rest of it.
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     for stream in (sys.stdout, sys.stderr):
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     code = 0

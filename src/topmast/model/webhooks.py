@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from topmast.model.errors import InvalidInput
-from topmast.model.files.fields import Value
-from topmast.model.files.source import JOB_LIMITS, from_document
 from topmast.model.states import JobState
+
+if TYPE_CHECKING:
+    from topmast.model.files.fields import Value
 
 MAX_WEBHOOKS = 50
 MAX_FILTERS = 100
@@ -73,6 +74,10 @@ class WebhookView(Struct, frozen=True):
 
 def read_webhook(name: str, document: dict[str, Any]) -> Webhook:
     """A webhook from the body of a request. Raises InvalidInput."""
+    # Clients need names of this module, and not what reads files.
+    from topmast.model.files.fields import Value
+    from topmast.model.files.source import JOB_LIMITS, from_document
+
     root = Value(from_document(document, "request", JOB_LIMITS), "", "request")
     root.check_name(name)
     fields = root.record(_FIELDS)

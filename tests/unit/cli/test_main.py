@@ -20,6 +20,7 @@ from tests.unit.client.fake import FakeServer, page, problem, running
 from topmast import __version__
 from topmast.adapters.breakglass import break_glass
 from topmast.cli.commands import COMMANDS
+from topmast.cli.groups import read_simply
 from topmast.cli.main import declared
 from topmast.model.errors import NotFound
 
@@ -97,6 +98,49 @@ def test_help_imports_little(arguments: str, own: list[str]) -> None:
     )
     wanted = [f"topmast.cli.{name}" for name in own if f"topmast.cli.{name}" in HEAVY]
     assert run.stderr.splitlines()[-1] == str(wanted)
+
+
+UNUSED = ["click", "pydantic", "pygments", "rich", "yaml"]
+
+
+@pytest.mark.parametrize("arguments", ["queue", "status j1", "cancel j1 j2", "--version"])
+def test_a_call_imports_no_more_than_the_client(arguments: str) -> None:
+    """Libraries that read files and options, or draw tables, take longer than the rest."""
+    script = (
+        "import sys; from topmast.cli import Root, main\n"
+        f"main(Root(*[None] * 8), {arguments.split()!r})\n"
+        f"print(sorted(set({UNUSED!r}) & set(sys.modules)), file=sys.stderr)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script], cwd=REPO, capture_output=True, text=True, check=True
+    )
+    assert run.stderr.splitlines()[-1] == "[]"
+
+
+def outcome(parameter: Any, value: object) -> object:
+    """What a parameter makes of a value, or the error."""
+    context = typer.Context(command_line())
+    try:
+        return parameter.process_value(context, value)
+    except typer.BadParameter as error:
+        return error.format_message()
+
+
+def test_values_are_the_same_with_and_without_a_library() -> None:
+    """Of every option and argument, as their types are many."""
+    values = (None, "7", "x", str(REPO), str(REPO / "LICENSE"), ["a"], ["a", "b"], (), 7, 0.5, True)
+    seen = 0
+    for path in ALL:
+        command = command_line()
+        for word in path:
+            command = command.commands[word]
+        for parameter in command.params:
+            given = [value for value in (*values, parameter.default) if not callable(value)]
+            wanted = [outcome(parameter, value) for value in given]
+            read_simply([parameter])
+            assert [outcome(parameter, value) for value in given] == wanted, parameter.opts
+            seen += 1
+    assert seen > 500
 
 
 # --------------------------------------------------------------------------- the list of commands
