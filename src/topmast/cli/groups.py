@@ -69,15 +69,20 @@ def _processed(parameter: Any, read: Callable[..., Any], ctx: Any, value: Any) -
         return read(ctx, value)
     if value is None:
         value = () if parameter.multiple or parameter.nargs == -1 else None
-    elif wanted is Path and type(value) is str and os.access(value, os.R_OK):
+    elif wanted is Path and type(value) is str and _may_be_read(value):
         value = Path(value)
     elif type(value) is not wanted and not (wanted == list[str] and _are_texts(value)):
         return read(ctx, value)
     return parameter.callback(ctx, parameter, value) if parameter.callback else value
 
 
-def _are_texts(values: Iterable[object]) -> bool:
-    return all(type(value) is str for value in values)
+def _may_be_read(path: str) -> bool:
+    """Whether there is nothing to refuse about a path: it is no error that nothing is there."""
+    return os.access(path, os.R_OK) or not os.access(path, os.F_OK)
+
+
+def _are_texts(values: object) -> bool:
+    return isinstance(values, list | tuple) and all(type(value) is str for value in values)
 
 
 class Command(TyperCommand):

@@ -67,8 +67,8 @@ def declared(name: str) -> Any:
     """A command of the list as its module declares it."""
     app = typer.Typer(rich_markup_mode=None)
     import_module(f"topmast.cli.{COMMANDS[name].module}").add(app)
-    for infos in (app.registered_commands, app.registered_groups):
-        infos[:] = [info for info in infos if info.name == name]
+    app.registered_commands = [one for one in app.registered_commands if one.name == name]
+    app.registered_groups = [one for one in app.registered_groups if one.name == name]
     return typer.main.get_group(app).commands[name]
 
 

@@ -10,6 +10,7 @@ from tests.unit.docs.test_reference import REFERENCE, _code, _openapi
 from topmast import Client
 from topmast.api import PREFIX
 
+WHOLE = command_line()
 CHANGES = ("post", "put", "delete", "patch")
 ACTS = re.findall(
     r"(?m)^\| ([^|`]+) \| (`[^|]+`) \| ([^|]+) \| (`[^|]+`) \| [^|`]+ \|$",
@@ -44,7 +45,7 @@ def test_every_act_exists_in_python_and_on_the_command_line(
     assert _code(python) or python == "-", python
     for text in _code(line):
         words = text.split()
-        command: Any = command_line()
+        command: Any = WHOLE
         while words and not words[0].startswith("-"):
             command = command.commands[words.pop(0)]
         options = {name for parameter in command.params for name in parameter.opts}
