@@ -114,6 +114,28 @@ def test_on_a_telephone_nothing_is_cut_or_overprinted(
     assert (found["timeline"] or 0) <= 0
 
 
+@pytest.mark.parametrize(("name", "most_px"), [("queue", 170), ("events", 110), ("fleet", 90)])
+def test_on_a_telephone_rows_are_short(
+    stage: Stage, viewer: Viewer, name: str, most_px: float
+) -> None:
+    """A row is a card of few lines, in the mean: its fields stand beside each other."""
+    with viewer.window(width_px=390) as window:
+        page = window.open(address(stage, name))
+        rows = page.locator("main tr[data-row]")
+        rows.first.wait_for()
+        heights_px = rows.evaluate_all("(all) => all.map((one) => one.offsetHeight)")
+    assert sum(heights_px) / len(heights_px) <= most_px
+
+
+def test_on_a_tablet_the_queue_is_seen_whole(stage: Stage, viewer: Viewer) -> None:
+    """No column is cut, and the sentence of a job has the width of its row."""
+    with viewer.window(width_px=800) as window:
+        page = window.open(address(stage, "queue"))
+        found = page.evaluate(TABLE)
+    assert found["cut_px"] <= 0
+    assert found["sentence"] >= 0.8
+
+
 @pytest.mark.parametrize("name", ["queue", "job-waits", "job", "fleet", "audit"])
 def test_no_line_breaks_an_id_where_there_is_room(stage: Stage, viewer: Viewer, name: str) -> None:
     """`user:root`, `east-1-0` and `north/north-1` stand on one line each."""
@@ -143,6 +165,15 @@ BROKEN = """() => {
   return { all: all.length, broken };
 }"""
 """The ids of a page that more than one line has."""
+TABLE = """() => {
+  const table = document.querySelector("#jobs");
+  const wide = (one) => one.getBoundingClientRect().width;
+  return {
+    cut_px: table.parentElement.scrollWidth - table.parentElement.clientWidth,
+    sentence: wide(table.querySelector("td.long")) / wide(table),
+  };
+}"""
+"""How the table of the queue lies in its window."""
 BOUNDS = """() => {
   const box = (one) => one.getBoundingClientRect();
   const header = box(document.querySelector("header.top"));

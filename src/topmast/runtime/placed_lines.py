@@ -45,7 +45,8 @@ def placed(
     victims = [v.job for v in plan.victims if v.to is None]
     moved = ", ".join(f"{v.job} to {', '.join(v.to.hosts)}" for v in plan.victims if v.to)
     where = _where(plan.region, plan.cluster, plan.gpus_milli, plan.model, plan.level)
-    text = f"{where}, score {plan.score:.3g} ({_told(plan.terms)})"
+    terms = [f"{name} {value:.3g}" for name, value in sorted(plan.terms.items()) if value]
+    text = f"{where}, score {plan.score:.3g}{_told(terms)}"
     if over_quota:
         text += OVER_QUOTA
     if victims:
@@ -66,16 +67,20 @@ def all_placed(
     now: float, columns: PlanColumns, first: int, epochs: Sequence[int], over_quota: Sequence[bool]
 ) -> list[HistoryRow]:
     """The lines about plans that were foreseen, from one on: the same as one by one. O(plans)."""
-    patterns: dict[tuple[int, int, int], str] = {}
+    patterns: dict[tuple[int, int, int, bool, bool], str] = {}
     rule, found = AS_FORESEEN.rule.value, list[HistoryRow]()
     plans, hosts = columns.plans, columns.seats.hosts_each
     for row, (epoch, over) in enumerate(zip(epochs, over_quota, strict=True), first):
         plan = plans[row]
-        alike = (columns.cluster[row], columns.seats.kind[row], columns.of_terms[row])
+        balance, fragmentation = float(columns.balance[row]), float(columns.fragmentation[row])
+        alike = (
+            columns.cluster[row], columns.seats.kind[row], columns.of_terms[row],
+            balance != 0, fragmentation != 0,
+        )  # fmt: skip
         pattern = patterns.get(alike)
         if pattern is None:
             pattern = patterns[alike] = _pattern(columns, row)
-        text = pattern % (plan.score, columns.balance[row], columns.fragmentation[row])
+        text = pattern % (plan.score, *filter(None, (balance, fragmentation)))
         if over:
             text += OVER_QUOTA
         detail = Detail(
@@ -87,18 +92,23 @@ def all_placed(
 
 
 def _pattern(columns: PlanColumns, row: int) -> str:
-    """What lines about like plans have in common: score and the terms that vary are left open."""
+    """What lines about like plans have in common: score and the terms that vary are left open.
+
+    A term of 0 is not told: it says nothing of the choice.
+    """
     shared, gang = (
         columns.terms[columns.of_terms[row]],
         columns.seats.kinds[columns.seats.kind[row]],
     )
     gpus_milli, level = gang.tasks * gang.gpus * MILLI, LEVELS[shared.level]
     where = _where(*columns.clusters[columns.cluster[row]], gpus_milli, shared.model, level)
-    terms = ", ".join(
+    differ = {"balance": columns.balance[row], "fragmentation": columns.fragmentation[row]}
+    terms = [
         f"{name} %.3g" if name in DIFFER else f"{name} {value:.3g}"
         for name, value in sorted(shared.terms.items())
-    )
-    return f"{where.replace('%', '%%')}, score %.3g ({terms})"
+        if differ.get(name, value)
+    ]
+    return f"{where.replace('%', '%%')}, score %.3g{_told(terms)}"
 
 
 def _where(region: str, cluster: str, gpus_milli: int, model: str, level: Level) -> str:
@@ -106,5 +116,5 @@ def _where(region: str, cluster: str, gpus_milli: int, model: str, level: Level)
     return f"placed in {region}/{cluster} on {gpus} ({level.name.lower()})"
 
 
-def _told(terms: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.3g}" for name, value in sorted(terms.items()))
+def _told(terms: Sequence[str]) -> str:
+    return f" ({', '.join(terms)})" if terms else ""
