@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.live import eventually
+from tests.support.live import eventually, until_state
 from tests.support.weblab.tools import missing
 
 if TYPE_CHECKING:
@@ -176,6 +176,38 @@ def test_output_follows_and_begins_at_the_end(stage: Stage, viewer: Viewer) -> N
         eventually(lambda: len(page.locator("job-log .log").inner_text()) > len(before), "more")
         assert "step" in before
         assert window.complaints == []
+
+
+def test_output_that_grows_fast_is_followed_at_its_end(stage: Stage, viewer: Viewer) -> None:
+    """More is written in a second than one look reads; what was left out can be asked for."""
+    chatty = {"tenant": "vision", "resources": {"accelerators": "L4:1"}}
+    run = "while true; do seq 1 60000; sleep 0.5; done"  # 0.7 MB a second
+    job = stage.client.submit({"name": "chatty", **chatty, "priority": "high", "run": run}).id
+    until_state(stage.client, job, "RUNNING")
+
+    with viewer.window() as window:
+        page = window.open(f"/jobs/{job}")
+        beyond = f"{stage.url}/api/v1/jobs/{job}/logs?task=0&attempt=1&limit=1&offset={2**50}"
+
+        def end_bytes() -> int:
+            return int(page.request.get(beyond).headers["x-next-offset"])
+
+        page.locator("job-log .log").wait_for()
+        begun_bytes = end_bytes()
+        eventually(lambda: end_bytes() > begun_bytes + 4_000_000, "it grew")
+        shown = page.locator("job-log p")
+        eventually(
+            lambda: (
+                end_bytes() - int(shown.inner_text().split(" to ")[1].replace(",", "")) < 2_500_000
+            ),
+            "the end is shown",
+        )
+        page.get_by_role("button", name="From the start").click()
+        eventually(lambda: shown.inner_text().startswith("Bytes 0 "), "the start is shown")
+        page.get_by_label("follow").check()
+        eventually(lambda: not shown.inner_text().startswith("Bytes 0 "), "the end is shown again")
+        assert window.complaints == []
+    stage.client.cancel(job)
 
 
 def test_a_page_says_that_the_server_is_away_and_returns(stage: Stage, viewer: Viewer) -> None:

@@ -64,6 +64,7 @@ class JobLog extends HTMLElement {
   /** Another one for each task and attempt that is shown: late answers of others are dropped. */
   #turn = 0;
   #complete = false;
+  #asking = false;
   /** @type {ReturnType<typeof setInterval> | undefined} */
   #clock;
 
@@ -80,6 +81,7 @@ class JobLog extends HTMLElement {
     this.#task.max = String(Number(this.dataset.tasks) - 1);
     this.#offer(Number(this.dataset.attempts), this.dataset.attempt ?? "");
     this.#task.onchange = this.#attempt.onchange = () => void this.#open();
+    this.#follow.onchange = () => void (this.#follow.checked && this.#open());
     this.#earlier.onclick = () => void this.#before();
     this.#start.onclick = () => void this.#open(0);
     const tools = make(
@@ -141,23 +143,34 @@ class JobLog extends HTMLElement {
   /** What was written since. */
   async #more() {
     this.#offer(Number(this.dataset.attempts), "");
-    if (document.hidden || this.#complete || !this.#follow.checked) return;
-    const turn = this.#turn;
+    if (document.hidden || this.#complete || this.#asking || !this.#follow.checked) return;
+    this.#asking = true;
     try {
-      const part = await this.#read(this.#next, PAGE_BYTES);
-      if (turn !== this.#turn) return;
-      const atEnd = this.#text.scrollHeight - this.#text.scrollTop - this.#text.clientHeight < 40;
-      if (part.text) {
-        this.#text.append(page(part));
-        while (this.#text.childElementCount > MOST_PAGES) this.#text.firstElementChild?.remove();
-        this.#first = begin(this.#text.firstElementChild);
-        if (atEnd) this.#text.scrollTop = this.#text.scrollHeight;
-      }
-      this.#next = part.to;
-      this.#settle(part);
+      await this.#goOn();
     } catch {
       this.#say("The output cannot be read now; it is asked for again.");
+    } finally {
+      this.#asking = false;
     }
+  }
+
+  async #goOn() {
+    const turn = this.#turn;
+    const part = await this.#read(this.#next, PAGE_BYTES);
+    const isFull = part.to - this.#next > PAGE_BYTES / 2;
+    const end = isFull ? (await this.#read(BEYOND, 1)).to : part.to;
+    if (turn !== this.#turn) return;
+    const atEnd = this.#text.scrollHeight - this.#text.scrollTop - this.#text.clientHeight < 40;
+    // What is written faster than this reads is followed at its end: what is left out can be asked for.
+    if (atEnd && end - part.to > PAGE_BYTES) return void (await this.#open());
+    if (part.text) {
+      this.#text.append(page(part));
+      while (this.#text.childElementCount > MOST_PAGES) this.#text.firstElementChild?.remove();
+      this.#first = begin(this.#text.firstElementChild);
+      if (atEnd) this.#text.scrollTop = this.#text.scrollHeight;
+    }
+    this.#next = part.to;
+    this.#settle(part);
   }
 
   /** A page of what was written before. */
