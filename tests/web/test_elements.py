@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +121,14 @@ def test_a_timeline_folds_long_waits_and_tells_each_part_in_words(
     assert words[1].startswith("Attempt 1: preempted, 8 GPUs H100 in east-1, 1 h 6 min from")
     assert words[1].endswith("16 min of work lost")
     assert words[-1].startswith("Attempt 3: now, 8 GPUs H100 in east-1, 2 h 47 min from")
+
+
+def test_lines_over_time_have_the_times_of_the_page(chromium: Browser, url: str) -> None:
+    """One form, hours of the day, and the zone."""
+    with opened(chromium, url) as window:
+        value = window.open("/series").locator("time-series .u-series").first.locator(".u-value")
+        value.wait_for()
+        assert re.fullmatch(r"2023-11-1\d \d\d:\d\d:\d\d [A-Z]\S+", value.inner_text())
 
 
 def test_a_tree_shows_children_below_their_parents(chromium: Browser, url: str) -> None:

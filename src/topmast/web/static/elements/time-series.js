@@ -5,6 +5,7 @@
 // with "zero": true, the axis begins at 0; "span": the first and the last x of the axis.
 
 import uPlot from "../vendor/uplot.js";
+import { moment } from "../times.js";
 import { colour, dataOf, make, number, onTheme, placeFor } from "./common.js";
 
 /**
@@ -15,6 +16,13 @@ import { colour, dataOf, make, number, onTheme, placeFor } from "./common.js";
 const HEIGHT = 220;
 /** So that lines are told apart without their colours. */
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [4, 4], [1, 4], [12, 6], [6, 2, 2, 2]];
+const DAY = "{YYYY}-{MM}-{DD}";
+/** How the axis writes times, as the rest of the page does: by the seconds between two of them. */
+const TIMES = [
+  [86400, DAY, null, null, null, null, null, null, 0],
+  [60, "{HH}:{mm}", `\n${DAY}`, null, `\n${DAY}`, null, null, null, 1],
+  [0, "{HH}:{mm}:{ss}", `\n${DAY}`, null, `\n${DAY}`, null, null, null, 1],
+];
 
 class TimeSeries extends HTMLElement {
   /** @type {Series | null} */
@@ -65,6 +73,7 @@ class TimeSeries extends HTMLElement {
     const text = colour(this, "--dim");
     const grid = { stroke: colour(this, "--line"), width: 1 };
     const axis = { stroke: text, grid, ticks: grid };
+    const time = { label: "Time", value: (/** @type {any} */ _, /** @type {number | null} */ at_s) => (at_s === null ? "" : moment(at_s)) };
     this.#plot = new uPlot(
       {
         width: this.#width(), height: HEIGHT,
@@ -73,8 +82,8 @@ class TimeSeries extends HTMLElement {
           y: data.zero ? { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, most * 1.05 || 1] } : {},
         },
         hooks: { ready: [this.#showLast.bind(this)], setLegend: [this.#showLast.bind(this)] },
-        axes: [{ ...axis, space: 75 }, { ...axis, label: data.unit ?? "", size: 64 }],
-        series: [{ label: data.elapsed ? "Step" : "Time" }, ...data.series.map((each, at) => ({
+        axes: [{ ...axis, space: 75, ...(data.elapsed ? {} : { values: TIMES }) }, { ...axis, label: data.unit ?? "", size: 64 }],
+        series: [data.elapsed ? { label: "Step" } : time, ...data.series.map((each, at) => ({
           label: each.label, width: 2, dash: DASHES[at % DASHES.length],
           stroke: colour(this, `--series-${(at % 8) + 1}`),
         }))],
