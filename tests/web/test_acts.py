@@ -75,7 +75,7 @@ def test_jobs_are_cancelled_by_mouse(stage: Stage, viewer: Viewer) -> None:
         assert page.locator(".acts .count").inner_text() == "2 jobs selected"
         page.get_by_role("button", name="Cancel").click()
         said = confirm(page, "not needed")
-        assert "It changes 2 jobs." in said
+        assert "It changes 2 jobs. Tenant: speech (2). User: ann (2)." in said
         assert f"{jobs[0]}: will change" in said
         expect(page.locator("tr[data-row]")).to_have_count(1)
         page.get_by_role("group", name="Acts on the selected jobs").wait_for(state="hidden")

@@ -5,6 +5,10 @@ import { moment } from "./times.js";
 /** @typedef {{job: string, effect: string, why: string, gpus: number, lost_gpu_h: number}} Effect */
 /** @typedef {{summary: string, lines: string[], changes: boolean}} Told `changes`: whether it does anything. */
 
+/** Of tenants and of users; and of the letters of one. */
+const NAMES_SHOWN = 5;
+const NAME_SHOWN = 40;
+
 /** A number as people write it. */
 export function number(/** @type {number} */ value) {
   return value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 0 });
@@ -25,14 +29,38 @@ function effect(/** @type {Effect} */ one) {
   return `${one.job}: ${one.effect === "done" ? "will change" : one.effect}${price}${one.why ? `: ${one.why}` : ""}`;
 }
 
+/**
+ * How often each name occurs, the most frequent first.
+ * @param {string} noun
+ * @param {string[]} names
+ */
+function tally(noun, names) {
+  /** @type {Map<string, number>} */
+  const counts = new Map();
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  const sorted = [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
+  const clipped = (/** @type {string} */ name) => (name.length > NAME_SHOWN ? `${name.slice(0, NAME_SHOWN)}…` : name);
+  const shown = sorted.slice(0, NAMES_SHOWN).map(([name, often]) => `${clipped(name) || "none"} (${number(often)})`);
+  if (sorted.length > shown.length) shown.push(`${number(sorted.length - shown.length)} more`);
+  return `${noun}${sorted.length === 1 ? "" : "s"}: ${shown.join(", ")}.`;
+}
+
+/** To which tenants and users the jobs that change belong. */
+function hit(/** @type {any} */ acted) {
+  const changed = new Set(acted.effects.filter((/** @type {Effect} */ one) => one.effect === "done").map((/** @type {Effect} */ one) => one.job));
+  const jobs = acted.jobs.filter((/** @type {any} */ job) => changed.has(job.id));
+  if (jobs.length === 0) return "";
+  return ["tenant", "user"].map((key) => tally(key === "tenant" ? "Tenant" : "User", jobs.map((/** @type {any} */ job) => job[key]))).join(" ");
+}
+
 /** @returns {Told} */
 function jobsActed(/** @type {any} */ acted) {
   const { done = 0, unchanged = 0, refused = 0 } = acted.counts;
-  const parts = [`It changes ${count(done, "job")}.`];
+  const parts = [`It changes ${count(done, "job")}.`, hit(acted)];
   if (unchanged) parts.push(`${count(unchanged, "job")} ${unchanged === 1 ? "stays" : "stay"} as now.`);
   if (refused) parts.push(`${count(refused, "job")} cannot be changed so.`);
   parts.push(cost(acted.gpus, acted.lost_gpu_h));
-  return { summary: parts.join(" "), lines: acted.effects.map(effect), changes: done > 0 };
+  return { summary: parts.filter(Boolean).join(" "), lines: acted.effects.map(effect), changes: done > 0 };
 }
 
 /** @returns {Told} */
