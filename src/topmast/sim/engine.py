@@ -93,6 +93,8 @@ class Work(Struct):
     left_s: dict[str, float] = {}
     kept_s: dict[str, float] = {}
     marks: Marks = msgspec.field(default_factory=Marks)
+    engine_of: dict[str, SimulatedEngine] = {}
+    """Where it ran last."""
 
 
 class SimulatedEngine(EngineOrders):
@@ -135,6 +137,7 @@ class SimulatedEngine(EngineOrders):
         self._on: dict[tuple[str, int], list[str]] = {}
         """The jobs on each GPU; kept where gangs may share GPUs."""
         self._marks = world.marks
+        self._engine_of = world.engine_of
         self._hosts = {} if hosts is None else hosts
         self._news: list[m.Message] = []
 
@@ -165,6 +168,7 @@ class SimulatedEngine(EngineOrders):
         interval_s = spec.checkpoint.interval_s
         progress = Progress(begun_s, self._work[job], rate, interval_s, settings.checkpoint_s)
         attempt = self.attempts[job] = Attempt(gang, progress, here)
+        self._engine_of[job] = self
         for rank, host in list(here.items()) if self.down else ():
             if host in self.down:
                 attempt.broken = True
@@ -193,6 +197,7 @@ class SimulatedEngine(EngineOrders):
         """
         here = {seat.rank: seat.host for seat in gang.seats if seat.rank not in ended}
         attempt = self.attempts[gang.job] = Attempt(gang, progress, here)
+        self._engine_of[gang.job] = self
         for key in _slots(gang) if self._sharing is not None else ():
             self._on.setdefault(key, []).append(gang.job)
         end_s = attempt.ends_s = instant(max(self._clock.now_s, progress.end_s()))
@@ -206,6 +211,7 @@ class SimulatedEngine(EngineOrders):
         self._work.pop(job, None)
         self._marks.done(job, NEVER_S, self._clock.now_s)
         self._resumes.pop(job, None)
+        self._engine_of.pop(job, None)
         self._exit(attempt, 0)
         self._tell()
 
@@ -463,17 +469,20 @@ class SimulatedEngine(EngineOrders):
             progress = attempt.progress
             yield job, progress.work_s - progress.done_s(attempt.own_s(now))
 
-    def reports(self) -> list[m.Checkpointed]:
-        """The last checkpoint of every attempt, if it has not been reported. O(attempts)."""
-        news, now = [], self._clock.now_s
-        for attempt in self.attempts.values():
-            kept = None if attempt.stopping or attempt.broken else self._kept(attempt, now)
-            if kept is not None and kept[1] > attempt.reported_s:
-                attempt.reported_s = kept[1]
-                job = attempt.gang.job
-                step = int(self._resumes.get(job, 0.0) + kept[0])
-                news.append(m.Checkpointed(job, attempt.gang.epoch, step, kept[1]))
-        return news
+    def report(self, job: str, as_of_s: float) -> m.Checkpointed | None:
+        """The last checkpoint of a job's attempt by a time, if it has not been reported. O(1).
+
+        The time may be past, but for attempts that stood still since.
+        """
+        attempt = self.attempts.get(job)
+        if attempt is None or attempt.stopping or attempt.broken:
+            return None
+        kept = self._kept(attempt, as_of_s)
+        if kept is None or kept[1] <= attempt.reported_s:
+            return None
+        attempt.reported_s = kept[1]
+        step = int(self._resumes.get(job, 0.0) + kept[0])
+        return m.Checkpointed(job, attempt.gang.epoch, step, kept[1])
 
     def truth(self) -> m.TaskList:
         """Everything that runs, and the hosts that are down."""

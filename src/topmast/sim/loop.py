@@ -81,9 +81,8 @@ class Loop:
         self.outside: dict[Address, Outside] = {}
         self.carrier: Carrier | None = None
         self.ahead: dict[type[Message], Ahead] = {}
-        self.before_victims: Callable[[], Sequence[tuple[Address, Message]]] = tuple
-        """The news that is due before regions choose attempts to stop."""
-        self._due_news: Sequence[tuple[Address, Message]] = ()
+        self.before_victims: Callable[[], object] = bool
+        """Called where regions would choose attempts to stop, if there were enough."""
         self.note: Hear | None = None
         """Hears of every message that a machine decided something about, in order."""
         self.events = 0
@@ -103,8 +102,8 @@ class Loop:
         return [send.message for send in self._inbox]
 
     def victims_weighed(self) -> None:
-        """Deliver the news that is due as if a region had been asked which attempts to stop."""
-        self._due_news = (*self._due_news, *self.before_victims())
+        """Regions would have been asked which attempts to stop."""
+        self.before_victims()
 
     def post(self, to: Address, messages: Sequence[Message]) -> Any:
         """Hand messages to a machine now, with all that follows; returns the answer to the first.
@@ -153,9 +152,6 @@ class Loop:
             begun_s = ticks()
             outcome = machine.handle(event, now)
             spent_s[scopes.get(address) or self._scope_of(address)] += ticks() - begun_s
-            if self._due_news:
-                news, self._due_news = self._due_news, ()
-                self._first(news)
             facts, sends = outcome.facts, outcome.sends
             if note is not None and facts:
                 note(address, event, facts, now)

@@ -142,8 +142,7 @@ class Simulation:
         """By host: hosts may change clusters."""
         self.engines = self._engines(streams)
         if profile.weighs_lost_work:
-            news = Checkpoints(self.clock, self.engines.values(), self.window[0])
-            news.go_ahead_in(self.loop)
+            Checkpoints(self.clock, self.work.engine_of, self.window[0]).go_ahead_in(self.loop)
         self.faults = HostFaults(settings, streams, self.heap, self.clock.now)
         self._arrivals: Iterator[Arrival] = iter(())
         self._next: Arrival | None = None

@@ -105,8 +105,7 @@ class WhatIf:
         """What was expected of the whole run of every job, when it was looked at."""
         self._expect()
         if profile.weighs_lost_work:
-            news = Checkpoints(self.clock, self.engines.values(), self.from_s)
-            news.go_ahead_in(self.loop)
+            Checkpoints(self.clock, self.work.engine_of, self.from_s).go_ahead_in(self.loop)
         if look is not None:
             look(self)
         self._begin(state)
