@@ -204,8 +204,7 @@ class RegionAnswers(RegionState):
         too_few = fewer_than(lacks_milli, [gains_milli[job] for job in last_first])
 
         def stopping(jobs: Sequence[str]) -> Plan | None:
-            search.allocations = {job: held[job] for job in jobs}
-            return search.best(ask)
+            return search.best(msgspec.structs.replace(ask, mode=Preempt(tuple(jobs))))
 
         def sparing(jobs: Sequence[str]) -> Plan | None:
             enough = sum([gains_milli[job] for job in jobs]) >= lacks_milli
