@@ -14,7 +14,14 @@ from msgspec.structs import replace
 
 from topmast.fast.queue.backlog.aside import Aside
 from topmast.fast.queue.backlog.attained_service import AttainedService
-from topmast.fast.queue.backlog.blocked import Anything, Blocked, Candidate, JobMayMore
+from topmast.fast.queue.backlog.blocked import (
+    BOTH,
+    WITHIN,
+    Anything,
+    Blocked,
+    Candidate,
+    JobMayMore,
+)
 from topmast.fast.queue.backlog.durations import LONGEST_S, Durations, History, left_of
 from topmast.fast.queue.backlog.learning import Learned
 from topmast.fast.queue.backlog.ordered_index import PLACEMENT, Key
@@ -58,6 +65,7 @@ class Backlog:
         rerank_interval_s: float = 0.0,
         min_runtime_s: float = 0.0,
         stay_of: Callable[[JobRecord], Stay | None] = lambda record: None,
+        has_quotas: Callable[[], bool] = lambda: True,
     ) -> None:
         self.ranking = Ranking(order, fairness)
         self.blocked = Blocked(self.ranking)
@@ -68,7 +76,7 @@ class Backlog:
         in_turns = grants is not None
         self.running = RunningJobs(self.ranking, self.ranked, min_runtime_s, in_turns=in_turns)
         """Kept where a job may stop others by rank (`RunningHooks`)."""
-        self._stay_of = stay_of
+        self._stay_of, self._has_quotas = stay_of, has_quotas
         self.mix = Mix()
         self.attained_service = AttainedService(order)
         self.priority_timers = PriorityTimers(order, rerank_interval_s)
@@ -76,7 +84,8 @@ class Backlog:
         """Those with jobs."""
         self._resting: dict[ClassKey, JobClass] = {}
         """Those without, the longest unused first."""
-        self._numbers = 0
+        self._numbers = self._opportunistic = 0
+        """Job classes that were made; and those with jobs that are always over quota."""
         self._class_of: dict[str, JobClass] = {}
         """By job."""
         self._gates: dict[ClassKey, QuotaGate] = {}
@@ -128,6 +137,7 @@ class Backlog:
             if found is None:
                 found = self._new_class(record, topology, grant, stay, placement)
             self.job_classes[key] = found
+            self._opportunistic += found.spec.band is Band.OPPORTUNISTIC
             self.blocked.enter(found)
         found.size += 1
         self._class_of[record.id] = found
@@ -231,6 +241,7 @@ class Backlog:
     def _rest(self, one: JobClass) -> None:
         """A job class has no job any more: it is as new, if it is used again. O(datasets)."""
         del self.job_classes[one.key]
+        self._opportunistic -= one.spec.band is Band.OPPORTUNISTIC
         self.blocked.leave(one)
         self._resting[one.key] = one
         if len(self._resting) > CLASSES_KEPT:
@@ -317,10 +328,14 @@ class Backlog:
         self.ranking.rerank(now)
         self.unblock(Anything())
 
+    def modes(self) -> tuple[bool, ...]:
+        """The modes in which some job may start: none is over a quota that is not there. O(1)."""
+        return BOTH if self._opportunistic or self._has_quotas() else WITHIN
+
     def next(self) -> Candidate | None:
         """The first job in order that may be asked about; of one job, first within its quota."""
         best: Candidate | None = None
-        for over_quota in (False, True):
+        for over_quota in self.modes():
             found = self.ranking.first_unblocked(over_quota)
             if found is not None and (best is None or found[0] < best.key):
                 best = Candidate(found[1], found[0], over_quota)

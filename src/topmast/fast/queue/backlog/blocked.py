@@ -23,8 +23,8 @@ from topmast.fast.queue.backlog.ranking import Ranking
 from topmast.fast.timers import Timers
 from topmast.model.job import JobSpec
 
-BOTH = (False, True)
-"""Both modes: within quota, and over it."""
+WITHIN, BOTH = (False,), (False, True)
+"""The modes: within quota alone; within quota, and over it."""
 
 
 class Candidate(Struct, frozen=True, gc=False):

@@ -102,7 +102,7 @@ def _next(queue: QueueViews, first: Candidate, count: int) -> list[tuple[str, in
         jobs, classes = ranking.first_jobs(count + 1)
         found = zip(jobs, classes, strict=True)
         return [(job, number, False) for job, number in found if job != first.job][:count]
-    candidates = following(ranking, first, count)
+    candidates = following(backlog, first, count)
     return [(c.job, backlog.job_class(c.job).number, c.over_quota) for c in candidates]
 
 

@@ -18,8 +18,8 @@ from itertools import islice
 from msgspec import Struct
 from msgspec.structs import replace
 
+from topmast.fast.queue.backlog.backlog import Backlog
 from topmast.fast.queue.backlog.blocked import Candidate
-from topmast.fast.queue.backlog.ranking import Ranking
 from topmast.fast.queue.cycle.liveness import HOLD_S
 from topmast.model.messages import Bid
 from topmast.model.plan import PlacementRequest
@@ -265,11 +265,12 @@ class Prefetch:
                 yield region, leases
 
 
-def following(ranking: Ranking, first: Candidate, count: int) -> list[Candidate]:
+def following(backlog: Backlog, first: Candidate, count: int) -> list[Candidate]:
     """The candidates behind one, if each were placed. O(count + rows passed over)."""
+    upcoming = backlog.ranking.upcoming
     modes = [
-        [Candidate(job, key, over) for key, job in ranking.upcoming(over, count + 1)]
-        for over in (False, True)
+        [Candidate(job, key, over) for key, job in upcoming(over, count + 1)]
+        for over in backlog.modes()
     ]
     ordered = merge(*modes, key=lambda c: (c.key, c.over_quota))
     return list(islice((c for c in ordered if c.job != first.job), count))

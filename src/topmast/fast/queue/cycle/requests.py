@@ -174,7 +174,7 @@ class _Ahead(Struct):
 def _ahead(queue: QueueViews, first: PendingDecision, count: int) -> list[_Ahead]:
     """The next candidates that pass all checks, by what they ask for, in their order."""
     known: dict[object, _Ahead | None] = {}
-    candidates = following(queue.backlog.ranking, first.candidate, count)
+    candidates = following(queue.backlog, first.candidate, count)
     kept = queue.cycle.backfill.reservation is not None
     for candidate in candidates:
         job_class = queue.backlog.job_class(candidate.job)

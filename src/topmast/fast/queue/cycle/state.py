@@ -108,7 +108,7 @@ class QueueState(EventMachine):
             Durations(profile.default_duration_s, profile.predict),
             TopologyPolicy(policies.score), self._grants,
             rerank_interval_s=profile.rerank_interval_s, min_runtime_s=profile.min_runtime_s,
-            stay_of=self.stay_of,
+            stay_of=self.stay_of, has_quotas=lambda: self.tenancy.ledger.has_quotas,
         )  # fmt: skip
 
     # --- the fleet --------------------------------------------------------------------------------

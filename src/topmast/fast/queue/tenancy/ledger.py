@@ -77,6 +77,8 @@ class Ledger:
         self._branches: dict[str, str] = {}
         self.keeps_back = any(t.lend_limit is not None for t in self.tenants.values())
         """Whether some tenant keeps a part of its quota from borrowers: using it, it keeps less."""
+        self.has_quotas = any(t.quota is not None for t in self.tenants.values())
+        """Else all work but `OPPORTUNISTIC` is within quota."""
         self._gpus = dict(gpus or {})
         self.capacity = {model: count * MILLI for model, count in self._gpus.items()}
         self._empty: Ledger | None = None

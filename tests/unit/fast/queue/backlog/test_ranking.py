@@ -305,3 +305,17 @@ def test_tenants_of_no_weight_have_no_share() -> None:
     world.queue.tenancy.ledger.charge("b", 10.0, 0.0, RankWeights())
     assert world.queue.tenancy.ledger.fairness("a") == 0.0
     assert world.queue.tenancy.ledger.fairness("nobody") == 1.0
+
+
+def test_jobs_are_tried_over_quota_where_there_is_a_quota_or_one_is_always_over() -> None:
+    """Without quotas, and without work that uses none, the first mode is the only one."""
+    order = policies_of(profile()).order
+    backlog = Backlog(order, lambda tenant: 1.0, Durations(3_600.0), has_quotas=lambda: False)
+    backlog.add(_record(1), now=10.0)
+    assert backlog.modes() == (False,)
+    spare = job(band=Band.OPPORTUNISTIC)
+    backlog.add(JobRecord("j2", 2, spare, 0.0), now=10.0)
+    assert backlog.modes() == (False, True)
+    backlog.remove("j2")
+    assert backlog.modes() == (False,)
+    assert _backlog().modes() == (False, True)
