@@ -80,10 +80,14 @@ def test_a_page_has_no_fault_in_any_theme_and_width(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in PATHS if n != "not-there"])
 def test_a_page_can_be_read_without_scripts(stage: Stage, viewer: Viewer, name: str) -> None:
+    """What only scripts can draw says so, and where the same stands in words."""
     with viewer.window(scripts=False) as window:
         page = window.open(address(stage, name))
         assert page.locator("h1").inner_text()
         assert page.locator("main table, main form, main dl").count() >= 1
+        for panel in page.locator("main .panel").all():
+            lines = panel.inner_text().splitlines()
+            assert len([line for line in lines if line.strip()]) > 1, "a panel is empty"
 
 
 @pytest.mark.slow
