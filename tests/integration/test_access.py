@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.entrance import ROOT, URL, Entrance, entrance, run
 from topmast.model.access import ALLOWED, FLEET_WIDE, Permission, Role
+from topmast.model.files.jobfile import faults_in_fleet
 from topmast.model.messages import TokenKind
 from topmast.ports import Act
 from topmast.routing import declared, guarded_router
@@ -290,7 +291,9 @@ def test_what_belongs_to_another_tenant_is_not_there(tmp_path: Path) -> None:
         run(lambda: story(door))
 
 
-def test_what_a_role_forbids_is_audited_where_the_answer_conceals_it(tmp_path: Path) -> None:
+def test_what_a_role_forbids_is_audited_where_the_answer_conceals_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A tenant or job that the caller may not see is not there, and the log says what was tried."""
 
     async def story(door: Entrance) -> None:
@@ -303,6 +306,15 @@ def test_what_a_role_forbids_is_audited_where_the_answer_conceals_it(tmp_path: P
             unknown = await client.post("/jobs", json={"job": ONE | {"tenant": "speech"}})
             assert unknown.status_code == 422
             assert door.acts()[0].outcome.startswith("refused: sa:v has no role"), door.acts()[0]
+            assert door.acts()[0].outcome.endswith("for tenant speech")
+            # Whichever of its faults is told first.
+            monkeypatch.setattr(
+                "topmast.service.admission.faults_in_fleet",
+                lambda *given: reversed([*faults_in_fleet(*given)]),
+            )
+            no_model = {"run": "true", "resources": {"accelerators": "Z9:1"}, "tenant": "speech"}
+            answer = await client.post("/jobs", json={"job": no_model})
+            assert len(answer.json()["errors"]) == 2
             assert door.acts()[0].outcome.endswith("for tenant speech")
             answer = await client.post("/jobs/cancel", json={"jobs": theirs})
             assert {one["why"] for one in answer.json()["effects"]} == {

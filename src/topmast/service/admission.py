@@ -78,7 +78,8 @@ class Admission:
         faults = tuple(faults_in_fleet(spec, known, self._known_models(), where))
         if spec.tenant in tenants and spec.tenant not in known:
             at = f" for tenant {spec.tenant}"
-            faults[0].conceals = caller.principal.refusal(Permission.JOBS_SUBMIT, at)
+            of_tenant = next(fault for fault in faults if fault.field == "tenant")
+            of_tenant.conceals = caller.principal.refusal(Permission.JOBS_SUBMIT, at)
         refuse_all(faults)
         self._access.require(caller, Permission.JOBS_SUBMIT, spec.tenant)
         for_user = self._access.user(caller, user, spec.tenant)
