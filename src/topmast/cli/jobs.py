@@ -280,6 +280,7 @@ def _say_story(story: JobStory) -> None:
         [
             ("job", f"{job.id}  {job.name}"),
             ("state", job.state + (f"  {job.reason}" if job.reason else "")),
+            ("why", story.why),
             ("unreachable", _silence_line(job)),
             ("waits for", job.preparing),
             ("hold", job.hold if job.reason != "Held" else ""),

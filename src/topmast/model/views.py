@@ -126,6 +126,8 @@ class JobStory(Struct, frozen=True):
     job: JobView
     history: tuple[HistoryView, ...]
     attempts: tuple[AttemptView, ...]
+    why: str = ""
+    """Of a job that waits: its reason, as a sentence."""
 
 
 class PlanView(Struct, frozen=True):

@@ -169,6 +169,7 @@ class Service(Reserving):
         view = await self.job(caller, job)
         job = view.id
         attempts = await asyncio.to_thread(self.journal.attempts_of, job)
+        told = await self.sentences(caller, [job] if view.state in WAITING else [])
         story = v.JobStory(
             view,
             await self._history(job),
@@ -179,6 +180,7 @@ class Service(Reserving):
                 )
                 for a in attempts
             ),
+            told.get(job, ""),
         )  # fmt: skip
         return self._shown(caller, story)
 

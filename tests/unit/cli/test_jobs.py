@@ -275,6 +275,18 @@ def test_status_tells_the_story(server: FakeServer, call: Call) -> None:
     ]:  # fmt: skip
         assert part in out
     assert "reason" not in out
+    assert "why" not in out
+
+
+def test_status_says_why_a_job_waits(server: FakeServer, call: Call) -> None:
+    """By the name of its reason, and in words; a server of before says no words."""
+    told = JobStory(job("j2", reason="Held"), (), (), "the job waits until it is released: by ada")
+    server.on("GET", "/jobs/j2/story", told, JobStory(told.job, (), ()))
+    out = call("status", "j2").out
+    assert (
+        "state      PENDING  Held\nwhy        the job waits until it is released: by ada\n" in out
+    )
+    assert "why" not in call("status", "j2").out
 
 
 def test_status_as_json(server: FakeServer, call: Call) -> None:
