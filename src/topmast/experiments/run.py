@@ -17,13 +17,14 @@ from topmast.experiments.recording import recorded
 from topmast.experiments.report import Curves, Overview, quantiles, write_report
 from topmast.experiments.worlds import world_of
 from topmast.fast.region import count_of
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import InvalidInput, refuse_all
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import Fleet
 from topmast.policies.options import Profile
 from topmast.sim.settings import Settings, check_models
 from topmast.sim.simulation import Result, Simulation, Waits
 from topmast.traces.reading import read
+from topmast.traces.source import unreadable
 from topmast.traces.throughputs import Throughputs, read_throughputs
 from topmast.traces.trace import Trace
 
@@ -70,7 +71,10 @@ class Setup(Struct, frozen=True):
 
 def load(options: RunOptions) -> Setup:
     """Read the files of a run. Raises InvalidInput for what does not fit."""
-    fleet = read_fleet(options.fleet)
+    try:
+        fleet = read_fleet(options.fleet)
+    except InvalidInput as error:
+        refuse_all((error, *error.more, *unreadable(options.trace)))
     check_models(options.world()[1], fleet.models())
     widest = max(h.gpus for r in fleet.regions for c in r.clusters for h in c.hosts)
     trace = read(

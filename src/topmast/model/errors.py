@@ -56,6 +56,9 @@ class Refused:
     def __init__(self) -> None:
         self._errors: list[InvalidInput] = []
 
+    def __len__(self) -> int:
+        return len(self._errors)
+
     def add(self, error: InvalidInput) -> None:
         """Take all errors of one document.
 

@@ -74,6 +74,14 @@ def open_regular(path: Path) -> BinaryIO:
         raise InvalidInput(f"cannot be read: {reason}", where=where) from None
 
 
+def unreadable(path: Path) -> Iterator[InvalidInput]:
+    """Why there is no file at ``path`` to read, if there is none."""
+    try:
+        open_regular(path).close()
+    except InvalidInput as error:
+        yield error
+
+
 def is_parquet(path: Path) -> bool:
     """Whether the file begins as Parquet does."""
     with open_regular(path) as file:

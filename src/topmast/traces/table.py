@@ -1,7 +1,7 @@
 """A table read by its layout: which columns a file has, what they hold, and what rows must satisfy.
 
-`read_table` is the one way from a file to columns. A bad row stops it with file, line and column,
-or is left out and counted.
+`read_table` is the one way from a file to columns. Bad rows are told together, with file, line and
+column, or left out and counted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import MOST_TOLD, InvalidInput, Refused
 from topmast.model.units import show
 from topmast.traces.source import Chunk, chunks, is_parquet, place
 from topmast.traces.trace import Bools, Ints, Texts, same_text
@@ -85,17 +85,23 @@ def read_table(
     where = place(path)
     columns: dict[str, _Growing] = {}
     lines: list[Ints] = []
-    skipped, reader = 0, None
-    for chunk in _chunks_of(path, layout):
-        if reader is None:
-            reader = _Reader(where, layout, chunk, hint)
-            chunk = reader.without_header(chunk)
-            columns = {name: _growing(layout.fields[name]) for name in reader.at}
-        kept, values = reader.read(chunk, skip_bad_rows)
-        skipped += len(chunk.rows) - len(kept)
-        lines.append(kept)
-        for name, growing in columns.items():
-            growing.add(values[name])
+    skipped, reader, refused = 0, None, Refused()
+    try:
+        for chunk in _chunks_of(path, layout):
+            if reader is None:
+                reader = _Reader(where, layout, chunk, hint)
+                chunk = reader.without_header(chunk)
+                columns = {name: _growing(layout.fields[name]) for name in reader.at}
+            kept, values = reader.read(chunk, None if skip_bad_rows else refused)
+            skipped += len(chunk.rows) - len(kept)
+            lines.append(kept)
+            for name, growing in columns.items():
+                growing.add(values[name])
+            if len(refused) > MOST_TOLD:
+                break
+    except InvalidInput as error:
+        refused.add(error)
+    refused.refuse()
     if reader is None:
         raise InvalidInput("the file is empty", where=where, remedy="is the path right?")
     found = np.concatenate(lines) if lines else np.zeros(0, np.int64)
@@ -180,35 +186,30 @@ class _Reader:
             message = f"no column {show(unknown[0])} is known"
             raise InvalidInput(message, where=where, remedy=remedy)
 
-    def read(self, chunk: Chunk, skip_bad_rows: bool) -> tuple[Ints, dict[str, Values]]:
-        """The lines of the good rows of a chunk, and their values by column."""
+    def read(self, chunk: Chunk, refused: Refused | None) -> tuple[Ints, dict[str, Values]]:
+        """The lines of the good rows of a chunk, and their values by column.
+
+        ``refused`` takes what is wrong with the others.
+        """
         rows = chunk.rows
         at: Ints = np.arange(len(rows))
         width = len(self.names)
-        narrow = [i for i, row in enumerate(rows) if len(row) != width]
-        if narrow:
-            if not skip_bad_rows:
-                self._stop_before(chunk, narrow[0])
-                raise self._uneven(chunk, narrow[0])
-            at = np.delete(at, narrow)
+        uneven = [i for i, row in enumerate(rows) if len(row) != width]
+        faults: list[tuple[int, Wrong | None]] = [(row, None) for row in uneven]
+        if uneven:
+            at = np.delete(at, uneven)
             rows = [rows[i] for i in at.tolist()]
         values, wrong = self._values(rows)
         while wrong:
-            if not skip_bad_rows:
-                first = min(wrong, key=lambda found: found.row)
-                raise self._error(chunk, int(at[first.row]), first)
+            faults += [(int(at[found.row]), found) for found in wrong]
             at = np.delete(at, sorted({found.row for found in wrong}))
             rows = [chunk.rows[i] for i in at.tolist()]
             values, wrong = self._values(rows)
+        if refused is not None:
+            for row, found in sorted(faults, key=lambda fault: fault[0]):
+                refused.add(self._error(chunk, row, found) if found else self._uneven(chunk, row))
         lines = chunk.first_line + at if chunk.even else np.array(chunk.lines, np.int64)[at]
         return lines, values
-
-    def _stop_before(self, chunk: Chunk, row: int) -> None:
-        """Raise for what is wrong above ``row``, which comes first in the file."""
-        _, wrong = self._values(chunk.rows[:row])
-        if wrong:
-            first = min(wrong, key=lambda found: found.row)
-            raise self._error(chunk, first.row, first)
 
     def _values(self, rows: list[list[str]]) -> tuple[dict[str, Values], list[Wrong]]:
         values: dict[str, Values] = {}

@@ -175,6 +175,11 @@ def test_files_that_are_not_there(call: Call, files: tuple[str, ...], tmp_path: 
     bad = call("simulate", "--trace", str(tmp_path / "bad.csv"), *files[2:])
     assert bad.code == 2
     assert "bad.csv:2" in bad.error
+    both = call(
+        "simulate", "--trace", str(tmp_path / "no.csv"), "--fleet", str(tmp_path / "no.yaml")
+    )
+    assert both.code == 2
+    assert ["no.yaml" in line or "no.csv" in line for line in both.err.splitlines()] == [True, True]
     (tmp_path / "a-file").write_text("")
     record = call("simulate", *files, "--record", "/proc/x")
     assert record.code == 2

@@ -629,3 +629,16 @@ def test_sizes_of_elastic_jobs(size: Size) -> None:
         assert (only.count, only.min_count, only.max_count) == size.want
         assert (spec.elastic is None) == (size.want[1] is None)
         assert parse_job(dump_job(spec)).spec == spec
+
+
+@pytest.mark.parametrize("number", [1e308, 10**400], ids=["as JSON", "longer than a float"])
+def test_each_number_beyond_all_bounds_is_told_with_its_field(number: float) -> None:
+    """All of them at once."""
+    resources = {"cpus": number, "memory": number, "accelerators": {"H100": number}}
+    most = dict.fromkeys(("num_nodes", "time_limit", "max_restarts", "skew"), number)
+    with pytest.raises(InvalidInput) as refused:
+        parse_job({"run": "x", "resources": resources, **most})
+    told = {error.field for error in (refused.value, *refused.value.more)}
+    assert told == {
+        *most, "resources.cpus", "resources.memory", "resources.accelerators.H100",
+    }  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import MOST_TOLD, InvalidInput
 from topmast.traces import source
 from topmast.traces.formats import FORMATS
 from topmast.traces.reading import read
@@ -52,6 +52,46 @@ def test_bad_rows(row: str, want: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(f"{HEAD}\nfine,0,5,1\n{row}\n")
     assert want in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("end", "want"),
+    [
+        ("c,-1,5,1", "submit_s"),
+        ('"c,0,5,1', 'a quote that is opened is never closed (add the ")'),
+    ],
+)
+def test_all_bad_rows_are_told_at_once(end: str, want: str, tmp_path: Path) -> None:
+    """In the order of the file, whatever is wrong with each, over chunks and what ends the read."""
+    path = tmp_path / "t.csv"
+    many = "".join(f"j{number},{number},5,1\n" for number in range(source.CHUNK_ROWS))
+    path.write_text(f"{HEAD}\na,0,,x\nb,0,5\n{many}{end}\n")
+    with pytest.raises(InvalidInput) as caught:
+        read(path, "topmast")
+    told = [str(error).replace(f"{path}:", "") for error in (caught.value, *caught.value.more)]
+    assert [line.split(": ")[0:2] for line in told] == [
+        ["2", "duration_s"], ["2", "gpus"], ["3", "gpus"], [f"{source.CHUNK_ROWS + 4}", want],
+    ]  # fmt: skip
+
+
+def test_of_very_many_bad_rows_the_first_are_told(tmp_path: Path) -> None:
+    """A file of another kind would fill the screen."""
+    path = tmp_path / "t.csv"
+    path.write_text(f"{HEAD}\n" + "a,0,soon,1\n" * 100)
+    with pytest.raises(InvalidInput) as caught:
+        read(path, "topmast")
+    told = [str(error) for error in (caught.value, *caught.value.more)]
+    assert (len(told), told[-1]) == (MOST_TOLD + 1, "and 80 more errors")
+
+
+def test_the_same_id_is_told_of_each_row(tmp_path: Path) -> None:
+    """With the line that has it first."""
+    path = tmp_path / "t.csv"
+    path.write_text(f"{HEAD}\na,0,5,1\na,1,5,1\nb,2,5,1\nb,3,5,1\n")
+    with pytest.raises(InvalidInput) as caught:
+        read(path, "topmast")
+    lines = [str(error).partition(": ")[0] for error in (caught.value, *caught.value.more)]
+    assert lines == [f"{path}:3", f"{path}:5"]
 
 
 OPTIONAL = [

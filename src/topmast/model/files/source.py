@@ -384,7 +384,7 @@ class _Walker:
         if isinstance(value, bool):
             return Node(Kind.BOOLEAN, text="true" if value else "false")
         if isinstance(value, int):
-            if value.bit_length() > 1000:
+            if value.bit_length() > 10_000:
                 raise self._refusal("a number is too large")
             return Node(Kind.NUMBER, text=str(value))
         if isinstance(value, float):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from topmast.model.errors import Refused
 from topmast.model.units import show
 from topmast.traces.table import Layout, Table, read_table
 from topmast.traces.trace import DEFAULT_HOST_GPUS, Floats, Trace, gangs, trace_of
@@ -47,10 +48,12 @@ def with_ids(table: Table, options: Options, column: str = "job_id") -> Table:
     again = np.array([seen.setdefault(text, row) != row for row, text in enumerate(ids)])
     if options.skip_bad_rows:
         return table.take(~again, int(again.sum()))
-    row = int(np.flatnonzero(again)[0])
-    first = table.lines[seen[ids[row]]]
-    message = f"{show(ids[row])} is the id of line {first} too"
-    raise table.wrong(row, column, message, "give each job an id of its own")
+    refused = Refused()
+    for row in np.flatnonzero(again).tolist():
+        message = f"{show(ids[row])} is the id of line {table.lines[seen[ids[row]]]} too"
+        refused.add(table.wrong(row, column, message, "give each job an id of its own"))
+    refused.refuse()
+    return table
 
 
 def from_zero(times_s: Floats) -> Floats:
