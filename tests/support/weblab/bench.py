@@ -32,6 +32,7 @@ HOST_GPUS, CLUSTERS, BULK = 8, 10, 20_000
 SEEN_WITHIN_S = 120.0
 SUBMITTED = 500
 """Jobs of a turn in which decisions are timed."""
+SCRAPES = 100
 SEEN = """
 const seen = {};
 const look = () => {
@@ -166,6 +167,26 @@ def grouped(url: str) -> dict[str, float]:
     return found
 
 
+def scrapes(url: str, process: psutil.Process, count: int) -> dict[str, float]:
+    """How long a scrape of the metrics takes, and how much CPU time of the thread that decides."""
+    times_s, before_s = [], _deciding_s(process)
+    for _ in range(count):
+        begun_s = time.monotonic()
+        httpx.get(f"{url}/metrics", timeout=60).raise_for_status()
+        times_s.append(time.monotonic() - begun_s)
+    deciding_s = (_deciding_s(process) - before_s) / count
+    return {
+        "median_ms": round(1e3 * median(times_s), 1), "max_ms": round(1e3 * max(times_s), 1),
+        "deciding_ms": round(1e3 * deciding_s, 2),
+    }  # fmt: skip
+
+
+def _deciding_s(process: psutil.Process) -> float:
+    """The CPU time of the thread that decides: of those beside that of HTTP the one that works."""
+    others = [thread for thread in process.threads() if thread.id != process.pid]
+    return max(thread.user_time + thread.system_time for thread in others)
+
+
 def _renderer_mb() -> float:
     """The memory of the largest renderer that this process has below it, shared pages left out."""
     children = psutil.Process().children(recursive=True)
@@ -176,16 +197,13 @@ def _renderer_mb() -> float:
 def decisions(url: str, process: psutil.Process, jobs: int) -> dict[str, float]:
     """What a message of the queue took while so many jobs were submitted.
 
-    That is the time in the queue itself, by the clock, and all CPU time of the thread that decides:
-    of the threads beside that of HTTP the one that works.
+    That is the time in the queue itself, by the clock, and all CPU time of the thread that decides.
     """
 
     def timing() -> tuple[int, float, float]:
         steps = httpx.get(f"{url}/api/v1/system", timeout=60).json()["timings"]
         queue = next(step for step in steps if step["step"] == "queue")
-        others = [t for t in process.threads() if t.id != process.pid]
-        cpu_s = max(thread.user_time + thread.system_time for thread in others)
-        return queue["count"], queue["count"] * queue["mean_s"], cpu_s
+        return queue["count"], queue["count"] * queue["mean_s"], _deciding_s(process)
 
     before = timing()
     for at in range(jobs):
@@ -275,7 +293,7 @@ def main() -> None:
         say("looking at pages")
         found: dict[str, Any] = {
             "jobs": given.jobs, "running": running, "gpus": given.gpus, "groups_ms": grouped(url),
-            **looked_at(url),
+            "scrapes": scrapes(url, process, SCRAPES), **looked_at(url),
         }  # fmt: skip
         if given.readers:
             say(f"deciding alone, and with {given.readers} dashboards")
