@@ -73,15 +73,10 @@ def _expected(explanation: Explanation) -> str:
     """When a job that waits will start, as far as that is known."""
     start = explanation.expected_start
     if explanation.expected_start_s is None:
-        from topmast.model.reason import HOPELESS
+        from topmast.model.reason import HOPELESS, start_by_act
 
-        if explanation.reason == _UNKNOWN_DATASET:
-            return "not before the catalogue has all its datasets"
-        if explanation.reason == "Held":
-            resumed = "until it is resumed" in explanation.summary
-            return "when it is resumed" if resumed else "when it is released"
-        if explanation.reason == "TenantPaused":
-            return "when its tenant is resumed"
+        if by_act := start_by_act(explanation.reason, explanation.summary):
+            return by_act
         if explanation.reason in HOPELESS:
             return "never, unless the job, the fleet or a limit changes"
         none = "not forecast yet" if start is None else "unknown"

@@ -54,20 +54,11 @@ def moment_s(text: str | None, option: str = "", ago: str = "ago") -> float | No
     """
     if text is None:
         return None
+    if (dated_s := _dated_s(text)) is not None:
+        return dated_s
     from topmast.model.errors import InvalidInput
-    from topmast.model.units import MAX_DURATION_S, parse_duration_s
+    from topmast.model.units import parse_duration_s
 
-    try:
-        number = float(text)
-    except ValueError:
-        pass
-    else:
-        if MAX_DURATION_S < number < 1e11:
-            return number
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        pass
     try:
         return time.time() - parse_duration_s(text)
     except InvalidInput:
@@ -79,11 +70,31 @@ def moment_s(text: str | None, option: str = "", ago: str = "ago") -> float | No
 def coming_s(text: str | None, option: str = "") -> float | None:
     """The same of a time to come: ``2h`` is in two hours."""
     now_s, at_s = time.time(), moment_s(text, option, ago="from now")
-    if at_s is None or at_s > now_s:
+    if text is None or at_s is None or at_s > now_s:
         return at_s
+    if _dated_s(text) is not None:
+        message = f"{text!r} has passed: write a time to come, or 4h for in four hours"
+        raise typer.BadParameter(message, param_hint=_hint(option))
     ago_s = duration_s(text, option) or 0.0
     with_unit(text, option)
     return now_s + ago_s
+
+
+def _dated_s(text: str) -> float | None:
+    """Seconds since the epoch of a date or of such a number; None for other texts."""
+    from topmast.model.units import MAX_DURATION_S
+
+    try:
+        number = float(text)
+    except ValueError:
+        pass
+    else:
+        if MAX_DURATION_S < number < 1e11:
+            return number
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def whole_numbers(text: str) -> tuple[int, ...]:

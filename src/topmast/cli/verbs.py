@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -180,8 +181,9 @@ def reprioritize(
 ) -> None:
     """Give jobs another priority; to those that have GPUs, from the next attempt on."""
     if _JOB.fullmatch(band):
-        first = " ".join(jobs or ())
-        likely = first if first and not _JOB.search(first) else "high"
+        bands = complete_bands("")
+        near = (get_close_matches(word, bands, 1) for word in jobs or ())
+        likely = next((found[0] for found in near if found), "high")
         message = f"the band comes first: topmast reprioritize {likely} {band}"
         raise typer.BadParameter(message)
     run(session, jobs, options, lambda client: partial(client.reprioritize, priority=band))

@@ -11,7 +11,7 @@ from topmast.fast.queue import GlobalQueue, JobRecord
 from topmast.model.decided import joined, why
 from topmast.model.job import JobSpec
 from topmast.model.plan import Binding, Plan, Reservation
-from topmast.model.reason import PendingReason
+from topmast.model.reason import RESUMED, PendingReason
 from topmast.model.states import WAITING, JobState
 from topmast.service.foresight import Foreseen
 from topmast.service.warnings import gang_in_words
@@ -51,7 +51,7 @@ def waiting(scene: Scene, reason: PendingReason | None, detail: str) -> str:
     wanted, fits = gang_in_words(scene.spec), "fit" if scene.spec.tasks > 1 else "fits"
     more = f" ({detail})" if detail else ""
     if reason is PendingReason.HELD and detail.startswith("suspended"):
-        return f"the job waits until it is resumed: {detail}"
+        return f"the job waits {RESUMED}: {detail}"
     if reason in _ASIDE:
         return f"the job waits until {_ASIDE[reason]}{detail}"
     match reason:

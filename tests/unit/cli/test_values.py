@@ -1,5 +1,6 @@
 """What people type after options."""
 
+import re
 import time
 from datetime import datetime
 
@@ -104,6 +105,9 @@ def test_what_is_no_time_to_come() -> None:
         values.coming_s("yesterday", "--from")
     with pytest.raises(typer.BadParameter, match=r"write 2h \(ago\)"):
         values.moment_s("yesterday", "--since")
+    for text in ("2020-01-31", "1600000000", "2020-01-31T12:00+00:00"):
+        with pytest.raises(typer.BadParameter, match=f"'{re.escape(text)}' has passed: write a"):
+            values.coming_s(text, "--from")
 
 
 def test_seconds_are_shown_within_a_minute() -> None:

@@ -133,6 +133,10 @@ def test_two_words_that_are_swapped_are_put_in_order(server: FakeServer, call: C
     assert "the band comes first: topmast reprioritize low j12" in called.error
     called = call("reprioritize", "s7[3]", "j4")
     assert "the band comes first: topmast reprioritize high s7[3]" in called.error
+    called = call("reprioritize", "j12", "j13", "hihg")
+    assert "the band comes first: topmast reprioritize high j12" in called.error
+    called = call("reprioritize", "j12", "lwo")
+    assert "the band comes first: topmast reprioritize low j12" in called.error
     assert not server.requests
 
 

@@ -69,12 +69,18 @@ def test_what_holds_gpus_comes_first_and_what_waits_has_a_place_in_line(door: En
             assert [int(p.group(1)) for p in places if p] == [1, 2, 3, 4, 5, 6, 7]
             assert "Held : the job waits until it is released" in row(text, "j8")
             assert "no host could run one task" in row(text, "j9")
+            why = [
+                (await client.get(f"/api/v1/jobs/{job}/story")).json()["why"]
+                for job in ("j1", "j9")
+            ]
+            assert why[0] == ""
+            assert why[1].startswith("no host could run one task")
 
     run(story)
 
 
 def test_a_job_that_waits_has_its_expected_start_or_a_way_to_it(door: Entrance) -> None:
-    """No time lets a held job start, nor one that is too large; the others wait for places."""
+    """No time lets a held job start, but its release; nor one that is too large, ever."""
 
     async def story() -> None:
         async with local(door) as client:
@@ -85,8 +91,8 @@ def test_a_job_that_waits_has_its_expected_start_or_a_way_to_it(door: Entrance) 
                 await asyncio.sleep(0.1)
             for job in ("j3", "j7"):
                 assert re.search(r" in \d+[smhd]", row(text, job)), row(text, job)
-            for job in ("j8", "j9"):
-                assert "never, unless something changes" in row(text, job)
+            assert "when it is released" in row(text, "j8")
+            assert "never, unless something changes" in row(text, "j9")
             assert "not known" not in text
 
     run(story)

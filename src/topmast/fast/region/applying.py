@@ -175,7 +175,8 @@ def _host(placer: RegionState, fact: HostSet, event: m.Message) -> None:
     else:
         state.wanted[fact.host] = fact.state
     state.until = _with(state.until, fact.host, fact.until_s)
-    why = event.why if isinstance(event, m.SetHost) else ""
+    before = given(state.why, {}).get(fact.host, "")
+    why = event.why(before) if isinstance(event, m.SetHost) else ""
     state.why = _with(state.why, fact.host, why or UNSET)
     _refresh(placer, fact.host)
 

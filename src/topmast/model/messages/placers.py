@@ -213,13 +213,16 @@ class SetHost(Message, frozen=True):
         """All the hosts, each once."""
         return tuple(dict.fromkeys((self.host, *(self.also or ()))))
 
-    @property
-    def why(self) -> str:
-        """Which order put them aside, and why; empty if neither is said, or they return."""
-        if self.state is HostState.HEALTHY or not (self.by or self.reason):
+    def why(self, before: str = "") -> str:
+        """Which order put them aside, and why; empty if neither is said, or they return.
+
+        ``before`` is what was said of a host: its reason stands until an order gives another.
+        """
+        reason = self.reason or before.partition(" it: ")[2]
+        if self.state is HostState.HEALTHY or not (self.by or reason):
             return ""
         done = "drains" if self.state is HostState.DRAINING else "cordoned"
-        more = f": {self.reason}" if self.reason else ""
+        more = f": {reason}" if reason else ""
         return f"{self.by or 'an unknown user'} {done} it{more}"
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from topmast.model.access import Permission
 from topmast.model.group_views import JobsGlance
 from topmast.model.job import Band
-from topmast.model.reason import HOPELESS, PendingReason
+from topmast.model.reason import HOPELESS, PendingReason, start_by_act
 from topmast.model.selector import LABEL
 from topmast.model.states import TERMINAL, WAITING, JobState
 from topmast.model.views import JobPage, JobView
@@ -45,9 +45,11 @@ class Line(Struct, frozen=True):
     """When it is expected to start, as far as the server knows without being asked."""
 
     @property
-    def is_hopeless(self) -> bool:
-        """Whether no time lets it start."""
-        return self.job.reason in HOPELESS
+    def never(self) -> str:
+        """What would let it start, where no time does; else empty."""
+        if self.job.reason not in HOPELESS:
+            return ""
+        return start_by_act(self.job.reason, self.why) or "never, unless something changes"
 
 
 class Glance(JobsGlance, frozen=True):

@@ -433,7 +433,7 @@ def test_a_cordon_until_a_time_ends_by_itself() -> None:
 
 
 def test_the_reason_of_a_cordon_is_kept_as_long_as_the_cordon() -> None:
-    """With the host, over snapshots; a new reason takes its place, a mere repetition does not."""
+    """With the host, over snapshots and a drain; a new reason takes its place, none does not."""
     world = _two_hosts()
 
     def says(host: str) -> str:
@@ -450,9 +450,15 @@ def test_the_reason_of_a_cordon_is_kept_as_long_as_the_cordon() -> None:
     world.tell(ids.placer("east"), m.SetHost("east-1-0", H.CORDONED, "bob", reason="new fan"))
     assert says("east-1-0") == "bob cordoned it: new fan"
     world.tell(ids.placer("east"), m.SetHost("east-1-0", H.DRAINING, "bob"))
-    assert says("east-1-0") == "bob drains it"
+    assert says("east-1-0") == "bob drains it: new fan"
+    world.crash()
+    assert says("east-1-0") == "bob drains it: new fan"
+    world.tell(ids.placer("east"), m.SetHost("east-1-0", H.CORDONED, "ann"))
+    assert says("east-1-0") == "ann cordoned it: new fan"
     world.tell(ids.placer("east"), m.SetHost("east-1-0", H.HEALTHY, "bob", reason="it works"))
     assert (says("east-1-0"), says("east-1-1")) == ("", "ann cordoned it: new switch")
+    world.tell(ids.placer("east"), m.SetHost("east-1-0", H.DRAINING, "bob"))
+    assert says("east-1-0") == "bob drains it"
 
 
 # --- closed by an operator --------------------------------------------------------------------------------
