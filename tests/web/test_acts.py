@@ -221,6 +221,10 @@ def test_a_page_says_that_the_server_is_away_and_returns(stage: Stage, viewer: V
         page.locator("#link").wait_for()
         assert "does not answer" in page.locator("#link").inner_text()
         assert page.locator("tr[data-row]").count() == rows
+        page.get_by_label(f"Select {stage.jobs['waits']}", exact=True).check()
+        page.get_by_role("button", name="Hold").click()
+        expect(page.locator("dialog[open]")).to_contain_text("The server does not answer.")
+        page.get_by_role("button", name="Not now").click()
         stage.server.start()
         stage.server.wait_ready()
         page.locator("#link").wait_for(state="hidden")

@@ -101,8 +101,10 @@ function list(/** @type {string[]} */ lines) {
   part("effects").replaceChildren(...lines.slice(0, LINES_SHOWN).map(item), ...(more > 0 ? [item(`and ${more.toLocaleString("en")} more`)] : []));
 }
 
-function refused(/** @type {unknown} */ error) {
-  part("summary").textContent = `Refused: ${/** @type {Error} */ (error).message}`;
+/** Say why not; `unknown`: what is to be thought of an act that no answer came to. */
+function refused(/** @type {unknown} */ error, unknown = "") {
+  const isSilent = error instanceof TypeError; // that is how a request without an answer fails
+  part("summary").textContent = isSilent ? `The server does not answer. ${unknown}`.trim() : `Refused: ${/** @type {Error} */ (error).message}`;
 }
 
 function go() {
@@ -143,7 +145,7 @@ async function carryOut(/** @type {Act} */ act, /** @type {Body} */ targets) {
     say(`Done. ${told(answer).summary}`.trim());
     dialog.close("yes");
   } catch (error) {
-    refused(error);
+    refused(error, "Look whether it was done before you try again.");
   }
 }
 
