@@ -247,7 +247,12 @@ def test_what_belongs_to_another_tenant_is_not_there(tmp_path: Path) -> None:
         both = [ONE | {"tenant": "speech", "name": f"secret{n}"} for n in range(4)]
         async with door.client(speech) as other:
             theirs = (await other.post("/jobs/bulk", json={"jobs": both})).json()["ids"]
+        async with door.client(await door.token("o", (Role.OPERATOR, "/"))) as operator:
+            kept = {"hosts": ["east-a-0"], "until_s": TOMORROW_S, "tenants": ["vision", "speech"]}
+            assert (await operator.post("/reservations", json=kept)).status_code == 201
         async with door.client(vision) as client:
+            (window,) = (await client.get("/reservations")).json()["reservations"]
+            assert window["tenants"] == ["vision", "(another tenant)"]
             made = await client.post("/jobs", json={"job": ONE | {"tenant": "vision"}})
             mine = made.json()["id"]
             await asyncio.sleep(0.2)

@@ -181,6 +181,39 @@ def test_another_question_gives_the_cells_other_kinds(chromium: Browser, url: st
         assert "held by a job that does not run" in page.locator("gpu-map .legend").inner_text()
 
 
+SHARES = """async () => {
+    const { kindsOf } = await import("/elements/gpu-kinds.js");
+    const jobs = {};
+    for (const [at, tenant] of ["vision", "nlp", "vision", "speech"].entries())
+        jobs[`j${at}`] = { tenant, band: "normal", state: "RUNNING", name: "" };
+    const told = {};
+    for (const [name, gpus, held] of [
+        ["shares beside whole ones", 3, { j0: 0.3, j1: 2, j2: 0.5 }],
+        ["two on one", 1, { j0: 0.5, j3: 0.5 }],
+        ["a share of the next", 2, { j0: 0.7, j3: 0.7 }],
+        ["a rest that is free", 4, { j0: 0.3, j1: 2 }],
+    ]) {
+        const host = { name, rack: "", model: "H100", gpus, state: "healthy", closed: "", held };
+        const regions = [{ name: "east", reachable: true, clusters: [{ name: "a", hosts: [host] }] }];
+        told[name] = kindsOf("tenant", { at_s: 0, jobs, regions }).of(host).map((kind) => kind.label);
+    }
+    return told;
+}"""
+
+
+def test_jobs_that_share_a_gpu_have_one_cell_and_whole_gpus_one_each(
+    chromium: Browser, url: str
+) -> None:
+    with opened(chromium, url) as window:
+        told = window.open("/map").evaluate(SHARES)
+        assert told == {
+            "shares beside whole ones": ["nlp", "nlp", "vision"],
+            "two on one": ["vision"],
+            "a share of the next": ["vision", "speech"],
+            "a rest that is free": ["nlp", "nlp", "vision", "free"],
+        }
+
+
 @pytest.mark.slow
 def test_100_000_gpus_are_drawn_and_changed(chromium: Browser, url: str) -> None:
     with opened(chromium, url) as window:

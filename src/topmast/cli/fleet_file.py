@@ -21,6 +21,22 @@ TenantsOption = Annotated[
     typer.Option("--tenants", help="Only the tenants of the file; the rest stays as it is."),
 ]
 
+BaseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--base", metavar="VERSION",
+        help="Refuse it unless this is still the version of the fleet; else the version that "
+        "the shown differences are about.",
+    ),
+]  # fmt: skip
+ReasonOption = Annotated[
+    str | None,
+    typer.Option("--reason", metavar="TEXT", help="Why; the audit log keeps it."),
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Only show what would change, as `fleet diff`.")
+]
+
 
 def add(app: typer.Typer) -> None:
     """Add the group of commands."""
@@ -63,20 +79,9 @@ def apply(
     session: Session,
     file: FileArgument,
     tenants: TenantsOption = False,
-    base: Annotated[
-        str | None,
-        typer.Option(
-            metavar="VERSION",
-            help="Refuse it unless this is still the version of the fleet; else the version that "
-            "the shown differences are about.",
-        ),
-    ] = None,
-    reason: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Why; the audit log keeps it.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would change, as `fleet diff`.")
-    ] = False,
+    base: BaseOption = None,
+    reason: ReasonOption = None,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Change the fleet while the server runs: regions, clusters, hosts, quotas, links.
 

@@ -168,6 +168,10 @@ def _failed(error: Exception) -> int:
     if isinstance(error, OSError):
         note(f"{PROGRAM}: {error}")
         return FAILED
+    if isinstance(error, UnicodeEncodeError):
+        given = error.object.encode(errors="surrogateescape")
+        note(f"{PROGRAM}: {str(given)[1:]} is not UTF-8; write it in UTF-8")
+        return MISUSE
     if isinstance(error, ModuleNotFoundError) and (extra := extra_of(error.name or "")):
         note(f"{PROGRAM}: this needs {error.name}: pip install 'topmast[{extra}]'")
         return FAILED

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from topmast.cli import values
+from topmast.cli import fleet_file, values
 from topmast.cli.actoptions import ActOptions, PeriodOptions
 from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_tenants
@@ -36,6 +36,7 @@ def add(app: typer.Typer) -> None:
         "topmast tenants pause vision --drain --dry-run",
     )(pause)  # fmt: skip
     command(made, "resume", example="topmast tenants resume vision")(resume)
+    command(made, "apply", example="topmast tenants apply quotas.yaml --dry-run")(apply)
     command(made, "budgets", example="topmast tenants budgets --json")(budgets)
     command(
         made, "quota", example="topmast tenants quota vision --gpus H100=64 --for 3d "
@@ -67,6 +68,20 @@ def resume(session: Session, tenant: TenantArgument, options: ActOptions = ActOp
     with session.client() as client:
         found = client.resume_tenant(tenant, **options.given)
     session.show(found, lambda: _say_pause(found))
+
+
+def apply(
+    session: Session,
+    file: fleet_file.FileArgument,
+    base: fleet_file.BaseOption = None,
+    reason: fleet_file.ReasonOption = None,
+    dry_run: fleet_file.DryRunOption = False,
+) -> None:
+    """Give a running server the tenants and quotas of a fleet file; all else of it stays.
+
+    A tenant that the file does not have must be without jobs, and goes. As `fleet apply --tenants`.
+    """
+    fleet_file.apply(session, file, True, base, reason, dry_run)
 
 
 def budgets(session: Session) -> None:

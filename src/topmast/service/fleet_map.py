@@ -37,6 +37,8 @@ class FleetMaps:
         self._drawing = asyncio.Lock()
         self._kept: FleetMap | None = None
         self._fresh_until_s = 0.0
+        self._took_s = 0.0
+        """By the questions of the last map, without what they waited for."""
 
     async def now(
         self, placers: Callable[[], Mapping[str, RegionalPlacer]], absent: Collection[str]
@@ -46,9 +48,10 @@ class FleetMaps:
             begun_s = self._elapsed_s()
             if self._kept is not None and begun_s < self._fresh_until_s:
                 return self._kept
+            self._took_s = 0.0
             self._kept = await self._drawn(placers(), absent)
-            ended_s = self._elapsed_s()
-            self._fresh_until_s = ended_s + max(LEAST_KEPT_S, REST * (ended_s - begun_s))
+            rest_s = max(LEAST_KEPT_S, REST * self._took_s)
+            self._fresh_until_s = self._elapsed_s() + rest_s
             return self._kept
 
     async def _drawn(
@@ -68,6 +71,7 @@ class FleetMaps:
         self, placer: RegionalPlacer, queue: GlobalQueue, jobs: dict[str, HolderView]
     ) -> tuple[ClusterCells, ...]:
         """The hosts of a region by cluster. O(hosts + running tasks)."""
+        begun_s = self._elapsed_s()
         columns = placer.columns
         held = _held(placer, queue, jobs)
         hosts: dict[str, list[HostCells]] = {name: [] for name in columns.clusters}
@@ -81,7 +85,9 @@ class FleetMaps:
                     held.get(spec.name, {}), placer.columns.closed.get(spec.name, ""),
                 )
             )  # fmt: skip
-        return tuple(ClusterCells(name, tuple(found)) for name, found in hosts.items())
+        cells = tuple(ClusterCells(name, tuple(found)) for name, found in hosts.items())
+        self._took_s += self._elapsed_s() - begun_s
+        return cells
 
 
 def _held(

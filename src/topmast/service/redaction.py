@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -65,9 +65,15 @@ class Redaction:
             found["added_gpus"] = {
                 name if name in self._seen else HIDDEN_TENANT: gpus for name, gpus in added.items()
             }
+        if "tenants" in found and all(isinstance(name, str) for name in found["tenants"] or ()):
+            found["tenants"] = self._tenants(found["tenants"] or ())
         if "user" in found and tenant is not None and tenant not in self._seen:
             found["user"] = ""
         return found
+
+    def _tenants(self, names: Iterable[str]) -> list[str]:
+        shown = [name if name in self._seen else HIDDEN_TENANT for name in names]
+        return list(dict.fromkeys(shown))
 
     def _job(self, found: re.Match[str]) -> str:
         job = found.group()

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from tests.unit.cli.conftest import Call
@@ -89,8 +90,24 @@ def test_jobs_or_a_selector_and_not_both(server: FakeServer, call: Call) -> None
     assert not server.requests
 
 
+def test_words_that_are_not_utf_8_are_named(server: FakeServer, call: Call) -> None:
+    """As the terminal gave them; nothing is sent."""
+    for words, said in (
+        (("cancel", "\udcff"), r"'\xff'"),
+        (("cancel", "j3", "--reason", "a\udcff"), r"'a\xff'"),
+    ):
+        called = call(*words)
+        assert (called.code, called.out) == (2, "")
+        assert called.error.startswith("topmast: ") and said in called.error
+        assert called.error.endswith("is not UTF-8; write it in UTF-8")
+    assert not server.requests
+
+
+@pytest.mark.parametrize(
+    ("apply", "option"), [(("fleet", "apply"), ("--tenants",)), (("tenants", "apply"), ())]
+)
 def test_a_fleet_is_applied_on_the_version_that_was_compared(
-    server: FakeServer, call: Call, tmp_path: Path
+    server: FakeServer, call: Call, tmp_path: Path, apply: tuple[str, ...], option: tuple[str, ...]
 ) -> None:
     """What is shown is what is done; or the server refuses it."""
     host = FleetChange("host east-1-9", "removed", jobs=("j7",))
@@ -98,10 +115,10 @@ def test_a_fleet_is_applied_on_the_version_that_was_compared(
     server.on("POST", "/fleet/apply", FleetDiff("v2", (host,)))
     path = tmp_path / "quotas.yaml"
     path.write_text("tenants: {vision: {quota: {H100: 4}}}")
-    dry = call("fleet", "apply", str(path), "--tenants", "--dry-run")
+    dry = call(*apply, str(path), *option, "--dry-run")
     assert dry.out.splitlines()[1].split()[:3] == ["host", "east-1-9", "removed"]
     assert [request.path for request in server.requests] == ["/api/v1/fleet/diff"]
-    done = call("fleet", "apply", str(path), "--tenants", "--reason", "more", "--json")
+    done = call(*apply, str(path), *option, "--reason", "more", "--json")
     assert done.document["version"] == "v2"
     body = json.loads(server.requests[-1].body)
     assert body == {

@@ -122,14 +122,18 @@ function byJob(by, fleet, add) {
     const rest = alike(host.state === "healthy" ? free : closed, host.gpus);
     if (held.length === 0) return rest;
     if (held.length === 1 && held[0][1] >= host.gpus) return alike(choose(fleet.jobs[held[0][0]]), host.gpus);
+    // Whole GPUs first, then shares: those that fit on one GPU have one cell, of the largest of them.
+    held.sort((a, b) => Math.min(1, b[1]) - Math.min(1, a[1]));
     const cells = [...rest];
-    let at = 0;
+    let cell = 0, room = 0;
     for (const [id, gpus] of held) {
+      if (gpus <= room + 1e-6) {
+        room -= gpus;
+        continue;
+      }
+      room = Math.max(0, 1 - gpus);
       const kind = choose(fleet.jobs[id]);
-      const end = at + gpus;
-      // A job that has less than a whole GPU is shown where it begins.
-      for (let cell = Math.floor(at + 1e-6); cell < end - 1e-6 && cell < host.gpus; cell += 1) cells[cell] = kind;
-      at = end;
+      for (let left = Math.ceil(gpus - 1e-6); left > 0 && cell < host.gpus; left -= 1) cells[cell++] = kind;
     }
     return cells;
   };
