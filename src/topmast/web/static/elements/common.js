@@ -2,6 +2,8 @@
 
 import { SHEET } from "./styles.js";
 
+export { moment } from "../times.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
@@ -115,14 +117,6 @@ export function number(value) {
  */
 export function count(value, noun) {
   return `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
-}
-
-/**
- * A moment by the clock of the reader.
- * @param {number} at_s seconds since the epoch
- */
-export function moment(at_s) {
-  return new Date(at_s * 1000).toISOString().replace("T", " ").slice(0, 19) + " UTC";
 }
 
 /**
