@@ -98,7 +98,8 @@ def test_words_that_are_not_utf_8_are_named(server: FakeServer, call: Call) -> N
     ):
         called = call(*words)
         assert (called.code, called.out) == (2, "")
-        assert called.error.startswith("topmast: ") and said in called.error
+        assert called.error.startswith("topmast: ")
+        assert said in called.error
         assert called.error.endswith("is not UTF-8; write it in UTF-8")
     assert not server.requests
 
