@@ -1,10 +1,12 @@
 """A far engine with the real runner, whatever is done to its processes; hosts are names here."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,6 +28,8 @@ from tests.contract.engines import (
     scripts_of,
 )
 from topmast.adapters.engines.far.home import CALLS_OF_A_HOST
+from topmast.adapters.engines.far.home import Home as HomeSide
+from topmast.adapters.engines.far.listener import Call, Reply
 from topmast.adapters.engines.far.runner.calls import Home
 from topmast.model.messages import Message, TaskEvicted, TaskExited, TaskLost, TaskStarted
 
@@ -104,6 +108,36 @@ def test_dead_means_dead_whatever_is_killed_or_frozen(rig: Watched) -> None:
         assert isinstance(end, TaskLost), end
         assert want_error in end.error, job
         assert not alive_of(rig, job), job
+
+
+def test_a_runner_that_is_killed_while_it_claims_is_told_to_be_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim is granted, and what would have run the tasks is dead by then."""
+    asked, go_on = threading.Event(), threading.Event()
+    answer = HomeSide.answer
+
+    async def late(home: HomeSide, call: Call) -> Reply:
+        reply = await answer(home, call)
+        if call.name == "claim":
+            asked.set()
+            await asyncio.to_thread(go_on.wait, 60)
+        return reply
+
+    monkeypatch.setattr(HomeSide, "answer", late)
+    with opened(lambda rig: far_with(rig, lease_s=LEASE_S), tmp_path, Watched) as rig:
+        assert isinstance(rig, Watched)
+        rig.engine.start_gang(order("j1", "sleep 1000"))
+        assert asked.wait(60)
+        keeper = rig.keeper("j1")
+        caller = rig.caller("j1")
+        keeper.kill()
+        eventually(lambda: caller.ppid() != keeper.pid, "the caller is on its own")
+        time.sleep(1.0)  # it has looked whether anything is left
+        go_on.set()
+        assert "runner was killed" in rig.news.wait(TaskLost, job="j1").error
+        eventually(lambda: not caller.is_running(), "the caller ends")
+        assert not alive_of(rig, "j1")
 
 
 @pytest.mark.parametrize("strike", ["kill", "suspend"])

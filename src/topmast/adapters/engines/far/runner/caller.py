@@ -61,6 +61,8 @@ class Caller:
         self.told = set(keeper.told)
         self.offsets: dict[str, int] = {}
         self.plan: Json = None
+        self.alone = False
+        """Whether the keeper is dead, and nothing of it is left."""
         self.saving: Saving | None = None
         self.heard_s = self.leased_s = now_s()
         self.patience_s = self.ticket["lease_s"] or PATIENCE_S
@@ -83,6 +85,8 @@ class Caller:
         if self.plan["data"] and self.plan["data"]["checkpoint"] is not None:
             self.saving = Saving(self)
         self._orders(answer)
+        if self.alone:
+            self._lose_ranks()  # it died before they were known
         threading.Thread(target=self._ship, daemon=True).start()
         if self.plan["data"] and not self.keeper.ready and not self.plan.get("error"):
             self.staging = Staging(self)
@@ -252,7 +256,13 @@ class Caller:
             if not left and not ranks:
                 break
             time.sleep(RETRY_S)
-        for rank in self.plan["ranks"] if self.plan else ():
+        self.alone = True
+        if self.plan is not None:
+            self._lose_ranks()
+
+    def _lose_ranks(self) -> None:
+        """No rank will end any more but as lost."""
+        for rank in self.plan["ranks"]:
             lost = {"rank": int(rank), "code": None, "at_s": time.time(), "evicted": False}
             self.ends.setdefault(rank, {**lost, "error": "its runner was killed"})
         self.news.set()
