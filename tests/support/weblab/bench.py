@@ -170,10 +170,11 @@ def grouped(url: str) -> dict[str, float]:
 def scrapes(url: str, process: psutil.Process, count: int) -> dict[str, float]:
     """How long a scrape of the metrics takes, and how much CPU time of the thread that decides."""
     times_s, before_s = [], _deciding_s(process)
-    for _ in range(count):
-        begun_s = time.monotonic()
-        httpx.get(f"{url}/metrics", timeout=60).raise_for_status()
-        times_s.append(time.monotonic() - begun_s)
+    with httpx.Client(timeout=60) as client:
+        for _ in range(count):
+            begun_s = time.monotonic()
+            client.get(f"{url}/metrics").raise_for_status()
+            times_s.append(time.monotonic() - begun_s)
     deciding_s = (_deciding_s(process) - before_s) / count
     return {
         "median_ms": round(1e3 * median(times_s), 1), "max_ms": round(1e3 * max(times_s), 1),
