@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from msgspec import Struct
 
-    from topmast.cli.rootoptions import (
-        BenchOptions,
-        DemoOptions,
-        DoctorOptions,
-        ReplayOptions,
-        ServeOptions,
-        StoreOptions,
-        WhatIfOptions,
-    )
+    from topmast.cli import rootoptions
 
 T = TypeVar("T", bound="Struct")
 
@@ -31,7 +23,7 @@ time of a start.
 """
 
 
-def serve(options: ServeOptions) -> int:
+def serve(options: rootoptions.ServeOptions) -> int:
     """`topmast up`."""
     from topmast.app import roles
     from topmast.model.decoding import learn_structs
@@ -49,7 +41,7 @@ def break_glass(state: Path, life_s: float) -> str:
     return break_glass(state, wall_s(), life_s)
 
 
-def demo(options: DemoOptions) -> int:
+def demo(options: rootoptions.DemoOptions) -> int:
     """`topmast demo`."""
     from topmast.demo import run_demo
 
@@ -58,7 +50,7 @@ def demo(options: DemoOptions) -> int:
     )
 
 
-def replay(options: ReplayOptions) -> object:
+def replay(options: rootoptions.ReplayOptions) -> object:
     """`topmast replay`: the queue as it was at a time, rebuilt from the journal."""
     if options.serve:
         from topmast.app.past import serve_past
@@ -69,28 +61,30 @@ def replay(options: ReplayOptions) -> object:
     return replay_state(options.state, options.until_s)
 
 
-def database(verb: str, options: StoreOptions) -> dict[str, Any]:
+def database(verb: str, options: rootoptions.StoreOptions) -> dict[str, Any]:
     """`topmast db`, `backup` and `restore`."""
     from topmast.app.database import run
 
     return run(verb, options)
 
 
-def doctor(options: DoctorOptions) -> dict[str, Any]:
+def doctor(options: rootoptions.DoctorOptions) -> dict[str, Any]:
     """`topmast doctor`."""
     from topmast.app.doctor import examine
 
     return examine(options)
 
 
-def whatif(options: WhatIfOptions, tell: Callable[[int, int, float], None]) -> dict[str, Any]:
+def whatif(
+    options: rootoptions.WhatIfOptions, tell: Callable[[int, int, float], None]
+) -> dict[str, Any]:
     """`topmast whatif`: two futures of a system, side by side."""
     from topmast.app.whatif import compare_futures
 
     return compare_futures(options, tell)
 
 
-def bench(name: str, options: BenchOptions) -> object:
+def bench(name: str, options: rootoptions.BenchOptions) -> object:
     """`topmast bench NAME`."""
     if name in ("all", "compare"):
         return _figures(options)
@@ -125,7 +119,7 @@ def bench(name: str, options: BenchOptions) -> object:
     )
 
 
-def _figures(options: BenchOptions) -> object:
+def _figures(options: rootoptions.BenchOptions) -> object:
     """`topmast bench all` and `compare`."""
     from topmast.bench import series
 

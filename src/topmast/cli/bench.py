@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -16,11 +16,10 @@ from topmast.cli import (
     bench_policies,
     bench_slow,
     bench_submit,
-    values,
 )
 from topmast.cli.command import FOLDER, Session, command, group
 from topmast.cli.documents import say_document
-from topmast.cli.rootoptions import BenchOptions
+from topmast.cli.loadoptions import LoadOptions
 
 
 def add(app: typer.Typer) -> None:
@@ -42,24 +41,8 @@ def add(app: typer.Typer) -> None:
 
 
 def _add_benchmark(app: typer.Typer, name: str, purpose: str, example: str) -> None:
-    def benchmark(
-        session: Session,
-        jobs: Annotated[int | None, typer.Option(min=1, help="How many jobs.")] = None,
-        clients: Annotated[int | None, typer.Option(min=1, help="How many at once.")] = None,
-        duration: Annotated[
-            str | None, typer.Option(metavar="TIME", help="How long, for example 30s.")
-        ] = None,
-        seed: Annotated[int, typer.Option(help="The seed of all random numbers.")] = 0,
-    ) -> None:
-        options = BenchOptions(
-            jobs=jobs,
-            clients=clients,
-            duration_s=values.duration_s(duration, "--duration"),
-            seed=seed,
-            state=session.state,
-            json=session.json,
-        )
-        document = session.root.bench(name, options)
+    def benchmark(session: Session, load: LoadOptions = LoadOptions()) -> None:
+        document = session.root.bench(name, load.bench(session))
         session.show(document, lambda: say_document(document))
 
     benchmark.__doc__ = purpose

@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from topmast.cli import values
 from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.documents import say_document
-from topmast.cli.rootoptions import BenchOptions
+from topmast.cli.loadoptions import LoadOptions
 
 
 def add(bench: typer.Typer) -> None:
@@ -22,21 +21,12 @@ def add(bench: typer.Typer) -> None:
     )  # fmt: skip
     def submit(
         session: Session,
-        jobs: Annotated[int | None, typer.Option(min=1, help="How many jobs.")] = None,
-        clients: Annotated[int | None, typer.Option(min=1, help="How many at once.")] = None,
-        duration: Annotated[
-            str | None, typer.Option(metavar="TIME", help="How long, for example 30s.")
-        ] = None,
-        seed: Annotated[int, typer.Option(help="The seed of all random numbers.")] = 0,
+        load: LoadOptions = LoadOptions(),
         store: Annotated[
             str | None,
             typer.Option(metavar="URL", help="An empty database in PostgreSQL for the journal."),
         ] = None,
     ) -> None:
         """Measure how fast jobs are accepted."""
-        options = BenchOptions(
-            jobs=jobs, clients=clients, duration_s=values.duration_s(duration, "--duration"),
-            seed=seed, state=session.state, store=store, json=session.json,
-        )  # fmt: skip
-        document = session.root.bench("submit", options)
+        document = session.root.bench("submit", load.bench(session, store=store))
         session.show(document, lambda: say_document(document))

@@ -8,15 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from topmast.cli.rootoptions import (
-        BenchOptions,
-        DemoOptions,
-        DoctorOptions,
-        ReplayOptions,
-        ServeOptions,
-        StoreOptions,
-        WhatIfOptions,
-    )
+    from topmast.cli import rootoptions
 
 
 @dataclass(frozen=True)
@@ -28,16 +20,16 @@ class Root:
     stderr.
     """
 
-    serve: Callable[[ServeOptions], int]
+    serve: Callable[[rootoptions.ServeOptions], int]
     """Prints what it has to say and returns the exit code."""
-    demo: Callable[[DemoOptions], int]
+    demo: Callable[[rootoptions.DemoOptions], int]
     """Prints what it has to say and returns the exit code."""
     break_glass: Callable[[Path, float], str]
     """Makes a token of an administrator in a state folder, good for so many seconds."""
-    replay: Callable[[ReplayOptions], object]
-    database: Callable[[str, StoreOptions], dict[str, Any]]
+    replay: Callable[[rootoptions.ReplayOptions], object]
+    database: Callable[[str, rootoptions.StoreOptions], dict[str, Any]]
     """The first argument is the command: check, upgrade, copy, backup, restore."""
-    doctor: Callable[[DoctorOptions], dict[str, Any]]
+    doctor: Callable[[rootoptions.DoctorOptions], dict[str, Any]]
     """Findings, and how many of them are faults."""
-    bench: Callable[[str, BenchOptions], object]
-    whatif: Callable[[WhatIfOptions, Callable[[int, int, float], None]], dict[str, Any]]
+    bench: Callable[[str, rootoptions.BenchOptions], object]
+    whatif: Callable[[rootoptions.WhatIfOptions, Callable[[int, int, float], None]], dict[str, Any]]

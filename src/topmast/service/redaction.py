@@ -65,8 +65,9 @@ class Redaction:
             found["added_gpus"] = {
                 name if name in self._seen else HIDDEN_TENANT: gpus for name, gpus in added.items()
             }
-        if "tenants" in found and all(isinstance(name, str) for name in found["tenants"] or ()):
-            found["tenants"] = self._tenants(found["tenants"] or ())
+        names = found.get("tenants")
+        if isinstance(names, list) and all(isinstance(name, str) for name in names):
+            found["tenants"] = self._tenants(names)
         if "user" in found and tenant is not None and tenant not in self._seen:
             found["user"] = ""
         return found
