@@ -269,15 +269,17 @@ def best_section(
 
     Score, cluster, choice, level, section, and the number of sections written to ``s.unsettled``:
     those with a bound below both their truth and ``best``. The section of the lowest floor is
-    solved first: its truth rules out most of the others.
-    O(sections * their hosts * n + those looked at * `section_offer`).
+    solved first: its truth rules out most of the others, and a closer floor most of the rest.
+    O(sections * their hosts + those left * their hosts * n + those solved * `section_offer`).
     """
     places = _sections(a, h, q, p)
-    floors = np.empty(places.shape[0])
+    floors, unpaid = np.empty(places.shape[0]), np.empty(places.shape[0])
+    missing = np.empty(places.shape[0], np.int64)
     paid = np.empty(q.tasks)
     lowest, first = best, NOWHERE
     for c in range(places.shape[0]):
-        floors[c] = _section_floor(a, h, q, p, places[c], paid)
+        unpaid[c], missing[c], least = _section_floor(a, h, q, p, places[c])
+        floors[c] = unpaid[c] + (missing[c] * least if missing[c] else 0.0)
         if floors[c] < lowest:
             lowest, first = floors[c], c
     limit, at, count = best, NOWHERE, 0
@@ -285,6 +287,9 @@ def best_section(
         limit = _solved(a, h, q, p, s, places[first])[1] + 2 * EPSILON
     for c in range(places.shape[0]):
         if floors[c] >= min(best, limit):
+            continue
+        closer = unpaid[c] + _least_paid(a, h, q, p, places[c], paid[: missing[c]])
+        if closer >= min(best, limit):
             continue
         bound, truth = _solved(a, h, q, p, s, places[c])
         if bound < truth - EPSILON and bound < min(best, truth) and count < OPEN_LIMIT:
@@ -334,7 +339,7 @@ def _solved(
     a: Arrays, h: AllocationTable, q: Question, p: Terms, s: Scratch, place: I64
 ) -> tuple[float, float]:
     """Bound and truth of the gang's score in a section. As `section_offer`."""
-    hosts = a.members[a.member_start[place[3]] : a.member_start[place[3] + 1]]
+    hosts = _hosts_of(a, place)
     taken = np.zeros(hosts.shape[0], np.int64)
     bound, truth, _ = section_offer(a, h, q, p, s, q.choice_gpus[place[1]], hosts, taken)
     start = _start_of(q, place)
@@ -342,45 +347,53 @@ def _solved(
 
 
 @inner
-def _section_floor(
-    a: Arrays, h: AllocationTable, q: Question, p: Terms, place: I64, paid: F64
-) -> float:
-    """A score that the gang in a section cannot be below. O(hosts * n + W * tasks per host).
-
-    The tasks that free GPUs do not hold go where each frees the fewest GPUs at the least rate.
-    ``paid`` is room for a number for each task.
-    """
-    gpus = q.choice_gpus[place[1]]
-    hosts = a.members[a.member_start[place[3]] : a.member_start[place[3] + 1]]
-    room, widest = 0, 0
-    for host in hosts:
-        if p.usable[host] and h.cleared[p.threshold, host] >= gpus:
-            room += a.whole[host] // gpus
-            widest = max(widest, h.cleared[p.threshold, host])
-    rate = INFINITE
-    for free in range(gpus, widest + 1):
-        for t in range(1, min(q.tasks, free // gpus) + 1):
-            rate = min(rate, (q.stranded[free - t * gpus] - q.stranded[free]) / t)
-    if rate == INFINITE:
-        return INFINITE
-    floor: float = _start_of(q, place) + q.tasks * rate - EPSILON
-    for price in _least_paid(a, h, p, hosts, gpus, paid[: max(0, q.tasks - room)]):
-        floor += price
-    return floor
+def _hosts_of(a: Arrays, place: I64) -> I64:
+    return a.members[a.member_start[place[3]] : a.member_start[place[3] + 1]]
 
 
 @inner
-def _least_paid(a: Arrays, h: AllocationTable, p: Terms, hosts: I64, gpus: int, paid: F64) -> F64:
-    """The least floors of single tasks that need GPUs freed, rising: as many as ``paid`` has."""
+def _section_floor(
+    a: Arrays, h: AllocationTable, q: Question, p: Terms, place: I64
+) -> tuple[float, int, float]:
+    """What the gang's score in a section cannot be below: O(hosts + W * tasks per host).
+
+    That is a price without victims; the tasks that free GPUs do not hold; and what each of these
+    costs more, at least.
+    """
+    gpus = q.choice_gpus[place[1]]
+    room, widest = 0, 0
+    least: float = INFINITE
+    for host in _hosts_of(a, place):
+        if p.usable[host] and h.cleared[p.threshold, host] >= gpus:
+            room += a.whole[host] // gpus
+            widest = max(widest, h.cleared[p.threshold, host])
+            # One task more than free GPUs hold: that many must be freed for it, at the least.
+            least = min(least, (gpus - a.whole[host] % gpus) * rate_of(h, p, host))
+    rate: float = INFINITE
+    for free in range(gpus, widest + 1):
+        for t in range(1, min(q.tasks, free // gpus) + 1):
+            rate = min(rate, (q.stranded[free - t * gpus] - q.stranded[free]) / t)
+    return _start_of(q, place) + q.tasks * rate - EPSILON, max(0, q.tasks - room), least
+
+
+@inner
+def _least_paid(
+    a: Arrays, h: AllocationTable, q: Question, p: Terms, place: I64, paid: F64
+) -> float:
+    """What as many tasks as ``paid`` has room for cost at least, where GPUs must be freed for them.
+
+    They go where each frees the fewest GPUs at the least rate. O(hosts * tasks).
+    """
+    gpus = q.choice_gpus[place[1]]
     for i in range(paid.shape[0]):
         paid[i] = INFINITE
-    for host in hosts:
+    for host in _hosts_of(a, place):
         if not p.usable[host]:
             continue
         tasks = h.cleared[p.threshold, host] // gpus - a.whole[host] // gpus
-        missing = gpus - a.whole[host] % gpus  # of the first: all others free all their GPUs
+        freed = gpus - a.whole[host] % gpus  # for the first: all others free all their GPUs
         for _ in range(min(tasks, paid.shape[0])):
-            price = missing * rate_of(h, p, host)
+            price = freed * rate_of(h, p, host)
             if price >= paid[-1]:
                 break
             i = paid.shape[0] - 1
@@ -388,8 +401,11 @@ def _least_paid(a: Arrays, h: AllocationTable, p: Terms, hosts: I64, gpus: int, 
                 paid[i] = paid[i - 1]
                 i -= 1
             paid[i] = price
-            missing = gpus
-    return paid
+            freed = gpus
+    total = 0.0
+    for price in paid:
+        total += price
+    return total
 
 
 # --- the victims ----------------------------------------------------------------------------------
