@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -129,6 +130,26 @@ def test_a_shell_has_a_terminal(served: tuple[Client, str, str]) -> None:
     until(b"code_130\r\n")
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 4
     os.close(end)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_command_ends_when_its_client_is_ended(
+    served: tuple[Client, str, str], tmp_path: Path, number: signal.Signals, more: tuple[str, ...]
+) -> None:
+    """By a signal, or with its terminal: at once, not when nothing has asked for a minute."""
+    _, url, job = served
+    told = tmp_path / "pid"
+    words = [sys.executable, "-m", "topmast.app", "exec", job, "--server", url, *more, "--"]
+    with subprocess.Popen(
+        [*words, "bash", "-c", f"echo $$ >{told}; sleep 600"], stderr=subprocess.DEVNULL
+    ) as client:
+        eventually(lambda: told.exists() and told.read_text(), "it runs")
+        pid = int(told.read_text())
+        assert Path(f"/proc/{pid}").exists()
+        client.send_signal(number)
+        assert client.wait(20) == 128 + number
+    eventually(lambda: not Path(f"/proc/{pid}").exists(), "it was ended", 20)
 
 
 def test_a_command_ends_with_its_job(served: tuple[Client, str, str]) -> None:

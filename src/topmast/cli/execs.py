@@ -62,15 +62,22 @@ def execute(
         raise typer.BadParameter("write the command behind --, as in: topmast exec j17 -- ls -l")
     if tty and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise typer.BadParameter("this is no terminal", param_hint="'--tty'")
-    if session.json:
-        return _as_document(session, job, task, words)
+    with _signals_leave():
+        if session.json:
+            return _as_document(session, job, task, words)
+        return _talk(session, job, task, words, reads=interactive or tty, tty=tty)
+
+
+def _talk(
+    session: Session, job: str, task: int, words: list[str], *, reads: bool, tty: bool
+) -> int:
     rows, columns = _size()
     with (
         session.client() as client,
         client.start_command(job, words, task=task, tty=tty, rows=rows, columns=columns) as begun,
         _raw(tty),
     ):
-        code, error = _through(begun, interactive or tty)
+        code, error = _through(begun, reads)
     if error:
         note(f"{job}: the command ended: {error}")
     return code
@@ -118,6 +125,23 @@ def _writer(end: int) -> Callable[[bytes], None]:
             data = data[os.write(end, data) :]
 
     return write
+
+
+@contextmanager
+def _signals_leave() -> Iterator[None]:
+    """A signal that ends this process, or the loss of its terminal, ends the command first."""
+    import signal
+
+    def leave(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    asked = (signal.SIGTERM, signal.SIGHUP)
+    before = [(number, signal.signal(number, leave)) for number in asked]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _size() -> tuple[int, int]:
