@@ -364,6 +364,29 @@ def test_a_change_that_would_strand_jobs_is_refused(door: Entrance) -> None:
     run(story)
 
 
+def test_a_reservation_that_loses_hosts_is_told_of(door: Entrance) -> None:
+    """Beside the hosts that leave: what was reserved is there no more."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            now = door.service.clock.now()
+            span = {"from_s": now + 7200.0, "until_s": now + 14400.0}
+            names = [host["name"] for host in (await client.get("/hosts")).json()["hosts"]]
+            for hosts in (names[:1], names[:2], names[1:2]):
+                made = await client.post("/reservations", json=span | {"hosts": hosts})
+                assert made.status_code == 201, made.text
+            _, document = await fleet_of(client)
+            document["regions"]["east"]["clusters"]["east-a"]["hosts"][0]["names"].remove(names[0])
+            shown = await client.post("/fleet/diff", json={"fleet": document})
+            assert [(x["what"], x["change"]) for x in shown.json()["changes"]] == [
+                (f"host {names[0]}", "removed"), ("reservation w1", "hosts 1 -> 0"),
+                ("reservation w2", "hosts 2 -> 1"),
+            ], shown.text  # fmt: skip
+
+    run(story)
+
+
 def test_a_host_does_not_shrink_below_its_jobs(door: Entrance) -> None:
     """CPUs and memory as GPUs: the differences say that it takes a start, and it is refused."""
 
@@ -669,9 +692,17 @@ def test_reserved_hosts_are_told_of(door: Entrance) -> None:
             ):  # fmt: skip
                 answer = await client.post("/reservations", json=body | wrong)
                 assert (answer.status_code, answer.json()["field"]) == (422, field)
-            for wrong in ({"cluster": "east-z"}, {"tenants": ["visoin"]}):
-                answer = await client.post("/reservations", json=body | wrong)
+            gone: tuple[tuple[dict[str, object], list[str]], ...] = (
+                ({"cluster": "east-z"}, ["no cluster 'east-z' ("]),
+                (
+                    {"cluster": "", "hosts": ["x", "east-a-0", "y"], "tenants": ["visoin"]},
+                    ["no tenant 'visoin' (", "; no host 'x'", "; no host 'y'"],
+                ),
+            )
+            for names, said in gone:
+                answer = await client.post("/reservations", json={**body, **names})
                 assert answer.status_code == 404
+                assert all(text in answer.json()["detail"] for text in said), answer.text
 
     run(story)
 

@@ -114,7 +114,8 @@ def _restore(options: StoreOptions) -> dict[str, Any]:
     """Restore into a new state folder; or into one that goes away again, as a drill."""
     file = _file(options)
     if not file.is_file():
-        raise NotFound(f"{file}: no such file")
+        found = "a folder; name the file of a backup in it" if file.is_dir() else "no such file"
+        raise NotFound(f"{file}: {found}")
     if options.verify:
         room = file.parent if os.access(file.parent, os.W_OK) else None
         with tempfile.TemporaryDirectory(prefix=".verify-", dir=room) as folder:

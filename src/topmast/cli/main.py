@@ -95,7 +95,8 @@ def _top(
     """One global queue for training jobs across regions, clusters and engines."""
     if version:
         say(f"{PROGRAM} {__version__}")
-    elif context.invoked_subcommand is None:
+        raise typer.Exit
+    if context.invoked_subcommand is None:
         say_block(context.get_help())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from msgspec import UNSET
@@ -149,6 +149,7 @@ class FleetChanges(Pausing):
         fleet = self.surroundings.checked(with_what_stays(parse_fleet(given), now))
         changes = fleet_changes(now, fleet)
         changes = await self._ask(lambda: tuple(self._with_jobs(now, c) for c in changes))
+        changes += await self._ask(lambda: tuple(self._of_reservations(now, fleet)))
         gone = [change.what.partition(" ")[2] for change in changes if _is_gone(change, "tenant")]
         return FleetDiff(fleet_version(now), changes, self.directory.left_at(gone)), fleet
 
@@ -161,6 +162,14 @@ class FleetChanges(Pausing):
         return replace(
             change, live=live, jobs=tuple(_JOBS_OF[kind](self.machines.queue, now, name))
         )
+
+    def _of_reservations(self, now: Fleet, fleet: Fleet) -> Iterator[FleetChange]:
+        """Reservations that would have fewer hosts. O(reservations * hosts)."""
+        for name, one in self.machines.queue.windows.known.items():
+            before, after = one.window.hosts_in(now), frozenset(one.window.hosts_in(fleet))
+            left = sum(host in after for host in before)
+            if left < len(before):
+                yield FleetChange(f"reservation {name}", f"hosts {len(before)} -> {left}")
 
     async def _drain_leaving(self, caller: Caller, found: FleetDiff) -> None:
         """Hosts that leave while jobs are there are drained: the jobs move as soon as they can."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from msgspec import UNSET
@@ -13,7 +13,7 @@ from topmast.model import messages as m
 from topmast.model import views as v
 from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.act_views import ReservationView
-from topmast.model.errors import InvalidInput, NotFound
+from topmast.model.errors import MOST_TOLD, InvalidInput, NotFound, refuse_all
 from topmast.model.files.fields import nearest
 from topmast.model.host_selector import hosts_selected
 from topmast.model.window import Window
@@ -91,28 +91,24 @@ class Reserving(Quoting):
             raise InvalidInput(message, field="hosts", remedy=remedy)
         now = self.clock.now()
         wanted = replace(wanted, from_s=wanted.from_s or now)
-        if wanted.until_s <= max(now, wanted.from_s):
-            remedy = "a time to come, after its begin"
-            raise InvalidInput(
-                "the reservation ends before it begins", field="until_s", remedy=remedy
-            )
-        if wanted.until_s - wanted.from_s > LONGEST_S or wanted.from_s > now + LONGEST_S:
-            raise InvalidInput("longer, or later, than a year", field="until_s")
+        refuse_all(_time_faults(wanted, now))
         queue = self.machines.queue
         tenants = await self._ask(lambda: tuple(queue.tenancy.ledger.tenants))
-        _refuse_unknown("tenant", wanted.tenants, tenants)
         if await self._ask(lambda: len(queue.windows.known)) >= MOST:
             raise InvalidInput(f"there are {MOST} reservations already", remedy="end some")
         views: tuple[v.HostView, ...] = await self._list("hosts")
         if selector.strip():
             meant = hosts_selected(selector, views)
             wanted = replace(wanted, hosts=tuple(view.name for view in meant))
-        _refuse_unknown("host", wanted.hosts, [view.name for view in views])
         fleet = queue.fleet
         clusters = [cluster.name for region in fleet.regions for cluster in region.clusters]
-        _refuse_unknown("cluster", (wanted.cluster,) * bool(wanted.cluster), clusters)
         regions = [region.name for region in fleet.regions]
-        _refuse_unknown("region", (wanted.region,) * bool(wanted.region), regions)
+        _refuse_unknown(
+            ("tenant", wanted.tenants, tenants),
+            ("host", wanted.hosts, [view.name for view in views]),
+            ("cluster", (wanted.cluster,) * bool(wanted.cluster), clusters),
+            ("region", (wanted.region,) * bool(wanted.region), regions),
+        )
         hosts = tuple(dict.fromkeys(wanted.hosts))
         by = self.access.by(caller, wanted.by)
         return replace(wanted, hosts=hosts, by=by)
@@ -149,10 +145,28 @@ class Reserving(Quoting):
         return not set(self.access.path(tenant)).isdisjoint(window.tenants)
 
 
-def _refuse_unknown(what: str, names: Sequence[str], there: Sequence[str]) -> None:
-    """Raises NotFound."""
+def _time_faults(wanted: Window, now: float) -> Iterator[InvalidInput]:
+    if wanted.until_s <= max(now, wanted.from_s):
+        remedy = "a time to come, after its begin"
+        yield InvalidInput("the reservation ends before it begins", field="until_s", remedy=remedy)
+    if wanted.from_s > now + LONGEST_S:
+        yield InvalidInput("begins in more than a year", field="from_s")
+    elif wanted.until_s - wanted.from_s > LONGEST_S:
+        yield InvalidInput("longer than a year", field="until_s")
+
+
+def _refuse_unknown(*asked: tuple[str, Sequence[str], Sequence[str]]) -> None:
+    """Names of one kind, and those that are there. Raises NotFound for all that are not there."""
+    faults = [
+        f"no {what} '{name}'" + (f" ({near})" if (near := nearest(name, there)) else "")
+        for what, names, there in asked
+        for name in _missing(names, there)
+    ]
+    if faults:
+        left = len(faults) - MOST_TOLD
+        raise NotFound("; ".join(faults[:MOST_TOLD]) + (f"; and {left} more" if left > 0 else ""))
+
+
+def _missing(names: Sequence[str], there: Sequence[str]) -> list[str]:
     known = frozenset(there)
-    unknown = next((name for name in names if name not in known), None)
-    if unknown is not None:
-        near = nearest(unknown, there)
-        raise NotFound(f"no {what} '{unknown}'" + (f" ({near})" if near else ""))
+    return [name for name in dict.fromkeys(names) if name not in known]

@@ -64,6 +64,7 @@ def test_help_lists_every_command(call: Call) -> None:
 def test_the_version(call: Call) -> None:
     """`--version` says it."""
     assert call("--version").out == f"topmast {__version__}\n"
+    assert call("--version", "queue") == call("--version")
 
 
 HEAVY = [
