@@ -160,3 +160,26 @@ def test_each_rank_sees_its_own_gpus(
     assert {one["MASTER_ADDR"] + ":" + one["MASTER_PORT"] for one in found.values()} == {
         "10.0.0.1:4000"
     }
+
+
+BEGINS = """
+import os, sys, time
+from topmast.adapters.engines.far.runner.tasks import Task
+folder, goes = sys.argv[1], sys.argv[2] == "goes"
+task = Task(lambda: open(folder + "/ran", "w").close(), folder + "/log", ())
+if goes:
+    task.go()
+    task.begin({"id": "x"})
+else:
+    time.sleep(0.5)
+    task.wire.end.close()
+os.waitpid(task.pid, 0)
+"""
+
+
+@pytest.mark.parametrize("goes", [True, False])
+def test_a_task_begins_when_its_caller_knows_of_it(tmp_path: Path, goes: bool) -> None:
+    """A keeper that is killed before it told of the task leaves nothing that runs."""
+    words = [sys.executable, "-c", BEGINS, str(tmp_path), "goes" if goes else "dies"]
+    subprocess.run(words, check=True, timeout=60)
+    assert (tmp_path / "ran").exists() is goes

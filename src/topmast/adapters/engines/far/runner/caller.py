@@ -56,7 +56,7 @@ class Caller:
         self.ticket = keeper.ticket
         self.parent = os.getppid()
         self.me = {"host": keeper.host, "nonce": keeper.nonce}
-        self.pids = {task.pid: start_ticks(task.pid) for task in keeper.tasks.values()}
+        self.pids = {task.pid: start_ticks(task.pid) for task in keeper.alive()}
         self.ends = dict(keeper.ends)
         self.told = set(keeper.told)
         self.offsets: dict[str, int] = {}

@@ -102,7 +102,7 @@ class Keeper:
         adopt_orphans()  # now, as the caller asks for the claim meanwhile
         while True:
             self._turn(reader)
-            if self.left is not None and not self._alive() and not self._strays():
+            if self.left is not None and not self.alive() and not self._strays():
                 if self.plan is not None:
                     remove(self.folder)
                 return self.left
@@ -119,12 +119,12 @@ class Keeper:
     def _turn(self, reader: int) -> None:
         struct.pack_into("d", self.turns, 0, now_s())
         poll = select.poll()
-        wires = {task.wire.end.fileno(): task for task in self._alive()}
+        wires = {task.wire.end.fileno(): task for task in self.alive()}
         for number in (reader, *wires):
             poll.register(number, select.POLLIN)
         if self.left is None:
             poll.register(self.wire.end, select.POLLIN)
-        hurry = self.stop_s < float("inf") or any(t.code is not None for t in self._alive())
+        hurry = self.stop_s < float("inf") or any(t.code is not None for t in self.alive())
         ready = {number for number, _ in poll.poll(1000 * (RETRY_S if hurry else TURN_S))}
         if reader in ready:
             os.read(reader, 4096)
@@ -136,11 +136,12 @@ class Keeper:
                 self._obey(message)
         self._reap()
         self._judge()
-        for task in self._alive():
+        for task in self.alive():
             task.step(self.stop_s)
         self._advance()
 
-    def _alive(self) -> list[Task]:
+    def alive(self) -> list[Task]:
+        """The ranks and the step before them that have not ended."""
         tasks = [*self.tasks.values(), *([self.step[0]] if self.step else [])]
         return [task for task in tasks if not task.done]
 
@@ -158,7 +159,7 @@ class Keeper:
                 return
             if pid == 0:
                 return
-            for task in self._alive():
+            for task in self.alive():
                 if task.pid == pid:
                     task.done = True
                     for message in task.wire.hear() or ():
@@ -178,7 +179,7 @@ class Keeper:
 
     def _strays(self) -> bool:
         """Kill what a supervisor left that was killed; True while anything is there."""
-        known = {self.caller, *(task.pid for task in self._alive())}
+        known = {self.caller, *(task.pid for task in self.alive())}
         found = []
         for pid in all_pids():
             fields = stat_fields(pid)
@@ -215,7 +216,7 @@ class Keeper:
 
     def _suspend(self, still: bool) -> None:
         self.still = still
-        for task in self._alive():
+        for task in self.alive():
             if still:
                 task.halt()
             else:
@@ -316,6 +317,7 @@ class Keeper:
 
         task = Task(body, folder + "/" + rank + ".log", self.held, beside)
         self.wire.tell(op="pid", pid=task.pid, ticks=start_ticks(task.pid))
+        task.go()  # the caller hears of it, whatever becomes of us
         return task
 
     def _finish_step(self, task: Task, name: str, ranks: list[str]) -> None:

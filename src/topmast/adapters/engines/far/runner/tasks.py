@@ -34,10 +34,17 @@ from topmast.adapters.engines.far.runner.references import (
 def supervise(wire: Wire, body: Any, log: str, beside: Any) -> None:
     """Run ``body`` in a child; tell its exit code, and end when nothing is left of it.
 
-    ``beside`` runs a command that is ordered meanwhile, in a child too.
+    ``beside`` runs a command that is ordered meanwhile, in a child too. Nothing runs before the
+    keeper says so: the caller knows of this process by then, and would miss it at its death.
     """
     os.setsid()
     adopt_orphans()
+    orders = wire.hear()
+    while not orders:
+        if orders is None:
+            return
+        orders = wire.hear()
+    orders = orders[1:]
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -49,6 +56,10 @@ def supervise(wire: Wire, body: Any, log: str, beside: Any) -> None:
     poll.register(wire.end, select.POLLIN)
     orphaned = False
     while reap(child, wire):
+        for order in orders or ():
+            if os.fork() == 0:
+                begin_beside(wire, beside, order)
+        orders = []
         if orphaned:
             send(descendants(os.getpid()), signal.SIGKILL)
         ready = dict(poll.poll(20 if orphaned else 1000))
@@ -59,9 +70,6 @@ def supervise(wire: Wire, body: Any, log: str, beside: Any) -> None:
             if orders is None:
                 orphaned = True  # the keeper is gone, and with it whatever ran here
                 poll.unregister(wire.end)
-            for order in orders or ():
-                if os.fork() == 0:
-                    begin_beside(wire, beside, order)
 
 
 def reap(child: int, wire: Wire) -> bool:
@@ -136,6 +144,10 @@ class Task:
             send(tree, signal.SIGKILL)
         if now_s() >= self.kill_s + OBEY_S:
             send([self.pid], signal.SIGKILL)  # it stands still; what it leaves comes to us
+
+    def go(self) -> None:
+        """Let it begin; what must know of it does."""
+        self.wire.tell(op="go")
 
     def begin(self, order: Json) -> None:
         """Have a command run beside it."""
