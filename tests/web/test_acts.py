@@ -102,7 +102,8 @@ def test_jobs_are_walked_selected_and_released_by_keyboard(stage: Stage, viewer:
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == "Do it"
         page.keyboard.press("Enter")
-        eventually(lambda: not any(stage.client.job(job).hold for job in jobs), "released")
+        page.locator("dialog[open]").wait_for(state="detached")  # until then it has the keys
+        assert not any(stage.client.job(job).hold for job in jobs)
         page.keyboard.press("?")
         assert page.get_by_role("heading", name="Keys").is_visible()
         page.keyboard.press("Escape")
@@ -113,6 +114,30 @@ def test_jobs_are_walked_selected_and_released_by_keyboard(stage: Stage, viewer:
         assert window.complaints == []
     stage.client.cancel(jobs[0])
     stage.client.cancel(jobs[1])
+
+
+def test_a_row_keeps_the_focus_when_the_page_is_drawn_anew(stage: Stage, viewer: Viewer) -> None:
+    """Also if other rows come before it: `x` selects the row that was walked to, not the first."""
+    jobs = sleepers(stage, "focus", 2)
+    with viewer.window() as window:
+        page = window.open("/?name=focus-*")
+        rows = page.locator("tr[data-row]")
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        walked = rows.nth(1).get_attribute("data-key")
+        urgent = stage.client.submit({"name": "focus-0", **SLEEPER, "priority": "high"}).id
+        expect(rows).to_have_count(3)
+        assert rows.nth(0).get_attribute("data-key") == urgent
+        page.wait_for_timeout(100)  # a browser takes the focus away when it next paints
+        page.keyboard.press("x")
+        assert page.locator("[data-select]:checked").get_attribute("data-select") == walked
+        page.keyboard.press("k")
+        page.keyboard.press("x")
+        expect(page.locator("[data-select]:checked")).to_have_count(2)
+        assert not page.get_by_label(f"Select {urgent}", exact=True).is_checked()
+        assert window.complaints == []
+    for job in (*jobs, urgent):
+        stage.client.cancel(job)
 
 
 def test_all_that_the_filters_leave_are_changed_at_once(stage: Stage, viewer: Viewer) -> None:

@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from topmast.model.access import READING, Caller, Permission
@@ -40,6 +41,11 @@ FRAGMENT = "topmast-fragment"
 """The header of a request for the content alone."""
 TEMPLATES = Path(__file__).parent / "templates"
 HEADERS = {**SECURITY_HEADERS, "Cache-Control": "no-store", "Vary": "Topmast-Fragment"}
+LEADS_TO = {
+    "/queue": "/", "/jobs": "/", "/hosts": "/fleet", "/hosts/{host}": "/fleet",
+    "/clusters": "/fleet", "/clusters/{cluster}": "/fleet", "/tenants/{tenant:path}": "/tenants",
+}  # fmt: skip
+"""Addresses that people guess, and the page of each: parts of the path become its filters."""
 FOR_EVER = "public, max-age=31536000, immutable"
 
 
@@ -76,6 +82,12 @@ def routes(
             name=page.title,
         )  # fmt: skip
 
+    permission = {page.path: page.permission for page in all_pages()}
+    for path, to in LEADS_TO.items():
+        router.add_api_route(
+            path, _lead(to, permission[to]), methods=["GET"], include_in_schema=False
+        )
+
     @router.get(f"{STATIC}/{{tag}}/{{name:path}}", include_in_schema=False)
     @open_to_all
     async def static(tag: str, name: str) -> Response:
@@ -106,6 +118,17 @@ def _endpoint(drawing: Drawing, page: Page) -> Callable[..., Awaitable[Response]
     return show
 
 
+def _lead(to: str, permission: Permission) -> Callable[..., Awaitable[Response]]:
+    """Leads from a guessed address to a page."""
+
+    @needs(permission)
+    async def lead(request: Request) -> Response:
+        filters = urlencode({**request.query_params, **request.path_params})
+        return RedirectResponse(f"{to}?{filters}" if filters else to, 303)
+
+    return lead
+
+
 class Drawing:
     """Draws pages from their templates."""
 
@@ -130,7 +153,10 @@ class Drawing:
         follows = "" if self.replay else page.follows  # nothing happens in the past any more
         if follows == "job":
             follows = f"job:{request.path_params['job']}"
-        return self._draw(request, page.template, {"page": page, "follows": follows, **shown})
+        status = 422 if shown.get("trouble_of_filters") else 200
+        return self._draw(
+            request, page.template, {"page": page, "follows": follows, **shown}, status
+        )
 
     def failure(self, request: Request, error: TopmastError) -> Response:
         """What went wrong, as a page."""

@@ -136,6 +136,57 @@ def test_filters_are_those_of_the_command_line(door: Entrance, url: str, want: l
     run(story)
 
 
+@pytest.mark.parametrize(
+    ("url", "typed", "words"),
+    [
+        ("/?selector=nonsense&name=later-*", 'value="nonsense"', "selector"),
+        ("/?state=ASLEEP&name=later-*", 'value="ASLEEP"', "state"),
+        ("/?group=moon&name=later-*", 'value="later-*"', "moon"),
+    ],
+)
+def test_filters_that_cannot_be_read_stay_in_the_form(
+    door: Entrance, url: str, typed: str, words: str
+) -> None:
+    """With what is wrong beside them; no job is listed, and nothing can be done to all of them."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            answer = await client.get(url)
+            assert answer.status_code == 422
+            told = answer.text.partition('role="alert"')[2].partition("</p>")[0]
+            assert words in told
+            assert typed in answer.text
+            assert 'value="later-*"' in answer.text
+            assert rows(answer.text) == []
+            assert "data-select" not in answer.text
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("guessed", "page"),
+    [
+        ("/queue", "/"),
+        ("/queue?tenant=speech", "/?tenant=speech"),
+        ("/jobs", "/"),
+        ("/hosts", "/fleet"),
+        ("/hosts/east-a-0", "/fleet?host=east-a-0"),
+        ("/clusters/east-a", "/fleet?cluster=east-a"),
+        ("/tenants/speech", "/tenants?tenant=speech"),
+        ("/hosts/a%26b%3Fc?by=use", "/fleet?by=use&host=a%26b%3Fc"),
+    ],
+)
+def test_addresses_that_people_guess_lead_to_a_page(
+    door: Entrance, guessed: str, page: str
+) -> None:
+    async def story() -> None:
+        async with local(door) as client:
+            answer = await client.get(guessed, follow_redirects=False)
+            assert (answer.status_code, answer.headers["location"]) == (303, page)
+
+    run(story)
+
+
 def test_pages_go_on_with_the_numbers_of_those_before(
     door: Entrance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

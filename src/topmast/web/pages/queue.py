@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from topmast.model.access import Permission
+from topmast.model.errors import InvalidInput
 from topmast.model.group_views import JobsGlance
 from topmast.model.job import Band
 from topmast.model.reason import HOPELESS, PendingReason, start_by_act
@@ -30,6 +31,11 @@ WORDS = ("tenant", "user", "name", "band")
 """Filters that are keys of a selector."""
 ALL = "all"
 ACTIVE = "active"
+NOTHING: dict[str, Any] = {
+    "groups": None, "page_of": JobPage((), None, {}, 0), "lines": (), "onward": "",
+    "group_keys": list(GROUP_KEYS),
+}  # fmt: skip
+"""What is listed if the filters cannot be read."""
 _JOB = re.compile(r"j[0-9]{1,15}")
 
 
@@ -84,9 +90,22 @@ async def view(ask: Ask) -> dict[str, Any] | Response:
         "given": given, "selector": selector, "link": partial(ask.link, given),
         "states": list(JobState), "bands": [band.name.lower() for band in Band],
         "act_selector": _to_act_on(states, selector),
+        "trouble_of_filters": "",
     }  # fmt: skip
     plain = not any(given.values())
     shown["glance"] = await _once(ask, ("glance",), partial(_glance, ask)) if plain else None
+    try:
+        return {**shown, **await _listed(ask, given, states, selector)}
+    except InvalidInput as error:
+        if error.conceals:
+            raise  # the audit log is told
+        return {**shown, **NOTHING, "trouble_of_filters": str(error)}
+
+
+async def _listed(
+    ask: Ask, given: dict[str, str], states: list[str], selector: str
+) -> dict[str, Any]:
+    """The jobs that the filters leave, or their groups. Raises InvalidInput."""
     if given["group"]:
         by = given["group"]
         groups = await _once(
@@ -94,19 +113,19 @@ async def view(ask: Ask) -> dict[str, Any] | Response:
             lambda: ask.service.groups(ask.caller, by, states, selector),
         )  # fmt: skip
         page = await _page(ask, states, selector, 1, "", in_order=True)
-        shown |= {
-            "group_keys": _group_keys(page, by),
-            "group_link": partial(_group_link, ask, given),
-        }
-        return {**shown, "groups": groups, "page_of": page, "lines": (), "onward": ""}
+        return {
+            "groups": groups, "page_of": page, "lines": (), "onward": "",
+            "group_keys": _group_keys(page, by), "group_link": partial(_group_link, ask, given),
+        }  # fmt: skip
     in_order = not any(state in TERMINAL for state in states) and bool(states)
     cursor = ask.query.get("cursor", "")
     page = await _page(ask, states, selector, ROWS, cursor, in_order=in_order)
     lines, held = await _lines(ask, page, in_order)
     onward = ask.link(given, cursor=page.next_cursor or "", held=str(held))
-    shown["group_keys"] = _group_keys(page, "")
-    return {**shown, "groups": None, "page_of": page, "lines": lines,
-            "onward": onward if page.next_cursor else ""}  # fmt: skip
+    return {
+        "groups": None, "page_of": page, "lines": lines, "group_keys": _group_keys(page, ""),
+        "onward": onward if page.next_cursor else "",
+    }  # fmt: skip
 
 
 async def _glance(ask: Ask) -> Glance:

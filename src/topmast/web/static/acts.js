@@ -20,6 +20,8 @@ const part = (/** @type {string} */ name) => /** @type {HTMLElement} */ (dialog.
 
 /** How many times was asked: only the last answer is shown. */
 let asked = 0;
+/** Whether an act was refused: the page offers what cannot be done any more. */
+let stale = false;
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let saying;
 
@@ -145,6 +147,7 @@ async function carryOut(/** @type {Act} */ act, /** @type {Body} */ targets) {
     say(`Done. ${told(answer).summary}`.trim());
     dialog.close("yes");
   } catch (error) {
+    stale = true;
     refused(error, "Look whether it was done before you try again.");
   }
 }
@@ -167,8 +170,9 @@ function confirm(/** @type {HTMLElement} */ button, /** @type {Act} */ act, /** 
     if (dialog.returnValue === "yes") {
       reason.value = "";
       unselect();
-      refresh();
     }
+    if (stale || dialog.returnValue === "yes") refresh();
+    stale = false;
     if (button.isConnected) button.focus();
   };
   dialog.returnValue = "";

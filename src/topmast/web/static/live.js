@@ -2,7 +2,7 @@
 //
 // The tab that holds a lock reads the stream and tells the others what changed. Only visible tabs ask
 // for the lock; so a browser that shows no page costs the server nothing.
-import { morph } from "./morph.js";
+import { redraw } from "./morph.js";
 import { setClock, tick } from "./times.js";
 
 const STREAM = "/api/v1/events";
@@ -143,7 +143,7 @@ export async function fetchAndMorph() {
   if (fresh.dataset.title) document.title = fresh.dataset.title;
   for (const name of ["title", "files"]) fresh.removeAttribute(`data-${name}`);
   fresh.setAttribute("tabindex", "-1");
-  morph(old, document.importNode(fresh, true));
+  redraw(old, document.importNode(fresh, true));
   document.dispatchEvent(new CustomEvent("topmast:drawn"));
   tick();
 }

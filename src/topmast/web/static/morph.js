@@ -17,15 +17,22 @@ function copyAttributes(/** @type {Element} */ old, /** @type {Element} */ fresh
     if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
   for (const { name } of [...old.attributes]) {
-    // What the reader opened stays open; what a script marked stays marked.
-    if (!fresh.hasAttribute(name) && name !== "open" && !name.startsWith("data-ui-")) {
+    // What the reader opened stays open; what a script marked or made ready for the focus stays so.
+    if (!fresh.hasAttribute(name) && !["open", "tabindex"].includes(name) && !name.startsWith("data-ui-")) {
       old.removeAttribute(name);
     }
   }
 }
 
-/** Make `old` like `fresh`, which may be taken apart. */
-export function morph(/** @type {Element} */ old, /** @type {Element} */ fresh) {
+/** Make `old` like `fresh`, which may be taken apart; the focus stays where it is. */
+export function redraw(/** @type {Element} */ old, /** @type {Element} */ fresh) {
+  const held = document.activeElement;
+  morph(old, fresh);
+  // A browser takes the focus from an element that finds another place.
+  if (held instanceof HTMLElement && held.isConnected && held !== document.activeElement) held.focus({ preventScroll: true });
+}
+
+function morph(/** @type {Element} */ old, /** @type {Element} */ fresh) {
   if (old.isEqualNode(fresh)) return;
   copyAttributes(old, fresh);
   if (old.hasAttribute(OWN) || old === document.activeElement && old.matches("input, select, textarea")) return;

@@ -96,6 +96,9 @@ function byHealth(add) {
   return (/** @type {Host} */ host) => alike(kinds.get(host.state) ?? unknown, host.gpus);
 }
 
+/** Textures that differ: eight colours return with another one each time, 56 kinds in all. */
+const DIFFERENT = TEXTURES.slice(0, 7);
+
 /**
  * Every GPU of a host tells why the host is no place for a job.
  * @param {OfJob} ofJob
@@ -104,7 +107,7 @@ function byHealth(add) {
 function byReason(ofJob, add) {
   const fits = add("on a host that could take a task", "--good", FULL);
   const kinds = new Map(Object.entries(ofJob.reasons).map(([reason, words], at) =>
-    [reason, add(words, `--series-${(at % 8) + 1}`, TEXTURES[(at + 1) % TEXTURES.length])]));
+    [reason, add(words, `--series-${(at % 8) + 1}`, DIFFERENT[(at + 1 + 3 * Math.floor(at / 8)) % DIFFERENT.length])]));
   return (/** @type {Host} */ host) => alike(kinds.get(ofJob.hosts[host.name] ?? "") ?? fits, host.gpus);
 }
 
