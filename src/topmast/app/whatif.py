@@ -53,7 +53,7 @@ def compare_futures(options: WhatIfOptions, tell: Tell) -> dict[str, Any]:
     load_kernels()
     load_solvers(base)
     load_solvers(changed)
-    before = Outlook(snapshot_, base, options.for_s, settings).run(tell, edits)
+    before = Outlook(snapshot_, base, options.for_s, settings).run(_of_both(tell, 0), edits)
     future = Outlook(snapshot_, changed, options.for_s, settings)
     for job, changes in edits.items():
         future.whatif.edit(job, changes)
@@ -69,8 +69,13 @@ def compare_futures(options: WhatIfOptions, tell: Tell) -> dict[str, Any]:
         "changes": _told(options, fleet),
         "warnings": _warnings(options, fleet),
         "base": {"profile": base.name, **before},
-        "changed": {"profile": changed.name, **future.run(tell, edits)},
+        "changed": {"profile": changed.name, **future.run(_of_both(tell, 1), edits)},
     }
+
+
+def _of_both(tell: Tell, before: int) -> Tell:
+    """Tells the jobs of both futures together, with ``before`` futures that have been run."""
+    return lambda over, jobs, now_s: tell(before * jobs + over, 2 * jobs, now_s)
 
 
 def _world(options: dict[str, str]) -> Settings:

@@ -184,8 +184,10 @@ def with_overheads(text: str) -> bool:
 class Progress:
     """A line on stderr: how many jobs are over, the simulated day, and how long it still takes."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, line_s: float = LINE_S) -> None:
+        """``line_s``: how often a line is written where none can be drawn."""
         self._clock = clock
+        self._line_s = line_s
         self._draws = sys.stderr.isatty()
         self._told_s = clock()
         self._seen = deque([(self._told_s, 0)])
@@ -194,7 +196,7 @@ class Progress:
 
     def __call__(self, over: int, jobs: int, now_s: float) -> None:
         now = self._clock()
-        if now - self._told_s < (DRAW_S if self._draws else LINE_S):
+        if now - self._told_s < (DRAW_S if self._draws else self._line_s):
             return
         self._told_s = now
         text = f"{over} of {jobs} jobs over, day {now_s / 86_400:.1f}{self._left(now, over, jobs)}"

@@ -63,6 +63,8 @@ Until = Annotated[
     str | None,
     typer.Option(metavar="T", help="Start from an earlier time: 2h (ago), 2030-01-31T12:00."),
 ]
+LINE_S = 1.0
+"""A server shows each line to the people that wait for it."""
 
 
 def add(app: typer.Typer) -> None:
@@ -108,7 +110,7 @@ def add(app: typer.Typer) -> None:
             jobs=_edits(job),
             throughputs=throughputs,
         )
-        progress = Progress()
+        progress = Progress(line_s=LINE_S)
         document = session.root.whatif(options, progress)
         progress.clear()
         session.show(document, lambda: say_futures(document))

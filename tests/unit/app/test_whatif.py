@@ -18,6 +18,7 @@ from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.policies.registry import load_profile
 from topmast.ports import Audit
+from topmast.sim import outlook
 
 WORLD = fleet(
     cluster("east-1", hosts=1, gpus=8),
@@ -55,6 +56,18 @@ def test_without_a_change_both_futures_are_one(state: Path) -> None:
     assert base["wait_s"]["mean"] == 1_000.0
     assert base["held_gpu_s"] == 8 * 2 * (1_000.0 + 600.0)
     assert base["allocation_rate"] == pytest.approx(1_600.0 / 3_600.0)
+
+
+def test_progress_is_of_both_futures(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their jobs are counted together, so that it never falls."""
+    monkeypatch.setattr(outlook, "STEPS_PER_LOOK", 1)
+    told: list[tuple[int, int]] = []
+    options = WhatIfOptions(state=state, for_s=3_600.0)
+    compare_futures(options, lambda over, jobs, ahead_s: told.append((over, jobs)))
+    assert {jobs for _, jobs in told} == {8}
+    assert [over for over, _ in told] == sorted(over for over, _ in told)
+    assert {0, 4} <= {over for over, _ in told}
+    assert told[-1][0] > 4
 
 
 def test_more_hosts_and_quota_shorten_the_wait(state: Path) -> None:

@@ -192,6 +192,40 @@ def test_a_whatif_runs_in_a_process_of_its_own(
     run(story)
 
 
+@pytest.mark.parametrize(
+    ("line", "bar", "words"),
+    [
+        ("3 of 8 jobs over, day 0.1, about 4s left", 'max="1" value="0.375"', "Of both futures"),
+        ("compiling the search kernels for the first time", "", "compiling the search kernels"),
+        ("", "", "It reads the state"),
+    ],
+)
+def test_a_whatif_that_runs_says_how_far_it_is(
+    door: Entrance, line: str, bar: str, words: str
+) -> None:
+    """With a bar as long as the share of jobs that are over, once that is known."""
+    program = f"import sys, time; {line!r} and print({line!r}, file=sys.stderr); time.sleep(120)"
+
+    async def story() -> None:
+        async with local(door) as client:
+            whatifs = WhatIfs((sys.executable, "-c", program), (), door.service.clock)
+            door.service.whatifs = whatifs
+            begun = whatifs.start(WhatIfAsk())
+            while whatifs.view(begun.id).progress != line:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            text = (await client.get(f"/whatif?id={begun.id}")).text
+            door.service.whatifs = None
+            whatifs.close()
+            while whatifs.view(begun.id).state == "running":  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        drawn = re.search(r"<progress([^>]*)>", text)
+        assert drawn is not None
+        assert drawn.group(1).partition("over")[2].strip('" ') == bar.strip('" ')
+        assert words in text
+
+    run(story)
+
+
 def test_a_difference_that_rounds_to_nothing_is_not_shown(door: Entrance) -> None:
     """Neither as more nor as less than nothing."""
     base: dict[str, object] = {key: 1.0 for key, *_ in FIGURES if "." not in key}
