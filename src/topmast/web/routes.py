@@ -43,7 +43,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 HEADERS = {**SECURITY_HEADERS, "Cache-Control": "no-store", "Vary": "Topmast-Fragment"}
 LEADS_TO = {
     "/queue": "/", "/jobs": "/", "/hosts": "/fleet", "/hosts/{host}": "/fleet",
-    "/clusters": "/fleet", "/clusters/{cluster}": "/fleet", "/tenants/{tenant:path}": "/tenants",
+    "/clusters": "/fleet", "/clusters/{cluster}": "/fleet", "/tenants/{tenant}": "/tenants",
 }  # fmt: skip
 """Addresses that people guess, and the page of each: parts of the path become its filters."""
 FOR_EVER = "public, max-age=31536000, immutable"
