@@ -267,6 +267,27 @@ class Service(Reserving):
         found, hides = await self._ask(question), self.redaction(caller)
         return found if hides is None else {job: hides.text(why) for job, why in found.items()}
 
+    async def wanted_models(self, caller: Caller, jobs: Sequence[str]) -> dict[str, list[str]]:
+        """The GPU models that some jobs ask for, the first choice first. O(jobs)."""
+        seen, queue = self.access.tenants(caller, Permission.JOBS_VIEW), self.machines.queue
+
+        def question() -> dict[str, list[str]]:
+            records = (queue.jobs.records.get(job) for job in jobs)
+            return {
+                record.id: list(
+                    dict.fromkeys(
+                        one.model
+                        for group in record.spec.groups
+                        for one in group.resources.accelerators
+                        if one.model
+                    )
+                )
+                for record in records
+                if record is not None and (seen is None or record.spec.tenant in seen)
+            }
+
+        return await self._ask(question)
+
     async def glance(self, caller: Caller) -> JobsGlance:
         """All jobs that have not ended, added up."""
         self.limits.take(caller, "list")

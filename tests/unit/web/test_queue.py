@@ -163,6 +163,19 @@ def test_filters_that_cannot_be_read_stay_in_the_form(
     run(story)
 
 
+def test_a_job_that_waits_says_which_gpus_it_wants(door: Entrance) -> None:
+    """As one that has GPUs says which it has."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            text = await shown(client, "/")
+            assert " 2 H100 " in row(text, "j1")
+            assert " 2 H100 " in row(text, "j3")
+            assert " 8 H100 " in row(text, "j9")
+
+    run(story)
+
+
 @pytest.mark.parametrize(
     ("guessed", "page"),
     [

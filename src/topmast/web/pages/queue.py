@@ -49,6 +49,8 @@ class Line(Struct, frozen=True):
     """Among the jobs that wait, of those that the filters leave."""
     start_s: float | None = None
     """When it is expected to start, as far as the server knows without being asked."""
+    wanted: str = ""
+    """The GPU models that it asks for, while it waits."""
 
     @property
     def never(self) -> str:
@@ -202,6 +204,9 @@ async def _lines(ask: Ask, page: JobPage, in_order: bool) -> tuple[tuple[Line, .
         if is_waiting and job.reason not in HOPELESS
     ]
     starts = await ask.service.forecasts.of_list(may_start)
+    wanted = await ask.service.wanted_models(
+        ask.caller, [job.id for job in page.jobs if not job.gpu_model]
+    )
     held, before = _number(ask, "held"), _number(ask, "cursor")
     lines = []
     for at, (job, is_waiting) in enumerate(zip(page.jobs, waits, strict=True)):
@@ -211,9 +216,15 @@ async def _lines(ask: Ask, page: JobPage, in_order: bool) -> tuple[tuple[Line, .
                 job, why.get(job.id, job.cause),
                 before + at + 1 - held if is_waiting and in_order else None,
                 starts.get(job.id),
+                _either(wanted.get(job.id, [])),
             )
         )  # fmt: skip
     return tuple(lines), held
+
+
+def _either(models: list[str]) -> str:
+    """Models as words; the first two of many."""
+    return " or ".join(models[:2]) + (" …" if len(models) > 2 else "")
 
 
 def _waits(job: JobView) -> bool:
