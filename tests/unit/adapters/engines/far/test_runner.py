@@ -165,21 +165,30 @@ def test_each_rank_sees_its_own_gpus(
 BEGINS = """
 import os, sys, time
 from topmast.adapters.engines.far.runner.tasks import Task
-folder, goes = sys.argv[1], sys.argv[2] == "goes"
-task = Task(lambda: open(folder + "/ran", "w").close(), folder + "/log", ())
-if goes:
-    task.go()
-    task.begin({"id": "x"})
-else:
-    time.sleep(0.5)
+folder, acts = sys.argv[1], sys.argv[2:]
+note = lambda name: open(folder + "/" + name, "w").close()
+task = Task(lambda: note("task"), folder + "/log", (), lambda order: note(order["id"]))
+for act in acts:
+    task.go() if act == "go" else task.begin({"id": act})
+    time.sleep(0.2)
+if "go" not in acts:
     task.wire.end.close()
 os.waitpid(task.pid, 0)
 """
 
 
-@pytest.mark.parametrize("goes", [True, False])
-def test_a_task_begins_when_its_caller_knows_of_it(tmp_path: Path, goes: bool) -> None:
+@pytest.mark.parametrize(
+    ("acts", "want"),
+    [
+        pytest.param(["go"], {"task"}, id="told to go"),
+        pytest.param([], set(), id="its keeper is killed before"),
+        pytest.param(["a"], set(), id="a command alone does not let it go"),
+        pytest.param(["a", "go"], {"a", "task"}, id="a command that came first waits for it"),
+    ],
+)
+def test_a_task_begins_when_its_caller_knows_of_it(
+    tmp_path: Path, acts: list[str], want: set[str]
+) -> None:
     """A keeper that is killed before it told of the task leaves nothing that runs."""
-    words = [sys.executable, "-c", BEGINS, str(tmp_path), "goes" if goes else "dies"]
-    subprocess.run(words, check=True, timeout=60)
-    assert (tmp_path / "ran").exists() is goes
+    subprocess.run([sys.executable, "-c", BEGINS, str(tmp_path), *acts], check=True, timeout=60)
+    assert {path.name for path in tmp_path.iterdir()} - {"log"} == want

@@ -39,12 +39,12 @@ def supervise(wire: Wire, body: Any, log: str, beside: Any) -> None:
     """
     os.setsid()
     adopt_orphans()
-    orders = wire.hear()
-    while not orders:
-        if orders is None:
+    orders: list[Json] = []
+    while not any(order["op"] == "go" for order in orders):
+        told = wire.hear()
+        if told is None:
             return
-        orders = wire.hear()
-    orders = orders[1:]
+        orders += told
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -56,9 +56,9 @@ def supervise(wire: Wire, body: Any, log: str, beside: Any) -> None:
     poll.register(wire.end, select.POLLIN)
     orphaned = False
     while reap(child, wire):
-        for order in orders or ():
-            if os.fork() == 0:
-                begin_beside(wire, beside, order)
+        for order in orders:
+            if order["op"] == "beside" and os.fork() == 0:
+                begin_beside(wire, beside, order["order"])
         orders = []
         if orphaned:
             send(descendants(os.getpid()), signal.SIGKILL)
@@ -66,10 +66,11 @@ def supervise(wire: Wire, body: Any, log: str, beside: Any) -> None:
         if reader in ready:
             os.read(reader, 4096)
         if wire.end.fileno() in ready:
-            orders = wire.hear()
-            if orders is None:
+            told = wire.hear()
+            if told is None:
                 orphaned = True  # the keeper is gone, and with it whatever ran here
                 poll.unregister(wire.end)
+            orders = told or []
 
 
 def reap(child: int, wire: Wire) -> bool:
@@ -151,7 +152,7 @@ class Task:
 
     def begin(self, order: Json) -> None:
         """Have a command run beside it."""
-        self.wire.tell(**order)
+        self.wire.tell(op="beside", order=order)
 
     def halt(self) -> None:
         """SIGSTOP to everything, until nothing new appears."""
