@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.build import cluster, dataset, fleet
 from tests.support.simulated import mixed_trace, run
+from topmast.cli.reproduce import say_experiments
 from topmast.experiments.config import (
     Experiment,
     Measure,
@@ -96,6 +97,26 @@ def test_what_is_not_reached_is_said(tmp_path: Path) -> None:
     assert reached["replication_overhead.mean"]
     write_page(tmp_path, experiment, document)
     assert "NOT reached" in (tmp_path / "report.html").read_text()
+
+
+def test_a_small_figure_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """A share above its bound of a thousandth is not shown as that bound."""
+    check = {
+        "case": "mast", "figure": "share", "published": "< 0.1%", "public": None, "ours": 0.00125,
+        "wanted": "<= 0.001", "at_least": None, "at_most": 0.001, "reached": False, "why": "",
+    }  # fmt: skip
+    means: list[dict[str, object]] = []
+    found: dict[str, object] = {
+        "files": {},
+        "days": None,
+        "jobs": 1,
+        "seeds": [1],
+        "checks": [check],
+        "means": means,
+    }
+    say_experiments({"experiments": {"tiny": found}})
+    row = next(line for line in capsys.readouterr().out.splitlines() if "share" in line)
+    assert row.split()[-3:] == ["0.00125", "NOT", "reached"]
 
 
 @pytest.mark.parametrize("name", experiment_names())

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from topmast.experiments.checks import NO_DEMAND, NO_FIGURE, checked
+from topmast.experiments.checks import NO_DEMAND, NO_FIGURE, checked, figure
 from topmast.experiments.config import Check, read_experiment
 from topmast.experiments.page import not_compared
 from topmast.experiments.sums import checks_of, saving
@@ -49,6 +49,33 @@ def test_of_several_loads_the_worst_decides() -> None:
     assert found["why"] == "130 is more than 100 (ours, load 2, the worst of 3)"
     found = checked(Check("ours", "wait_s.mean", at_least=100.0), means)
     assert (found["ours"], found["reached"]) == (80.0, False)
+
+
+@pytest.mark.parametrize(
+    ("value", "bounds", "want"),
+    [
+        pytest.param(0.00125, (None, 0.001), "0.00125", id="smaller than a thousandth"),
+        pytest.param(0.0010004, (None, 0.001), "0.0010004", id="just above its bound"),
+        pytest.param(0.98, (0.98, None), "0.98", id="at its bound"),
+        pytest.param(0.979996, (0.98, None), "0.979996", id="just below its bound"),
+        pytest.param(1_234_567.4, (), "1,234,567", id="large"),
+        pytest.param(2_000.25, (None, 2_000.0), "2,000.2", id="large, and above its bound"),
+        pytest.param(0.1 + 0.2, (0.3, 0.3), "0.30000000000000004", id="above by rounding alone"),
+        pytest.param(None, (1.0,), "-", id="none"),
+    ],
+)
+def test_a_figure_does_not_contradict_its_verdict(
+    value: float | None, bounds: tuple[float | None, ...], want: str
+) -> None:
+    """Four digits, and more where these would lie on the other side of a bound."""
+    assert figure(value, *bounds) == want
+
+
+def test_the_reason_of_a_verdict_holds_as_it_is_written() -> None:
+    """Both numbers have digits enough to differ as they do."""
+    means = [{"case": "ours", "label": "ours", "figures": {"share": {"mean": 0.00100049}}}]
+    found = checked(Check("ours", "share", at_most=0.0010002), means)
+    assert found["why"] == "0.0010005 is more than 0.0010002"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import typer
 from topmast.cli.command import NOTHING, Session, command
 from topmast.cli.completion import complete_experiments
 from topmast.cli.output import Column, note, say, say_table
-from topmast.cli.text import number
 from topmast.experiments.names import experiment_names
 
 EXPERIMENTS = ", ".join(experiment_names())
@@ -93,12 +92,13 @@ def say_experiments(document: Mapping[str, Any]) -> None:
 def _say_checks(checks: list[Mapping[str, Any]]) -> None:
     if not checks:
         return
+    from topmast.experiments.checks import figure
     from topmast.experiments.page import VERDICTS, not_compared
 
     titles = ("CASE", "FIGURE", "PUBLISHED", "PUBLIC CODE", "WANTED", "OURS", "")
     rows = [
-        [c["case"], c["figure"], c["published"], _number(c["public"]), c["wanted"],
-         _number(c["ours"]), VERDICTS[c["reached"]]]
+        [c["case"], c["figure"], c["published"], figure(c["public"]), c["wanted"],
+         figure(c["ours"], c["at_least"], c["at_most"]), VERDICTS[c["reached"]]]
         for c in checks
     ]  # fmt: skip
     say_table([Column(title) for title in titles], rows)
@@ -107,17 +107,15 @@ def _say_checks(checks: list[Mapping[str, Any]]) -> None:
     say()
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else number(value)
-
-
 def _say_figures(means: list[Mapping[str, Any]]) -> None:
+    from topmast.experiments.checks import figure
+
     rows = []
     for m in means:
         for name, value in m["figures"].items():
             half = value["ci95"]
-            spread = "" if half is None else f"± {number(half)}"
-            rows.append([m["label"], name, number(value["mean"]), spread])
+            spread = "" if half is None else f"± {figure(half)}"
+            rows.append([m["label"], name, figure(value["mean"]), spread])
     columns = [Column("CASE"), Column("FIGURE"), Column("MEAN", right=True), Column("95%")]
     say_table(columns, rows)
     say()

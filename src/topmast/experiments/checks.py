@@ -8,7 +8,10 @@ from typing import Any
 from topmast.experiments.config import Check
 
 Means = Sequence[Mapping[str, Any]]
-
+DIGITS = 4
+"""Of a figure, unless its verdict needs more."""
+EXACT = 17
+"""Digits that tell any two numbers apart."""
 
 NO_FIGURE = "no run of this scale has the figure"
 NO_DEMAND = "told beside ours, and nothing is demanded"
@@ -37,7 +40,8 @@ def checked(check: Check, means: Means, why_not: str = "") -> dict[str, Any]:
     return {
         "case": check.case, "figure": _figure(check),
         "published": check.published, "public": check.public,
-        "ours": ours, "wanted": _wanted(check), "reached": reached, "why": why_not,
+        "ours": ours, "wanted": _wanted(check), "at_least": low, "at_most": high,
+        "reached": reached, "why": why_not,
     }  # fmt: skip
 
 
@@ -73,13 +77,42 @@ def _worst(
 def _reason(ours: float, low: float | None, high: float | None) -> str:
     """In words, what decides."""
     if low is not None and ours < low:
-        return f"{ours:.4g} is less than {low:.4g}"
+        return f"{figure(ours, low)} is less than {figure(low, ours)}"
     if high is not None and ours > high:
-        return f"{ours:.4g} is more than {high:.4g}"
+        return f"{figure(ours, high)} is more than {figure(high, ours)}"
     if low is not None and high is not None:
-        return f"{ours:.4g} lies between {low:.4g} and {high:.4g}"
+        between = f"{figure(low, ours)} and {figure(high, ours)}"
+        return f"{figure(ours, low, high)} lies between {between}"
     which, bound = ("most", high) if low is None else ("least", low)
-    return f"{ours:.4g} is at {which} {bound:.4g}"
+    assert bound is not None
+    return f"{figure(ours, bound)} is at {which} {figure(bound, ours)}"
+
+
+def figure(value: float | None, *bounds: float | None) -> str:
+    """A figure for people: four digits that count, or as many as its verdict needs.
+
+    Rounded, it lies on that side of each of ``bounds`` on which it lies.
+    """
+    if value is None:
+        return "-"
+    known = [bound for bound in bounds if bound is not None]
+    text = _rounded(value, DIGITS)
+    for digits in range(DIGITS, EXACT + 1):
+        text = _rounded(value, digits)
+        shown = float(text.replace(",", ""))
+        rounded = [float(_rounded(bound, digits).replace(",", "")) for bound in known]
+        sides = [_side(value, bound) for bound in known]
+        if sides == [_side(shown, bound) for bound in rounded]:
+            break
+    return text
+
+
+def _rounded(value: float, digits: int) -> str:
+    return f"{value:,.{digits - DIGITS}f}" if abs(value) >= 1_000 else f"{value:.{digits}g}"
+
+
+def _side(value: float, bound: float) -> int:
+    return (value > bound) - (value < bound)
 
 
 def _bounds(check: Check) -> tuple[float | None, float | None]:

@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from topmast.experiments.checks import figure
 from topmast.experiments.config import Case, Experiment, all_figures
 from topmast.experiments.pictures import draw, jobs_of
 from topmast.experiments.points import FLEET
@@ -99,8 +100,8 @@ def _checks(checks: Sequence[Mapping[str, Any]]) -> str:
     if not checks:
         return "<p>No figures were published to compare with.</p>"
     rows = [
-        (c["case"], c["figure"], c["published"], number(c["public"]), c["wanted"],
-         number(c["ours"]), VERDICTS[c["reached"]], c["why"])
+        (c["case"], c["figure"], c["published"], figure(c["public"]), c["wanted"],
+         figure(c["ours"], c["at_least"], c["at_most"]), VERDICTS[c["reached"]], c["why"])
         for c in checks
     ]  # fmt: skip
     head = ("case", "figure", "published", "public code", "ours must be", "ours", "verdict", "why")
@@ -165,19 +166,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><tr>{first}\n{body}\n</table>"
 
 
-def number(value: float | None) -> str:
-    """A figure for people: four digits that count."""
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
-
-
-def _with_interval(value: Mapping[str, float | None] | None, figure: str) -> str:
+def _with_interval(value: Mapping[str, float | None] | None, name: str) -> str:
     """The mean, the interval if there is one, and a long time as people say it, too."""
     mean = None if value is None else value["mean"]
     if value is None or mean is None:
         return "-"
-    text = number(mean)
-    text = text if value["ci95"] is None else f"{text} ± {number(value['ci95'])}"
-    spoken = is_time(figure.partition(".")[0]) or is_time(figure.rpartition(".")[0])
+    text = figure(mean)
+    text = text if value["ci95"] is None else f"{text} ± {figure(value['ci95'])}"
+    spoken = is_time(name.partition(".")[0]) or is_time(name.rpartition(".")[0])
     return f"{text} ({format_duration(mean)})" if spoken and mean >= MINUTE_S else text

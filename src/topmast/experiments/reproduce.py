@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 from topmast import __version__
 from topmast.adapters.kernels import load_kernels
 from topmast.experiments import workloads
+from topmast.experiments.checks import figure
 from topmast.experiments.config import Experiment, Scale, read_experiments
 from topmast.experiments.files import is_published, sources_of
 from topmast.experiments.kept import Kept
@@ -84,7 +85,8 @@ def _write(folder: Path, experiment: Experiment, document: dict[str, Any]) -> No
 
 def _warnings(documents: Mapping[str, dict[str, Any]]) -> list[str]:
     missed = [
-        f"{name}: {c['case']} {c['figure']} is {c['ours']:.4g}, wanted {c['wanted']}"
+        f"{name}: {c['case']} {c['figure']} is {figure(c['ours'], c['at_least'], c['at_most'])}, "
+        f"wanted {c['wanted']}"
         for name, document in documents.items()
         for c in document["checks"]
         if c["reached"] is False
