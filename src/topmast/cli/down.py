@@ -16,8 +16,6 @@ from topmast.cli.output import say
 from topmast.cli.text import plural
 
 LOOK_S = 0.05
-HOLDING = ("STARTING", "RUNNING", "PREEMPTING", "CANCELLING")
-"""States of jobs with processes, which go on."""
 
 
 def add(app: typer.Typer) -> None:
@@ -39,10 +37,11 @@ def down(
     from topmast.adapters.engines.local import processes
     from topmast.client.address import written_server
     from topmast.model.errors import TopmastError, Unavailable
+    from topmast.model.states import HOLDING, WAITING
 
     folder, timeout_s = session.state_folder(), values.duration_s(timeout, "--timeout") or 0.0
     known = written_server(folder)
-    counts: dict[str, int] = {}
+    counts: dict[str, int] | None = None
     with (
         suppress(TopmastError),
         Session(session.root, state=folder).client(timeout_s=5.0) as client,
@@ -61,11 +60,17 @@ def down(
                 f"the server, process {pid}, was told to stop, and still runs after {timeout}"
             )
         time.sleep(LOOK_S)
-    running = sum(counts.get(state, 0) for state in HOLDING)
-    waiting = sum(counts.get(state, 0) for state in ("PENDING", "RECOVERING", "SUSPENDED"))
-    document = {"pid": pid, "state": str(folder), "running_jobs": running, "waiting_jobs": waiting}
-    session.show(document, lambda: _say(document, bool(counts)))
+    document = {
+        "pid": pid, "state": str(folder),
+        "running_jobs": _count(counts, HOLDING), "waiting_jobs": _count(counts, WAITING),
+    }  # fmt: skip
+    session.show(document, lambda: _say(document))
     return 0
+
+
+def _count(counts: dict[str, int] | None, states: tuple[str, ...]) -> int | None:
+    """The jobs in some states; None if the server did not say."""
+    return None if counts is None else sum(counts.get(state, 0) for state in states)
 
 
 def _require_here(known: dict[str, Any], folder: Path) -> None:
@@ -80,9 +85,19 @@ def _require_here(known: dict[str, Any], folder: Path) -> None:
         raise Unavailable(f"the server of {folder} runs on another machine, or in a container")
 
 
-def _say(document: dict[str, Any], is_known: bool) -> None:
+def _say(document: dict[str, Any]) -> None:
     say(f"The server of {document['state']}, process {document['pid']}, has stopped.")
-    if is_known:
-        running, waiting = document["running_jobs"], document["waiting_jobs"]
-        verb = "runs" if running == 1 else "run"
-        say(f"{plural(running, 'job')} {verb} on, {waiting} wait; `topmast up` goes on with them.")
+    running, waiting = document["running_jobs"], document["waiting_jobs"]
+    if running is None:
+        return
+    if not running and not waiting:
+        say("No job runs or waits.")
+        return
+    waits = f"{waiting} {'waits' if waiting == 1 else 'wait'}"
+    if running:
+        told = f"{plural(running, 'job')} {'runs' if running == 1 else 'run'} on, {waits}"
+    else:
+        told = f"No job runs, {waits}"
+    say(f"{told}; `topmast up` goes on with them.")
+    if running:
+        say("To end them: `topmast up`, `topmast cancel --selector 'name=*'`, `topmast down`.")

@@ -137,9 +137,24 @@ def _let_go_of_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _require_line() -> None:
+    """Raises UsageError if a shell that asks for completion does not tell what is written."""
+    if os.environ.get("_TOPMAST_COMPLETE") != "complete_bash":
+        return
+    wrong = []
+    if "COMP_WORDS" not in os.environ:
+        wrong.append("COMP_WORDS is not set; it must be the words of the line")
+    place = os.environ.get("COMP_CWORD", "")
+    if not (place.isascii() and place.isdigit()):
+        wrong.append(f"COMP_CWORD is '{place}'; it must be the number of the word at the cursor")
+    if wrong:
+        raise typer.BadParameter(f"{'; '.join(wrong)}: use `topmast completion bash`")
+
+
 def _run(root: Root, arguments: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        _require_line()
         code = build()(given, prog_name=PROGRAM, standalone_mode=False, obj=root)
     except typer.TyperException as error:
         if _debugging():

@@ -98,6 +98,26 @@ def test_the_script_is_one_for_the_shell(shell: str, call: Call, tmp_path: Path)
     subprocess.run([found, "-n", str(script)], check=True, timeout=30)
 
 
+@pytest.mark.parametrize(
+    ("line", "want"),
+    [
+        pytest.param({"COMP_WORDS": "topmast", "COMP_CWORD": "x"}, ["COMP_CWORD is 'x'"], id="no number"),
+        pytest.param({"COMP_WORDS": "topmast", "COMP_CWORD": "-1"}, ["COMP_CWORD is '-1'"], id="no place"),
+        pytest.param({}, ["COMP_WORDS is not set", "COMP_CWORD is ''"], id="nothing at all"),
+    ],
+)  # fmt: skip
+def test_a_line_that_no_shell_tells_is_refused(line: dict[str, str], want: list[str]) -> None:
+    """With all that is wrong with it, and what to do."""
+    asked = {"_TOPMAST_COMPLETE": "complete_bash", **line}
+    known = {key: value for key, value in os.environ.items() if not key.startswith("COMP_")}
+    run = subprocess.run(
+        program(), cwd=REPO, env=known | asked, capture_output=True, text=True, timeout=30
+    )
+    assert (run.returncode, run.stdout) == (2, "")
+    for part in (*want, "use `topmast completion bash`"):
+        assert part in run.stderr
+
+
 def test_bash_completes(call: Call, tmp_path: Path) -> None:
     """The function that the script defines finds commands through the program."""
     bash = shutil.which("bash")

@@ -34,12 +34,37 @@ def test_down_stops_the_server_of_a_folder(server: FakeServer, call: Call, tmp_p
     called = call("down", "--state", tmp_path / "s")
     assert process.wait(10) == -15
     assert called.code == 0
-    first, second = called.out.splitlines()
+    first, second, third = called.out.splitlines()
     assert first == f"The server of {tmp_path / 's'}, process {process.pid}, has stopped."
     assert second == "1 job runs on, 2 wait; `topmast up` goes on with them."
+    assert "`topmast cancel --selector 'name=*'`" in third
     again = call("down", "--state", tmp_path / "s")
     assert again.code == 1
     assert "no Topmast server runs on" in again.error
+
+
+@pytest.mark.parametrize(
+    ("counts", "want"),
+    [
+        pytest.param({}, ["No job runs or waits."], id="never had a job"),
+        pytest.param({"SUCCEEDED": 3}, ["No job runs or waits."], id="all have ended"),
+        pytest.param(
+            {"PENDING": 1}, ["No job runs, 1 waits; `topmast up` goes on with them."], id="waiting"
+        ),
+        pytest.param(None, [], id="the server did not say"),
+    ],
+)
+def test_down_says_of_no_job_that_it_goes_on(
+    server: FakeServer, call: Call, tmp_path: Path, counts: dict[str, int] | None, want: list[str]
+) -> None:
+    """Where none does, or where that is not known."""
+    if counts is not None:
+        server.on("GET", "/jobs", JobPage((), None, counts))
+    url = "http://127.0.0.1:9" if counts is None else server.url
+    process = announced(tmp_path / "s", url)
+    called = call("down", "--state", tmp_path / "s")
+    assert process.wait(10) == -15
+    assert called.out.splitlines()[1:] == want
 
 
 def test_down_of_a_server_that_hangs(call: Call, tmp_path: Path) -> None:
