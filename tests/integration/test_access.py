@@ -550,6 +550,15 @@ def test_the_gate_checks_names_pages_and_headers(door: Entrance) -> None:
             ("POST", {"Cookie": cookie, "Origin": "https://evil.example.com"}, 403),
             ("GET", {"Authorization": f"Bearer {token}", "Host": "evil.example.com"}, 403),
             ("GET", {"Authorization": f"Basic {token}"}, 401),
+            ("POST", {"Authorization": f"Bearer {token}"}, 201),
+            ("POST", {"Authorization": f"Bearer {token}", **own}, 201),
+            (
+                "POST",
+                {"Authorization": f"Bearer {token}", "Origin": "https://evil.example.com"},
+                403,
+            ),
+            ("POST", {"Authorization": f"Bearer {token}", "Sec-Fetch-Site": "cross-site"}, 403),
+            ("GET", {"Authorization": f"Bearer {token}", "Origin": "null"}, 403),
             ("GET", {"Authorization": f"Bearer {token}"}, 200),
         ]
         for method, headers, status in cases:

@@ -168,8 +168,9 @@ class LoginGate:
         if host not in self._hosts and not _LOOPBACK.fullmatch(host):
             raise Refusal(403, f"this server does not answer as '{host[:100]}'")
         token, is_cookie = _shown(head)
-        if is_cookie:
-            refuse_other_sites(head, self._origin, strictly=head.method not in SAFE_METHODS)
+        if token:
+            strictly = is_cookie and head.method not in SAFE_METHODS
+            refuse_other_sites(head, self._origin, strictly=strictly)
         opened = head.path.startswith(self._open_paths)
         if not token:
             if opened:
