@@ -75,7 +75,7 @@ def _expected(explanation: Explanation) -> str:
     if explanation.expected_start_s is None:
         from topmast.model.reason import HOPELESS, start_by_act
 
-        if by_act := start_by_act(explanation.reason, explanation.summary):
+        if by_act := start_by_act(explanation.reason, explanation.suspended):
             return by_act
         if explanation.reason in HOPELESS:
             return "never, unless the job, the fleet or a limit changes"

@@ -35,18 +35,16 @@ HOPELESS = (
     PendingReason.UNKNOWN_DATASET,
 )
 """Reasons that no time removes: there is nothing to forecast."""
-RESUMED = "until it is resumed"
-"""What is said of a job that was suspended, and of no other that is held."""
 
 
-def start_by_act(reason: str | None, told: str) -> str:
+def start_by_act(reason: str | None, suspended: bool) -> str:
     """When a job starts that waits for an act of people; empty where no single act is known.
 
-    ``told`` is the sentence about why it waits.
+    ``suspended``: what holds it stopped it, too.
     """
     match reason:
         case PendingReason.HELD:
-            return "when it is resumed" if RESUMED in told else "when it is released"
+            return "when it is resumed" if suspended else "when it is released"
         case PendingReason.TENANT_PAUSED:
             return "when its tenant is resumed"
         case PendingReason.UNKNOWN_DATASET:

@@ -64,6 +64,8 @@ class JobView(JobExtras, frozen=True):
     """Why people keep it from starting; it may still run until it waits again."""
     next_band: str | None = None
     """The band of its next attempt, if that was changed while it has GPUs."""
+    suspended: bool = False
+    """What holds it stopped it, too: it goes on when it is resumed."""
 
 
 class JobPage(Struct, frozen=True):
@@ -191,6 +193,8 @@ class Explanation(Struct, frozen=True):
     expected_start: ExpectedStart | None = None
     decided: Decided | None = None
     """What decided for the first plan."""
+    suspended: bool = False
+    """That of the job."""
 
 
 class RegionView(Struct, frozen=True):
@@ -269,6 +273,8 @@ class HostView(Struct, frozen=True):
     """Why it takes no new work, as an operator or its cluster says; empty: nothing is said."""
     until_s: float | None = None
     """When a cordon or drain of it ends by itself, if it does."""
+    reason: str = ""
+    """Why it is cordoned or drained, in the words of the one that ordered it."""
 
 
 class MoveView(Struct, frozen=True):

@@ -264,7 +264,7 @@ def _explanation(
     scene = Scene(
         spec, seen, inquiry.over_quota,
         may_preempt(queue, record, inquiry.over_quota, inquiry.costs),
-        bool(queue.tenancy.choices(spec, True)), record.bound,
+        bool(queue.tenancy.choices(spec, True)), record.bound, record.suspended is True,
     )  # fmt: skip
     detail = "" if verdict is None else verdict.detail
     if reason is PendingReason.WAITING_FOR_DATA and (nowhere := _nowhere(queue, spec)):
@@ -292,6 +292,7 @@ def _explanation(
         basis="when the jobs on the GPUs kept for it are expected to end" if kept else "",
         changes=changes,
         decided=decided,
+        suspended=record.suspended is True,
     )
 
 

@@ -162,6 +162,7 @@ def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView
         for row, spec in enumerate(columns.hosts[: columns.places]):
             cluster = columns.cluster_of[row]
             agent_pid, stopped = process_of(cluster, spec.name) or (None, False)
+            order = given(placer.state.orders, {}).get(spec.name)
             state = columns.states[row]
             found.append(
                 HostView(
@@ -182,8 +183,10 @@ def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView
                     stays={j: stays[j] for j in jobs.get(spec.name, ()) if j in stays}
                     if state is HostState.DRAINING
                     else {},
-                    closed=given(placer.state.why, {}).get(spec.name)
-                    or placer.columns.closed.get(spec.name, ""),
+                    closed=placer.columns.closed.get(spec.name, "")
+                    if order is None
+                    else order.said(placer.state.wanted[spec.name]),
+                    reason="" if order is None else order.reason,
                     until_s=given(placer.state.until, {}).get(spec.name),
                 )
             )

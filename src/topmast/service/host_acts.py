@@ -212,5 +212,5 @@ class HostActs(Following):
 
 def _is_so(host: v.HostView, wanted: HostsAct) -> bool:
     """Whether nothing is to be done to a host, but perhaps to move its jobs."""
-    said = not wanted.reason or host.closed.endswith(f": {wanted.reason}")
+    said = not wanted.reason or host.reason == wanted.reason
     return said and host.state == wanted.state.value and host.until_s == wanted.until_s

@@ -11,7 +11,7 @@ from topmast.fast.queue import GlobalQueue, JobRecord
 from topmast.model.decided import joined, why
 from topmast.model.job import JobSpec
 from topmast.model.plan import Binding, Plan, Reservation
-from topmast.model.reason import RESUMED, PendingReason
+from topmast.model.reason import PendingReason
 from topmast.model.states import WAITING, JobState
 from topmast.service.foresight import Foreseen
 from topmast.service.warnings import gang_in_words
@@ -32,6 +32,8 @@ class Scene(Struct, frozen=True):
     """The job may use idle GPUs beyond its tenant's quota."""
     bound: Binding | None = None
     """The only place that the job may have."""
+    suspended: bool = False
+    """What holds the job stopped it, too."""
 
 
 _ASIDE = {
@@ -50,8 +52,8 @@ def waiting(scene: Scene, reason: PendingReason | None, detail: str) -> str:
         return _starts(scene, seen)
     wanted, fits = gang_in_words(scene.spec), "fit" if scene.spec.tasks > 1 else "fits"
     more = f" ({detail})" if detail else ""
-    if reason is PendingReason.HELD and detail.startswith("suspended"):
-        return f"the job waits {RESUMED}: {detail}"
+    if reason is PendingReason.HELD and scene.suspended:
+        return f"the job waits until it is resumed: {detail}"
     if reason in _ASIDE:
         return f"the job waits until {_ASIDE[reason]}{detail}"
     match reason:
@@ -142,7 +144,10 @@ def standing(queue: GlobalQueue, record: JobRecord) -> str:
     if verdict is None:
         return "the queue has not looked at the job yet"
     may_borrow = bool(queue.tenancy.choices(record.spec, True))
-    scene = Scene(record.spec, may_borrow=may_borrow, bound=record.bound)
+    scene = Scene(
+        record.spec, may_borrow=may_borrow, bound=record.bound,
+        suspended=record.suspended is True,
+    )  # fmt: skip
     return waiting(scene, verdict.reason, verdict.detail)
 
 

@@ -240,18 +240,19 @@ def test_what_was_stopped_for_a_job_is_named(server: FakeServer, call: Call) -> 
 
 
 @pytest.mark.parametrize(
-    ("reason", "summary", "want"),
+    ("reason", "suspended", "want"),
     [
-        ("Held", "the job waits until it is released: held by ann", "when it is released"),
-        ("Held", "the job waits until it is resumed: suspended by ann", "when it is resumed"),
-        ("TenantPaused", "the job waits until its tenant is resumed", "when its tenant is resumed"),
-        ("TopologyDoesNotFit", "too large", "never, unless the job, the fleet or a limit changes"),
+        ("Held", False, "when it is released"),
+        ("Held", True, "when it is resumed"),
+        ("TenantPaused", False, "when its tenant is resumed"),
+        ("TopologyDoesNotFit", False, "never, unless the job, the fleet or a limit changes"),
     ],
 )
 def test_when_a_job_starts_that_people_keep(
-    reason: str, summary: str, want: str, server: FakeServer, call: Call
+    reason: str, suspended: bool, want: str, server: FakeServer, call: Call
 ) -> None:
-    """It is known what has to happen first."""
-    kept = msgspec.structs.replace(WAITING, reason=reason, summary=summary)
+    """It is known what has to happen first, whatever words people gave as their reason."""
+    summary = "the job waits: held by ann: until it is resumed by bob"
+    kept = msgspec.structs.replace(WAITING, reason=reason, summary=summary, suspended=suspended)
     server.on("GET", "/jobs/j7/explain", kept)
     assert f"expected start  {want}" in call("explain", "j7").out

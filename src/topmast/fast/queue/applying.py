@@ -206,6 +206,7 @@ def _hold_set(queue: QueueState, fact: f.HoldSet, event: m.Message) -> None:
     if record.cause == record.hold:
         record.cause = ""  # it is over
     record.hold, record.moves = fact.why or UNSET, False
+    record.suspended = (isinstance(event, m.HoldJobs) and event.stop) or UNSET
     if waits:
         queue.waits_no_more(record)
         queue.enqueue(record)

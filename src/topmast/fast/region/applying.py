@@ -175,9 +175,9 @@ def _host(placer: RegionState, fact: HostSet, event: m.Message) -> None:
     else:
         state.wanted[fact.host] = fact.state
     state.until = _with(state.until, fact.host, fact.until_s)
-    before = given(state.why, {}).get(fact.host, "")
-    why = event.why(before) if isinstance(event, m.SetHost) else ""
-    state.why = _with(state.why, fact.host, why or UNSET)
+    before = given(state.orders, {}).get(fact.host, UNSET)
+    order = event.order(before) if isinstance(event, m.SetHost) else UNSET
+    state.orders = _with(state.orders, fact.host, order)
     _refresh(placer, fact.host)
 
 
@@ -213,7 +213,8 @@ def _gone(placer: RegionState, fact: HostsGone, event: m.Message) -> None:
         state.leaving, state.wanted, state.assigned, state.down, state.closed, state.suspect
     )  # fmt: skip
     for host in fact.hosts:
-        state.until, state.why = _with(state.until, host, UNSET), _with(state.why, host, UNSET)
+        state.until = _with(state.until, host, UNSET)
+        state.orders = _with(state.orders, host, UNSET)
         for known in books:
             known.pop(host, None)
     clusters = []

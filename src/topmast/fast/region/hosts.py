@@ -48,7 +48,7 @@ def set_host(placer: RegionAnswers, event: m.SetHost) -> Any:
         known = placer.state.wanted.get(host, HostState.HEALTHY) is event.state
         known = known and until_s == event.until_s
         if event.reason:
-            known = known and given(placer.state.why, {}).get(host, "") == event.why()
+            known = known and given(placer.state.orders, {}).get(host, UNSET) == event.order()
         if not known or (event.state is HostState.HEALTHY and not trusted):
             placer.decide(HostSet(host, event.state, event.until_s))
     if event.state is HostState.DRAINING:

@@ -19,7 +19,7 @@ from topmast.fast.region.reservation.leases import OfferLeases
 from topmast.model.absent import given
 from topmast.model.fleet import RegionSpec
 from topmast.model.job import MILLI
-from topmast.model.messages.placers import Closure
+from topmast.model.messages.placers import Closure, HostOrder
 from topmast.model.plan import PlacementRequest
 from topmast.model.states import HostState
 from topmast.policies.base import RebalancePolicy, ScorePolicy
@@ -36,7 +36,7 @@ class Books(Struct):
     """Hosts that an operator cordoned or drains."""
     until: dict[str, float] | UnsetType = UNSET
     """When some of these take work again by themselves."""
-    why: dict[str, str] | UnsetType = UNSET
+    orders: dict[str, HostOrder] | UnsetType = UNSET
     """By which order, and why, some of these are put aside."""
     leaving: dict[str, bool] = {}
     """Hosts that left the configuration and still run something."""

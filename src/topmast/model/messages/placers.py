@@ -190,6 +190,20 @@ class ScaleUpAttempt(Message, frozen=True, tag="EnlargeAttempt"):
     """The most tasks."""
 
 
+class HostOrder(Struct, frozen=True):
+    """The order that put a host aside: by which operator, and why."""
+
+    by: str = ""
+    reason: str = ""
+    """In the words of the one that asked for it."""
+
+    def said(self, state: HostState) -> str:
+        """In words, of a host that is to be in ``state``."""
+        done = "drains" if state is HostState.DRAINING else "cordoned"
+        more = f": {self.reason}" if self.reason else ""
+        return f"{self.by or 'an unknown user'} {done} it{more}"
+
+
 class SetHost(Message, frozen=True):
     """An operator cordons, drains or returns hosts of a region, all at once.
 
@@ -213,17 +227,15 @@ class SetHost(Message, frozen=True):
         """All the hosts, each once."""
         return tuple(dict.fromkeys((self.host, *(self.also or ()))))
 
-    def why(self, before: str = "") -> str:
-        """Which order put them aside, and why; empty if neither is said, or they return.
+    def order(self, before: HostOrder | UnsetType = UNSET) -> HostOrder | UnsetType:
+        """What is known of the order; absent if nothing is said of it, or they return.
 
-        ``before`` is what was said of a host: its reason stands until an order gives another.
+        ``before`` is the order before it: its reason stands until an order gives another.
         """
-        reason = self.reason or before.partition(" it: ")[2]
+        reason = self.reason or (before.reason if before else "")
         if self.state is HostState.HEALTHY or not (self.by or reason):
-            return ""
-        done = "drains" if self.state is HostState.DRAINING else "cordoned"
-        more = f": {reason}" if reason else ""
-        return f"{self.by or 'an unknown user'} {done} it{more}"
+            return UNSET
+        return HostOrder(self.by, reason)
 
 
 class Closure(Struct, frozen=True):

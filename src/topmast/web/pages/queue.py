@@ -57,7 +57,9 @@ class Line(Struct, frozen=True):
         """What would let it start, where no time does; else empty."""
         if self.job.reason not in HOPELESS:
             return ""
-        return start_by_act(self.job.reason, self.why) or "never, unless something changes"
+        return (
+            start_by_act(self.job.reason, self.job.suspended) or "never, unless something changes"
+        )
 
 
 class Glance(JobsGlance, frozen=True):

@@ -19,8 +19,9 @@ from topmast.model.errors import Conflict, InvalidInput
 from topmast.model.fleet import TenantSpec
 from topmast.model.fleet_changes import fleet_version
 from topmast.model.job import Band, JobChanges
-from topmast.model.reason import PendingReason
+from topmast.model.reason import PendingReason, start_by_act
 from topmast.model.states import JobState
+from topmast.service.sentences import standing
 
 
 def told(world: World, message: m.Message) -> object:
@@ -81,10 +82,22 @@ def test_a_suspended_job_lets_go_of_its_gpus_and_goes_on_when_resumed() -> None:
     world.advance(60)
     assert world.states() == {"j1": "PENDING", "j2": "RUNNING"}
     assert world.jobs["j1"].preemptions == 1
+    assert world.jobs["j1"].suspended
+    assert standing(world.queue, world.jobs["j1"]).startswith("the job waits until it is resumed")
     world.finish("j2")
     assert world.state("j1") is JobState.PENDING
     told(world, m.ReleaseJobs(("j1",)))
     assert (world.state("j1"), world.jobs["j1"].epoch) == (JobState.RUNNING, 2)
+    assert not world.jobs["j1"].suspended
+
+
+def test_a_held_job_is_one_to_release_whatever_the_reason() -> None:
+    """Words of people are never read as the system's own."""
+    world = full()
+    told(world, m.HoldJobs(("j2",), "ann", "suspended until it is resumed"))
+    record = world.jobs["j2"]
+    assert standing(world.queue, record).startswith("the job waits until it is released: held by")
+    assert start_by_act("Held", record.view(world.now, None).suspended) == "when it is released"
 
 
 def test_a_preempted_job_waits_again_and_comes_back() -> None:

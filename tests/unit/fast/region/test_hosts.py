@@ -459,6 +459,10 @@ def test_the_reason_of_a_cordon_is_kept_as_long_as_the_cordon() -> None:
     assert (says("east-1-0"), says("east-1-1")) == ("", "ann cordoned it: new switch")
     world.tell(ids.placer("east"), m.SetHost("east-1-0", H.DRAINING, "bob"))
     assert says("east-1-0") == "bob drains it"
+    odd = m.SetHost("east-1-1", H.CORDONED, "let it: go", reason="fans: it: hums")
+    world.tell(ids.placer("east"), odd)
+    world.tell(ids.placer("east"), m.SetHost("east-1-1", H.DRAINING, "ann"))
+    assert says("east-1-1") == "ann drains it: fans: it: hums", "whatever the words are"
 
 
 # --- closed by an operator --------------------------------------------------------------------------------

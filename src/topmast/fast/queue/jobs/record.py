@@ -89,6 +89,8 @@ class JobRecord(Struct, gc=False, omit_defaults=True):
     """Why the plan of the current attempt was chosen."""
     hold: str | UnsetType = UNSET
     """Why it may not start, while people hold it."""
+    suspended: bool | UnsetType = UNSET
+    """True while what holds it stopped it, too."""
     next_spec: JobSpec | UnsetType = UNSET
     """What it asks for from its next attempt on, if that was changed."""
     paused: str | UnsetType = UNSET
@@ -201,6 +203,7 @@ class JobRecord(Struct, gc=False, omit_defaults=True):
             max_tasks=None if elastic is None else others + elastic.most,
             resizes=self.resizes,
             hold=given(self.hold, given(self.paused, "")),
+            suspended=given(self.suspended, False),
             next_band=self.next_spec.band.name.lower() if self.next_spec else None,
             labels=given(spec.labels, {}),
             depends_on={job: after.value for job, after in given(spec.depends_on, {}).items()},
