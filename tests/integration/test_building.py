@@ -246,7 +246,7 @@ def test_a_refusal_by_the_queue_closes_what_was_opened(
     async def story() -> None:
         token = await door.token("chief", (Role.ADMIN, "/"))
         async with door.client(token) as client:
-            monkeypatch.setattr(machine, "stranded", lambda queue, fleet: Conflict("just now"))
+            monkeypatch.setattr(machine, "stranded", lambda queue, fleet: "just now")
             refused = await apply(client, await with_west(client))
             assert (refused.status_code, refused.json()["detail"]) == (409, "just now")
             assert sorted(door.system.engines) == ["east-a"]

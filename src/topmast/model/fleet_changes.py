@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -11,6 +11,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from topmast.model.fleet import ClusterSpec, DatasetSpec, Fleet, HostSpec
+
+_HELD = ("gpus", "cpus", "memory_bytes")
+"""What jobs hold of a host."""
+_NAMED = 20
+"""So many changes are named."""
 
 
 class FleetChange(Struct, frozen=True):
@@ -68,6 +73,25 @@ def _within(spec: DatasetSpec, regions: Container[str]) -> DatasetSpec | None:
     return replace(spec, replicas=replicas, allowed=allowed)
 
 
+def not_live(changes: Iterable[FleetChange]) -> str:
+    """Why a running server cannot take up some of these, with all of them; empty if it can."""
+    fixed = [change for change in changes if not change.live]
+    if not fixed:
+        return ""
+    told = [f"{change.what}: {change.change}" for change in fixed[:_NAMED]]
+    more = f" and {len(fixed) - _NAMED:,} more" if len(fixed) > _NAMED else ""
+    away = (
+        "; a host may also leave first and come back: apply the file without it, and with it when "
+        "it is gone"
+        if any(change.what.startswith("host ") for change in fixed)
+        else ""
+    )
+    return (
+        f"{'; '.join(told)}{more}: a running server cannot do that; stop it, and start it with "
+        f"this file (--fleet){away}"
+    )
+
+
 def is_built(change: FleetChange) -> bool:
     """Whether a region or cluster comes or goes."""
     kind = change.what.partition(" ")[0]
@@ -123,9 +147,17 @@ def _hosts(was: Mapping[str, ClusterSpec], now: Mapping[str, ClusterSpec]) -> It
         (cluster, spec), (other, changed) = old[name], new[name]
         if cluster != other:
             yield FleetChange(f"host {name}", f"cluster {cluster} -> {other}", live=False)
-        # What jobs hold there is counted against these: they do not change below them.
-        held = ("model", "gpus", "cpus", "memory_bytes")
+        # What jobs hold there is counted against these: they do not become less below them.
+        held = ("model", *(field for field in _HELD if not _grows(field, spec, changed)))
         yield from _fields("host", name, spec, changed, fixed=held)
+
+
+def _grows(field: str, spec: HostSpec, changed: HostSpec) -> bool:
+    """Whether a host has as much of something as before, or more."""
+    was, to = getattr(spec, field), getattr(changed, field)
+    if field != "gpus" and 0 in (was, to):  # no limit
+        return bool(to == 0)
+    return bool(to >= was)
 
 
 def _come_and_gone(

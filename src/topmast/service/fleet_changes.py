@@ -24,6 +24,7 @@ from topmast.model.fleet_changes import (
     fleet_changes,
     fleet_version,
     is_built,
+    not_live,
     with_what_stays,
 )
 from topmast.model.states import HostState
@@ -129,13 +130,10 @@ class FleetChanges(Pausing):
                 f"the fleet is another since version {base}: now it is {found.version}; "
                 "look at the differences again"
             )
-        if (fixed := [change for change in found.changes if not change.live]) != []:
-            raise Conflict(
-                f"{fixed[0].what}: {fixed[0].change}: a running server cannot do that; "
-                "stop it, and start it with this file (--fleet)"
-            )
-        if (left := await self._ask(lambda: stranded(self.machines.queue, fleet))) is not None:
-            raise left  # the queue looks again: here no engine was opened for nothing
+        # The queue looks again at what is left behind: here no engine was opened for nothing.
+        left = await self._ask(lambda: stranded(self.machines.queue, fleet))
+        if why := "; ".join(filter(None, (not_live(found.changes), left))):
+            raise Conflict(why)
 
     async def _compared(self, document: dict[str, Any]) -> tuple[FleetDiff, Fleet]:
         """A document beside the fleet as it is. Raises InvalidInput."""

@@ -112,13 +112,14 @@ def test_what_changes_its_home_takes_a_start() -> None:
 
 
 def test_what_jobs_hold_of_a_host_takes_a_start() -> None:
-    """GPUs, CPUs and memory alike, fewer or more; where it stands, and its GPUs' memory, do not."""
+    """Where it becomes less; more of it, where the host stands, and its GPUs' memory, do not."""
     fleet = parse_fleet(ODD)
     east, west = fleet.regions
     (cluster,) = east.clusters
     host, *left = cluster.hosts
     for change, live in (
-        ({"gpus": 4}, False), ({"cpus": 0.5}, False), ({"cpus": 0.0}, False), ({"cpus": 2}, False),
+        ({"gpus": host.gpus - 1}, False), ({"gpus": host.gpus + 1}, True),
+        ({"cpus": host.cpus / 2}, False), ({"cpus": host.cpus * 2}, True), ({"cpus": 0.0}, True),
         ({"memory_bytes": 10**9}, False), ({"model": "A100"}, False), ({"rack": "r"}, True),
         ({"gpu_memory_bytes": 10**10}, True),
     ):  # fmt: skip

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 
 from topmast.fast.queue.cycle.views import QueueViews
-from topmast.model.errors import Conflict
 from topmast.model.fleet import Fleet
 from topmast.model.fleet_changes import cluster_regions
 
 NAMED = 3
 """So many jobs are named."""
+TOLD = 20
+"""So many reasons are."""
 
 
-def stranded(queue: QueueViews, fleet: Fleet) -> Conflict | None:
-    """Why a fleet cannot be taken up now; None if all that leaves is empty. O(jobs)."""
-    for found in (_of_tenants(queue, fleet), _of_clusters(queue, fleet), _of_data(queue, fleet)):
-        for why in found:
-            return Conflict(why)
-    return None
+def stranded(queue: QueueViews, fleet: Fleet) -> str:
+    """Why a fleet cannot be taken up now, all reasons; empty if all that leaves is. O(jobs)."""
+    looks = (_of_tenants, _of_clusters, _of_data)
+    found = [why for look in looks for why in look(queue, fleet)]
+    more = [f"and {len(found) - TOLD:,} more reasons"] if len(found) > TOLD else []
+    return "; ".join([*found[:TOLD], *more])
 
 
 def jobs_in_clusters(queue: QueueViews, clusters: Mapping[str, str]) -> dict[str, list[str]]:
@@ -43,8 +44,7 @@ def _of_tenants(queue: QueueViews, fleet: Fleet) -> Iterator[str]:
     gone = {tenant.name for tenant in queue.fleet.tenants} - staying
     records = queue.jobs.records.values() if gone else ()
     left = [record for record in records if record.spec.tenant in gone and not record.finished]
-    if left:
-        tenant = min(record.spec.tenant for record in left)
+    for tenant in sorted({record.spec.tenant for record in left}):
         jobs = _named([record.id for record in left if record.spec.tenant == tenant])
         yield (
             f"tenant {tenant} has jobs that have not ended ({jobs}): "

@@ -83,8 +83,8 @@ class GlobalQueue(QueueViews):
     def _configure(self, event: m.ConfigureFleet) -> Conflict | None:
         if event.base is not UNSET and event.base != fleet_version(self.fleet):
             return Conflict("the fleet was changed meanwhile: look at the differences again")
-        if event.base is not UNSET and (left := stranded(self, event.fleet)) is not None:
-            return left
+        if event.base is not UNSET and (left := stranded(self, event.fleet)):
+            return Conflict(left)
         names = {region.name for region in event.fleet.regions}
         gone = [region.name for region in self.fleet.regions if region.name not in names]
         is_other_file = event.file is not UNSET and event.file != self.fleet_file

@@ -17,7 +17,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import Conflict, InvalidInput
 from topmast.model.fleet import TenantSpec
-from topmast.model.fleet_changes import fleet_version
+from topmast.model.fleet_changes import fleet_changes, fleet_version
 from topmast.model.job import Band, JobChanges
 from topmast.model.reason import PendingReason, start_by_act
 from topmast.model.states import JobState
@@ -253,6 +253,38 @@ def test_a_tenant_does_not_leave_while_a_job_of_it_goes_on() -> None:
     assert "tenant nlp has jobs that have not ended (j1)" in str(refused)
     world.finish("j1")
     assert tenants_now(world, TWO[0]) is None
+
+
+def test_all_that_keeps_a_fleet_from_being_taken_up_is_told_at_once() -> None:
+    """Jobs of two tenants: one answer names both."""
+    world = World(replace(fleet(cluster("east-1")), tenants=(*TWO, TenantSpec("vision"))))
+    world.submit(job(tenant="nlp"))
+    world.submit(job(tenant="vision"))
+    told_at_once = str(tenants_now(world, TWO[0]))
+    assert "tenant nlp has jobs that have not ended (j1)" in told_at_once
+    assert "tenant vision has jobs that have not ended (j2)" in told_at_once
+
+
+def test_a_host_that_grows_is_used_at_once_and_keeps_its_jobs() -> None:
+    """It has as much again: what runs there holds what it held, and what waits starts."""
+    world = full()
+    (region,) = world.queue.fleet.regions
+    (home,) = region.clusters
+    host, *others = home.hosts
+    grown = replace(home, hosts=(replace(host, gpus=24), *others))
+    after = replace(world.queue.fleet, regions=(replace(region, clusters=(grown,)),))
+    (change,) = fleet_changes(world.queue.fleet, after)
+    assert (change.what, change.change, change.live) == (f"host {host.name}", "gpus 8 -> 24", True)
+    assert told(world, m.ConfigureFleet(after, fleet_version(world.queue.fleet))) is None
+    world.advance(60)
+    assert world.states() == {"j1": "RUNNING", "j2": "RUNNING"}
+    assert world.jobs["j1"].epoch == 1
+    assert set(world.jobs["j2"].hosts) == {host.name}
+    world.snapshot()
+    world.crash()
+    world.finish("j1")
+    world.finish("j2")
+    assert world.placer("east").columns.unheld_by_host().tolist() == [24_000, 8_000]
 
 
 def test_a_job_of_a_tenant_that_has_left_is_neither_admitted_nor_tried_anew() -> None:
