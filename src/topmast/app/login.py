@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -25,7 +26,7 @@ from topmast.api.standby import GUARDED
 from topmast.app.server import bind
 from topmast.cli.rootoptions import ServeOptions
 from topmast.client.address import checked_url
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import Faults, InvalidInput
 from topmast.model.files.accountsfile import AccountsFile, read_accounts
 from topmast.model.fleet import Fleet
 from topmast.service.limits import Rate, Rates
@@ -87,33 +88,16 @@ class Entry(Struct, frozen=True):
 
 def entry_of(options: ServeOptions, stack: ExitStack, url: str) -> Entry:
     """The ways into a server with the loopback address ``url``. Raises InvalidInput."""
-    given = options.accounts is not None or options.listen is not None
-    if not given:
-        for value, name in (
-            (options.public_url, "--public-url"), (options.tls_cert, "--tls-cert"),
-            (options.tls_key, "--tls-key"), (options.trusted_proxies, "--trusted-proxy"),
-        ):  # fmt: skip
-            if value:
-                raise InvalidInput("goes with --listen or --accounts", field=name)
+    faults = Faults()
+    given = check_entry(options, faults)
+    faults.refuse()
+    if options.accounts is None and options.listen is None:
         return Entry()
-    accounts = read_accounts(options.accounts) if options.accounts else AccountsFile()
-    proxies = tuple(_network(text) for text in options.trusted_proxies)
-    public = checked_url(options.public_url, "--public-url") if options.public_url else ""
-    if urlsplit(public).path:
-        raise InvalidInput(
-            "the server has a host of its own: there can be no path", field="--public-url",
-            remedy=public.removesuffix(urlsplit(public).path),
-        )  # fmt: skip
     if options.listen is None:
-        return Entry(accounts, public or url, proxies=proxies)
-    if options.tls_cert is None or options.tls_key is None:
-        raise InvalidInput(
-            "other machines are answered over TLS only", field="--listen",
-            remedy="--tls-cert FILE --tls-key FILE",
-        )  # fmt: skip
-    certificate = Certificate(options.tls_cert, options.tls_key)
+        return Entry(given.accounts, given.public_url or url, proxies=given.proxies)
     host, port = split_address(options.listen, "--listen")
     listener = stack.enter_context(bind(host, port, login=True, field="--listen"))
+    public = given.public_url
     if not public:
         if ipaddress.ip_address(listener.getsockname()[0]).is_unspecified:
             raise InvalidInput(
@@ -121,9 +105,53 @@ def entry_of(options: ServeOptions, stack: ExitStack, url: str) -> Entry:
                 remedy="--public-url https://HOST:PORT, as the certificate names it",
             )  # fmt: skip
         public = f"https://{host_in_url(host)}:{listener.getsockname()[1]}"
-    if urlsplit(public).scheme != "https":
+    return Entry(given.accounts, public, listener, given.certificate, given.proxies)
+
+
+def check_entry(options: ServeOptions, faults: Faults) -> Entry:
+    """What the options say of the ways in, before anything listens; ``faults`` takes what is wrong.
+
+    It opens nothing.
+    """
+    if options.accounts is None and options.listen is None:
+        for value, name in (
+            (options.public_url, "--public-url"), (options.tls_cert, "--tls-cert"),
+            (options.tls_key, "--tls-key"), (options.trusted_proxies, "--trusted-proxy"),
+        ):  # fmt: skip
+            if value:
+                faults.add("goes with --listen or --accounts", name)
+        return Entry()
+    file, listen, cert, key = options.accounts, options.listen, options.tls_cert, options.tls_key
+    accounts = faults.of(lambda: read_accounts(file) if file else AccountsFile())
+    proxies = tuple(faults.of(partial(_network, text)) for text in options.trusted_proxies)
+    public = faults.of(lambda: _public_url(options))
+    if listen is None:
+        return Entry(accounts, public, proxies=proxies)
+    certificate = None
+    if cert is None or key is None:
+        faults.add(
+            "other machines are answered over TLS only", "--listen",
+            "--tls-cert FILE --tls-key FILE",
+        )  # fmt: skip
+    else:
+        certificate = faults.of(lambda: Certificate(cert, key))
+    faults.of(lambda: split_address(listen, "--listen"))
+    return Entry(accounts, public, None, certificate, proxies)
+
+
+def _public_url(options: ServeOptions) -> str:
+    """What clients call the server; empty if it is not given. Raises InvalidInput."""
+    if not options.public_url:
+        return ""
+    public = checked_url(options.public_url, "--public-url")
+    if urlsplit(public).path:
+        raise InvalidInput(
+            "the server has a host of its own: there can be no path", field="--public-url",
+            remedy=public.removesuffix(urlsplit(public).path),
+        )  # fmt: skip
+    if options.listen is not None and urlsplit(public).scheme != "https":
         raise InvalidInput("must begin with https://", field="--public-url")
-    return Entry(accounts, public, listener, certificate, proxies)
+    return public
 
 
 def refuse_local_engines(fleet: Fleet, options: ServeOptions) -> None:

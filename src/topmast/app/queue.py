@@ -40,7 +40,7 @@ from topmast.api.link import LinkEndpoint
 from topmast.api.standby import Front, Reads, create_standby_api
 from topmast.app.claim import claim_of
 from topmast.app.control_plane import ControlPlane, relays_of
-from topmast.app.login import Entry, entry_of, refuse_local_engines, split_address
+from topmast.app.login import Entry, check_entry, entry_of, refuse_local_engines, split_address
 from topmast.app.process import Outside, Term, fail_stop, own_folder
 from topmast.app.reads import StandbyReads
 from topmast.app.server import announce, bind, run, url_of
@@ -49,7 +49,7 @@ from topmast.app.token import read_token
 from topmast.cli.output import say
 from topmast.cli.rootoptions import ServeOptions
 from topmast.client.address import checked_url
-from topmast.model.errors import Conflict, InvalidInput
+from topmast.model.errors import Conflict, Faults, InvalidInput
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.views import Health
 from topmast.policies.options import Profile
@@ -83,12 +83,19 @@ class QueueServer:
         self._options = options
         self._outside = outside
         self._limits = limits
-        self._fleet = read_fleet(options.fleet) if options.fleet else None
-        self._given = profile_of(options)
-        self._token = read_token(options.token_file)
-        self._speeds = read_throughputs(options.throughputs) if options.throughputs else None
-        self._apart = {r: checked_url(url, f"--placer {r}") for r, url in options.placers.items()}
-        url = checked_url(options.otlp, "--otlp") if options.otlp else ""
+        faults = Faults()
+        self._fleet = faults.of(lambda: read_fleet(options.fleet) if options.fleet else None)
+        self._given = faults.of(lambda: profile_of(options))
+        self._token = faults.of(lambda: read_token(options.token_file))
+        speeds = options.throughputs
+        self._speeds = faults.of(lambda: read_throughputs(speeds) if speeds else None)
+        self._apart = {
+            region: faults.of(partial(checked_url, url, f"--placer {region}"))
+            for region, url in options.placers.items()
+        }
+        url = faults.of(lambda: checked_url(options.otlp, "--otlp") if options.otlp else "")
+        check_entry(options, faults)
+        faults.refuse()
         self._traces = Traces(url, topmast.__version__) if url else None
         own_folder(options.state)
         self._store = store_of(options.state, options.store)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -269,35 +270,47 @@ def _has_token(file: Path | None) -> bool:
 
 
 def _check(options: ServeOptions, role: Role) -> None:
-    """Each role has options of its own; raises BadParameter for those of another."""
+    """Each role has options of its own; raises BadParameter for all those of another."""
+    if faults := list(_faults(options, role)):
+        raise typer.BadParameter("; ".join(faults))
+
+
+def _faults(options: ServeOptions, role: Role) -> Iterator[str]:
     if role is not Role.PLACER or not _has_token(options.token_file):
-        values.loopback(options.host)
+        try:
+            values.loopback(options.host)
+        except typer.BadParameter as error:
+            yield error.message
     own = {
         "--placer": (bool(options.placers), Role.QUEUE),
         "--link": (options.link is not None, Role.QUEUE),
         "--region": (options.region is not None, Role.PLACER),
         "--queue": (options.queue is not None, Role.PLACER),
     }
-    if role is Role.PLACER and (options.store is not None or options.standby):
-        raise typer.BadParameter("--store and --standby are options of the queue")
     if options.reads and not options.standby:
-        raise typer.BadParameter("--reads goes with --standby")
-    if role is Role.PLACER and options.keep_months is not None:
-        raise typer.BadParameter("--keep-months is an option of the queue")
+        yield "--reads goes with --standby"
     for name, (given, needed) in own.items():
         if given and role is not needed:
-            raise typer.BadParameter(f"{name} goes with --role {needed.value}")
-    if role is Role.PLACER and not (options.region and options.queue):
-        raise typer.BadParameter("a placer needs --region NAME and --queue URL")
-    if role is Role.PLACER and (options.listen or options.accounts or options.otlp):
-        raise typer.BadParameter("--listen, --accounts and --otlp are options of the queue")
-    if role is Role.PLACER and options.throughputs is not None:
-        raise typer.BadParameter(
-            "--throughputs is an option of the queue, which decides which jobs share GPUs"
-        )
-    if role is Role.PLACER and options.fleet is not None:
-        raise typer.BadParameter(
-            "a placer gets its part of the fleet from the queue: leave out --fleet"
-        )
+            yield f"{name} goes with --role {needed.value}"
+    if role is Role.PLACER:
+        yield from _faults_of_placer(options)
     if role is Role.QUEUE and not options.placers:
-        raise typer.BadParameter("name the regions with a placer of their own: --placer REGION=URL")
+        yield "name the regions with a placer of their own: --placer REGION=URL"
+
+
+def _faults_of_placer(options: ServeOptions) -> Iterator[str]:
+    if not (options.region and options.queue):
+        yield "a placer needs --region NAME and --queue URL"
+    for given, why in (
+        (options.store is not None or options.standby,
+         "--store and --standby are options of the queue"),
+        (options.keep_months is not None, "--keep-months is an option of the queue"),
+        (options.listen or options.accounts or options.otlp,
+         "--listen, --accounts and --otlp are options of the queue"),
+        (options.throughputs is not None,
+         "--throughputs is an option of the queue, which decides which jobs share GPUs"),
+        (options.fleet is not None,
+         "a placer gets its part of the fleet from the queue: leave out --fleet"),
+    ):  # fmt: skip
+        if given:
+            yield why

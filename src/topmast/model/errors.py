@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar, cast
+
+T = TypeVar("T")
 
 
 class TopmastError(Exception):
@@ -44,6 +47,29 @@ def refuse_all(errors: Iterable[InvalidInput]) -> None:
     if found:
         found[0].more = found[1:]
         raise found[0]
+
+
+class Faults:
+    """The errors of several inputs that are read one after the other, to be told at once."""
+
+    def __init__(self) -> None:
+        self._errors: list[InvalidInput] = []
+
+    def of(self, read: Callable[[], T]) -> T:
+        """What ``read`` returns; where it finds an error, nothing, and `refuse` raises it."""
+        try:
+            return read()
+        except InvalidInput as error:
+            self._errors += (error, *error.more)
+            return cast(T, None)
+
+    def add(self, message: str, field: str, remedy: str = "") -> None:
+        """Note one more."""
+        self._errors.append(InvalidInput(message, field=field, remedy=remedy))
+
+    def refuse(self) -> None:
+        """Raise what was found, before any of what was read is used; nothing if all is well."""
+        refuse_all(self._errors)
 
 
 MOST_TOLD = 20

@@ -129,3 +129,22 @@ def test_tasks_of_others_do_not_run_as_the_server(
         return
     with pytest.raises(InvalidInput, match="cluster east-a run as the user of the server"):
         refuse_local_engines(fleet, options)
+
+
+def test_all_that_is_wrong_with_the_ways_in_is_told_at_once(folder: Path) -> None:
+    """By option; nothing listens meanwhile, and a loopback server takes none of them."""
+    wrong: dict[str, Any] = {"public_url": "http://a/b", "trusted_proxies": ("zz", "0.0.0.0/0")}
+    with pytest.raises(InvalidInput) as found:
+        entry(folder, listen="0:x", accounts="none.yaml", **wrong)
+    told = [str(error).partition(":")[0] for error in (found.value, *found.value.more)]
+    assert told[1:] == [
+        "--trusted-proxy",
+        "--trusted-proxy",
+        "--public-url",
+        "--listen",
+        "--listen",
+    ]
+    with pytest.raises(InvalidInput) as found:
+        entry(folder, **wrong)
+    told = [error.field for error in (found.value, *found.value.more)]
+    assert told == ["--public-url", "--trusted-proxy"]

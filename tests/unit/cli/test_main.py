@@ -229,6 +229,12 @@ MISTAKES = [
         "open to the world", ["up", "--host", "0.0.0.0"], "only loopback addresses are allowed"
     ),
     Mistake("no port", ["up", "--port", "99999"], "must be at most 65535 (see"),
+    Mistake(
+        "options of other roles, all at once",
+        ["up", "--role", "placer", "--reads", "--keep-months", "1", "--fleet", "f.yaml"],
+        "--reads goes with --standby; a placer needs --region NAME and --queue URL; "
+        "--keep-months is an option of the queue; a placer gets its part of the fleet",
+    ),
     Mistake("no such month", ["up", "--keep-months", "30000"], "must be at most 1200 (see"),
     Mistake("no address", ["queue", "--server", "a b"], "'a b' is not the address of a server"),
     Mistake("no folder", ["datasets", "add", "d", "--region", "r", "--source", "no"], "no is not"),
