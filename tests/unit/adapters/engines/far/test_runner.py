@@ -1,6 +1,9 @@
 """The runner is one file that any host can run."""
 
 import ast
+import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -192,3 +195,33 @@ def test_a_task_begins_when_its_caller_knows_of_it(
     """A keeper that is killed before it told of the task leaves nothing that runs."""
     subprocess.run([sys.executable, "-c", BEGINS, str(tmp_path), *acts], check=True, timeout=60)
     assert {path.name for path in tmp_path.iterdir()} - {"log"} == want
+
+
+def test_a_runner_asks_for_its_claim_at_once(tmp_path: Path) -> None:
+    """It waits only after an answer that does not count: that would be a part of each start."""
+    slow = runner.text()  # each wait is a long one, and so is what the keeper loads meanwhile
+    for what, instead in (
+        ("BACKOFF_S = 0.2\n", "BACKOFF_S = 60.0\n"),
+        ("        adopt_orphans()  # now", "        time.sleep(1.0), adopt_orphans()  # now"),
+    ):
+        assert slow.count(what) == 1
+        slow = slow.replace(what, instead)
+    (tmp_path / "runner.py").write_text(slow)
+    ticket = {
+        "url": f"unix:{tmp_path}/home", "ca": "", "token": "t", "part": "p", "lease_s": 600.0,
+        "grace_s": 1.0,
+    }  # fmt: skip
+    (tmp_path / "ticket.json").write_text(json.dumps(ticket))
+    with socket.socket(socket.AF_UNIX) as home:
+        home.bind(f"{tmp_path}/home")
+        home.listen()
+        home.settimeout(20.0)
+        words = [sys.executable, "-I", "-S", "runner.py", "ticket.json", "h0"]
+        process = subprocess.Popen(words, cwd=tmp_path, start_new_session=True)
+        try:
+            line, _ = home.accept()
+            with line:
+                assert line.recv(200).startswith(b"POST /p/claim ")
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

@@ -148,7 +148,8 @@ class Keeper:
     # --- the caller -----------------------------------------------------------------------------
 
     def _call_home(self) -> None:
-        struct.pack_into("d", self.turns, 8, now_s())
+        # Both turn at this moment: a caller that sees no turn of the keeper waits before it asks.
+        struct.pack_into("dd", self.turns, 0, now_s(), now_s())
         self.caller, self.wire = fork(lambda wire: Caller(self, wire).run())
 
     def _reap(self) -> None:
