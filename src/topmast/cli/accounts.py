@@ -70,8 +70,8 @@ def _add_accounts(app: typer.Typer) -> None:
     ) -> None:
         """Print a token of an administrator, on the machine of the server.
 
-        It is made in the state folder of the server, so only its owner can make one. The one made
-        before is good no more.
+        It is made in the state folder of the server, so only its owner can make one, and a standby
+        with another folder does not know it. The one made before is good no more.
         """
         life_s = values.duration_s(life, "--for") or 0.0
         if not 0 < life_s <= 86_400.0:

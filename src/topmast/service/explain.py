@@ -45,7 +45,7 @@ from topmast.service.foresight import (
 )
 from topmast.service.quotas import quota_changes
 from topmast.service.sentences import Scene
-from topmast.service.warnings import too_large
+from topmast.service.warnings import nowhere, to_add, too_large
 
 PLANS_SHOWN = 5
 HELP_SHOWN = 8
@@ -266,9 +266,7 @@ def _explanation(
         may_preempt(queue, record, inquiry.over_quota, inquiry.costs),
         bool(queue.tenancy.choices(spec, True)), record.bound, record.suspended is True,
     )  # fmt: skip
-    detail = "" if verdict is None else verdict.detail
-    if reason is PendingReason.WAITING_FOR_DATA and (nowhere := _nowhere(queue, spec)):
-        detail = f"no region has the files of {', '.join(nowhere)}"
+    detail = "" if verdict is None else sentences.detail_of(queue, spec, verdict)
     summary = sentences.waiting(scene, reason, detail)
     summary += sentences.kept(kept) if kept else ""
     if reason in (PendingReason.INSUFFICIENT_CAPACITY, PendingReason.WAITING_FOR_QUOTA):
@@ -414,9 +412,7 @@ def _in_general(
     if reason is PendingReason.UNKNOWN_DATASET:
         return [_to_add(queue, name) for name in queue.data.catalogue.unknown(spec.datasets)]
     if reason is PendingReason.WAITING_FOR_DATA:
-        return [
-            f"{sentences.to_add(name)}: no region has its files" for name in _nowhere(queue, spec)
-        ]
+        return [f"{to_add(name)}: no region has its files" for name in nowhere(queue, spec)]
     starts = inquiry.foreseen is not None and inquiry.foreseen.starts
     if found_some or reason is None or starts:
         return []
@@ -432,16 +428,10 @@ def _in_general(
     return []
 
 
-def _nowhere(queue: GlobalQueue, spec: JobSpec) -> list[str]:
-    """The datasets of a job that have no replica anywhere, not even one on its way."""
-    known = queue.data.catalogue.datasets
-    return [name for name in spec.datasets if name in known and not known[name].replicas]
-
-
 def _to_add(queue: GlobalQueue, name: str) -> str:
     """What helps with a dataset that the catalogue does not have."""
     near = nearest(name, queue.data.catalogue.datasets)
-    return sentences.to_add(name) + (f"; {near}" if near else "")
+    return to_add(name) + (f"; {near}" if near else "")
 
 
 def _of_hardware(spec: JobSpec, need: float, verdicts: list[ClusterVerdict]) -> list[str]:

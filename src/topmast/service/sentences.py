@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from topmast.fast.queue import GlobalQueue, JobRecord
+from topmast.fast.queue import GlobalQueue, JobRecord, Verdict
 from topmast.model.decided import joined, why
 from topmast.model.job import JobSpec
 from topmast.model.plan import Binding, Plan, Reservation
 from topmast.model.reason import PendingReason
 from topmast.model.states import WAITING, JobState
 from topmast.service.foresight import Foreseen
-from topmast.service.warnings import gang_in_words
+from topmast.service.warnings import gang_in_words, nowhere
 
 HOSTS_SHOWN = 4
 
@@ -112,9 +112,10 @@ def _place(place: Binding) -> str:
     return place.region if place.cluster is None else f"{place.region}/{place.cluster}"
 
 
-def to_add(dataset: str, region: str = "REGION") -> str:
-    """The command that brings the files of a dataset into the store of a region."""
-    return f"`topmast datasets add {dataset} --region {region} --source FOLDER`"
+def detail_of(queue: GlobalQueue, spec: JobSpec, verdict: Verdict) -> str:
+    """The detail of a verdict, in few words where all regions have the same."""
+    names = nowhere(queue, spec) if verdict.reason is PendingReason.WAITING_FOR_DATA else []
+    return f"no region has the files of {', '.join(names)}" if names else verdict.detail
 
 
 _LEAVING = (JobState.PREEMPTING, JobState.CANCELLING)
@@ -148,7 +149,7 @@ def standing(queue: GlobalQueue, record: JobRecord) -> str:
         record.spec, may_borrow=may_borrow, bound=record.bound,
         suspended=record.suspended is True,
     )  # fmt: skip
-    return waiting(scene, verdict.reason, verdict.detail)
+    return waiting(scene, verdict.reason, detail_of(queue, record.spec, verdict))
 
 
 def placed(record: JobRecord) -> str:

@@ -42,6 +42,11 @@ def warnings_of(
         f"{_meant(queue, name)}"
         for name in queue.data.catalogue.unknown(spec.datasets)
     ]
+    found += [
+        f"no region has the files of dataset '{name}': the job waits until they are added by "
+        f"{to_add(name)}"
+        for name in nowhere(queue, spec)
+    ]
     required, preferred = spec.topology.required, spec.topology.preferred
     if required is not None and preferred is not None and preferred > required:
         found.append(
@@ -55,6 +60,17 @@ def warnings_of(
             "the job waits until the quota is raised (see `topmast tenants`)"
         )
     return (*found, *(too_large(queue, regions, spec) if regions is not None else ()))
+
+
+def nowhere(queue: GlobalQueue, spec: JobSpec) -> list[str]:
+    """The datasets of a job that have no replica anywhere, not even one on its way."""
+    known = queue.data.catalogue.datasets
+    return [name for name in spec.datasets if name in known and not known[name].replicas]
+
+
+def to_add(dataset: str, region: str = "REGION") -> str:
+    """The command that brings the files of a dataset into the store of a region."""
+    return f"`topmast datasets add {dataset} --region {region} --source FOLDER`"
 
 
 def _meant(queue: GlobalQueue, dataset: str) -> str:

@@ -248,6 +248,8 @@ def test_data_that_no_region_has_is_added_by_a_whole_command() -> None:
     told = _asked(world, job(gpus=8, datasets=("d",)))
     assert told.reason == "WaitingForData"
     assert told.summary == "the job waits for its data: no region has the files of d"
+    world.submit(job(gpus=8, datasets=("d",)))
+    assert standing(world.queue, world.jobs["j1"]) == told.summary, "on its row, too"
     assert told.would_help[-1] == (
         "`topmast datasets add d --region REGION --source FOLDER`: no region has its files"
     )

@@ -74,6 +74,11 @@ TOLD = [
         "dataset 'x' is not in the catalogue: the job waits until it is added",
     ),
     Told(
+        "a dataset without its files", job(datasets=("d", "lost")),
+        "no region has the files of dataset 'lost': the job waits until they are added by "
+        "`topmast datasets add lost --region REGION --source FOLDER`",
+    ),
+    Told(
         "a dataset with a slip of the finger", job(datasets=("imagenett",)),
         "dataset 'imagenett' is not in the catalogue: the job waits until it is added (did you mean 'imagenet'?)",
     ),
@@ -85,7 +90,7 @@ def _world() -> World:
         cluster("east-1", hosts=4, cpus=64.0, memory_bytes=512 * 10**9),
         cluster("west-1", gpus=4, model="A100", cpus=32.0, memory_bytes=10**9),
         tenants=(tenant("default"), tenant("small", H100=8)),
-        datasets=(dataset("d", "east"), dataset("imagenet", "east")),
+        datasets=(dataset("d", "east"), dataset("imagenet", "east"), dataset("lost")),
     )
     return World(system)
 
