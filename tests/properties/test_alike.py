@@ -4,16 +4,18 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from topmast.model import messages as m
 from topmast.model.access import local_caller
 from topmast.model.errors import InvalidInput
 from topmast.model.expansion import with_places
 from topmast.model.files.fleetfile import parse_fleet
+from topmast.model.job import JobSpec
 from topmast.policies.registry import DEFAULT_PROFILE, load_profile
 from topmast.runtime.machines import Machines
 from topmast.service.access import Access
@@ -108,16 +110,24 @@ def test_jobs_of_one_request_are_read_as_one_by_one(
 ) -> None:
     """Whatever they share and differ in: the same jobs, warnings and lists of errors."""
     many = ManyJobs(admission, CALLER, USER)
-    called, places = Counter[str](), dict[str, int]()
+    called, places, read = Counter[str](), dict[str, int](), dict[int, JobSpec]()
     for place, document in enumerate(documents):
         found: Any
         try:
             found = many.read(document, place)
+            read[place] = found.spec
+            assert asked_by(read[found.kind]) == asked_by(found.spec), "they are said to be alike"
             found = (found.spec, found.warnings)
         except InvalidInput as error:
             found = _told(error)
         assert found == _read_alone(admission, document, place, called, places)
         event("refused" if isinstance(found, list) else "read")
+
+
+def asked_by(spec: JobSpec) -> JobSpec:
+    """A job without what jobs that are alike may differ in."""
+    groups = tuple(replace(group, run="") for group in spec.groups)
+    return replace(spec, name="", groups=groups, envs={}, labels=UNSET)
 
 
 def test_a_job_like_one_before_is_read_by_what_differs(admission: Admission) -> None:
@@ -128,7 +138,7 @@ def test_a_job_like_one_before_is_read_by_what_differs(admission: Admission) -> 
         many.read(job | own, place).spec
         for place, own in enumerate(({"name": "a"}, {"name": "b"}, {"run": "train --lr 1"}))
     )
-    assert second == msgspec.structs.replace(first, name="b")
+    assert second == replace(first, name="b")
     assert second.groups is first.groups
     assert other.groups[0].resources is not first.groups[0].resources, "it has no name: not alike"
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import event, given
 from hypothesis import strategies as st
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from tests.support.build import cluster, dataset, fleet, job, needs, profile, tenant
 from tests.support.older import in_older_form
@@ -59,11 +62,21 @@ def random_job(rng: random.Random) -> JobSpec:
         more["topology"] = Topology(required=rng.choice((Level.RACK, Level.POD)))
     gpus, count = rng.choice(((1, 1), (1, 1), (1, 1), (2, 1), (8, 1), (4, 2), (8, 3), (9, 1)))
     band = rng.choice(list(Band))
-    return job("one", gpus, count, band=band, tenant=rng.choice("ab"), **more)
+    name = rng.choice(("one", "other-1", "other-2"))
+    return job(name, gpus, count, band=band, tenant=rng.choice("ab"), **more)
 
 
-def run(seed: int, *, together: bool) -> tuple[World, list[Any]]:
-    """Three bursts, between which some jobs end; what became of every job after each."""
+def kinds_of(specs: Sequence[JobSpec]) -> tuple[int, ...]:
+    """For each job the place of the first that is like it but for its name."""
+    alike = [replace(spec, name="") for spec in specs]
+    return tuple(alike.index(spec) for spec in alike)
+
+
+def run(seed: int, *, together: bool, kinds: bool = False) -> tuple[World, list[Any]]:
+    """Three bursts, between which some jobs end; what became of every job after each.
+
+    ``kinds``: the queue is told which jobs of a burst are alike.
+    """
     rng = random.Random(seed)
     world = World(random_fleet(rng), random_profile(rng))
     if not together:
@@ -71,7 +84,10 @@ def run(seed: int, *, together: bool) -> tuple[World, list[Any]]:
     seen = []
     for _ in range(3):
         specs = tuple(random_job(rng) for _ in range(rng.randint(LEAST, 5 * LEAST)))
-        world.tell(ids.QUEUE, m.SubmitJobs(specs))
+        if rng.random() < 0.2:
+            paused = bool(world.queue.tenancy.paused)
+            world.tell(ids.QUEUE, m.ResumeTenant("b") if paused else m.PauseTenant("b"))
+        world.tell(ids.QUEUE, m.SubmitJobs(specs, kinds=kinds_of(specs) if kinds else UNSET))
         seen.append({
             name: (record.state, record.plan, record.over_quota, world.queue.verdict_on(record))
             for name, record in world.jobs.items()
@@ -80,6 +96,32 @@ def run(seed: int, *, together: bool) -> tuple[World, list[Any]]:
         for name in rng.sample(running, len(running) // 2):
             world.finish(name)
     return world, seen
+
+
+def ranked(world: World) -> list[tuple[Any, str]]:
+    """Waiting jobs in their order, with their keys but for the row that each is in."""
+    return [(key[:-1], job) for key, job in world.queue.backlog.ranking.in_order()]
+
+
+def tallied(world: World) -> dict[Any, tuple[int, int, list[int]]]:
+    """Sums over jobs, and those that wait."""
+    kinds = world.queue.jobs.tallies.kinds
+    return {kind: (t.jobs, t.asked_milli, sorted(t.numbers)) for kind, t in kinds.items()}
+
+
+@bounded(60)
+@given(st.integers(0, 2**32 - 1))
+def test_jobs_known_to_be_alike_are_admitted_as_one_by_one(seed: int) -> None:
+    """The same order, plans and reasons to wait, the same memory of jobs, and the same from the journal."""
+    told, seen = run(seed, together=True, kinds=True)
+    alone, wanted = run(seed, together=True)
+    assert seen == wanted
+    assert told.blobs() == alone.blobs()
+    assert ranked(told) == ranked(alone)
+    assert tallied(told) == tallied(alone)
+    assert rebuilt(told) == told.blobs()
+    classes = told.queue.backlog.job_classes.values()
+    event("alike ones wait" if any(one.size > 1 for one in classes) else "none wait alike")
 
 
 def rebuilt(world: World) -> dict[str, bytes]:

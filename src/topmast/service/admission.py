@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from topmast.model.access import Caller, Permission
 from topmast.model.errors import InvalidInput, refuse_all
@@ -28,11 +27,13 @@ MOST_KNOWN = 1_000
 """So many jobs of a request are kept that others may be like."""
 
 
-class Checked(Struct, frozen=True):
+class Checked(Struct, frozen=True, gc=False):
     """A job of a request that may be submitted."""
 
     spec: JobSpec
     warnings: tuple[str, ...]
+    kind: int = 0
+    """The place of the first job of the request that it is like, but for what `read_like` reads."""
 
 
 class Admission:
@@ -83,7 +84,7 @@ class Admission:
         refuse_all(faults)
         self._access.require(caller, Permission.JOBS_SUBMIT, spec.tenant)
         for_user = self._access.user(caller, user, spec.tenant)
-        return spec if for_user == user else msgspec.structs.replace(spec, user=for_user)
+        return spec if for_user == user else replace(spec, user=for_user)
 
     def _known_models(self) -> tuple[str, ...]:
         fleet = self._machines.queue.fleet
@@ -94,7 +95,7 @@ class Admission:
     def with_workdir(self, spec: JobSpec, workdir: str) -> JobSpec:
         """The job with its work folder, which was uploaded before. Raises InvalidInput."""
         if workdir:
-            spec = msgspec.structs.replace(spec, workdir=workdir)
+            spec = replace(spec, workdir=workdir)
         if spec.workdir and self._blobs.path(spec.workdir) is None:
             raise InvalidInput(
                 "this snapshot was not uploaded", field="workdir", remedy="PUT it first"
@@ -136,7 +137,7 @@ class ManyJobs:
         self._user = user
         self._known: dict[bytes, Checked] = {}
         """By what jobs share, one that has it."""
-        self._called = Counter[str]()
+        self._called: dict[str, int] = {}
         """How many jobs have a name, of those read."""
         self._places: dict[str, int] = {}
         """The last of them, by name."""
@@ -150,17 +151,18 @@ class ManyJobs:
         known = self._known.get(key) if key is not None else None
         spec = None if known is None else read_like(known.spec, document)
         if known is None or spec is None:
-            found = self._read_whole(document, f"jobs[{place}]")
+            found = self._read_whole(document, place)
             if key is not None and len(self._known) < MOST_KNOWN:
                 self._known[key] = found
         else:
-            found = Checked(spec, known.warnings)
-        self._called[found.spec.name] += 1
-        self._places[found.spec.name] = place
+            found = Checked(spec, known.warnings, known.kind)
+        name = found.spec.name
+        self._called[name] = self._called.get(name, 0) + 1
+        self._places[name] = place
         return found
 
-    def _read_whole(self, document: Any, where: str) -> Checked:
-        admission = self._admission
+    def _read_whole(self, document: Any, place: int) -> Checked:
+        admission, where = self._admission, f"jobs[{place}]"
         spec = admission.read(self._caller, document, self._user, where, self._called)
         if spec.sweep:
             raise InvalidInput(
@@ -168,4 +170,4 @@ class ManyJobs:
                 remedy="submit each sweep by itself",
             )  # fmt: skip
         spec = admission.with_workdir(with_places(spec, self._places), "")
-        return Checked(spec, admission.warnings(spec))
+        return Checked(spec, admission.warnings(spec), place)

@@ -80,7 +80,8 @@ class EventStream:
     ) -> None:
         """Take the rows of a commit; from any thread. O(rows), however many readers there are."""
         with self._lock:
-            for row in rows:
+            self._seq += max(0, len(rows) - KEPT)  # those before the last are not kept anyway
+            for row in rows[-KEPT:]:
                 self._seq += 1
                 job = "" if ids.is_host(row.job) else row.job
                 self._kept.append((self._seq, job, row, tenant_of(job) if job else None))

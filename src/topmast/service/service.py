@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import replace
 
 import topmast
 from topmast.fast.queue import JobRecord
@@ -36,18 +35,18 @@ from topmast.model.prices import price_of
 from topmast.model.reason import HOPELESS, Rejection
 from topmast.model.states import WAITING, JobState
 from topmast.model.system_views import SystemView
-from topmast.ports import Act, LogPage
+from topmast.ports import LogPage
 from topmast.service import listing
-from topmast.service.access import json_text, row
-from topmast.service.admission import ManyJobs
+from topmast.service.access import row
+from topmast.service.admission import Checked, ManyJobs
 from topmast.service.explain import explain_job, explain_spec, rejected_hosts
 from topmast.service.forecast import with_start
 from topmast.service.regions import LogChunk
 from topmast.service.reserving import Reserving
 from topmast.service.sentences import standing
+from topmast.service.submission import submission
 from topmast.service.system import timings
 from topmast.service.usage import check_key, running_rows, usage
-from topmast.service.verbs import compact
 
 Read = Callable[[str, int, int, int, int], LogPage | None]
 
@@ -89,30 +88,39 @@ class Service(Reserving):
             )
         self.limits.take(caller, "submit", 1.0 + len(documents) / JOBS_PER_TAKE)
         many = ManyJobs(self.admission, caller, user)
-        specs, warnings, refused = [], [], Refused()
+        jobs, warnings, refused = list[Checked](), list[str](), Refused()
         for i, document in enumerate(documents):
             try:
                 job = many.read(document, i)
             except InvalidInput as error:
                 refused.add(error)
                 continue
-            specs.append(job.spec)
-            warnings += [f"jobs[{i}]: {warning}" for warning in job.warnings]
+            jobs.append(job)
+            if job.warnings:
+                warnings += [f"jobs[{i}]: {warning}" for warning in job.warnings]
             if i % 100 == 99:
                 await asyncio.sleep(0)  # others' requests get their turn
         refused.refuse()
         if len(warnings) > MAX_WARNINGS:
             more = len(warnings) - MAX_WARNINGS
             warnings[MAX_WARNINGS:] = [f"and {more} more warnings"]
-        return v.BulkReceipt(await self._admit(caller, tuple(specs), key), tuple(warnings))
+        specs = tuple([job.spec for job in jobs])
+        kinds = None if any(s.depends_on for s in specs) else tuple([job.kind for job in jobs])
+        return v.BulkReceipt(await self._admit(caller, specs, key, kinds), tuple(warnings))
 
-    async def _admit(self, caller: Caller, specs: tuple[JobSpec, ...], key: str) -> tuple[str, ...]:
+    async def _admit(
+        self,
+        caller: Caller,
+        specs: tuple[JobSpec, ...],
+        key: str,
+        kinds: tuple[int, ...] | None = None,
+    ) -> tuple[str, ...]:
         digest = hashlib.sha256(msgspec.json.encode(specs)).hexdigest() if key else ""
         if key and not caller.principal.trusted:
             key = f"{caller.principal.subject} {key}"  # a key is its sender's own
         ended = await self._ended_before(caller, specs)
-        order = m.SubmitJobs(specs, key, digest, ended or UNSET, known_tenants_only=True)
-        admitted: tuple[str, ...] = await self._tell(ids.QUEUE, order, _submission(caller, specs))
+        order = m.SubmitJobs(specs, key, digest, ended or UNSET, True, kinds or UNSET)
+        admitted: tuple[str, ...] = await self._tell(ids.QUEUE, order, submission(caller, specs))
         return admitted
 
     async def _ended_before(self, caller: Caller, specs: Sequence[JobSpec]) -> dict[str, JobState]:
@@ -474,25 +482,3 @@ class Service(Reserving):
     def _require_somewhere(self, caller: Caller) -> None:
         if not caller.principal.may_somewhere(Permission.JOBS_SUBMIT):
             raise Forbidden(f"{caller.principal.subject} may submit jobs for no tenant")
-
-
-def _submission(caller: Caller, specs: Sequence[JobSpec]) -> Act:
-    """A submission: a row for each tenant, with its jobs."""
-    places: dict[str, list[int]] = {}
-    users_of: dict[str, list[str]] = {}
-    count = 0
-    for spec in specs:
-        size = size_of((spec,))
-        places.setdefault(spec.tenant, []).extend(range(count, count + size))
-        users_of.setdefault(spec.tenant, []).append(spec.user)
-        count += size
-    rows = []
-    for tenant, own in places.items():
-        users = tuple(dict.fromkeys(users_of[tenant]))[:MAX_WARNINGS]
-        line = row(caller, "submit", tenant=tenant)
-        rows.append(replace(line, after=json_text(jobs=len(own), users=users)))
-
-    def named(jobs: Sequence[str]) -> list[str]:
-        return [compact([jobs[i] for i in own]) for own in places.values()]
-
-    return Act(rows[0], named=named, also=tuple(rows[1:]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -401,7 +401,11 @@ def _named(jobs: Sequence[str]) -> str:
 
 def compact(jobs: Sequence[str]) -> str:
     """Jobs in a few characters: ``j1..j7,j9``."""
-    numbers = sorted(ids.job_number(job) for job in jobs)
+    return runs_of(sorted(ids.job_number(job) for job in jobs))
+
+
+def runs_of(numbers: Iterable[int]) -> str:
+    """As `compact`, by the numbers of the jobs, which ascend. O(numbers)."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:

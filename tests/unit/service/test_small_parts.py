@@ -28,6 +28,16 @@ def test_an_event_of_a_host_is_of_no_job() -> None:
     assert (event.job, event.detail) == ("", {"host": "h0"})
 
 
+def test_of_many_events_at_once_the_last_are_kept() -> None:
+    """The numbers go on as if each had been told, and a reader that comes back gets what is kept."""
+    event_stream = EventStream(0)
+    event_stream.publish([HistoryRow(1.0, f"j{n}", "submitted", "") for n in range(KEPT + 7)])
+    assert event_stream.last_seq == KEPT + 7
+    told = event_stream.since(0)
+    assert [event.seq for event, _ in told] == list(range(8, KEPT + 8))
+    assert (told[0].event.job, told[-1].event.job) == ("j7", f"j{KEPT + 6}")
+
+
 # --- usage --------------------------------------------------------------------------------------------
 
 

@@ -8,15 +8,13 @@ from msgspec import UNSET, structs
 
 from topmast.fast.machine import Fact
 from topmast.fast.queue import facts as f
+from topmast.fast.queue.admitting import admitted
 from topmast.fast.queue.backlog.blocked import Anything, CopyDone
 from topmast.fast.queue.cycle.state import QueueState
-from topmast.fast.queue.jobs.dependencies import outstanding
 from topmast.fast.queue.jobs.record import REFUSAL_DELAY_S, REFUSALS_AT_ONCE, JobRecord
-from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.absent import given
 from topmast.model.decided import AS_FORESEEN
-from topmast.model.expansion import jobs_of
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.owners import homes_after, homes_with, moved_within, settled
 from topmast.model.states import WAITING, JobState, Outcome, may_move
@@ -46,25 +44,6 @@ def _hosts_moved(queue: QueueState, fact: f.HostsMoved, event: m.HostsMoved) -> 
 def _skipped(queue: QueueState, fact: f.AttemptsSkipped, event: m.SkipAttempts) -> None:
     queue.jobs.next_number, epochs = queue.jobs.believable(event)
     queue.jobs.skipped.update(epochs)
-
-
-def _admitted(queue: QueueState, fact: f.Admitted, event: m.SubmitJobs) -> None:
-    queue.jobs.sweeps.admitted(event.jobs, fact.first_number, queue.now)
-    for offset, spec in enumerate(jobs_of(event.jobs, fact.first_number)):
-        number = fact.first_number + offset
-        record = JobRecord(ids.job_id(number), number, spec, queue.now)
-        if spec.depends_on or spec.part:
-            ended, turn = given(event.ended, {}), queue.jobs.sweeps.turn_of(spec)
-            record.awaits = {**outstanding(spec, queue.jobs, ended), **turn} or UNSET
-        record.paused = queue.tenancy.paused_by(spec.tenant) or UNSET
-        queue.jobs.add(record)
-        if fact.places:
-            record.bound, record.bindings = fact.places[offset], 1
-            queue.cycle.binding.note(record, queue.now)
-        queue.backlog.mix.saw(spec)
-        queue.backlog.durations.submitted(record)
-        queue.enqueue(record)
-    queue.jobs.admitted(event, fact.first_number)
 
 
 def _bound(queue: QueueState, fact: f.Bound, event: m.Message) -> None:
@@ -451,7 +430,7 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.FleetSet: _fleet,
     f.HostsMoved: _hosts_moved,
     f.AttemptsSkipped: _skipped,
-    f.Admitted: _admitted,
+    f.Admitted: admitted,
     f.Bound: _bound,
     f.Planned: _planned,
     f.AllPlanned: _all_planned,

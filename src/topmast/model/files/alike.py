@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from topmast.model.errors import InvalidInput
 from topmast.model.files.environment import read_envs
-from topmast.model.files.fields import Value
+from topmast.model.files.fields import Value, is_name
 from topmast.model.files.jobfile import read_script
 from topmast.model.files.labels import read_labels
 from topmast.model.files.source import JOB_LIMITS, from_document
@@ -24,35 +24,36 @@ _FEW, _SHORT = 100, 10_000
 """Variables, and characters of their values together, that are surely within the limits."""
 
 
-def _name(spec: JobSpec, own: Any) -> dict[str, Any]:
-    return {"name": _value("name", own).name()}
+def _name(spec: JobSpec, own: Any, changes: dict[str, Any]) -> None:
+    plain = type(own) is str and is_name(own)
+    changes["name"] = own if plain else _value("name", own).name()
 
 
-def _run(spec: JobSpec, own: Any) -> dict[str, Any]:
+def _run(spec: JobSpec, own: Any, changes: dict[str, Any]) -> None:
     (only,) = spec.groups
-    if own == only.run:
-        return {}
-    return {"groups": (replace(only, run=read_script(_value("run", own))),)}
+    if own != only.run:
+        changes["groups"] = (replace(only, run=read_script(_value("run", own))),)
 
 
-def _envs(spec: JobSpec, own: Any) -> dict[str, Any]:
+def _envs(spec: JobSpec, own: Any, changes: dict[str, Any]) -> None:
     """Most often its variables are those of ``spec``, and their values cannot be wrong."""
     known = isinstance(own, dict) and len(own) <= _FEW and own.keys() == spec.envs.keys()
-    if known and _are_plain(own.values()):
-        return {"envs": own}
-    return {"envs": read_envs(_value("envs", own))}
+    plain = known and _are_plain(own.values())
+    changes["envs"] = own if plain else read_envs(_value("envs", own))
 
 
 def _are_plain(values: Collection[Any]) -> bool:
     """Whether these are short texts of printable ASCII. O(their characters)."""
-    if set(map(type, values)) != {str}:
-        return False
-    text = "".join(values)
-    return len(text) <= _SHORT and text.isascii() and text.isprintable()
+    length = 0
+    for value in values:
+        if type(value) is not str or not (value.isascii() and value.isprintable()):
+            return False
+        length += len(value)
+    return length <= _SHORT
 
 
-def _labels(spec: JobSpec, own: Any) -> dict[str, Any]:
-    return {"labels": read_labels(_value("labels", own)) or UNSET}
+def _labels(spec: JobSpec, own: Any, changes: dict[str, Any]) -> None:
+    changes["labels"] = read_labels(_value("labels", own)) or UNSET
 
 
 def _value(field: str, own: Any) -> Value:
@@ -60,7 +61,7 @@ def _value(field: str, own: Any) -> Value:
 
 
 _OWN = {"name": _name, "run": _run, "envs": _envs, "labels": _labels}
-"""Fields in which jobs may differ, and what each changes of a job that is alike otherwise.
+"""Fields in which jobs may differ, and what notes the changes of a job that is alike otherwise.
 
 What they may hold does not depend on any other field, but for `_BOUND`.
 """
@@ -97,7 +98,7 @@ def read_like(spec: JobSpec, document: dict[str, Any]) -> JobSpec | None:
         for field, read in _OWN.items():
             own = document.get(field)
             if own is not None:
-                changes |= read(spec, own)
+                read(spec, own, changes)
     except InvalidInput:
         return None
     return replace(spec, **changes)

@@ -34,6 +34,11 @@ _COMPARED = 2_000
 _LOOKALIKES = str.maketrans("oil", "011")
 
 
+def is_name(text: str) -> bool:
+    """Whether it is a name, as `Value.name` takes it."""
+    return len(text) <= NAME_LIMIT and _NAME.fullmatch(text) is not None
+
+
 def nearest(word: str, known: Collection[str]) -> str:
     """``did you mean 'x'?`` when a known word is near, else the empty text."""
     words = {_folded(name): name for name in known} if len(known) <= _COMPARED else {}

@@ -45,6 +45,10 @@ class SubmitJobs(Message, frozen=True):
     """How jobs ended that others depend on, and that the queue has forgotten."""
     known_tenants_only: bool | UnsetType = UNSET
     """Refuse tenants that have left the fleet; absent: jobs of a trace may have any."""
+    kinds: tuple[int, ...] | UnsetType = UNSET
+    """For each job the place of the first here that is like it but for name, script, variables and
+    labels, of jobs of which none depends on others or is a sweep. Absent: not known.
+    """
 
 
 class CancelJobs(Message, frozen=True):

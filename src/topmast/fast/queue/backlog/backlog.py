@@ -73,8 +73,8 @@ class Backlog:
         self.durations = durations
         self.topology_policy = topology_policy or TopologyPolicy(None)
         self.grants = grants or Grants()
-        in_turns = grants is not None
-        self.running = RunningJobs(self.ranking, self.ranked, min_runtime_s, in_turns=in_turns)
+        self._in_turns = turns = grants is not None
+        self.running = RunningJobs(self.ranking, self.ranked, min_runtime_s, in_turns=turns)
         """Kept where a job may stop others by rank (`RunningHooks`)."""
         self._stay_of, self._has_quotas = stay_of, has_quotas
         self.mix = Mix()
@@ -144,6 +144,30 @@ class Backlog:
         if record.moves:
             self._movers[record.id] = None
         self.ranking.add(self.ranked(record, found.number))
+        self.blocked.stirred = True
+
+    @property
+    def keeps_no_times(self) -> bool:
+        """Whether jobs that ask for the same are ranked by their numbers and expected runs alone.
+
+        Not so where ranks drift, jobs take turns, or runs are predicted from what came before.
+        """
+        drifts, predicts = self.priority_timers.drifts, self.durations.predicts
+        return not (drifts or predicts or self._in_turns)
+
+    def add_alike(self, found: JobClass, records: Sequence[JobRecord]) -> None:
+        """Let jobs of a class be tried in their turns that were admitted just now. O(records).
+
+        They have no back-off and do not stand aside, and `keeps_no_times`.
+        """
+        if not records:
+            return
+        expected_s = [self.durations.expected_s(record.spec) for record in records]
+        jobs = [record.id for record in records]
+        found.size += len(jobs)
+        self._class_of.update(dict.fromkeys(jobs, found))
+        first = self.ranked(records[0], found.number)
+        self.ranking.add_alike(first, jobs, [r.number for r in records], expected_s)
         self.blocked.stirred = True
 
     def _new_class(

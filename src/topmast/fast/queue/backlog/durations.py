@@ -45,6 +45,11 @@ class Durations:
         self.histories: dict[str, History] = {}
         self._learning = Learning() if predict is Predict.TREE else None
 
+    @property
+    def predicts(self) -> bool:
+        """Whether runs are predicted from the jobs that were submitted before."""
+        return self._learning is not None
+
     def submitted(self, record: JobRecord) -> None:
         """Look at a job when it is submitted. O(1)."""
         if self._learning is not None:

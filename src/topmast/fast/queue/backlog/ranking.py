@@ -126,6 +126,29 @@ class Ranking:
         columns["first_start_s"][row] = waiting.first_start_s
         columns["since_s"][row] = waiting.since_s
 
+    def add_alike(
+        self, first: Waiting, jobs: Sequence[str], numbers: Sequence[int], runs_s: Sequence[float]
+    ) -> None:
+        """As `add`, for jobs that are like the ``first`` but for these. O(jobs).
+
+        None of them has begun: what is left is the whole of its run (s).
+        """
+        while len(self._free) < len(jobs):
+            self._grow()
+        columns, free = self._columns, self._free[: -len(jobs) - 1 : -1]
+        del self._free[-len(jobs) :]
+        self._staged += free
+        self._row_of.update(zip(jobs, free, strict=True))
+        rows = np.array(free)
+        for row, job in zip(free, jobs, strict=True):
+            self._jobs[row] = job
+        columns["alive"][rows], columns["job_class"][rows] = True, first.job_class
+        columns["tenant"][rows] = self.tenant_number(first.tenant)
+        for name, value in zip(_TOLD, _told_of(first), strict=True):
+            columns[name][rows] = value
+        columns["number"][rows] = numbers
+        columns["duration_s"][rows] = columns["remaining_s"][rows] = runs_s
+
     def remove(self, job: str) -> bool:
         """Take a job out; tells whether it was in. O(1)."""
         row = self._row_of.pop(job, None)
@@ -165,7 +188,7 @@ class Ranking:
             self._columns[name] = np.concatenate([column, np.zeros_like(column)])
         self._keys = np.concatenate([self._keys, np.zeros_like(self._keys)])
         self._jobs += [""] * old
-        self._free = list(range(2 * old - 1, old - 1, -1))
+        self._free = [*range(2 * old - 1, old - 1, -1), *self._free]
 
     # --- order ------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
@@ -27,6 +27,8 @@ SETTLED_JOBS = 256
 MOST_UNIT = 1e9
 
 Sizes = tuple[tuple[int, float], ...]
+Asked = tuple[tuple[TaskShape, int, int], ...]
+"""For each group with GPUs its shape, its size in whole GPUs, and how many tasks it has."""
 
 
 class Shapes(Struct):
@@ -83,11 +85,22 @@ class Mix:
         """Take up a fleet's GPUs by model. They count when shapes are told next."""
         self.gpus = gpus
 
+    def saw_each(self, specs: Sequence[JobSpec], kinds: Sequence[int]) -> None:
+        """As `saw`, for each of several jobs; those of a kind ask for the same. O(specs)."""
+        asked: dict[int, Asked] = {}
+        for kind in kinds:
+            found = asked.get(kind)
+            if found is None:
+                found = asked[kind] = _asked(specs[kind].groups)
+            if found:
+                self._saw(found)
+
     def saw(self, spec: JobSpec) -> None:
         """A job was submitted. O(groups + sizes), and sometimes O(shapes)."""
-        found = _asked(spec.groups)
-        if not found:
-            return
+        if found := _asked(spec.groups):
+            self._saw(found)
+
+    def _saw(self, found: Asked) -> None:
         weights, demand, weight_of, seen = self.weights, self._demand, self._weight_of, self.seen
         for size in weights:
             weights[size] *= FADE
@@ -167,8 +180,7 @@ def scarcity_of(
 
 
 @lru_cache(SHAPES)
-def _asked(groups: tuple[TaskGroup, ...]) -> tuple[tuple[TaskShape, int, int], ...]:
-    """For each group with GPUs its shape, its size in whole GPUs, and how many tasks it has."""
+def _asked(groups: tuple[TaskGroup, ...]) -> Asked:
     shapes = [(_shape_of(g.resources), g.count) for g in groups if g.resources.accelerators]
     return tuple((shape, max(1, shape.gpus_milli // MILLI), count) for shape, count in shapes)
 

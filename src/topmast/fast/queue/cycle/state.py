@@ -79,6 +79,7 @@ class QueueState(EventMachine):
         self.profile = profile = policies.profile
         self.preemption = profile.preemption
         """What may be stopped for a job."""
+        self._is_by_rank = self.preemption.by_rank
         self.hooks = HookSteps()
         """Policies that act at the steps of the queue, in their order."""
         self._policies, self._grants = policies, grants
@@ -144,8 +145,33 @@ class QueueState(EventMachine):
         for hook in self.hooks.on_enqueued:
             hook.on_enqueued(record)
         self._wait(record)
-        if self.preemption.by_rank or record.moves:
+        if self._is_by_rank or record.moves:
             self.backlog.let_try(record.id)
+
+    @property
+    def may_admit_alike(self) -> bool:
+        """Whether jobs that ask for the same wait in the same way, whenever they come.
+
+        Not so where the order of each in the queue decides, or what is learned from those before.
+        """
+        return (
+            self.backlog.keeps_no_times and not self._is_by_rank
+            and not self.cycle.binding.binds and not self.windows.known
+        )  # fmt: skip
+
+    def enqueue_alike(self, records: Sequence[JobRecord]) -> None:
+        """As `enqueue`, for jobs just admitted that ask for the same (`may_admit_alike`)."""
+        first, *others = records
+        self.enqueue(first)
+        job_class = self.backlog.class_of(first.id)
+        if job_class is None:
+            for record in others:
+                self.enqueue(record)
+            return
+        for hook in self.hooks.on_enqueued:
+            for record in others:
+                hook.on_enqueued(record)
+        self.backlog.add_alike(job_class, others)
 
     def _wait(self, record: JobRecord) -> None:
         self.backlog.add(record, self.now)

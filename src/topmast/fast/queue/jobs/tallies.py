@@ -53,6 +53,15 @@ class Tallies:
             if len(tally.numbers) > 2 * tally.jobs + SPARE:
                 self._tidy(kind, tally)
 
+    def enter_alike(self, records: Sequence[JobRecord]) -> None:
+        """As `enter`, for jobs of one kind that wait and ask for the same. O(records log jobs)."""
+        first = records[0]
+        tally = self.kinds.setdefault(kind_of(first), Tally())
+        tally.jobs += len(records)
+        tally.asked_milli += len(records) * first.spec.gpus_milli()
+        for record in records:
+            heappush(tally.numbers, record.number)
+
     def leave(self, record: JobRecord) -> None:
         """It is no longer of the kind of which it still is."""
         kind = kind_of(record)
