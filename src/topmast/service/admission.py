@@ -20,7 +20,7 @@ from topmast.runtime.machines import Machines
 from topmast.service.access import Access
 from topmast.service.blobs import Blobs
 from topmast.service.regions import Regions
-from topmast.service.warnings import warnings_of
+from topmast.service.warnings import nowhere, warnings_of
 
 MOST_WARNED = 10_000
 MOST_KNOWN = 1_000
@@ -117,6 +117,7 @@ class Admission:
             spec.band,
             spec.preemptible,
             unknown,
+            tuple(nowhere(queue, spec)),
             books,
         )
         if key not in self._warned:

@@ -1,14 +1,21 @@
 """What is told at submission: what cannot start as the fleet is, by field, with what would."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from tests.support.build import cluster, dataset, fleet, gang, job, needs, tenant
 from tests.support.world import World
+from topmast.model import ids
+from topmast.model import messages as m
 from topmast.model.fleet import HostSpec
 from topmast.model.job import JobSpec, Level, Topology
+from topmast.service.access import Access
+from topmast.service.admission import Admission
+from topmast.service.blobs import Blobs
 from topmast.service.fleet import tenants
+from topmast.service.regions import Regions
 from topmast.service.warnings import quotas_beyond, warnings_of
 
 RACK = Topology(required=Level.RACK)
@@ -148,3 +155,19 @@ def test_quotas_that_fit_need_no_warning() -> None:
     assert quotas_beyond(fleet(cluster("east-1"), tenants=(tenant("a", H100=16),))) == ()
     (line,) = quotas_beyond(fleet(cluster("east-1"), tenants=(tenant("a", T4=1),)))
     assert "1 T4, and there are 0" in line
+
+
+def test_a_job_is_warned_of_its_own_datasets(tmp_path: Path) -> None:
+    """Not of those of a job like it, nor any more when their files are there."""
+    world = World(fleet(cluster("east-1"), datasets=(dataset("images"), dataset("texts"))))
+    machines = world.machines
+    access, blobs = Access(world.queue), Blobs(tmp_path)
+    admission = Admission(machines, Regions(machines), access, blobs)
+    images, texts = job(datasets=("images",)), job(datasets=("texts",))
+    (warning,) = admission.warnings(images)
+    assert "no region has the files of dataset 'images'" in warning
+    assert admission.warnings(job()) == ()
+    (warning,) = admission.warnings(texts)
+    assert "'texts'" in warning
+    world.tell(ids.QUEUE, m.AddDataset(dataset("images", "east")))
+    assert admission.warnings(images) == ()
