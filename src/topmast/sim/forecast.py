@@ -103,7 +103,7 @@ class Forecast:
             return ExpectedStart(at_s, at_s, at_s, "there is room for it now")
         work = sum(end.expected for end in ahead)
         if not work:
-            return ExpectedStart(at_s, at_s, at_s, "no other job has to end first")
+            return ExpectedStart(at_s, at_s, at_s, "it waits for no other job to end")
         early_s = self.from_s + wait_s * min(1.0, sum(end.early for end in ahead) / work)
         late_s = self.from_s + wait_s * max(1.0, sum(end.late for end in ahead) / work)
         return ExpectedStart(at_s, early_s, late_s, basis_of(ahead))
