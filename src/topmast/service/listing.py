@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -314,6 +314,25 @@ class _Row(Struct):
             0.0 if first is None else max(0.0, now - first.submit_s),
             "" if first is None else first.id,
         )  # fmt: skip
+
+
+def wanted_models(
+    queue: GlobalQueue, jobs: Sequence[str], seen: frozenset[str] | None
+) -> dict[str, list[str]]:
+    """The GPU models that some jobs in memory ask for, the first choice first. O(jobs)."""
+    records = (queue.jobs.records.get(job) for job in jobs)
+    return {
+        record.id: list(
+            dict.fromkeys(
+                one.model
+                for group in record.spec.groups
+                for one in group.resources.accelerators
+                if one.model
+            )
+        )
+        for record in records
+        if record is not None and (seen is None or record.spec.tenant in seen)
+    }
 
 
 def archived(

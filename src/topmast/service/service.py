@@ -278,23 +278,7 @@ class Service(Reserving):
     async def wanted_models(self, caller: Caller, jobs: Sequence[str]) -> dict[str, list[str]]:
         """The GPU models that some jobs ask for, the first choice first. O(jobs)."""
         seen, queue = self.access.tenants(caller, Permission.JOBS_VIEW), self.machines.queue
-
-        def question() -> dict[str, list[str]]:
-            records = (queue.jobs.records.get(job) for job in jobs)
-            return {
-                record.id: list(
-                    dict.fromkeys(
-                        one.model
-                        for group in record.spec.groups
-                        for one in group.resources.accelerators
-                        if one.model
-                    )
-                )
-                for record in records
-                if record is not None and (seen is None or record.spec.tenant in seen)
-            }
-
-        return await self._ask(question)
+        return await self._ask(lambda: listing.wanted_models(queue, jobs, seen))
 
     async def glance(self, caller: Caller) -> JobsGlance:
         """All jobs that have not ended, added up."""
