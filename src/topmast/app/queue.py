@@ -236,7 +236,8 @@ class QueueServer:
         self._front.app = self._api(system, endpoints)
 
     def _api(self, system: ControlPlane, endpoints: dict[str, LinkEndpoint]) -> ASGIApp:
-        command = [sys.executable, "-m", "topmast.app", "whatif", f"--state={self._options.state}"]
+        command = [sys.executable, "-m", "topmast.app", "whatif", "--progress-json"]
+        command.append(f"--state={self._options.state}")
         if self._options.throughputs:
             command.append(f"--throughputs={self._options.throughputs}")
         system.service.whatifs = WhatIfs(command, profile_names(), system.clock)

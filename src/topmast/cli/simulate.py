@@ -184,11 +184,20 @@ def with_overheads(text: str) -> bool:
 class Progress:
     """A line on stderr: how many jobs are over, the simulated day, and how long it still takes."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, line_s: float = LINE_S) -> None:
-        """``line_s``: how often a line is written where none can be drawn."""
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        line_s: float = LINE_S,
+        write: Callable[[int, int, str], None] | None = None,
+    ) -> None:
+        """``line_s``: how often a line is written where none can be drawn.
+
+        ``write``: takes the figures and the words instead.
+        """
         self._clock = clock
         self._line_s = line_s
-        self._draws = sys.stderr.isatty()
+        self._write = write
+        self._draws = write is None and sys.stderr.isatty()
         self._told_s = clock()
         self._seen = deque([(self._told_s, 0)])
         """When how many jobs were over, of the last `RATE_S`; the first is older."""
@@ -200,6 +209,9 @@ class Progress:
             return
         self._told_s = now
         text = f"{over} of {jobs} jobs over, day {now_s / 86_400:.1f}{self._left(now, over, jobs)}"
+        if self._write is not None:
+            self._write(over, jobs, text)
+            return
         if not self._draws:
             note(text)
             return

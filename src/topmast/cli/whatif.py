@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -63,6 +64,8 @@ Until = Annotated[
     str | None,
     typer.Option(metavar="T", help="Start from an earlier time: 2h (ago), 2030-01-31T12:00."),
 ]
+ProgressJson = Annotated[bool, typer.Option("--progress-json", hidden=True)]
+"""How the server asks: progress as lines of JSON."""
 LINE_S = 1.0
 """A server shows each line to the people that wait for it."""
 
@@ -86,6 +89,7 @@ def add(app: typer.Typer) -> None:
         throughputs: Throughputs = None,
         for_: For = "24h",
         until: Until = None,
+        progress_json: ProgressJson = False,
     ) -> None:
         """Try a change on a copy of the system, and compare.
 
@@ -110,10 +114,20 @@ def add(app: typer.Typer) -> None:
             jobs=_edits(job),
             throughputs=throughputs,
         )
-        progress = Progress(line_s=LINE_S)
+        progress = Progress(line_s=LINE_S, write=write_json if progress_json else None)
         document = session.root.whatif(options, progress)
         progress.clear()
         session.show(document, lambda: say_futures(document))
+
+
+def write_json(over: int, jobs: int, text: str) -> None:
+    """Progress for the server, on a line of stderr."""
+    import msgspec
+
+    from topmast.model.whatif_views import WhatIfProgress
+
+    sys.stderr.write(msgspec.json.encode(WhatIfProgress(over, jobs, text)).decode() + "\n")
+    sys.stderr.flush()
 
 
 def _added(texts: list[str] | None) -> dict[str, int]:

@@ -25,6 +25,16 @@ class WhatIfAsk(Struct, frozen=True):
     ``preemptible``."""
 
 
+class WhatIfProgress(Struct, frozen=True):
+    """How far a what-if is, as its process tells the server."""
+
+    jobs_over: int
+    jobs: int
+    """Of both futures together."""
+    text: str
+    """The same for people, with the time that is left."""
+
+
 class WhatIfView(Struct, frozen=True):
     """A what-if on its way, or its result."""
 
@@ -34,7 +44,11 @@ class WhatIfView(Struct, frozen=True):
     """``running``, ``done`` or ``failed``."""
     begun_s: float
     progress: str = ""
-    """How far the future that runs now is."""
+    """How far it is, in words; or what it waits for."""
+    jobs_over: int = 0
+    """Of ``jobs``, in both futures together."""
+    jobs: int = 0
+    """Jobs of both futures; 0 until they run."""
     ended_s: float | None = None
     why: str = ""
     """Why it failed."""

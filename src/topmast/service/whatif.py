@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from topmast.model import ids
 from topmast.model.errors import Conflict, InvalidInput, NotFound
 from topmast.model.files.changes import changes_within
-from topmast.model.whatif_views import WhatIfAsk, WhatIfView
+from topmast.model.whatif_views import WhatIfAsk, WhatIfProgress, WhatIfView
 from topmast.ports import Clock
 
 KEPT = 20
@@ -24,6 +25,18 @@ MOST_CHANGES = 20
 NICE = "nice", "-n", "10"
 """It gives way to the server."""
 RUNNING, DONE, FAILED = "running", "done", "failed"
+
+
+def _figures(line: bytes) -> WhatIfProgress | None:
+    """What a line tells in numbers; None for one in words."""
+    try:
+        return msgspec.json.decode(line, type=WhatIfProgress)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _at(told: WhatIfProgress, view: WhatIfView) -> WhatIfView:
+    return replace(view, progress=told.text, jobs_over=told.jobs_over, jobs=told.jobs)
 
 
 class WhatIfs:
@@ -121,11 +134,14 @@ class WhatIfs:
         return (printed, "") if status == 0 else (b"", last)
 
     async def _follow(self, number: str, lines: asyncio.StreamReader) -> str:
-        """Show each line as progress; the last one."""
+        """Show each line as progress; the last one that is no figure."""
         last = ""
         async for line in lines:
-            last = line.decode(errors="replace").strip()[:1_000] or last
-            self._note(number, lambda view, said=last: replace(view, progress=said))  # type: ignore[misc]
+            told = _figures(line)
+            if told is None:
+                last = line.decode(errors="replace").strip()[:1_000] or last
+                told = WhatIfProgress(0, 0, last)
+            self._note(number, partial(_at, told))
         return last
 
     def _note(self, number: str, change: Callable[[WhatIfView], WhatIfView]) -> None:

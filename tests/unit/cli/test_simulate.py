@@ -4,11 +4,14 @@ import csv
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.unit.cli.conftest import Call
 from topmast.cli.simulate import Progress
+from topmast.cli.whatif import write_json
 from topmast.experiments.worlds import world_of
+from topmast.model.whatif_views import WhatIfProgress
 
 FLEET = "regions: {r: {clusters: {c: {hosts: [{count: 1, gpu: G, gpus: 8}]}}}}\n"
 TRACE = "job_id,submit_s,duration_s,gpus\na,0,100,8\nb,10,50,4\nc,20,5,9\n"
@@ -200,6 +203,15 @@ def test_progress_tells_how_long_it_still_takes(capsys: pytest.CaptureFixture[st
     assert told[0] == "day 1.0"
     assert told[1:3] == ["about 13m40s left", "about 10m left"]
     assert told[-1] == "about 10s left"
+
+
+def test_progress_of_a_whatif_travels_as_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    """A server reads how many jobs are over, and shows the words as they are."""
+    times_s = iter((0.0, 10.0))
+    Progress(lambda: next(times_s), write=write_json)(3, 8, 8_640.0)
+    told = msgspec.json.decode(capsys.readouterr().err, type=WhatIfProgress)
+    assert (told.jobs_over, told.jobs) == (3, 8)
+    assert told.text == "3 of 8 jobs over, day 0.1, about 16s left"
 
 
 def test_what_set_says_goes_before_overheads_none() -> None:

@@ -164,12 +164,14 @@ def test_the_audit_log_is_for_those_that_may_read_it(door: Entrance) -> None:
 
 
 FUTURE = '{"base": {}, "changed": {}}'
+FIGURES_LINE = '{"jobs_over": 3, "jobs": 8, "text": "3 of 8, about 4s left"}'
 
 
 @pytest.mark.parametrize(
     ("program", "state", "why"),
     [
         (f"import sys; print('1 of 2', file=sys.stderr); print('{FUTURE}')", "done", ""),
+        (f"import sys; sys.exit('{FIGURES_LINE}')", "failed", "its process died"),
         ("import sys; sys.exit('error: no such cluster')", "failed", "error: no such cluster"),
     ],
 )
@@ -195,7 +197,12 @@ def test_a_whatif_runs_in_a_process_of_its_own(
 @pytest.mark.parametrize(
     ("line", "bar", "words"),
     [
-        ("3 of 8 jobs over, day 0.1, about 4s left", 'max="1" value="0.375"', "Of both futures"),
+        (
+            FIGURES_LINE,
+            'max="1" value="0.375"',
+            "3 of 8, about 4s left",
+        ),
+        ("3 of 8 jobs over", "", "3 of 8 jobs over"),
         ("compiling the search kernels for the first time", "", "compiling the search kernels"),
         ("", "", "It reads the state"),
     ],
@@ -211,7 +218,7 @@ def test_a_whatif_that_runs_says_how_far_it_is(
             whatifs = WhatIfs((sys.executable, "-c", program), (), door.service.clock)
             door.service.whatifs = whatifs
             begun = whatifs.start(WhatIfAsk())
-            while whatifs.view(begun.id).progress != line:  # noqa: ASYNC110
+            while bool(whatifs.view(begun.id).progress) != bool(line):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             text = (await client.get(f"/whatif?id={begun.id}")).text
             door.service.whatifs = None

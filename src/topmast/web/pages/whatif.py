@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from topmast.model.access import Permission
@@ -24,7 +23,6 @@ CHANGES = {
     "preemptible=true": "may be preempted", "preemptible=false": "may not be preempted",
 }  # fmt: skip
 """What a job may ask for instead, in words."""
-_OVER = re.compile(r"([0-9]+) of ([0-9]+) jobs over")
 AHEAD = {"1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800}
 
 
@@ -43,7 +41,7 @@ async def view(ask: Ask) -> dict[str, Any]:
         "given": given,
         "ahead": AHEAD,
         "whatif": whatif,
-        "share": share_of(whatif.progress) if whatif else None,
+        "share": whatif.jobs_over / whatif.jobs if whatif and whatif.jobs else None,
         "rows": _rows(whatif),
         "tenants": _tenants(whatif),
         "latest": latest,
@@ -69,12 +67,6 @@ def _asked(asked: WhatIfAsk) -> dict[str, str]:
         changes = [f"{key}={str(value).lower()}" for key, value in wanted.items()]
         fields |= {"job": job, "change": next(iter(changes), "")}
     return fields
-
-
-def share_of(progress: str) -> float | None:
-    """Which part of the jobs of both futures is over; None before any is told of."""
-    found = _OVER.match(progress)
-    return min(1.0, int(found[1]) / max(1, int(found[2]))) if found else None
 
 
 def _rows(whatif: WhatIfView | None) -> list[tuple[str, str, float | None, float | None]]:
