@@ -64,8 +64,9 @@ Until = Annotated[
     str | None,
     typer.Option(metavar="T", help="Start from an earlier time: 2h (ago), 2030-01-31T12:00."),
 ]
-ProgressJson = Annotated[bool, typer.Option("--progress-json", hidden=True)]
-"""How the server asks: progress as lines of JSON."""
+ProgressJson = Annotated[
+    bool, typer.Option("--progress-json", help="Tell progress on stderr as lines of JSON.")
+]
 LINE_S = 1.0
 """A server shows each line to the people that wait for it."""
 

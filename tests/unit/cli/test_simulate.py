@@ -211,7 +211,7 @@ def test_progress_of_a_whatif_travels_as_numbers(capsys: pytest.CaptureFixture[s
     Progress(lambda: next(times_s), write=write_json)(3, 8, 8_640.0)
     told = msgspec.json.decode(capsys.readouterr().err, type=WhatIfProgress)
     assert (told.jobs_over, told.jobs) == (3, 8)
-    assert told.text == "3 of 8 jobs over, day 0.1, about 16s left"
+    assert told.text == "3 of 8 jobs over, day 0.1, about 17s left"
 
 
 def test_what_set_says_goes_before_overheads_none() -> None:
