@@ -161,6 +161,8 @@ class Prefetch:
         self._looked_ahead = 0
         """Candidates that regions were asked about and that have not come up yet."""
         self._jobs = min(FIRST_JOBS, self.most_jobs)
+        self._enough = 0
+        """While regions were asked about more candidates than that, no more are looked at."""
 
     def of(self, region: str) -> RegionOffers:
         """What one region has offered."""
@@ -172,22 +174,29 @@ class Prefetch:
         """The next candidate has its turn. O(1)."""
         self._looked_ahead = max(0, self._looked_ahead - 1)
 
-    def to_look_at(self, *, at_once: bool) -> int:
+    def to_look_at(self, *, at_once: bool, is_due: bool) -> int:
         """How many candidates to look at now; 0 while enough are known. O(regions).
 
         ``at_once``: some region has no more for the next; it is asked unless it is being asked.
+        ``is_due``: the next waits for an answer. Those behind it are asked about in the same
+        message: else the first that asks for the same would wait once more.
         """
         if self.most_jobs == 1:
             return 0
         is_asked = any(offers.questions for offers in self._regions.values())
-        if 2 * self._looked_ahead > self._jobs and (is_asked or not at_once):
-            return 0
-        return self._jobs
+        at_once = is_due or (at_once and not is_asked)
+        return self._jobs if at_once or self._looked_ahead <= self._enough else 0
 
     def looked_ahead(self, found: int) -> None:
-        """So many candidates were found: the next time twice as many are looked for."""
+        """So many candidates were found: the next time twice as many are looked for.
+
+        Where these are all, it is time for more when half of them have come up, as ever: else each
+        of the last candidates would be a reason to ask again.
+        """
+        is_all = found < self._jobs
         self._looked_ahead = found
         self._jobs = min(2 * self._jobs, self.most_jobs)
+        self._enough = (found if is_all else self._jobs) // 2
         for offers in self._regions.values():
             offers.won /= 2
 
@@ -260,6 +269,7 @@ class Prefetch:
         """No candidate is left: by region, the leases that nothing need be held under."""
         regions, self._regions = self._regions, {}
         self._looked_ahead, self._jobs = 0, min(FIRST_JOBS, self.most_jobs)
+        self._enough = 0
         for region, offers in regions.items():
             if leases := offers.leases():
                 yield region, leases

@@ -91,7 +91,7 @@ def _ask_apart(
         go_without(queue, decision)
     idle = [r for r in lacking if alone or not is_coming(queue, decision, r)]
     due = [region for region in idle if region in decision.awaited]
-    looked = 0 if alone else prefetch.to_look_at(at_once=bool(idle))
+    looked = 0 if alone else prefetch.to_look_at(at_once=bool(idle), is_due=bool(due))
     ahead = _ahead(queue, decision, looked) if looked else []
     for region in queue.cycle.reach.apart if ahead else due:
         _ask_region(queue, decision, region, ahead, is_due=region in due, alone=alone)

@@ -129,22 +129,44 @@ def test_a_region_is_asked_for_its_share_and_for_what_is_not_there_yet() -> None
 def test_more_is_looked_at_each_time_up_to_a_limit(most_jobs: int) -> None:
     """When half of what was looked at has come up; at once, if a region has no more."""
     ahead = Prefetch(most_jobs)
-    assert ahead.to_look_at(at_once=False) == FIRST_JOBS
+    assert ahead.to_look_at(at_once=False, is_due=False) == FIRST_JOBS
     ahead.looked_ahead(FIRST_JOBS)
-    assert ahead.to_look_at(at_once=True) == 2 * FIRST_JOBS
+    assert ahead.to_look_at(at_once=True, is_due=False) == 2 * FIRST_JOBS
     ahead.looked_ahead(2 * FIRST_JOBS)
-    assert ahead.to_look_at(at_once=False) == 4 * FIRST_JOBS
+    assert ahead.to_look_at(at_once=False, is_due=False) == 4 * FIRST_JOBS
     for _ in range(20):
         ahead.looked_ahead(MOST_JOBS)
-    assert ahead.to_look_at(at_once=False) == 0
-    assert ahead.to_look_at(at_once=True) == min(most_jobs, MOST_JOBS)
+    assert ahead.to_look_at(at_once=False, is_due=False) == 0
+    assert ahead.to_look_at(at_once=True, is_due=False) == min(most_jobs, MOST_JOBS)
     ahead.ask("east", 1, [], NOW_S, alone=False)
-    assert ahead.to_look_at(at_once=True) == 0
+    assert ahead.to_look_at(at_once=True, is_due=False) == 0
+
+
+def test_what_is_behind_a_job_that_waits_is_asked_about_with_it() -> None:
+    """Though a region is being asked: else the next job that asks for the same waits once more."""
+    ahead = Prefetch(FIRST_JOBS)
+    ahead.looked_ahead(FIRST_JOBS)
+    ahead.ask("east", 1, [], NOW_S, alone=False)
+    assert ahead.to_look_at(at_once=True, is_due=False) == 0
+    assert ahead.to_look_at(at_once=True, is_due=True) == FIRST_JOBS
+
+
+def test_the_last_candidates_are_looked_at_again_when_half_of_them_have_come_up() -> None:
+    """Fewer are left than would be looked at: not each of them is a reason to ask again."""
+    ahead = Prefetch(64)
+    for _ in range(4):
+        ahead.looked_ahead(64)
+    ahead.looked_ahead(20)
+    for _ in range(9):
+        ahead.came_up()
+        assert ahead.to_look_at(at_once=False, is_due=False) == 0
+    ahead.came_up()
+    assert ahead.to_look_at(at_once=False, is_due=False) == 64
 
 
 def test_job_by_job_nothing_is_looked_at_ahead() -> None:
     """`ask_ahead=1`."""
-    assert Prefetch(1).to_look_at(at_once=True) == 0
+    assert Prefetch(1).to_look_at(at_once=True, is_due=False) == 0
 
 
 def test_an_offer_is_priced_as_its_region_is_now() -> None:
