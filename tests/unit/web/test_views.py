@@ -163,6 +163,19 @@ def test_the_audit_log_is_for_those_that_may_read_it(door: Entrance) -> None:
     run(story)
 
 
+def test_the_map_does_not_wait_for_the_modules_of_all_pages(door: Entrance) -> None:
+    """Modules run in the order of the page, each after all that it imports."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            modules = re.findall(
+                r'<script type="module" src="[^"]*/([^"/]+)"', (await client.get("/fleet")).text
+            )
+        assert modules == ["gpu-map.js", "app.js"]
+
+    run(story)
+
+
 FUTURE = '{"base": {}, "changed": {}}'
 FIGURES_LINE = '{"jobs_over": 3, "jobs": 8, "text": "3 of 8, about 4s left"}'
 
