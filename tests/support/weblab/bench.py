@@ -30,6 +30,10 @@ from topmast.bench.http import Connection
 
 HOST_GPUS, CLUSTERS, BULK = 8, 10, 20_000
 SEEN_WITHIN_S = 120.0
+WINDOW_MS = 1_000.0
+"""A new window of Chromium loads parts of its own, which are no part of a page."""
+PACE, PACED_S = 10.0, 20.0
+"""Jobs a second, and for how long, while the share of a core is taken: with dashboards as without."""
 SUBMITTED = 500
 """Jobs of a turn in which decisions are timed."""
 SCRAPES = 100
@@ -144,6 +148,7 @@ def looked_at(url: str) -> dict[str, float]:
             times = []
             for _ in range(3):
                 with viewer.window() as window:
+                    window.page.wait_for_timeout(WINDOW_MS)
                     window.page.add_init_script(SEEN)
                     page = window.open(path)
                     times.append(_seen(page, key))
@@ -195,6 +200,29 @@ def _renderer_mb() -> float:
     return max((p.memory_full_info().uss for p in tabs), default=0) / 1e6
 
 
+def submit(url: str, name: str) -> None:
+    """One job without GPUs."""
+    job = {"name": name, "run": "true", "tenant": "team-0"}
+    asked = {"job": job, "user": "ann"}
+    httpx.post(f"{url}/api/v1/jobs", json=asked, timeout=60).raise_for_status()
+
+
+def shares(url: str, process: psutil.Process) -> dict[str, float]:
+    """How much of a core the thread that decides takes, and the server, for jobs at a pace."""
+
+    def cpu_s() -> tuple[float, float]:
+        whole = process.cpu_times()
+        return _deciding_s(process), whole.user + whole.system
+
+    begun_s, before = time.monotonic(), cpu_s()
+    for at in range(int(PACED_S * PACE)):
+        time.sleep(max(0.0, begun_s + at / PACE - time.monotonic()))
+        submit(url, f"paced-{at}")
+    took_s = time.monotonic() - begun_s
+    deciding, whole = (100 * (b - a) / took_s for a, b in zip(before, cpu_s(), strict=True))
+    return {"deciding_pct": round(deciding, 2), "server_pct": round(whole, 2)}
+
+
 def decisions(url: str, process: psutil.Process, jobs: int) -> dict[str, float]:
     """What a message of the queue took while so many jobs were submitted.
 
@@ -208,12 +236,7 @@ def decisions(url: str, process: psutil.Process, jobs: int) -> dict[str, float]:
 
     before = timing()
     for at in range(jobs):
-        answer = httpx.post(
-            f"{url}/api/v1/jobs",
-            json={"job": {"name": f"more-{at}", "run": "true", "tenant": "team-0"}, "user": "ann"},
-            timeout=60,
-        )
-        answer.raise_for_status()
+        submit(url, f"more-{at}")
     after = timing()
     count, took_s, cpu_s = (b - a for a, b in zip(before, after, strict=True))
     each_us = 1e6 / max(1, count)
@@ -227,11 +250,19 @@ def compared(url: str, process: psutil.Process, readers: int, pairs: int) -> dic
         alone.append(decisions(url, process, SUBMITTED))
         with dashboards(url, readers):
             beside.append(decisions(url, process, SUBMITTED))
+    paced: dict[str, list[dict[str, float]]] = {"alone": [], "with_them": []}
+    for _ in range(pairs):
+        paced["alone"].append(shares(url, process))
+        with dashboards(url, readers):
+            paced["with_them"].append(shares(url, process))
     growth = {
         key: round(median(b[key] for b in beside) / median(a[key] for a in alone) - 1.0, 4)
         for key in ("queue_us", "cpu_us")
     }
-    return {"dashboards": readers, "alone": alone, "with_them": beside, "growth": growth}
+    return {
+        "dashboards": readers, "alone": alone, "with_them": beside,
+        "growth": growth, "paced": paced,
+    }  # fmt: skip
 
 
 @contextmanager
