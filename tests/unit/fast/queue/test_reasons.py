@@ -74,6 +74,10 @@ CASES = [
         job(gpus=8), R.WAITING_FOR_QUOTA, tenant("default", H100=0),
     ),
     Waiting(
+        "all GPUs are busy, and opportunistic work has no use for quota",
+        job(gpus=8, band=Band.OPPORTUNISTIC), R.INSUFFICIENT_CAPACITY,
+    ),
+    Waiting(
         "its victims are still there", job(gpus=8, band=Band.HIGH), R.PREEMPTION_IN_PROGRESS,
         busy=(job("low", gpus=8, count=2, band=Band.LOW),),
     ),

@@ -83,9 +83,9 @@ def block(
     full = PendingReason.INSUFFICIENT_CAPACITY
     busy = verdict.reason is full
     if not candidate.over_quota or not choices[False]:
-        lacks_quota = candidate.over_quota and busy
-        quota_reason = queue.tenancy.entitlements.quota_reason
-        one.verdict = Verdict(*quota_reason(spec)) if lacks_quota else verdict
+        entitlements = queue.tenancy.entitlements
+        lacks_quota = candidate.over_quota and busy and entitlements.uses_quota(spec)
+        one.verdict = Verdict(*entitlements.quota_reason(spec)) if lacks_quota else verdict
     queue.backlog.block(
         one, candidate.over_quota, verdict.retry_at_s,
         queue.cycle.backfill.blocks_from_s(verdict.held, queue.now),

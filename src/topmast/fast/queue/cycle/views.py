@@ -263,8 +263,10 @@ class QueueViews(QueueState):
         known = list(one.placement[not within].verdicts.values())
         if one.verdict.reason is not PendingReason.PENDING_EVALUATION or not known:
             return one.verdict
-        if not within and known[-1].reason is PendingReason.INSUFFICIENT_CAPACITY:
-            return Verdict(*self.tenancy.entitlements.quota_reason(one.spec))
+        full = known[-1].reason is PendingReason.INSUFFICIENT_CAPACITY
+        entitlements = self.tenancy.entitlements
+        if full and not within and entitlements.uses_quota(one.spec):
+            return Verdict(*entitlements.quota_reason(one.spec))
         return known[-1]
 
     def as_reached(self, verdict: Verdict) -> Verdict:

@@ -63,7 +63,7 @@ class Entitlements:
     def is_within(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
         """Whether so much of each model fits within quota; opportunistic work does not use it."""
         has_room = self._ledger.has_room
-        if spec.band is Band.OPPORTUNISTIC:
+        if not self.uses_quota(spec):
             return False
         return all(has_room(spec.tenant, model, count) for model, count in milli.items())
 
@@ -168,6 +168,13 @@ class Entitlements:
         need = resources.gpu_memory_bytes
         sized = tuple(with_memory(a, need, self._memory_of.get(a.model or "", 0)) for a in listed)
         return msgspec.structs.replace(resources, accelerators=sized)
+
+    def uses_quota(self, spec: JobSpec) -> bool:
+        """Whether a job that finds no room waits for quota: with more it might preempt.
+
+        Opportunistic work never uses any, and waits for free GPUs alone.
+        """
+        return spec.band is not Band.OPPORTUNISTIC
 
     def quota_reason(self, spec: JobSpec) -> tuple[PendingReason, str]:
         """Why the quota keeps a job from starting: it never could, or not now."""
