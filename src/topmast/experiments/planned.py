@@ -54,8 +54,11 @@ def planned(trace: Trace, fleet: Fleet, workload: str, options: PlanOptions, see
     past = past_of(trace, fleet, workload, options.history_days, seed)
     smoothing, made, errors = tuned(past.history)
     days = _days(past.history, made, smoothing, errors, options, seed)[:, : len(past.readings)]
+    expected = made.gpu_s()[: len(past.readings)] if options.scenarios else None
     replicas = {d.name: d.replicas for d in fleet.datasets}
-    problem = problem_of(fleet, replicas, past.readings, past.kinds, days, DAY_S, options.terms)
+    problem = problem_of(
+        fleet, replicas, past.readings, past.kinds, days, DAY_S, options.terms, expected
+    )
     solving = Options(ablation=options.ablation, time_limit_s=options.time_limit_s)
     answer = Planner(solving, time.process_time).plan(problem)
     if answer["status"] == "infeasible":

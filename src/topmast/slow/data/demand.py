@@ -11,7 +11,9 @@ replicas (a sample average approximation; Kleywegt, Shapiro, Homem-de-Mello 2002
 
 Gangs that a region cannot hold whole are workloads of their own, which may not be served there:
 they also need a trifle of a *gate*, a measure that all regions but those have more of than
-any workload can need.
+is needed. They are rare: of the tables that may have one tomorrow, few have one in any scenario.
+So what is *expected* of them, table by table, needs its gate too, and nothing else: it asks for
+replicas where such gangs fit, and loads no GPU a second time.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ models.
 LEAST_GPUS = 1e-6
 """Demand below this many GPUs is none."""
 GATE_GPUS = 1e-9
-"""What a workload needs of a gate: too little to cost anything."""
+"""What a workload of a scenario needs of a gate: too little to cost anything."""
+GATE_ROOM = 10.0
+"""A gate has so many times what is needed of it, so that it is never the worst load."""
 
 
 class Kind(Struct, frozen=True):
@@ -72,18 +76,22 @@ def problem_of(
     days: Floats,
     period_s: float,
     terms: Terms,
+    expected: Floats | None = None,
 ) -> Problem:
     """The problem for ``days`` [s, i, k]: GPU-seconds of each reading and kind in equally likely
     scenarios.
 
-    ``replicas``: where each dataset is complete now. O(datasets + scenarios x readings x kinds).
+    ``replicas``: where each dataset is complete now. ``expected`` [i, k]: GPU-seconds of the mean
+    day that the scenarios are drawn around, if they are drawn. O(datasets + scenarios x readings x
+    kinds).
     """
     one_copy_bytes = float(sum(d.size_bytes for d in fleet.datasets)) or 1.0
     gpus = float(sum(fleet.gpus().values()))
     per_byte = gpus * len(days) / one_copy_bytes
     budget = None if terms.growth is None else terms.growth * one_copy_bytes
+    rare = () if expected is None else _rare(readings, kinds, expected * len(days) / period_s)
     return Problem(
-        regions=_regions(fleet, kinds, days / period_s),
+        regions=_regions(fleet, kinds, days / period_s, rare),
         tables=tuple(_table(d, replicas.get(d.name, ())) for d in fleet.datasets),
         prices=Prices(
             non_collocated_gpu=terms.non_collocated,
@@ -91,7 +99,7 @@ def problem_of(
             replica_byte=terms.replica_part * per_byte,
             moved_byte=terms.move_part * per_byte,
         ),
-        workloads=_workloads(readings, kinds, days / period_s, _with_any(fleet.gpus())),
+        workloads=(*_workloads(readings, kinds, days / period_s, _with_any(fleet.gpus())), *rare),
         links=tuple(
             Link(link.source, link.target, link.bytes_per_s * period_s) for link in fleet.links
         ),
@@ -116,8 +124,11 @@ def _table(dataset: DatasetSpec, replicas: Sequence[str]) -> Table:
     )
 
 
-def _regions(fleet: Fleet, kinds: Sequence[Kind], gpus: Floats) -> tuple[Region, ...]:
-    """Regions with the supply of each measure in each scenario."""
+def _regions(
+    fleet: Fleet, kinds: Sequence[Kind], gpus: Floats, rare: Sequence[Workload]
+) -> tuple[Region, ...]:
+    """Regions with the supply of each measure in each scenario, and with what gates have."""
+    room = GATE_ROOM * (1.0 + sum(sum(each.gpus.values()) for each in rare))
     total = _with_any(fleet.gpus())
     models = tuple(_model_of(kind, total) for kind in kinds)
     wanted = [
@@ -138,8 +149,9 @@ def _regions(fleet: Fleet, kinds: Sequence[Kind], gpus: Floats) -> tuple[Region,
                 fair = max(1.0, by_model[model] / total[model])
                 supply[_measure(model, "pressing", scenario)] = float(there)
                 supply[_measure(model, "all", scenario)] = there * fair
-        gates = dict.fromkeys(kind.barred for kind in kinds if kind.barred)
-        supply |= {_gate(barred): 1.0 for barred in gates if region.name not in barred}
+        for kind, model in zip(kinds, models, strict=True):
+            if kind.barred and model in here and region.name not in kind.barred:
+                supply[_gate(kind)] = room
         storage = UNLIMITED_BYTES if region.storage_bytes is None else region.storage_bytes
         found.append(Region(region.name, storage, supply))
     return tuple(found)
@@ -158,8 +170,8 @@ def _measure(model: str, what: str, scenario: int) -> str:
     return f"{model} {what} {scenario}"
 
 
-def _gate(barred: tuple[str, ...]) -> str:
-    return f"not in {', '.join(barred)}"
+def _gate(kind: Kind) -> str:
+    return f"{kind.model} not in {', '.join(kind.barred)}"
 
 
 def _workloads(
@@ -176,13 +188,30 @@ def _workloads(
             for kind, wanted in zip(kinds, by_reading[number].tolist(), strict=True):
                 if wanted < LEAST_GPUS:
                     continue
-                gate = {_gate(kind.barred): GATE_GPUS} if kind.barred else {}
-                demand = demands.setdefault(kind.barred, gate)
+                demand = demands.setdefault(kind.barred, {})
+                if kind.barred:
+                    demand[_gate(kind)] = GATE_GPUS
                 measures = ("pressing", "all") if kind.pressing else ("all",)
                 for what in measures:
                     name = _measure(_model_of(kind, models), what, scenario)
                     demand[name] = demand.get(name, 0.0) + wanted
             for barred, demand in demands.items():
-                beside = f" {_gate(barred)}" if barred else ""
+                beside = f" not in {', '.join(barred)}" if barred else ""
                 found.append(Workload(f"{number}/{scenario}{beside}", tables, demand))
+    return tuple(found)
+
+
+def _rare(
+    readings: Sequence[tuple[str, ...]], kinds: Sequence[Kind], gpus: Floats
+) -> tuple[Workload, ...]:
+    """One for each reading and gate, of what is expected [i, k] of gangs that need that gate."""
+    found = []
+    for number, tables in enumerate(readings):
+        expected: dict[str, float] = {}
+        for kind, wanted in zip(kinds, gpus[number].tolist(), strict=True):
+            if kind.barred and wanted >= LEAST_GPUS:
+                gate = _gate(kind)
+                expected[gate] = expected.get(gate, 0.0) + wanted
+        for gate, wanted in expected.items():
+            found.append(Workload(f"{number}/expected {gate}", tables, {gate: wanted}))
     return tuple(found)

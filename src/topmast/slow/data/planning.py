@@ -107,7 +107,7 @@ class DataPlanning(Planning[ActiveDataPlan]):
             names, now_s, self.options.history_days, snapshot.unfinished,
             bars=Rooms(snapshot.fleet).barred,
         )  # fmt: skip
-        days, errors = self._days(looked, number)
+        days, expected, errors = self._days(looked, number)
         fleet = replace(snapshot.fleet, datasets=snapshot.datasets)
         problem = problem_of(
             fleet,
@@ -117,12 +117,13 @@ class DataPlanning(Planning[ActiveDataPlan]):
             days,
             looked.period_s,
             self.options.terms,
+            expected,
         )
         return DataPlanRequest(number, now_s, snapshot, problem, errors)
 
-    def _days(self, looked: Looked, number: int) -> tuple[Floats, Errors | None]:
-        """The days planned for [s, i, k], and the error of the forecast where there were days to
-        hold out.
+    def _days(self, looked: Looked, number: int) -> tuple[Floats, Floats | None, Errors | None]:
+        """The days planned for [s, i, k]; the day [i, k] that they are drawn around, if they are
+        drawn; and the error of the forecast where there were days to hold out.
         """
         history = looked.history
         errors = None
@@ -132,9 +133,10 @@ class DataPlanning(Planning[ActiveDataPlan]):
             smoothing = Smoothing()
             made = forecast(history, smoothing)
         if not self.options.scenarios:
-            return made.gpu_s()[None], errors
+            return made.gpu_s()[None], None, errors
         rng = np.random.default_rng((self.options.seed, number))
-        return scenarios(history, made, smoothing, self.options.scenarios, rng), errors
+        drawn = scenarios(history, made, smoothing, self.options.scenarios, rng)
+        return drawn, made.gpu_s(), errors
 
     def apply(
         self,

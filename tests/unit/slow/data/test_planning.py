@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.build import cluster, dataset, fleet
+from topmast.slow.arrays import Floats
 from topmast.slow.data.access_log import DAY_S, AccessLog, Entry, namespace_of
 from topmast.slow.data.demand import Kind, Terms, problem_of
 from topmast.slow.data.gangs import Gang, Rooms
@@ -254,3 +255,43 @@ def test_a_plan_sees_how_large_gangs_are(gang: Gang, want: tuple[str, ...]) -> N
     assert tuple(answer["placement"][table.name]) == want
     assert answer["non_collocated_share"] == pytest.approx(0.0, abs=1e-6)
     assert answer["max_demand_supply"] < 1.0
+
+
+def test_a_plan_foresees_rare_gangs_where_none_was_drawn() -> None:
+    """Every table may have a gang that the east cannot hold: one in a hundred accesses is such.
+
+    In two scenarios few tables have one. All are wanted in the west, once it is expected of all.
+    """
+    tables = tuple(dataset(f"ns.{n:02}", "east", size_bytes=10**9) for n in range(20))
+    kinds = [PRESSING, replace(PRESSING, barred=("east",))]
+    drawn = np.zeros((2, len(tables), 2))
+    drawn[:, :, 0] = 0.1 * DAY_S
+    drawn[0, 0, 1] = drawn[1, 1, 1] = 4.0 * DAY_S
+    expected = np.stack([drawn[0, :, 0], np.full(len(tables), 0.2 * DAY_S)], axis=1)
+    readings = [(table.name,) for table in tables]
+    replicas = {table.name: ("east",) for table in tables}
+    terms = Terms(growth=None, replica_part=0.01)
+    world = replace(SMALL_AND_LARGE, datasets=tables)
+
+    def reached(of_the_mean: Floats | None) -> int:
+        problem = problem_of(world, replicas, readings, kinds, drawn, DAY_S, terms, of_the_mean)
+        check(problem)
+        answer = Planner(Options(), lambda: 0.0).plan(problem)
+        assert answer["max_demand_supply"] <= 1.0 + 1e-9
+        return sum("west" in regions for regions in answer["placement"].values())
+
+    assert reached(None) < len(tables)
+    assert reached(expected) == len(tables)
+
+
+def test_rare_gangs_want_replicas_only_where_their_model_is() -> None:
+    """The north lacks the model: that it bars no gang does not make it hold one."""
+    kinds = [replace(PRESSING, barred=("east",))]
+    expected = np.full((1, 1), 2.0 * DAY_S)
+    problem = problem_of(
+        SMALL_AND_LARGE, {}, [("ns.a",)], kinds, expected[None], DAY_S, Terms(), expected
+    )
+    rare = problem.workloads[-1]
+    serves = [r.name for r in problem.regions if all(r.gpus.get(g, 0.0) > 0 for g in rare.gpus)]
+    assert serves == ["west"]
+    assert sum(rare.gpus.values()) == 2.0
