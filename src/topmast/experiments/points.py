@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from topmast.adapters.kernels import load_solvers
 from topmast.experiments import workloads
+from topmast.experiments.ceiling import most_allocated
 from topmast.experiments.config import Case, Experiment, Measure, Scale
 from topmast.experiments.files import files_of, offered_load, open_files
 from topmast.experiments.placement import place
@@ -108,6 +109,7 @@ def _simulated(
     simulation.run()
     summary = simulation.finish().summary
     summary["gpus_in_use"] = watch.in_use()
+    summary["allocation_rate_most"] = most_allocated(trace, fleet)
     summary["allocation_rate_late"] = watch.allocated_late()
     summary["copied_for_rate"] = len(watch.copied_for) / len(trace)
     summary.update(told)
