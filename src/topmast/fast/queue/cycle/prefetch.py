@@ -118,6 +118,14 @@ class RegionOffers:
         refused = self.refused.get(kind)
         return refused.bid if refused is not None and now <= refused.until_s else None
 
+    def keep(self, jobs: Mapping[PlacementRequest, int]) -> None:
+        """Let go of places beyond so many of each kind, the last first. O(offers)."""
+        for kind, offers in list(self.offers.items()):
+            while len(offers) > jobs.get(kind, 0):
+                self._let_go(offers.pop())
+            if not offers:
+                del self.offers[kind]
+
     def _let_go(self, offer: _Offer) -> None:
         if offer.bid.hold is not None:
             del self._kinds[offer.bid.hold.id]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
@@ -93,6 +95,8 @@ def _ask_apart(
     due = [region for region in idle if region in decision.awaited]
     looked = 0 if alone else prefetch.to_look_at(at_once=bool(idle), is_due=bool(due))
     ahead = _ahead(queue, decision, looked) if looked else []
+    if ahead:
+        _keep_what_is_wanted(queue, decision, ahead)
     for region in queue.cycle.reach.apart if ahead else due:
         _ask_region(queue, decision, region, ahead, is_due=region in due, alone=alone)
 
@@ -187,6 +191,25 @@ def _ahead(queue: QueueViews, first: PendingDecision, count: int) -> list[_Ahead
             known[key] = _look_at(queue, candidate)
     queue.cycle.prefetch.looked_ahead(len(candidates))
     return [one for one in known.values() if one is not None]
+
+
+def _keep_what_is_wanted(
+    queue: QueueViews, decision: PendingDecision, ahead: list[_Ahead]
+) -> None:
+    """Let go of places that neither the job that is next nor one ahead has use for.
+
+    Else what is left over of each kind, as where the jobs of a band are all placed, takes the room
+    that those ahead need, until it expires.
+    """
+    for region in queue.cycle.reach.apart:
+        wanted = Counter({_kind_in(decision, region): 1}) if region in decision.costs else Counter()
+        for one in ahead:
+            if region in one.costs:
+                kind = _with_data(one.kind, one.costs[region])
+                wanted[kind] += one.jobs
+                if one.stops:
+                    wanted[replace(kind, mode=Preempt())] += one.jobs
+        queue.cycle.prefetch.of(region).keep(wanted)
 
 
 def _look_at(queue: QueueViews, candidate: Candidate) -> _Ahead | None:
