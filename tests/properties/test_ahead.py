@@ -290,3 +290,27 @@ def test_a_burst_that_fits_is_placed_whole_and_as_well(seed: int) -> None:
         assert len(made) == len(burst), "a job was placed twice"
         scores[where] = sum(plan.score for _, _, _, plan, _ in made) / len(made)
     assert scores["apart"] <= scores["one"] * 1.05
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_burst_of_four_bands_waits_for_few_answers(seed: int) -> None:
+    """Of 100 jobs over four regions few wait for a round trip of 40 ms.
+
+    What is left over of the kinds of one band does not take the room of the next, and a region that
+    wins a row of jobs has places for them.
+    """
+    rng = random.Random(seed)
+    names = ("east", "north", "south", "west")
+    regions = fleet(*[cluster(f"{name}-1", hosts=60) for name in names])
+    world = Late(regions, profile(preemption=Preemption.BAND), rng)
+    world.delay_s, world.loss = 0.02, 0.0
+    burst = [
+        job(gpus=gpus, count=1 if gpus == 1 else rng.randint(1, 12), band=rng.choice(list(Band)))
+        for gpus in (1, 1, 1, 8) * 25
+    ]
+    submitted_s = world.now
+    world.submit(*burst)
+    world.advance(60.0)
+    made = world.decisions()
+    assert len(made) == len(burst)
+    assert made[-1][0] - submitted_s < 22 * 0.04

@@ -30,6 +30,8 @@ FIRST_JOBS = 8
 """The candidates in the first message to a region."""
 SLACK = 1.25
 """How many more places a region is asked for than its share of the jobs: shares change."""
+LEAST_SHARE = 2.0
+"""In equal shares: a region that lost lately may win a whole row of jobs, and none is to wait."""
 CLOSE = 0.01
 """A region that has to be asked again is not waited for if its last offer was better by less."""
 GOOD_FOR_S = HOLD_S / 2
@@ -218,7 +220,7 @@ class Prefetch:
         if kind in offers.refused:
             return 0
         won = sum([one.won for one in self._regions.values()])
-        share = (offers.won + 1.0) / (won + regions)
+        share = max((offers.won + 1.0) / (won + regions), LEAST_SHARE / regions)
         return min(jobs, math.ceil(SLACK * share * jobs) + 1) - offers.count(kind)
 
     # --- questions and answers --------------------------------------------------------------------

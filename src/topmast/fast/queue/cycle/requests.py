@@ -193,9 +193,7 @@ def _ahead(queue: QueueViews, first: PendingDecision, count: int) -> list[_Ahead
     return [one for one in known.values() if one is not None]
 
 
-def _keep_what_is_wanted(
-    queue: QueueViews, decision: PendingDecision, ahead: list[_Ahead]
-) -> None:
+def _keep_what_is_wanted(queue: QueueViews, decision: PendingDecision, ahead: list[_Ahead]) -> None:
     """Let go of places that neither the job that is next nor one ahead has use for.
 
     Else what is left over of each kind, as where the jobs of a band are all placed, takes the room

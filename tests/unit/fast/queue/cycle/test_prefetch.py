@@ -114,15 +114,29 @@ def test_offers_that_made_way_are_no_more() -> None:
 
 
 def test_a_region_is_asked_for_its_share_and_for_what_is_not_there_yet() -> None:
-    """A quarter more than is likely, and one more; shares follow the decisions."""
+    """A quarter more than is likely, and one more; shares follow the decisions, down to a limit."""
     ahead = heard((kind(1), (offer("1.1"), offer("1.2"))))
-    assert ahead.places("east", kind(1), 8, 2) == 6 - 2
-    assert ahead.places("west", kind(2), 8, 2) == 6
-    ahead.take("east", "1.1")
+    assert ahead.places("east", kind(1), 16, 8) == 6 - 2
+    assert ahead.places("west", kind(2), 16, 8) == 6
+    for _ in range(8):
+        ahead.take("east", "1.1")
     ahead.take("east", "1.2")
-    assert ahead.places("east", kind(1), 8, 2) == 8
-    assert ahead.places("west", kind(2), 8, 2) == 4
-    assert ahead.places("west", kind(2), 1, 2) == 1
+    assert ahead.places("east", kind(1), 16, 8) == 13
+    assert ahead.places("west", kind(2), 16, 8) == 6
+    assert ahead.places("west", kind(2), 1, 8) == 1
+    assert ahead.places("west", kind(2), 16, 2) == 16
+
+
+def test_places_that_no_job_ahead_has_use_for_are_let_go() -> None:
+    """The last that were made of each kind: they go with the next question."""
+    ahead = heard(
+        (kind(1), (offer("1.1"), offer("1.2"), offer("1.3"))), (kind(2), (offer("1.4", gpus=2),))
+    )
+    ahead.of("east").keep({kind(1): 1})
+    assert ahead.of("east").answer(kind(1), NOW_S) == offer("1.1")
+    assert ahead.of("east").answer(kind(2), NOW_S) is None
+    assert ahead.ask("east", 2, [], NOW_S, alone=False) == ("1.3", "1.2", "1.4")
+    assert ahead.of("east").leases() == ("1.1",)
 
 
 @pytest.mark.parametrize("most_jobs", [64, MOST_JOBS + 1])
