@@ -86,11 +86,11 @@ class Entry(Struct, frozen=True):
         return LoginGate(service.logins, self.public_url, (), self.proxies, OPEN_PATHS)
 
 
-def entry_of(options: ServeOptions, stack: ExitStack, url: str) -> Entry:
-    """The ways into a server with the loopback address ``url``. Raises InvalidInput."""
-    faults = Faults()
-    given = check_entry(options, faults)
-    faults.refuse()
+def open_entry(given: Entry, options: ServeOptions, stack: ExitStack, url: str) -> Entry:
+    """What `check_entry` returned, of a server with the loopback address ``url``, listening.
+
+    Raises InvalidInput.
+    """
     if options.accounts is None and options.listen is None:
         return Entry()
     if options.listen is None:

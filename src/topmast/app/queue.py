@@ -40,7 +40,7 @@ from topmast.api.link import LinkEndpoint
 from topmast.api.standby import Front, Reads, create_standby_api
 from topmast.app.claim import claim_of
 from topmast.app.control_plane import ControlPlane, relays_of
-from topmast.app.login import Entry, check_entry, entry_of, refuse_local_engines, split_address
+from topmast.app.login import check_entry, open_entry, refuse_local_engines, split_address
 from topmast.app.process import Outside, Term, fail_stop, own_folder
 from topmast.app.reads import StandbyReads
 from topmast.app.server import announce, bind, run, url_of
@@ -94,7 +94,7 @@ class QueueServer:
             for region, url in options.placers.items()
         }
         url = faults.of(lambda: checked_url(options.otlp, "--otlp") if options.otlp else "")
-        check_entry(options, faults)
+        self._entry = check_entry(options, faults)
         faults.refuse()
         self._traces = Traces(url, topmast.__version__) if url else None
         own_folder(options.state)
@@ -109,7 +109,6 @@ class QueueServer:
         self._standby: Standby | None = None
         self._sweeper: Sweeper | None = None
         self._started_s = time.time()
-        self._entry = Entry()
         self._reads = StandbyReads(
             options.state, outside.engines, self._peers,
             lambda service: self._entry.gate(service, self._options), self._leader, limits.streams,
@@ -129,7 +128,7 @@ class QueueServer:
                     stack.enter_context(bind(host, port, token=self._token, field="--link"))
                 )
             self._url = url_of(listeners[0])
-            self._entry = entry_of(options, stack, self._url)
+            self._entry = open_entry(self._entry, options, stack, self._url)
             if self._entry.listener is not None:
                 listeners.append(self._entry.listener)
             self._front.app = self._standing_by()

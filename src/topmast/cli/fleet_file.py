@@ -86,8 +86,9 @@ def apply(
     """Change the fleet while the server runs: regions, clusters, hosts, quotas, links.
 
     A host that leaves while jobs are there is drained; a cluster, region or tenant must be empty.
-    Other GPUs, CPUs or memory of a host that stays, and other options of an engine, take a start
-    (`topmast up --fleet FILE`). The server keeps the change: the next start without --fleet has it.
+    Another GPU model, and fewer GPUs, CPUs or memory of a host that stays, and other options of an
+    engine, take a start (`topmast up --fleet FILE`). The server keeps the change: the next start
+    without --fleet has it.
     """
     document = _document(file, tenants)
     with session.client() as client:
@@ -127,7 +128,7 @@ def _say(found: FleetDiff) -> None:
         return
     columns = [
         Column("WHAT", whole=True), Column("CHANGE", folds=True), Column("TAKES"),
-        Column("JOBS THERE"),
+        Column("JOBS THAT LEAVE"),
     ]  # fmt: skip
     rows = [
         [

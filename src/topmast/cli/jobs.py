@@ -390,5 +390,5 @@ def _cause(job: JobView) -> str:
     """Why a job is in its state; of one that has GPUs and is held, what that will do."""
     if not job.hold or job.state in (*WAITING, *FINISHED):
         return job.cause
-    more = "" if job.hold in job.cause else f": {job.hold}"
-    return f"{job.cause}; held when it stops{more}".removeprefix("; ")
+    then = "held when it stops" if job.hold in job.cause else f"when it stops: {job.hold}"
+    return f"{job.cause}; {then}".removeprefix("; ")

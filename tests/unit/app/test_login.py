@@ -9,9 +9,9 @@ import pytest
 from tests.support.certificates import write_certificate
 from topmast.accounts import Accounts
 from topmast.api.guard import LoopbackGate, StandbyGate
-from topmast.app.login import Entry, entry_of, refuse_local_engines
+from topmast.app.login import Entry, check_entry, open_entry, refuse_local_engines
 from topmast.cli.rootoptions import ServeOptions
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import Faults, InvalidInput
 from topmast.model.files.fleetfile import parse_fleet
 
 URL = "http://127.0.0.1:6278"
@@ -25,7 +25,10 @@ def entry(folder: Path, **given: Any) -> Entry:
         if name in given:
             given[name] = folder / given[name]
     with ExitStack() as stack:
-        return entry_of(ServeOptions(fleet=None, state=folder, **given), stack, URL)
+        options, faults = ServeOptions(fleet=None, state=folder, **given), Faults()
+        checked = check_entry(options, faults)
+        faults.refuse()
+        return open_entry(checked, options, stack, URL)
 
 
 @pytest.fixture

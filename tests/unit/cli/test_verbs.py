@@ -163,7 +163,7 @@ def test_what_holding_does_to_a_job_that_runs(server: FakeServer, call: Call) ->
     done = acted(JobEffect("j1", "done"), state="RUNNING")
     views = tuple(replace(view, hold="held by ann") for view in done.jobs)
     server.on("POST", "/jobs/hold", replace(done, jobs=views))
-    assert "held when it stops: held by ann" in call("hold", "j1").out
+    assert "when it stops: held by ann" in call("hold", "j1").out
     waits = tuple(replace(view, state="PENDING", cause="held by ann") for view in views)
     server.on("POST", "/jobs/hold", replace(done, jobs=waits))
     assert "when it stops" not in call("hold", "j1").out
