@@ -21,7 +21,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import Fleet, TenantSpec
 from topmast.model.job import Band, JobSpec, Level, Topology
-from topmast.model.states import JobState
+from topmast.model.states import HostState, JobState
 from topmast.policies.options import Preemption, Profile, ScoreWeights, WhenBlocked
 from topmast.runtime.codec import decode_event
 
@@ -75,10 +75,12 @@ def kinds_of(specs: Sequence[JobSpec]) -> tuple[int, ...]:
 def run(seed: int, *, together: bool, kinds: bool = False) -> tuple[World, list[Any]]:
     """Three bursts, between which some jobs end; what became of every job after each.
 
+    Hosts are drained; tasks may need time to start and stop, and the process may be killed meanwhile.
     ``kinds``: the queue is told which jobs of a burst are alike.
     """
     rng = random.Random(seed)
-    world = World(random_fleet(rng), random_profile(rng))
+    world = World(random_fleet(rng), random_profile(rng), obedient=rng.random() < 0.6)
+    hosts = [h.name for r in world.fleet.regions for c in r.clusters for h in c.hosts]
     if not together:
         world.queue.cycle.foreseen.most = 0
     seen = []
@@ -92,10 +94,48 @@ def run(seed: int, *, together: bool, kinds: bool = False) -> tuple[World, list[
             name: (record.state, record.plan, record.over_quota, world.queue.verdict_on(record))
             for name, record in world.jobs.items()
         })  # fmt: skip
+        for name in [name for name, r in world.jobs.items() if r.state is JobState.STARTING]:
+            world.start(name)
         running = [name for name, r in world.jobs.items() if r.state is JobState.RUNNING]
         for name in rng.sample(running, len(running) // 2):
             world.finish(name)
+        for host in rng.sample(hosts, 2):
+            if rng.random() < 0.5:
+                world.set_host(host, rng.choice((HostState.DRAINING, HostState.HEALTHY)))
+        if rng.random() < 0.3:
+            restart(world, together=together)
     return world, seen
+
+
+def test_a_job_that_moves_is_asked_about_by_itself_after_a_restart() -> None:
+    """Jobs of another kind, which are asked about together, come before it."""
+
+    def states(*, restarts: bool) -> dict[str, JobState]:
+        regions = fleet(cluster("east-1", hosts=2, gpus=2), cluster("east-2", hosts=1, gpus=8))
+        world = World(regions, obedient=False)
+        world.submit(job("full", 8, preemptible=False))
+        world.start("j1")
+        world.submit(job("mover", 2, band=Band.LOW))
+        world.start("j2")
+        world.set_host(world.jobs["j2"].hosts[0], HostState.DRAINING)
+        assert world.jobs["j2"].moves
+        world.submit(*(job(f"small-{number}") for number in range(5 * LEAST)))
+        if restarts:
+            world.crash()
+            world.recover()
+        world.finish("j2")
+        return {name: record.state for name, record in world.jobs.items()}
+
+    assert states(restarts=True) == states(restarts=False)
+
+
+def restart(world: World, *, together: bool) -> None:
+    """Kill the process; the next one asks about jobs together or not, as this one did."""
+    world.crash()
+    if not together:
+        world.queue.cycle.foreseen.most = 0
+    world.recover()
+    world.settle()
 
 
 def ranked(world: World) -> list[tuple[Any, str]]:

@@ -82,6 +82,8 @@ def _kinds_behind(queue: QueueViews, first: Candidate, count: int) -> Asked:
     for job, number, over_quota in _next(queue, first, count):
         if job in found:
             continue  # over quota as well
+        if queue.backlog.may_move(job):
+            break
         at = numbers.get((number, over_quota))
         if at is None:
             kind = _kind_of(queue, job, queue.backlog.blocked.by_number[number], over_quota)
@@ -89,8 +91,6 @@ def _kinds_behind(queue: QueueViews, first: Candidate, count: int) -> Asked:
                 break
             at = numbers[number, over_quota] = len(kinds)
             kinds.append(kind)
-        if queue.backlog.may_move(job):
-            break
         found[job] = at
     return Asked(tuple(found), tuple(kinds), tuple(found.values()))
 
