@@ -37,19 +37,19 @@ class Pool:
 
 
 def list_scheduled_start(whatif: WhatIf, job: str) -> tuple[float, int] | None:
-    """When a job starts that the what-if run has not got to, and how many are before it. O(jobs
-    log jobs).
+    """When a job starts that the what-if run has not got to, and how many are before it.
+
+    None: as much as it asks for is not in service. O(jobs log jobs).
     """
     pools, queue = _pools(whatif), whatif.machines.queue
     for ahead, name in enumerate(queue.backlog.in_order()):
         spec = queue.jobs.records[name].spec
-        start_s = whatif.clock.now_s
-        pool = pools.get(_model(spec, pools))
-        if pool is not None:
-            found = pool.start(spec.gpus_milli() / MILLI, whatif.work.left_s[name])
-            start_s = start_s if found is None else found
+        start_s: float | None = whatif.clock.now_s
+        if gpus := spec.gpus_milli() / MILLI:
+            pool = pools.get(_model(spec, pools))
+            start_s = None if pool is None else pool.start(gpus, whatif.work.left_s[name])
         if name == job:
-            return start_s, ahead
+            return None if start_s is None else (start_s, ahead)
     return None
 
 

@@ -12,9 +12,10 @@ from tests.support.build import cluster, fleet
 from tests.support.simulated import FREE, jobs
 from topmast.fast.queue.backlog.durations import Durations
 from topmast.fast.queue.jobs.record import JobRecord
+from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec
-from topmast.model.states import WAITING, JobState
+from topmast.model.states import WAITING, HostState, JobState
 from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile
 from topmast.runtime.machines import RegionState
@@ -199,6 +200,18 @@ def test_beyond_the_budget_gpus_are_counted() -> None:
     assert found.at_s == pytest.approx(real[job], rel=0.3)
     assert "estimated from GPU counts" in found.basis
     assert list_scheduled_start(forecast.whatif, "j0") is None
+
+
+def test_beyond_the_budget_gpus_that_are_out_of_service_are_none() -> None:
+    """Where operators have closed all hosts, no start is told, however long the queue is."""
+    run = Watched(crowd(300, seed=8), WORLD)
+    run.state(0.5)
+    (placer,) = run.simulation.machines.placers.values()
+    first, *others = (host.name for host in placer.columns.hosts)
+    placer.handle(m.SetHost(first, HostState.CORDONED, "ann", also=tuple(others)), 0.5)
+    forecast = Forecast(run.state(0.5), run.profile)
+    found = forecast.start_of(run.waiting()[-1], give_up=lambda: True)
+    assert (found.at_s, found.early_s, found.late_s) == (None, None, None)
 
 
 def test_what_a_duration_rests_on() -> None:
