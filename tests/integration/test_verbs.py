@@ -270,7 +270,7 @@ def test_a_change_that_makes_no_sense_is_refused(door: Entrance, changes: object
 
 
 def test_a_host_is_put_aside_with_others_and_a_reason(door: Entrance) -> None:
-    """The history of each says why."""
+    """The history of each says why, and so does the audit log of each verb."""
 
     async def story() -> None:
         token = await door.token("chief", (Role.OPERATOR, "/"))
@@ -281,6 +281,11 @@ def test_a_host_is_put_aside_with_others_and_a_reason(door: Entrance) -> None:
             for host in ("east-a-0", "east-a-1"):
                 told = (await client.get(f"/hosts/{host}/story")).json()["history"]
                 assert told[-1]["text"] == f"{host} was cordoned by sa:chief: new firmware"
+            for verb, state in (("drain", "draining"), ("uncordon", "healthy")):
+                wanted = {"hosts": ["east-a-0"], "reason": f"to {verb}"}
+                assert (await client.post(f"/hosts/{verb}", json=wanted)).status_code == 200
+                (line,) = (await client.get(f"/audit?verb={verb}")).json()["acts"]
+                assert line["after"] == {"east-a-0": state, "reason": f"to {verb}"}
 
     run(story)
 
@@ -336,7 +341,8 @@ def test_a_change_that_would_strand_jobs_is_refused(door: Entrance) -> None:
     async def story() -> None:
         token = await door.token("chief", (Role.ADMIN, "/"))
         async with door.client(token) as client:
-            (job,) = await submit(client, 1, resources={"accelerators": "H100:2"})
+            wanted = {"accelerators": "H100:2"}
+            (job,) = await submit(client, 1, resources=wanted, preemptible=False)
             version, document = await fleet_of(client)
             tenants = {"speech": {"quota": {"H100": 2}}}
             gone = await client.post("/fleet/apply", json={"tenants": tenants})
@@ -359,7 +365,13 @@ def test_a_change_that_would_strand_jobs_is_refused(door: Entrance) -> None:
             assert shown.json()["changes"] == [
                 {"what": f"host {host}", "change": "removed", "live": True, "jobs": [job]}
             ], shown.text
-            assert [act.verb for act in door.acts()[:2]] == ["drain", "fleet-apply"]
+            assert door.acts()[0].verb == "fleet-apply"
+            states = {h["name"]: h["state"] for h in (await client.get("/hosts")).json()["hosts"]}
+            assert states[host] == "draining"
+            cluster["hosts"][0]["names"].append(host)
+            assert (await client.post("/fleet/apply", json={"fleet": document})).status_code == 200
+            states = {h["name"]: h["state"] for h in (await client.get("/hosts")).json()["hosts"]}
+            assert states[host] == "healthy"
 
     run(story)
 

@@ -26,6 +26,7 @@ from topmast.app.claim import ENGINES, folders_in
 from topmast.app.fleet_choice import fleet_of_start
 from topmast.app.process import QUEUE_ROLE, REAL, Outside, Process, Term
 from topmast.app.surroundings import LiveSurroundings
+from topmast.fast.queue import hosts_in_use
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.engines import Capability
@@ -158,6 +159,7 @@ class ControlPlane(Process):
         load_solvers(self.machines.profile)
         self._check_regions_apart()
         self._check_clusters_in_use()
+        self._check_hosts_in_use()
         self.fleet = self._with_datasets_found(self.fleet)
         # The first event of all: a cluster manager must know its region when its hosts report.
         configured = self.runtime.call(ids.QUEUE, m.ConfigureFleet(self.fleet, file=self._file))
@@ -345,6 +347,11 @@ class ControlPlane(Process):
                     "wait for the others (topmast wait JOB) or cancel them, stop the server, and "
                     "start it with --fleet; or use another folder (--state DIR)",
                 )
+
+    def _check_hosts_in_use(self) -> None:
+        """Hosts with jobs that have not ended may not be given to another region."""
+        if left := list(hosts_in_use(self.machines.queue, self.fleet)):
+            raise InvalidInput("; ".join(left), field="--fleet")
 
     def _skip_unknown_attempts(self) -> None:
         """Skip the names of jobs and attempts that ran here and that the journal does not know.

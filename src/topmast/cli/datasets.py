@@ -73,13 +73,16 @@ def add_one(
     allowed: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="REGION", help="A region that may hold it; repeat it. Default: any region.",
+            metavar="REGION", help="A region that may hold it; repeat it. Default: those of the "
+            "fleet file if it names the dataset, else any region.",
             autocompletion=complete_regions,
         ),
     ] = None,
     min_replicas: Annotated[
-        int, typer.Option(min=1, help="How many regions should hold it at least.")
-    ] = 1,
+        int | None,
+        typer.Option(min=1, help="How many regions should hold it at least. Default: 1, or as the "
+                     "fleet file says."),
+    ] = None,
 ) -> None:  # fmt: skip
     """Add a dataset to the catalogue.
 
@@ -150,7 +153,8 @@ def _say_why(view: DatasetView, planned: bool) -> None:
     if rows:
         say_table(columns, rows)
     else:
-        add = f"`topmast datasets add {view.name} --region REGION --source FOLDER`"
+        region = view.allowed[0] if view.allowed else "REGION"
+        add = f"`topmast datasets add {view.name} --region {region} --source FOLDER`"
         say(f"No region has its files: {add} brings them into one.")
 
 

@@ -415,14 +415,17 @@ class Client(AccountsCalls, VerbsCalls, ExecCalls, HostsCalls, SweepsCalls, Webh
         path: str | None = None,
         source: str | os.PathLike[str] | None = None,
         allowed: Iterable[str] | None = None,
-        min_replicas: int = 1,
+        min_replicas: int | None = None,
     ) -> DatasetView:
         """Make a dataset known in ``region``: what lies at ``path`` in the region's store.
 
         With ``source``, a folder of the server's machine, its files are brought there first.
-        ``allowed`` are the only regions that may ever hold it.
+        ``allowed`` are the only regions that may ever hold it. What is not given of a dataset that
+        the fleet file names stays as it is there; of another one, any region and one replica.
         """
-        body: dict[str, object] = {"name": name, "region": region, "min_replicas": min_replicas}
+        body: dict[str, object] = {"name": name, "region": region}
+        if min_replicas is not None:
+            body["min_replicas"] = min_replicas
         if path is not None:
             body["path"] = path
         if source is not None:

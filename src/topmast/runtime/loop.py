@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -263,9 +264,8 @@ class Runtime:
         outcome = "done" if self.seq > seq else "unchanged"
         if isinstance(reply, Exception):
             outcome = f"refused: {reply}"
-        row = replace(
-            act.row, before=before, after=act.look() if act.look is not None else act.row.after
-        )
+        after = _with_note(act.look() if act.look is not None else "", act.row.after)
+        row = replace(act.row, before=before, after=after)
         rows: Sequence[ActRow] = (row, *act.also)
         if act.named is not None and not isinstance(reply, Exception):
             names = act.named(reply)
@@ -381,6 +381,13 @@ class Runtime:
         self.journal.save_snapshot(Snapshot(self.seq, self.clock.now(), blobs))
         self._unsaved_records = 0
         self._unsaved_bytes = 0
+
+
+def _with_note(state: str, note: str) -> str:
+    """The state of an object after an act, and what was said of the act: one JSON object."""
+    if not state or not note:
+        return state or note
+    return msgspec.json.encode(msgspec.json.decode(state) | msgspec.json.decode(note)).decode()
 
 
 def _resolve(answer: Future[Any], reply: Any) -> None:

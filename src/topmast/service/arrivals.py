@@ -46,6 +46,10 @@ class Arrivals:
             near = get_close_matches(str(region), regions, 1)
             remedy = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(regions)}"
             raise InvalidInput(f"unknown region '{region}'", field="region", remedy=remedy)
+        asked = self._runtime.ask(lambda: queue.data.catalogue.datasets.get(name))
+        known = await asyncio.wrap_future(asked)
+        if known is not None and not known.replicas:  # the fleet file, or an earlier act, names it
+            _keep(fields, known.spec, region)
         fields.setdefault("path", f"datasets/{name}")
         fields["replicas"] = [region]
         fields.setdefault("size", 0)
@@ -56,8 +60,8 @@ class Arrivals:
             raise Conflict(f"{fault}, which is being added now (try again later)")
         self._paths.add(name, spec.path)
         try:
-            asked = self._runtime.ask(lambda: cannot_add(queue.data.catalogue, spec))
-            error = await asyncio.wrap_future(asked)
+            fault_there = self._runtime.ask(lambda: cannot_add(queue.data.catalogue, spec))
+            error = await asyncio.wrap_future(fault_there)
             if error is not None:
                 raise error
             size_bytes = await asyncio.to_thread(self._stage, spec, region, source)
@@ -85,3 +89,17 @@ class Arrivals:
                 remedy="put the files there first, or give a source directory",
             )
         return size_bytes
+
+
+def _keep(fields: dict[str, Any], known: DatasetSpec, region: str) -> None:
+    """What is not given of a dataset stays as it is known. Raises InvalidInput."""
+    if fields.get("allowed") is None and known.allowed is not None:
+        if region not in known.allowed:
+            raise InvalidInput(
+                f"dataset '{known.name}' may only be in {' and '.join(known.allowed)}",
+                field="region",
+                remedy=f"{known.allowed[0]}; or list all regions that may hold it (allowed)",
+            )
+        fields["allowed"] = list(known.allowed)
+    fields.setdefault("path", known.path)
+    fields.setdefault("min_replicas", known.min_replicas)

@@ -413,7 +413,7 @@ def _in_general(
     if reason is PendingReason.UNKNOWN_DATASET:
         return [_to_add(queue, name) for name in queue.data.catalogue.unknown(spec.datasets)]
     if reason is PendingReason.WAITING_FOR_DATA:
-        return [f"{to_add(name)}: no region has its files" for name in nowhere(queue, spec)]
+        return [f"{to_add(queue, name)}: no region has its files" for name in nowhere(queue, spec)]
     starts = inquiry.foreseen is not None and inquiry.foreseen.starts
     if found_some or reason is None or starts:
         return []
@@ -432,7 +432,7 @@ def _in_general(
 def _to_add(queue: GlobalQueue, name: str) -> str:
     """What helps with a dataset that the catalogue does not have."""
     near = nearest(name, queue.data.catalogue.datasets)
-    return to_add(name) + (f"; {near}" if near else "")
+    return to_add(queue, name) + (f"; {near}" if near else "")
 
 
 def _of_hardware(spec: JobSpec, need: float, verdicts: list[ClusterVerdict]) -> list[str]:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from topmast.fast.queue import GlobalQueue, jobs_in_clusters, stranded
@@ -27,7 +26,6 @@ from topmast.model.fleet_changes import (
     not_live,
     with_what_stays,
 )
-from topmast.model.states import HostState
 from topmast.service.access import act, json_text, row
 from topmast.service.pausing import Pausing
 
@@ -89,7 +87,6 @@ class FleetChanges(Pausing):
                 await asyncio.wrap_future(self.runtime.note(line))
                 raise
             await self._configure(caller, found, fleet, reason)
-        await self._drain_leaving(caller, found)
         version = await self._ask(lambda: fleet_version(self.machines.queue.fleet))
         return replace(found, version=version)
 
@@ -168,17 +165,6 @@ class FleetChanges(Pausing):
             left = sum(host in after for host in before)
             if left < len(before):
                 yield FleetChange(f"reservation {name}", f"hosts {len(before)} -> {left}")
-
-    async def _drain_leaving(self, caller: Caller, found: FleetDiff) -> None:
-        """Hosts that leave while jobs are there are drained: the jobs move as soon as they can."""
-        hosts = [change for change in found.changes if _is_gone(change, "host")]
-        leaving = [c.what.partition(" ")[2] for c in hosts if c.jobs]
-        by = self.access.by(caller, "")
-        for name, placer in sorted(self.machines.placers.items()):
-            here = [host for host in leaving if host in placer.columns.index]
-            if here:
-                order = m.SetHost(here[0], HostState.DRAINING, by, also=tuple(here[1:]) or UNSET)
-                await self._tell(ids.placer(name), order, act(caller, "drain", ",".join(here)))
 
 
 def _of_tenant(queue: GlobalQueue, now: Fleet, name: str) -> list[str]:

@@ -194,7 +194,9 @@ class HostActs(Following):
             UNSET if wanted.until_s is None else wanted.until_s,
         )  # fmt: skip
         placer = self.machines.placers.get(region)
-        done = act(caller, wanted.verb, ",".join(hosts), look=lambda: fleet.states(placer, hosts))
+        note = json_text(reason=wanted.reason) if wanted.reason else ""
+        look = partial(fleet.states, placer, hosts)
+        done = act(caller, wanted.verb, ",".join(hosts), look=look, after=note)
         await self._tell(ids.placer(region), order, done)
 
     async def _as_set(self, hosts: Sequence[v.HostView], state: HostState) -> list[v.HostView]:

@@ -356,7 +356,8 @@ class Verbs(Operating):
             more["why"] = forbidden[0].forbidden
         note = json_text(jobs=len(jobs), reason=wanted.reason, **more)
         look = partial(self._state_of, jobs[0]) if len(targets) == 1 else None
-        done = act(caller, wanted.verb, compact(jobs), tenant, look=look, after=note)
+        told = "" if look else note  # the state of one job has the reason
+        done = act(caller, wanted.verb, compact(jobs), tenant, look=look, after=told)
         order = wanted.order(self.access.by(caller, wanted.by))
         await self._tell_of(jobs, order, done)
 

@@ -44,7 +44,7 @@ def warnings_of(
     ]
     found += [
         f"no region has the files of dataset '{name}': the job waits until they are added by "
-        f"{to_add(name)}"
+        f"{to_add(queue, name)}"
         for name in nowhere(queue, spec)
     ]
     required, preferred = spec.topology.required, spec.topology.preferred
@@ -68,8 +68,11 @@ def nowhere(queue: GlobalQueue, spec: JobSpec) -> list[str]:
     return [name for name in spec.datasets if name in known and not known[name].replicas]
 
 
-def to_add(dataset: str, region: str = "REGION") -> str:
-    """The command that brings the files of a dataset into the store of a region."""
+def to_add(queue: GlobalQueue, dataset: str) -> str:
+    """The command that brings the files of a dataset to a region, one that may hold it."""
+    known = queue.data.catalogue.datasets.get(dataset)
+    allowed = known.spec.allowed if known is not None else None
+    region = allowed[0] if allowed else "REGION"
     return f"`topmast datasets add {dataset} --region {region} --source FOLDER`"
 
 

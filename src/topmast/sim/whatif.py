@@ -262,13 +262,13 @@ class WhatIf:
         self.loop.post(ids.QUEUE, (m.ConfigureFleet(fleet),))
 
     def submit(self, spec: JobSpec) -> str:
-        """One more job; returns its id."""
+        """One more job, or a sweep; returns the id of the first job."""
         answer = self.loop.post(ids.QUEUE, (m.SubmitJobs((spec,)),))
         if isinstance(answer, TopmastError):
             raise answer
-        job = str(answer[0])
-        self.expect(self.machines.queue.jobs.records[job], 0.0)
-        return job
+        for job in answer:
+            self.expect(self.machines.queue.jobs.records[job], 0.0)
+        return str(answer[0])
 
     def edit(self, job: str, changes: JobChanges) -> None:
         """Another request of a job; of one that runs, from its next attempt on."""

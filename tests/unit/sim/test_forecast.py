@@ -16,6 +16,7 @@ from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec
 from topmast.model.states import WAITING, HostState, JobState
+from topmast.model.sweep import Sweep
 from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile
 from topmast.runtime.machines import RegionState
@@ -212,6 +213,17 @@ def test_beyond_the_budget_gpus_that_are_out_of_service_are_none() -> None:
     forecast = Forecast(run.state(0.5), run.profile)
     found = forecast.start_of(run.waiting()[-1], give_up=lambda: True)
     assert (found.at_s, found.early_s, found.late_s) == (None, None, None)
+
+
+def test_a_sweep_is_foreseen_as_a_whole() -> None:
+    """Its first job starts in its turn, and the others run in the copy like any job."""
+    run = Watched(jobs((0.0, 500.0, 4)), WORLD)
+    state = run.state(0.5)
+    spec = run.simulation.machines.queue.jobs.records["j1"].spec
+    swept = msgspec.structs.replace(spec, sweep=Sweep({"LR": ("1", "2", "3")}))
+    found, alone = (forecast_start(state, run.profile, one) for one in (swept, spec))
+    assert found.at_s == alone.at_s
+    assert found.at_s is not None
 
 
 def test_what_a_duration_rests_on() -> None:

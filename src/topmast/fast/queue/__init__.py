@@ -42,7 +42,7 @@ from topmast.fast.queue.invariants import check_jobs, check_quotas
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.jobs.sweeps import SweepRecord
 from topmast.fast.queue.jobs.tallies import Kind, Tally, kind_of
-from topmast.fast.queue.leaving import jobs_in_clusters, stranded
+from topmast.fast.queue.leaving import hosts_in_use, jobs_in_clusters, stranded
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.pausing import drained, in_branch
 from topmast.fast.queue.tenancy.entitlements import Entitlements
@@ -86,6 +86,7 @@ __all__ = [
     "drained",
     "first_step",
     "first_verdict",
+    "hosts_in_use",
     "in_branch",
     "job_key",
     "jobs_in_clusters",

@@ -56,6 +56,11 @@ def request_replica(queue: QueueViews, event: m.RequestReplica) -> str | Topmast
     if event.region not in record.replicas:
         source = queue.data.catalogue.source(event.dataset, event.region)
         if source is None:
+            if not record.replicas:
+                return Conflict(
+                    f"no region has the files of '{event.dataset}': `topmast datasets add` puts "
+                    "them there"
+                )
             return Conflict(f"no link leads from a replica to region '{event.region}'")
         begin_copy(queue, queue.data, event.dataset, source, event.region, event.cause)
     return event.dataset

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 
 from topmast.fast.queue.cycle.views import QueueViews
-from topmast.model.fleet import Fleet
+from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec
 from topmast.model.fleet_changes import cluster_regions
+from topmast.model.job import JobSpec
+from topmast.model.plan import Plan, Seat
 
 NAMED = 3
 """So many jobs are named."""
@@ -16,7 +18,7 @@ TOLD = 20
 
 def stranded(queue: QueueViews, fleet: Fleet) -> str:
     """Why a fleet cannot be taken up now, all reasons; empty if all that leaves is. O(jobs)."""
-    looks = (_of_tenants, _of_clusters, _of_data)
+    looks = (_of_tenants, _of_clusters, hosts_in_use, _of_data)
     found = [why for look in looks for why in look(queue, fleet)]
     more = [f"and {len(found) - TOLD:,} more reasons"] if len(found) > TOLD else []
     return "; ".join([*found[:TOLD], *more])
@@ -62,6 +64,50 @@ def _of_clusters(queue: QueueViews, fleet: Fleet) -> Iterator[str]:
                 f"jobs are in cluster {cluster} ({_named(jobs)}), and nothing would look after "
                 f"them: `topmast drain -l cluster={cluster}` first, and apply this when it is empty"
             )
+
+
+def hosts_in_use(queue: QueueViews, fleet: Fleet) -> Iterator[str]:
+    """Hosts that come back as others before they are gone, or are in another region, with jobs.
+
+    Their GPUs would be given twice. O(hosts + seats of jobs).
+    """
+    at = {host.name: region.name for region, _, host in _hosts(queue.fleet)}
+    new = {h.name: (r.name, c.name, h) for r, c, h in _hosts(fleet) if at.get(h.name) != r.name}
+    plans: dict[str, list[Plan]] = {}
+    for record in queue.jobs.placed.values() if new else ():
+        assert record.plan is not None
+        for name in record.plan.hosts:
+            if name in new:
+                plans.setdefault(name, []).append(record.plan)
+    for name in sorted(plans):
+        region, cluster, spec = new[name]
+        was = plans[name][0].cluster
+        seats = [(queue.jobs.records[p.job].spec, p, s) for p in plans[name] for s in p.seats]
+        here = [(job, plan, seat) for job, plan, seat in seats if seat.host == name]
+        stays = all((plan.region, plan.cluster) == (region, cluster) for plan in plans[name])
+        if not stays or not _holds(spec, here):
+            yield (
+                f"jobs are on host {name} of cluster {was} yet "
+                f"({_named([plan.job for plan in plans[name]])}): leave the host out until they "
+                "have ended, or give it as it was"
+            )
+
+
+def _hosts(fleet: Fleet) -> Iterator[tuple[RegionSpec, ClusterSpec, HostSpec]]:
+    for region in fleet.regions:
+        for cluster in region.clusters:
+            yield from ((region, cluster, host) for host in cluster.hosts)
+
+
+def _holds(host: HostSpec, seats: list[tuple[JobSpec, Plan, Seat]]) -> bool:
+    """Whether a host has what these tasks hold of it."""
+    needs = [g.resources for job, _, seat in seats for g in job.groups if g.name == seat.group]
+    return (
+        all(host.model in plan.held() for _, plan, seat in seats if seat.slots)
+        and all(slot < host.gpus for *_, seat in seats for slot in seat.slots)
+        and (not host.cpus or sum(need.cpus for need in needs) <= host.cpus)
+        and (not host.memory_bytes or sum(n.memory_bytes for n in needs) <= host.memory_bytes)
+    )
 
 
 def _of_data(queue: QueueViews, fleet: Fleet) -> Iterator[str]:

@@ -26,7 +26,7 @@ from topmast.model.states import HostState
 
 
 def configure(placer: RegionAnswers, event: m.ConfigureRegion) -> None:
-    """Take up the part of the fleet file that this region is."""
+    """Take up the part of the fleet file that this region is; hosts that leave are drained."""
     if event.region != placer.state.region or placer.state.leaving:
         placer.decide(RegionSet())
     for cluster in placer.state.region.clusters:
@@ -35,6 +35,8 @@ def configure(placer: RegionAnswers, event: m.ConfigureRegion) -> None:
     # The queue that asks may be a new process, which was told nothing.
     tell_out_of_service(placer, again=True)
     placer.send(ids.QUEUE, m.CapacityChanged(placer.region, placer.state.version))
+    drain(placer, tuple(host for host in placer.state.leaving if host not in placer.state.wanted))
+    announce(placer)
 
 
 def set_host(placer: RegionAnswers, event: m.SetHost) -> Any:

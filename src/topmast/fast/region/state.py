@@ -135,10 +135,14 @@ class RegionState(EventMachine):
         return HostState.SUSPECT if host in self.state.suspect else HostState.HEALTHY
 
     def drained_hosts(self) -> tuple[str, ...]:
-        """Hosts that are to be empty: an operator wants it, or another cluster waits for them."""
+        """Hosts that are to be empty.
+
+        An operator wants it, they leave the fleet, or another cluster waits for them.
+        """
         wanted = self.state.wanted
         drained = [host for host, state in wanted.items() if state is HostState.DRAINING]
-        return (*drained, *(host for host in self.state.assigned if host not in wanted))
+        others = (*self.state.leaving, *self.state.assigned)
+        return (*drained, *dict.fromkeys(host for host in others if host not in wanted))
 
     def held_gpus(self) -> float:
         """GPUs in attempts' hands, each counted once."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from tests.support.build import cluster, fleet, job, profile
 from tests.support.world import World
@@ -21,6 +22,12 @@ H = HostState
 
 def _two_hosts(*, obedient: bool = True) -> World:
     return World(fleet(cluster("east-1")), profile(suspect_s=60.0), obedient=obedient)
+
+
+def _without_the_first() -> Fleet:
+    """The same, as its first host leaves."""
+    whole = cluster("east-1")
+    return fleet(replace(whole, hosts=whole.hosts[1:]))
 
 
 # --- states -----------------------------------------------------------------------------------------------
@@ -335,7 +342,7 @@ CHANGES = [
 def test_a_region_is_configured_anew_while_hosts_are_in_use(case: Change) -> None:
     """Work goes on where it is; a host that left takes no more, and is gone when its work is."""
     world = _two_hosts()
-    world.submit(job(gpus=8))
+    world.submit(job(gpus=8, preemptible=False))
     assert world.jobs["j1"].hosts == ("east-1-0",)
     world.configure(case.fleet)
     placer = world.placer("east")
@@ -351,6 +358,29 @@ def test_a_region_is_configured_anew_while_hosts_are_in_use(case: Change) -> Non
     listed = {h.name for c in case.fleet.regions[0].clusters for h in c.hosts}
     assert set(placer.columns.index) == listed
     assert not placer.state.leaving
+
+
+def test_a_host_that_leaves_is_drained_and_by_nobodys_order() -> None:
+    """Its job moves to where there is room; if it comes back meanwhile, nothing keeps work away."""
+    world = _two_hosts(obedient=False)
+    world.submit(job(gpus=8))
+    world.start("j1")
+    world.configure(_without_the_first())
+    assert world.state("j1") is JobState.PREEMPTING
+    world.configure(fleet(cluster("east-1")))
+    placer = world.placer("east")
+    assert placer.host_state("east-1-0") is H.HEALTHY
+    assert not placer.state.wanted
+
+
+def test_the_order_to_drain_a_host_outlasts_its_leaving() -> None:
+    """An operator drained it before, and has not taken that back."""
+    world = _two_hosts()
+    world.submit(job(gpus=8, preemptible=False))
+    world.set_host("east-1-0", H.DRAINING)
+    world.configure(_without_the_first())
+    world.configure(fleet(cluster("east-1")))
+    assert world.placer("east").host_state("east-1-0") is H.DRAINING
 
 
 @pytest.mark.parametrize("busy", [True, False])
