@@ -68,6 +68,8 @@ QUESTIONS = [
     Question("too large", job(gpus=8, count=3), "TopologyDoesNotFit", "even if it were empty"),
     Question("too large for a host", job(gpus=8, count=2, topology=Topology(required=Level.HOST)),
              "TopologyDoesNotFit", "even if it were empty"),
+    Question("too large, and over its quota", job(gpus=8, count=3), "TopologyDoesNotFit",
+             "even if it were empty", (tenant("default", borrow=24, H100=8),)),
     Question("no such GPU", job(model="TPU"), "NoMatchingHardware", "no host could run one task"),
     Question("no such data", job(datasets=("x",)), "UnknownDataset", "reads a dataset that the catalogue does not have: x"),
     Question("no such data, twice", job(datasets=("x", "y")), "UnknownDataset",
@@ -95,6 +97,7 @@ def test_what_would_become_of_a_job(case: Question) -> None:
     assert bool(told.would_help) is (case.want_reason is not None) or case.datasets
     (name,) = world.submit(case.spec)
     assert (world.state(name) in WAITING) is (case.want_reason is not None)
+    assert case.want_reason is None or _told(world, name).reason == case.want_reason
 
 
 @bounded(150)
@@ -114,6 +117,7 @@ def test_what_is_foretold_comes_true(system: object, before: list[JobSpec], spec
     (name,) = world.submit(spec)
     started = world.jobs[name].epoch > 0
     assert started is (told.reason is None), told.summary
+    assert started or _told(world, name).reason == told.reason
 
 
 @dataclass
