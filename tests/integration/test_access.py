@@ -297,6 +297,27 @@ def test_what_belongs_to_another_tenant_is_not_there(tmp_path: Path) -> None:
         run(lambda: story(door))
 
 
+def test_a_token_that_may_only_submit_submits(door: Entrance) -> None:
+    """It need not see jobs for that, and sees none; other tenants stay unknown to it."""
+
+    async def story() -> None:
+        await door.token("robot", (Role.SUBMITTER, "vision"))
+        made = await door.service.directory.create_token(
+            ROOT, account="robot", scopes=["jobs.submit"]
+        )
+        async with door.client(made.token) as client:
+            for body in ({"job": ONE | {"tenant": "vision"}}, {"job": ONE}):
+                answer = await client.post("/jobs", json=body)
+                assert answer.status_code == 201, answer.text
+            many = await client.post("/jobs/bulk", json={"jobs": [ONE | {"tenant": "vision"}]})
+            assert many.status_code == 201, many.text
+            other = await client.post("/jobs", json={"job": ONE | {"tenant": "speech"}})
+            assert other.status_code == 422
+            assert (await client.get("/jobs")).json().get("jobs", []) == []
+
+    run(story)
+
+
 def test_what_a_role_forbids_is_audited_where_the_answer_conceals_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

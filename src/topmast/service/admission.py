@@ -58,7 +58,7 @@ class Admission:
     ) -> JobSpec:
         """A job from a request, checked against the fleet. Raises InvalidInput, Forbidden.
 
-        A tenant that the caller may not see is unknown; one that it sees, it may not submit for.
+        A tenant that the caller may neither see nor submit for is unknown.
         ``before``: how many jobs that come before it in the request have a name.
         """
         if not isinstance(document, dict):
@@ -75,7 +75,7 @@ class Admission:
             )  # fmt: skip
         spec = file.spec
         seen = self._access.tenants(caller, Permission.JOBS_VIEW)
-        known = tenants if seen is None else {n: t for n, t in tenants.items() if n in seen}
+        known = tenants if seen is None else [n for n in tenants if n in seen or n in usable]
         faults = tuple(faults_in_fleet(spec, known, self._known_models(), where))
         if spec.tenant in tenants and spec.tenant not in known:
             at = f" for tenant {spec.tenant}"

@@ -26,7 +26,9 @@ def submit(queue: QueueViews, event: m.SubmitJobs) -> tuple[str, ...] | TopmastE
     known = queue.jobs.keys.get(event.key) if event.key else None
     if known is not None:
         if known.digest != event.digest:
-            return Conflict("this Idempotency-Key was used for another submission")
+            return Conflict(
+                "this Idempotency-Key was used for another submission: give this one another key"
+            )
         return _ids(known.first_number, known.count)
     if given(event.known_tenants_only, False):  # one may have left since the request was read
         known_now = queue.tenancy.ledger.tenants
