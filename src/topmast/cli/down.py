@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import time
 from contextlib import suppress
@@ -86,6 +87,10 @@ def _require_here(known: dict[str, Any], folder: Path) -> None:
 
 
 def _say(document: dict[str, Any]) -> None:
+    from topmast.client.address import default_state
+
+    is_usual = document["state"] == str(default_state())
+    where = "" if is_usual else f" --state {shlex.quote(document['state'])}"
     say(f"The server of {document['state']}, process {document['pid']}, has stopped.")
     running, waiting = document["running_jobs"], document["waiting_jobs"]
     if running is None:
@@ -98,6 +103,9 @@ def _say(document: dict[str, Any]) -> None:
         told = f"{plural(running, 'job')} {'runs' if running == 1 else 'run'} on, {waits}"
     else:
         told = f"No job runs, {waits}"
-    say(f"{told}; `topmast up` goes on with them.")
+    say(f"{told}; `topmast up{where}` goes on with them.")
     if running:
-        say("To end them: `topmast up`, `topmast cancel --selector 'name=*'`, `topmast down`.")
+        say(
+            f"To end them: `topmast up{where}`, `topmast cancel{where} --selector 'name=*'`, "
+            f"`topmast down{where}`."
+        )

@@ -96,7 +96,7 @@ def apply(
         if not dry_run:
             version, why = found.version if base is None else base, reason or ""
             found = client.fleet_apply(**document, base=version, reason=why)
-    session.show(found, lambda: _say(found))
+    session.show(found, lambda: _say(found, applied=not dry_run))
 
 
 def _document(file: Path, only_tenants: bool) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _document(file: Path, only_tenants: bool) -> dict[str, Any]:
     return {"tenants": tenants}
 
 
-def _say(found: FleetDiff) -> None:
+def _say(found: FleetDiff, *, applied: bool = False) -> None:
     for warning in found.warnings:
         note(f"warning: {warning}")
     if not found.changes:
@@ -138,4 +138,8 @@ def _say(found: FleetDiff) -> None:
         for change in found.changes
     ]  # fmt: skip
     say_table(columns, rows)
-    say(f"{plural(len(found.changes), 'difference')}; the fleet's version is {found.version}")
+    count = plural(len(found.changes), "difference")
+    if applied:
+        say(f"{count} applied; the fleet's version is {found.version} now")
+    else:
+        say(f"{count}; the fleet's version is {found.version}")

@@ -387,8 +387,11 @@ def say_states(jobs: Sequence[JobView]) -> None:
 
 
 def _cause(job: JobView) -> str:
-    """Why a job is in its state; of one that has GPUs and is held, what that will do."""
-    if not job.hold or job.state in (*WAITING, *FINISHED):
+    """Why a job is in its state, and whether it is held; of one that has GPUs, when it stops."""
+    if not job.hold or job.state in FINISHED:
         return job.cause
-    then = "held when it stops" if job.hold in job.cause else f"when it stops: {job.hold}"
-    return f"{job.cause}; {then}".removeprefix("; ")
+    if job.state in WAITING:
+        then = "" if job.hold in job.cause else job.hold
+    else:
+        then = "held when it stops" if job.hold in job.cause else f"when it stops: {job.hold}"
+    return "; ".join(part for part in (job.cause, then) if part)

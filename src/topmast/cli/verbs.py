@@ -221,6 +221,9 @@ def _say(acted: JobsActed) -> None:
         _say_effects(acted)
     elif len(acted.jobs) <= LISTED:
         say_states(acted.jobs)
+        for effect in acted.effects:
+            if effect.effect == "unchanged":
+                note(f"{effect.job} is unchanged" + (f": {effect.why}" if effect.why else ""))
     if acted.dry_run or len(acted.jobs) > LISTED:
         say(_summary(acted))
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from topmast.model.fleet import ClusterSpec, DatasetSpec, Fleet, HostSpec
+from topmast.model.units import exact_bytes
 
 _HELD = ("gpus", "cpus", "memory_bytes")
 """What jobs hold of a host."""
@@ -176,15 +177,23 @@ def _fields(
     fixed: tuple[str, ...] = (),
     skip: tuple[str, ...] = (),
 ) -> Iterator[FleetChange]:
-    """Fields that differ; ``fixed`` ones take a start."""
+    """Fields that differ, in the words of the fleet file; ``fixed`` ones take a start."""
     for field in old.__struct_fields__:
         was, to = getattr(old, field), getattr(new, field)
         if field not in skip and was != to:
-            change = f"{field} {_shown(was)} -> {_shown(to)}"
+            change = f"{field.removesuffix('_bytes')} {_told(field, was)} -> {_told(field, to)}"
             yield FleetChange(f"{kind} {name}", change, live=field not in fixed)
+
+
+def _told(field: str, value: Any) -> str:
+    if field.endswith("_bytes"):
+        return exact_bytes(value) if value else "none"
+    return _shown(value)
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{name}: {part}" for name, part in value.items()) + "}"
+    if isinstance(value, float):
+        return f"{value:.15g}"
     return "none" if value in (None, "") or value is msgspec.UNSET else str(value)

@@ -36,8 +36,9 @@ def test_down_stops_the_server_of_a_folder(server: FakeServer, call: Call, tmp_p
     assert called.code == 0
     first, second, third = called.out.splitlines()
     assert first == f"The server of {tmp_path / 's'}, process {process.pid}, has stopped."
-    assert second == "1 job runs on, 2 wait; `topmast up` goes on with them."
-    assert "`topmast cancel --selector 'name=*'`" in third
+    where = f"--state {tmp_path / 's'}"
+    assert second == f"1 job runs on, 2 wait; `topmast up {where}` goes on with them."
+    assert f"`topmast cancel {where} --selector 'name=*'`, `topmast down {where}`" in third
     again = call("down", "--state", tmp_path / "s")
     assert again.code == 1
     assert "no Topmast server runs on" in again.error
@@ -49,7 +50,9 @@ def test_down_stops_the_server_of_a_folder(server: FakeServer, call: Call, tmp_p
         pytest.param({}, ["No job runs or waits."], id="never had a job"),
         pytest.param({"SUCCEEDED": 3}, ["No job runs or waits."], id="all have ended"),
         pytest.param(
-            {"PENDING": 1}, ["No job runs, 1 waits; `topmast up` goes on with them."], id="waiting"
+            {"PENDING": 1},
+            ["No job runs, 1 waits; `topmast up{where}` goes on with them."],
+            id="waiting",
         ),
         pytest.param(None, [], id="the server did not say"),
     ],
@@ -64,7 +67,8 @@ def test_down_says_of_no_job_that_it_goes_on(
     process = announced(tmp_path / "s", url)
     called = call("down", "--state", tmp_path / "s")
     assert process.wait(10) == -15
-    assert called.out.splitlines()[1:] == want
+    where = f" --state {tmp_path / 's'}"
+    assert called.out.splitlines()[1:] == [line.format(where=where) for line in want]
 
 
 def test_down_of_a_server_that_hangs(call: Call, tmp_path: Path) -> None:

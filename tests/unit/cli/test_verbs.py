@@ -166,4 +166,16 @@ def test_what_holding_does_to_a_job_that_runs(server: FakeServer, call: Call) ->
     assert "when it stops: held by ann" in call("hold", "j1").out
     waits = tuple(replace(view, state="PENDING", cause="held by ann") for view in views)
     server.on("POST", "/jobs/hold", replace(done, jobs=waits))
-    assert "when it stops" not in call("hold", "j1").out
+    told = call("hold", "j1").out
+    assert "held by ann" in told
+    assert "when it stops" not in told
+
+
+def test_what_an_act_does_to_jobs_that_wait_or_need_it_not(server: FakeServer, call: Call) -> None:
+    """One that waits says that it is held; one that is as wanted says why nothing changed."""
+    done = acted(JobEffect("j1", "done"), state="PENDING")
+    views = tuple(replace(view, hold="held by ann: later") for view in done.jobs)
+    server.on("POST", "/jobs/hold", replace(done, jobs=views))
+    assert "held by ann: later" in call("hold", "j1").out
+    server.on("POST", "/jobs/release", acted(JobEffect("j1", "unchanged", "is not held")))
+    assert "j1 is unchanged: is not held" in call("release", "j1").error
