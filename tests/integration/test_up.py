@@ -76,3 +76,22 @@ def test_without_standard_streams_there_is_no_traceback(
     assert "Traceback" not in done.stderr
     if "2>" not in closed and want:
         assert "no Topmast server runs on" in done.stderr
+
+
+def test_all_that_is_wrong_with_the_options_is_told_at_once(tmp_path: Path) -> None:
+    """Each names its option or file, and no folder is left behind."""
+    state = tmp_path / "state"
+    wrong = {
+        "--set score.data": "score.data=abc", "--set foo": "foo=1", "--store": "mysql://x",
+        "--otlp": "ftp://y", "--accounts": str(tmp_path / "no.yaml"),
+        "--fleet": str(tmp_path / "nofleet.yaml"),
+    }  # fmt: skip
+    given = [word for name, value in wrong.items() for word in (name.split()[0], value)]
+    run = [*PROGRAM, "up", "--state", str(state), *given]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode != 0
+    told = done.stderr.splitlines()
+    assert len(told) == len(wrong), done.stderr
+    for name in ("--set score.data", "--set foo", "--store", "--otlp", "no.yaml", "nofleet.yaml"):
+        assert any(name in line for line in told), (name, done.stderr)
+    assert not state.exists()

@@ -95,10 +95,10 @@ class QueueServer:
         }
         url = faults.of(lambda: checked_url(options.otlp, "--otlp") if options.otlp else "")
         self._entry = check_entry(options, faults)
+        self._store = faults.of(lambda: store_of(options.state, options.store))
         faults.refuse()
         self._traces = Traces(url, topmast.__version__) if url else None
         own_folder(options.state)
-        self._store = store_of(options.state, options.store)
         if options.standby and not is_database(self._store):
             raise InvalidInput(
                 "two servers need a journal that both can reach", field="--standby",

@@ -228,11 +228,12 @@ def add(app: typer.Typer) -> None:
             listen=listen, tls_cert=tls_cert, tls_key=tls_key, public_url=public_url,
             trusted_proxies=tuple(trusted_proxy or ()), accounts=accounts,
             everyone_is_trusted=everyone_is_trusted,
-            notify_networks=tuple(values.network(text) for text in notify_network or ()),
+            notify_networks=tuple(
+                values.network(text, "--notify-network") for text in notify_network or ()
+            ),
             fleet_replaces=fleet_replaces, validate=validate, otlp=otlp,
         )  # fmt: skip
         _check(options, role)
-        _check_policies(options)
         return session.root.serve(options)
 
 
@@ -249,14 +250,6 @@ def _settings(
         if every_s is not None:
             more[key] = repr(every_s)
     return {**values.assignments(given, "--set"), **more}
-
-
-def _check_policies(options: ServeOptions) -> None:
-    """Refuse an unknown profile or setting before anything is loaded that takes seconds."""
-    if options.profile is not None or options.settings:
-        from topmast.policies.registry import DEFAULT_PROFILE, load_profile
-
-        load_profile(options.profile or DEFAULT_PROFILE, options.settings)
 
 
 def _place(text: str) -> str:
@@ -280,7 +273,7 @@ def _faults(options: ServeOptions, role: Role) -> Iterator[str]:
         try:
             values.loopback(options.host)
         except typer.BadParameter as error:
-            yield error.message
+            yield f"--host: {error.message} (--listen is for other machines)"
     own = {
         "--placer": (bool(options.placers), Role.QUEUE),
         "--link": (options.link is not None, Role.QUEUE),

@@ -153,12 +153,12 @@ def known(name: str | None, names: Iterable[str], what: str) -> None:
     raise NotFound(f"no {what} '{name}'" + (f" ({remedy})" if remedy else ""))
 
 
-def network(text: str) -> str:
+def network(text: str, option: str) -> str:
     """A network of addresses, such as 10.0.0.0/8."""
     try:
         return str(ipaddress.ip_network(text))
     except ValueError:
-        message = f"{text!r} is not a network such as 10.0.0.0/8"
+        message = f"{option}: {text!r} is not a network such as 10.0.0.0/8"
         raise typer.BadParameter(message) from None
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import Faults, InvalidInput
 from topmast.model.files.fields import one_of
 from topmast.model.files.wording import in_words
 from topmast.model.units import show
@@ -265,6 +266,18 @@ def with_options(profile: Profile, options: Mapping[str, str]) -> Profile:
 
 
 def _made(document: dict[str, Any], options: Mapping[str, str]) -> Profile:
+    """Raises InvalidInput, with each option that is wrong by itself."""
+    try:
+        return _laid_over(deepcopy(document), options)
+    except InvalidInput:
+        faults = Faults()
+        for key, value in options.items():
+            faults.of(partial(_laid_over, deepcopy(document), {key: value}))
+        faults.refuse()
+        raise  # they are wrong together
+
+
+def _laid_over(document: dict[str, Any], options: Mapping[str, str]) -> Profile:
     for key, value in options.items():
         _lay_over(document, key, value)
     try:
