@@ -423,7 +423,7 @@ def test_a_host_does_not_shrink_below_its_jobs(door: Entrance) -> None:
             cluster = document["regions"]["east"]["clusters"]["east-a"]
             cluster["hosts"] = [{**block, "gpus": 1, "cpus": 2, "memory": "1GB"}]
             refused = await client.post("/fleet/apply", json={"fleet": document, "base": version})
-            for what in ("gpus 2 -> 1", "cpus 0.0 -> 2.0", "memory_bytes", "without it"):
+            for what in ("gpus 2 -> 1", "cpus 0 -> 2", "memory none -> 1GB", "without it"):
                 assert what in refused.json()["detail"], "all at once, with what to do"
             assert (await fleet_of(client))[0] == version
             cluster["hosts"] = [{**block, "gpus": block["gpus"] * 2}]

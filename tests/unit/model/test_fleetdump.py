@@ -81,7 +81,7 @@ def test_what_takes_a_start_is_told_apart() -> None:
     found = {(c.what, c.change): c.live for c in fleet_changes(fleet, after)}
     assert found == {
         ("region west", "removed"): True,
-        ("region east", "storage_bytes 1000000000000 -> none"): True,
+        ("region east", "storage 1TB -> none"): True,
         (f"cluster {west.clusters[0].name}", "removed"): True,
         ("cluster a", "engine local -> ssh"): False,
         (f"host {cluster.hosts[0].name}", "removed"): True,
