@@ -268,30 +268,16 @@ def best_section(
     """The best section for a gang on several hosts, below ``best``; ties to the first.
 
     Score, cluster, choice, level, section, and the number of sections written to ``s.unsettled``:
-    those with a bound below both their truth and ``best``. The section of the lowest floor is
-    solved first: its truth rules out most of the others, and a closer floor most of the rest.
-    O(sections * their hosts + those left * their hosts * n + those solved * `section_offer`).
+    those with a bound below both their truth and ``best``.
+    O(sections * their hosts), and `_solve_lowest`.
     """
     places = _sections(a, h, q, p)
-    floors, unpaid = np.empty(places.shape[0]), np.empty(places.shape[0])
-    missing = np.empty(places.shape[0], np.int64)
-    paid = np.empty(q.tasks)
-    lowest, first = best, NOWHERE
+    bounds = np.full(places.shape[0], INFINITE)
+    truths = np.full(places.shape[0], INFINITE)
+    _solve_lowest(a, h, q, p, s, places, best, bounds, truths)
+    at, count = NOWHERE, 0
     for c in range(places.shape[0]):
-        unpaid[c], missing[c], least = _section_floor(a, h, q, p, places[c])
-        floors[c] = unpaid[c] + (missing[c] * least if missing[c] else 0.0)
-        if floors[c] < lowest:
-            lowest, first = floors[c], c
-    limit, at, count = best, NOWHERE, 0
-    if first != NOWHERE:
-        limit = _solved(a, h, q, p, s, places[first])[1] + 2 * EPSILON
-    for c in range(places.shape[0]):
-        if floors[c] >= min(best, limit):
-            continue
-        closer = unpaid[c] + _least_paid(a, h, q, p, places[c], paid[: missing[c]])
-        if closer >= min(best, limit):
-            continue
-        bound, truth = _solved(a, h, q, p, s, places[c])
+        bound, truth = bounds[c], truths[c]
         if bound < truth - EPSILON and bound < min(best, truth) and count < OPEN_LIMIT:
             s.unsettled[count, 0] = bound
             s.unsettled[count, 1:] = places[c]
@@ -301,6 +287,41 @@ def best_section(
     if at == NOWHERE:
         return best, NOWHERE, NOWHERE, NOWHERE, NOWHERE, count
     return best, places[at, 0], places[at, 1], places[at, 2], places[at, 3], count
+
+
+@inner
+def _solve_lowest(
+    a: Arrays, h: AllocationTable, q: Question, p: Terms, s: Scratch, places: I64, best: float,
+    bounds: F64, truths: F64,
+) -> None:  # fmt: skip
+    """Solve the sections, lowest floor first, that may have a truth below ``best`` and the others.
+
+    A floor gives way to a closer one before its section is solved: few are, as that costs some
+    twenty times as much. O(floors looked at * (sections + entries) + solved * `section_offer`).
+    """
+    floors, unpaid = np.empty(places.shape[0]), np.empty(places.shape[0])
+    missing = np.empty(places.shape[0], np.int64)
+    for c in range(places.shape[0]):
+        unpaid[c], missing[c], least = _section_floor(a, h, q, p, places[c])
+        floors[c] = unpaid[c] + (missing[c] * least if missing[c] else 0.0)
+    is_close = np.zeros(places.shape[0], np.bool_)
+    paid = np.empty(q.tasks)
+    limit = best
+    while True:
+        lowest, at = limit, NOWHERE
+        for c in range(places.shape[0]):
+            if floors[c] < lowest:
+                lowest, at = floors[c], c
+        if at == NOWHERE:
+            return
+        if is_close[at]:
+            bounds[at], truths[at] = _solved(a, h, q, p, s, places[at])
+            limit = min(limit, truths[at] + 2 * EPSILON)
+            floors[at] = INFINITE
+        else:
+            closer = unpaid[at] + _least_paid(a, h, q, p, places[at], paid[: missing[at]])
+            floors[at] = max(floors[at], closer)
+            is_close[at] = True
 
 
 @inner
@@ -382,18 +403,22 @@ def _least_paid(
 ) -> float:
     """What as many tasks as ``paid`` has room for cost at least, where GPUs must be freed for them.
 
-    They go where each frees the fewest GPUs at the least rate. O(hosts * tasks).
+    Infinite if too few may be freed now. Each host's tasks cost no less one after the other, so
+    the cheapest of all hosts' are those that cost least together. O(entries + hosts * tasks).
     """
     gpus = q.choice_gpus[place[1]]
-    for i in range(paid.shape[0]):
-        paid[i] = INFINITE
+    paid[:] = INFINITE
     for host in _hosts_of(a, place):
-        if not p.usable[host]:
+        if not p.usable[host] or h.cleared[p.threshold, host] < gpus:
             continue
-        tasks = h.cleared[p.threshold, host] // gpus - a.whole[host] // gpus
-        freed = gpus - a.whole[host] % gpus  # for the first: all others free all their GPUs
+        able, whole, lowest, highest = _freed_on(a, h, p, host)
+        tasks = (a.whole[host] + able) // gpus - a.whole[host] // gpus
+        freed = gpus - a.whole[host] % gpus
+        before = 0.0
         for _ in range(min(tasks, paid.shape[0])):
-            price = freed * rate_of(h, p, host)
+            # At the lowest price each, or all but what stays at the highest.
+            sum_here = max(freed * lowest, whole - (able - freed) * highest)
+            price = sum_here - before
             if price >= paid[-1]:
                 break
             i = paid.shape[0] - 1
@@ -401,11 +426,35 @@ def _least_paid(
                 paid[i] = paid[i - 1]
                 i -= 1
             paid[i] = price
-            freed = gpus
+            before = sum_here
+            freed += gpus
     total = 0.0
     for price in paid:
         total += price
     return total
+
+
+@inner
+def _freed_on(
+    a: Arrays, h: AllocationTable, p: Terms, host: int
+) -> tuple[int, float, float, float]:
+    """GPUs of a host that may be freed, their price, and the lowest and highest price of one.
+
+    A price is 0 where shares of GPUs may go. O(entries).
+    """
+    able, whole, lowest, highest = 0, 0.0, INFINITE, 0.0
+    entry = h.hosts[host].first
+    while entry != NONE:
+        v, gpus = h.entries[entry].of, h.entries[entry].whole
+        price = price_of(h, p, v)
+        if price < INFINITE and h.entries[entry].slot != NONE:
+            return h.cleared[p.threshold, host] - a.whole[host], 0.0, 0.0, 0.0
+        if price < INFINITE and gpus > 0:
+            price /= h.attempts[v].gpus
+            able, whole = able + gpus, whole + gpus * price
+            lowest, highest = min(lowest, price), max(highest, price)
+        entry = h.entries[entry].after
+    return able, whole, lowest, highest
 
 
 # --- the victims ----------------------------------------------------------------------------------
