@@ -227,6 +227,12 @@ def test_every_error_of_a_job_is_answered(http: httpx.Client) -> None:
     assert "errors" not in problem_of(http.post("/jobs", json={"job": bad}), 422)
 
 
+def test_a_sweep_that_is_asked_for_as_a_job_names_its_first(http: httpx.Client) -> None:
+    """As anything else that is no job, it is not found."""
+    assert "its first job is s7[0]" in problem_of(http.get("/jobs/s7/explain"), 404)["detail"]
+    assert problem_of(http.get("/jobs/sx/explain"), 404)["detail"] == "no job 'sx'"
+
+
 def test_every_name_that_the_fleet_does_not_have_is_answered(http: httpx.Client) -> None:
     """The tenant does not hide the GPU models; of many jobs, each error names the job."""
     bad = {"run": "true", "tenant": "nosuch", "resources": {"accelerators": ["X:1", "Y:1"]}}

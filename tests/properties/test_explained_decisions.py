@@ -348,7 +348,7 @@ CLAIMS: tuple[tuple[str, Check], ...] = (
      _stays_away),
     (rf"{GANG} (?:fit|fits) into no \w+, even if it were empty", _never),
     (rf"no host could run one task of {GANG}, even if it were empty", _never),
-    (rf"tenant \w may never hold as much as {GANG}", _nothing),
+    (rf"no job of tenant \w may hold {GANG}: one has to lie within .*", _nothing),
     (rf"{GANG} must wait for quota: tenant \w would exceed its quota, and the job may not borrow GPUs",
      _no_borrowing),
     (rf"{GANG} must wait for quota: tenant \w would exceed its quota, and no idle GPUs are left that it "

@@ -247,5 +247,8 @@ def _change(before: Any, after: Any) -> str:
 
 def _brief(state: Any) -> str:
     if isinstance(state, dict):
-        return ", ".join(f"{name}={value}" for name, value in state.items() if value is not None)
+        told = ((name, _brief(value)) for name, value in state.items())
+        return ", ".join(f"{name}={text}" for name, text in told if text)
+    if isinstance(state, list):
+        return " ".join(_brief(value) for value in state)
     return "" if state is None else str(state)

@@ -61,7 +61,8 @@ def waiting(scene: Scene, reason: PendingReason | None, detail: str) -> str:
             what = "datasets" if ", " in detail else "a dataset"
             return f"the job reads {what} that the catalogue does not have: {detail}"
         case PendingReason.EXCEEDS_MAX_QUOTA:
-            return f"tenant {scene.spec.tenant} may never hold as much as {wanted}{more}"
+            fit = "one has to lie within its quota, or within what it may borrow"
+            return f"no job of tenant {scene.spec.tenant} may hold {wanted}: {fit}{more}"
         case PendingReason.WAITING_FOR_QUOTA:
             idle = "no idle GPUs are left that it may borrow"
             also = idle if scene.may_borrow else "the job may not borrow GPUs"

@@ -137,7 +137,9 @@ class Verbs(Operating):
     def _archived(self, job: str) -> JobView:
         kept = self.journal.finished_job(job)
         if kept is None:
-            raise NotFound(f"no job '{job}'")
+            of_sweep = job[:1] == "s" and job[1:].isdecimal()
+            more = f": that is a sweep, and its first job is {job}[0]" if of_sweep else ""
+            raise NotFound(f"no job '{job}'{more}")
         return msgspec.json.decode(kept.view, type=JobView)
 
     async def job(self, caller: Caller, job: str) -> JobView:

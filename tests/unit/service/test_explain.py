@@ -76,7 +76,7 @@ QUESTIONS = [
              "reads datasets that the catalogue does not have: x, y"),
     Question(
         "more than it may hold", job(gpus=8, count=2, preemptible=False), "ExceedsMaxQuota",
-        "tenant default may never hold as much as 2 tasks", (tenant("default", H100=8),),
+        "no job of tenant default may hold 2 tasks", (tenant("default", H100=8),),
     ),
     Question(
         "its data may not be here", job(datasets=("d",)), "WaitingForData", "waits for its data: east: the residency of d forbids it",
