@@ -82,16 +82,23 @@ def test_all_that_is_wrong_with_the_options_is_told_at_once(tmp_path: Path) -> N
     """Each names its option or file, and no folder is left behind."""
     state = tmp_path / "state"
     wrong = {
-        "--set score.data": "score.data=abc", "--set foo": "foo=1", "--store": "mysql://x",
+        "--set score.data": "score.data=abc", "--set data": "data=1", "--store": "mysql://x",
         "--otlp": "ftp://y", "--accounts": str(tmp_path / "no.yaml"),
         "--fleet": str(tmp_path / "nofleet.yaml"),
     }  # fmt: skip
     given = [word for name, value in wrong.items() for word in (name.split()[0], value)]
     run = [*PROGRAM, "up", "--state", str(state), *given]
     done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode != 0
+    assert done.returncode == 2
     told = done.stderr.splitlines()
     assert len(told) == len(wrong), done.stderr
-    for name in ("--set score.data", "--set foo", "--store", "--otlp", "no.yaml", "nofleet.yaml"):
+    for name in (
+        "--set score.data",
+        "did you mean 'score.data'",
+        "--store",
+        "--otlp",
+        "no.yaml",
+        "nofleet",
+    ):
         assert any(name in line for line in told), (name, done.stderr)
     assert not state.exists()

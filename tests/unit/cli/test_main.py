@@ -202,18 +202,6 @@ MISTAKES = [
     ),
     Mistake("an option with a slip", ["queue", "--tennant", "x"], "did you mean '--tenant'?"),
     Mistake("an option of others", ["cancel", "--name", "x"], "no option '--name' (see"),
-    Mistake(
-        "no such setting",
-        ["up", "--set", "foo=1"],
-        "--set foo: there is no such option (one of: order",
-    ),
-    Mistake("half a setting", ["up", "--set", "data=1"], "did you mean 'score.data'?"),
-    Mistake(
-        "no number to set",
-        ["up", "--set", "min_runtime_s=abc"],
-        "wanted a number, found text 'abc'",
-    ),
-    Mistake("no such profile", ["up", "--profile", "mats"], "did you mean 'mast'?"),
     Mistake("none of these", ["usage", "--by", "label"], "'--by': 'label' is not one of 'tenant',"),
     Mistake("no argument", ["status"], "Missing argument 'JOB'. (see: topmast status --help)"),
     Mistake("an argument too many", ["explain", "j1", "j2"], "j2"),
