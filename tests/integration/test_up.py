@@ -84,7 +84,7 @@ def test_all_that_is_wrong_with_the_options_is_told_at_once(tmp_path: Path) -> N
     wrong = {
         "--set score.data": "score.data=abc", "--set data": "data=1", "--store": "mysql://x",
         "--otlp": "ftp://y", "--accounts": str(tmp_path / "no.yaml"),
-        "--fleet": str(tmp_path / "nofleet.yaml"),
+        "--fleet": str(tmp_path / "nofleet.yaml"), "--checkpoints": "s4://z",
     }  # fmt: skip
     given = [word for name, value in wrong.items() for word in (name.split()[0], value)]
     run = [*PROGRAM, "up", "--state", str(state), *given]
@@ -99,6 +99,7 @@ def test_all_that_is_wrong_with_the_options_is_told_at_once(tmp_path: Path) -> N
         "--otlp",
         "no.yaml",
         "nofleet",
+        "--checkpoints",
     ):
         assert any(name in line for line in told), (name, done.stderr)
     assert not state.exists()

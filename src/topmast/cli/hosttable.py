@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from topmast.cli.output import Cell, Column, Row, say, say_table
+from topmast.cli.output import Cell, Column, Row, say_table, say_text
 from topmast.cli.text import number, plural
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ def say_hosts(found: Sequence[HostView]) -> None:
     say_table(_HOST_COLUMNS, rows)
     for row in found:
         for job, why in row.stays.items():
-            say(f"{job} is still on {row.name}: {why}")
+            say_text(f"{job} is still on {row.name}: {why}")
         if row.closed:
             state = " is closed" if row.state == "closed" else ""
-            say(f"{row.name}{state}: {row.closed}")
+            say_text(f"{row.name}{state}: {row.closed}")
         for job in row.kept_for:
-            say(f"GPUs of {row.name} are kept for {job}, which is being moved there")
+            say_text(f"GPUs of {row.name} are kept for {job}, which is being moved there")
 
 
 def listed(jobs: Sequence[str]) -> str:

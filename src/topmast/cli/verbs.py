@@ -199,8 +199,8 @@ def run(session: Session, jobs: list[str] | None, options: JobActOptions, act: A
         raise typer.BadParameter(f"name jobs, or give --selector; {both}")
     with session.client() as client:
         acted = act(client)(named, selector=options.selector or "", **options.given)
-    if acted.jobs or options.selector:
-        session.show(acted, lambda: _say(acted))
+    if acted.jobs or options.selector or not acted.effects:
+        session.show(acted, lambda: _say(acted, named))
     refused = [effect for effect in acted.effects if effect.effect == "refused"]
     if refused:
         raise TopmastError(_refusals(refused))
@@ -213,9 +213,9 @@ def _refusals(refused: list[JobEffect]) -> str:
     return "; ".join([*texts, *([f"and {more:,} more refused"] if more > 0 else [])])
 
 
-def _say(acted: JobsActed) -> None:
+def _say(acted: JobsActed, named: list[str]) -> None:
     if not acted.effects:
-        note("no such jobs")
+        note(f"all jobs of {', '.join(named)} have ended" if named else "no such jobs")
         return
     if len(acted.jobs) <= LISTED and acted.dry_run:
         _say_effects(acted)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.cli.conftest import Call
+from tests.unit.cli.conftest import Call, Screen
 from tests.unit.client.fake import Answer, FakeServer, problem
 from topmast.cli.text import moment
 from topmast.model import views as v
@@ -217,6 +217,18 @@ def test_a_misspelt_host_changes_none(verb: str, server: FakeServer, call: Call)
     assert "no host 'x'" in called.error
     assert "no host 'y'" in called.error
     assert {request.method for request in server.requests} == {"GET"}
+
+
+def test_why_a_host_is_closed_is_broken_between_words_on_a_terminal(
+    server: FakeServer, terminal: Callable[..., Screen]
+) -> None:
+    """A long reason does not run over the edge."""
+    why = "root cordoned it: a fan is loud, and people come for it on Tuesday before the hall opens"
+    server.on("GET", "/hosts", {"hosts": [host("h0", "cordoned", closed=why)]})
+    lines = terminal("hosts", columns=60).text.splitlines()
+    first = next(index for index, line in enumerate(lines) if line.startswith("h0: root"))
+    assert max(len(line) for line in lines[first:]) <= 60
+    assert " ".join(" ".join(lines[first:]).split()) == f"h0: {why}"
 
 
 def test_a_drain_may_be_told_not_to_wait(server: FakeServer, call: Call) -> None:

@@ -179,3 +179,5 @@ def test_what_an_act_does_to_jobs_that_wait_or_need_it_not(server: FakeServer, c
     assert "held by ann: later" in call("hold", "j1").out
     server.on("POST", "/jobs/release", acted(JobEffect("j1", "unchanged", "is not held")))
     assert "j1 is unchanged: is not held" in call("release", "j1").error
+    server.on("POST", "/jobs/hold", acted())
+    assert call("hold", "s3").error == "all jobs of s3 have ended"
