@@ -56,7 +56,7 @@ def warnings_of(
     reason, _ = queue.tenancy.entitlements.quota_reason(spec)
     if reason is PendingReason.EXCEEDS_MAX_QUOTA:
         found.append(
-            f"tenant: {gang_in_words(spec)} is more than {spec.tenant} may ever hold: "
+            f"tenant: {gang_in_words(spec)} is more than one job of {spec.tenant} may hold: "
             "the job waits until the quota is raised (see `topmast tenants`)"
         )
     return (*found, *(too_large(queue, regions, spec) if regions is not None else ()))

@@ -73,7 +73,7 @@ TOLD = [
     ),
     Told(
         "more than its tenant may hold", job(gpus=8, count=2, tenant="small", preemptible=False),
-        "tenant: 2 tasks with 8 H100 each is more than small may ever hold: the job waits until the "
+        "tenant: 2 tasks with 8 H100 each is more than one job of small may hold: the job waits until the "
         "quota is raised (see `topmast tenants`)",
     ),
     Told(
