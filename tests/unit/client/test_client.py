@@ -133,7 +133,7 @@ CASES = [
     Case(lambda c: c.drain_plan("h0"), "GET /hosts/h0/drain", DRAIN),
     Case(
         lambda c: c.add_dataset("imagenet", "east"), "POST /datasets", DATASET,
-        want_body={"name": "imagenet", "region": "east", "min_replicas": 1},
+        want_body={"name": "imagenet", "region": "east"},
     ),
     Case(
         lambda c: c.add_dataset(
