@@ -210,6 +210,31 @@ def test_what_a_killed_runner_left_is_not_the_end(program: Program) -> None:
     eventually(lambda: program.part()["state"] == "ended", "nothing is left")
 
 
+def test_a_runner_that_dies_while_it_is_listed_is_not_taken_for_its_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes are looked for when the lock is known to be free, not before."""
+    keeper = remote.Keeper(str(tmp_path), "fleet", "h0")
+    keeper.do_runner("d1", RUNNER)
+    keeper.do_submit(NAME, "d1", {})
+    part = keeper.parts / NAME
+    remote.write(part / "released", remote.boot_id())
+    held, lock = [remote.lock(part)], remote.lock
+
+    def dies_after_one_look(of: Path) -> int | None:
+        """The runner holds its lock when it is looked at first, and dies then."""
+        found = lock(of)
+        if held:
+            os.close(held.pop() or 0)
+        return found
+
+    monkeypatch.setattr(remote, "lock", dies_after_one_look)
+    monkeypatch.setattr(remote, "processes", lambda: {} if held else {NAME: [4711]})
+    told = [keeper.do_list()["parts"][0] for _ in range(2)]
+    assert [one["state"] for one in told] == ["running", "running"]
+    assert told[-1]["why"] == "its runner was killed, and processes of it live"
+
+
 def test_a_runner_that_fails_says_why(program: Program) -> None:
     part = program.submit("fails")
     program.ask(op="release", name=NAME, id=part["id"])

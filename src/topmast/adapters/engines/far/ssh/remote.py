@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import py_compile
@@ -30,7 +31,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -345,7 +346,7 @@ class Keeper:
         with contextlib.suppress(ValueError):
             kill_s = min(kill_s, float(read(part / "cancelled")))
         write(part / "cancelled", str(kill_s))
-        if self._state(part, processes())["state"] == "running":
+        if self._state(part, processes)["state"] == "running":
             own = processes().get(name, [])
             parent_of = parents()
             send([pid for pid in own if parent_of.get(pid) not in own], signal.SIGTERM)
@@ -355,12 +356,9 @@ class Keeper:
     def do_list(self) -> Json:
         """Everything there is."""
         names = sorted(path.name for path in self.parts.iterdir())
-        found: dict[str, list[int]] | None = None
-        parts = []
+        look, parts = functools.cache(processes), []
         for part in (self.parts / name for name in names):
-            if found is None and self._is_doubtful(part):
-                found = processes()
-            parts.append(self._state(part, found or {}))
+            parts.append(self._state(part, look))
             if parts[-1]["state"] == "running":
                 self._kill_in_time(part)
         return {"parts": parts}
@@ -368,7 +366,7 @@ class Keeper:
     def do_forget(self, name: str, id: str) -> Json:
         """Delete what is here of a part that has ended."""
         part = self._part(name, id)
-        if part is not None and self._state(part, processes())["state"] == "ended":
+        if part is not None and self._state(part, processes)["state"] == "ended":
             gone = self.base / f".{name}.{secrets.token_hex(4)}"
             part.rename(gone)
             shutil.rmtree(gone, ignore_errors=True)
@@ -381,17 +379,10 @@ class Keeper:
         part = self.parts / name
         return part if json.loads(read(part / "part.json") or "{}").get("id") == id else None
 
-    def _is_doubtful(self, part: Path) -> bool:
-        """Whether processes must be looked at to tell how far it is."""
-        if (part / "ended").exists() or read(part / "released") != boot_id():
-            return False
-        locked = lock(part)
-        if locked is None:
-            return False
-        os.close(locked)
-        return True
-
-    def _state(self, part: Path, found: dict[str, list[int]]) -> Json:
+    def _state(self, part: Path, look: Callable[[], dict[str, list[int]]]) -> Json:
+        """How far a part is. ``look`` finds the processes of parts: only now is it known that the
+        runner has let go of its lock, so what it left is there or has ended.
+        """
         facts = json.loads(read(part / "part.json"))
         told = {"name": part.name, "id": facts["id"], "submitted_s": facts["submitted_s"]}
         cancelled = (part / "cancelled").exists()
@@ -406,7 +397,7 @@ class Keeper:
                 if locked is None:
                     return {**told, "state": "running", "why": ""}
                 os.close(locked)
-                if found.get(part.name):
+                if look().get(part.name):
                     why = "its runner was killed, and processes of it live"
                     return {**told, "state": "running", "why": why}
             rebooted = released != boot_id()
