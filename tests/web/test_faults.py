@@ -34,6 +34,11 @@ class Door:
         """The port of that server."""
         self.port = 0
 
+    @property
+    def url(self) -> str:
+        """What people call it."""
+        return f"http://127.0.0.1:{self.port}"
+
     async def serve(self, ready: threading.Event) -> None:
         server = await asyncio.start_server(self._pass, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
@@ -77,10 +82,13 @@ def door() -> Iterator[Door]:
 
 
 class Pair:
-    """A leader and a standby on one database, and accounts that may submit."""
+    """A leader and a standby on one database, and accounts that may submit.
 
-    def __init__(self, first: Side, second: Side) -> None:
-        self.first, self.second = first, second
+    People reach both by the ``address``, which the servers are told: no other site's page may act.
+    """
+
+    def __init__(self, first: Side, second: Side, address: Door) -> None:
+        self.first, self.second, self.address = first, second, address
         self.chief = ""
 
     def account(self, name: str, role: str) -> str:
@@ -102,10 +110,12 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     if why := missing():
         pytest.skip(why)
     folder: Path = tmp_path_factory.mktemp("faults")
-    with postgresql.server() as store:
+    with postgresql.server() as store, door() as address:
         if store is None:
             pytest.skip("PostgreSQL is not installed")
-        found = Pair(Side(folder / "a", store), Side(folder / "b", store))
+        own = ("--public-url", address.url, "--everyone-is-trusted")
+        found = Pair(Side(folder / "a", store, *own), Side(folder / "b", store, *own), address)
+        address.to = found.first.server.port
         try:
             found.first.start()
             found.chief = break_glass(found.first.state)
@@ -140,7 +150,7 @@ def test_what_a_reader_may_no_longer_do_goes_from_an_open_page(
     token = pair.account("hand", "submitter")
     job = pair.first.post("/jobs", token, JOB).json()["id"]
     with page_of(chromium, token) as page:
-        page.goto(f"{pair.first.url}/")
+        page.goto(pair.address.url)
         page.get_by_label(f"Select {job}", exact=True).check()
         page.get_by_role("button", name="Hold").click()
         dialog = page.locator("dialog[open]")
@@ -165,9 +175,8 @@ def test_an_open_page_goes_over_to_the_next_leader(pair: Pair, chromium: Browser
     token = pair.account("eyes", "submitter")
     old = pair.first.post("/jobs", token, JOB).json()["id"]
     pair.second.start()
-    with door() as address, page_of(chromium, token) as page:
-        address.to = pair.first.server.port
-        page.goto(f"http://127.0.0.1:{address.port}/")
+    with page_of(chromium, token) as page:
+        page.goto(pair.address.url)
         row = page.get_by_label(f"Select {old}", exact=True)
         row.check()
         page.locator("input[name=tenant]").fill("half fil")
@@ -176,7 +185,7 @@ def test_an_open_page_goes_over_to_the_next_leader(pair: Pair, chromium: Browser
         expect(row).to_be_checked()
         eventually(lambda: pair.second.leads(token), "the second leads")
         new = pair.second.post("/jobs", token, JOB).json()["id"]
-        address.to = pair.second.server.port
+        pair.address.to = pair.second.server.port
         expect(page.get_by_label(f"Select {new}", exact=True)).to_be_visible(timeout=20_000)
         expect(page.locator("#link")).to_be_hidden()
         expect(row).to_be_checked()
