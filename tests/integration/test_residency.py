@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.support.entrance import FLEET, entrance, run
+import pytest
+
+from tests.support.entrance import FLEET, Entrance, entrance, run
 from topmast.model.access import Role
 
 WEST = {"clusters": {"west-1": {"hosts": [{"names": ["w0"], "gpu": "A100", "gpus": 2}]}}}
@@ -17,11 +20,24 @@ RULED: dict[str, Any] = {
 JOB = {"name": "study", "run": "true", "tenant": "vision", "datasets": ["patients"]}
 
 
-def test_the_files_of_a_dataset_come_under_its_rule(tmp_path: Path) -> None:
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """The files of the dataset."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "x").write_bytes(b"x" * 100)
+    return folder
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Entrance]:
+    """A control plane with the rule."""
+    with entrance(tmp_path / "state", RULED) as found:
+        yield found
+
+
+def test_the_files_of_a_dataset_come_under_its_rule(door: Entrance, files: Path) -> None:
     """Another region is refused until a rule is given with it; messages name a region that may."""
-    files = tmp_path / "files"
-    files.mkdir()
-    (files / "x").write_bytes(b"x" * 100)
 
     async def story() -> None:
         token = await door.token("chief", (Role.ADMIN, "/"))
@@ -44,15 +60,11 @@ def test_the_files_of_a_dataset_come_under_its_rule(tmp_path: Path) -> None:
             assert added.status_code == 201, added.text
             assert (added.json()["allowed"], added.json()["path"]) == (["west"], "data/p")
 
-    with entrance(tmp_path / "state", RULED) as door:
-        run(story)
+    run(story)
 
 
-def test_another_rule_is_given_with_the_files(tmp_path: Path) -> None:
+def test_another_rule_is_given_with_the_files(door: Entrance, files: Path) -> None:
     """People that may add a dataset say where it may be."""
-    files = tmp_path / "files"
-    files.mkdir()
-    (files / "x").write_bytes(b"x" * 100)
 
     async def story() -> None:
         token = await door.token("chief", (Role.ADMIN, "/"))
@@ -62,5 +74,4 @@ def test_another_rule_is_given_with_the_files(tmp_path: Path) -> None:
             added = await client.post("/datasets", json=body)
             assert added.json()["allowed"] == ["east", "west"], added.text
 
-    with entrance(tmp_path / "state", RULED) as door:
-        run(story)
+    run(story)

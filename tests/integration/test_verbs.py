@@ -290,6 +290,21 @@ def test_a_host_is_put_aside_with_others_and_a_reason(door: Entrance) -> None:
     run(story)
 
 
+def test_the_reason_of_an_act_on_one_job_is_audited(door: Entrance) -> None:
+    """With the state that it has then, though that does not name the reason."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            (job,) = await submit(client, 1)
+            wanted = {"jobs": [job], "changes": {"priority": "high"}, "reason": "for the demo"}
+            assert (await client.post("/jobs/edit", json=wanted)).is_success
+            (line,) = (await client.get("/audit?verb=edit")).json()["acts"]
+            assert (line["after"]["band"], line["after"]["reason"]) == ("high", "for the demo")
+
+    run(story)
+
+
 async def fleet_of(client: httpx.AsyncClient) -> tuple[str, dict[str, Any]]:
     """Version and document of the fleet."""
     found = (await client.get("/fleet")).json()

@@ -20,7 +20,7 @@ from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines import registry
 from topmast.adapters.engines.registry import Engines, engine_of
 from topmast.adapters.link import LinkEnd, Peer
-from topmast.adapters.objects.checkpoints import checked_root
+from topmast.adapters.objects.checkpoints import bucket_of
 from topmast.adapters.store import JOURNAL, Keeper, SqlJournal, open_journal
 from topmast.app.claim import ENGINES, claim_of
 from topmast.model import ids
@@ -91,7 +91,7 @@ class Process(ABC):
         self.outside = outside
         self.clock = outside.clock or SystemClock()
         where = str(checkpoints or "")
-        self.checkpoint_store = checked_root(where) if ":/" in where else ""
+        self.checkpoint_store = bucket_of(where)
         """The URL of a bucket; empty: checkpoints are in the folder."""
         folder = where if where and not self.checkpoint_store else state / "checkpoints"
         self.checkpoints = Path(folder)

@@ -21,7 +21,7 @@ from topmast.accounts import Accounts
 from topmast.adapters.clock import elapsed_s
 from topmast.adapters.connections import Limits
 from topmast.adapters.link import Peer
-from topmast.adapters.objects.checkpoints import checked_root
+from topmast.adapters.objects.checkpoints import bucket_of
 from topmast.adapters.otlp import Traces
 from topmast.adapters.store import (
     Claim,
@@ -97,8 +97,7 @@ class QueueServer:
         url = faults.of(lambda: checked_url(options.otlp, "--otlp") if options.otlp else "")
         self._entry = check_entry(options, faults)
         self._store = faults.of(lambda: store_of(options.state, options.store))
-        kept = str(options.checkpoints or "")
-        faults.of(lambda: checked_root(kept) if ":/" in kept else "")
+        faults.of(lambda: bucket_of(str(options.checkpoints or "")))
         faults.refuse()
         self._traces = Traces(url, topmast.__version__) if url else None
         own_folder(options.state)

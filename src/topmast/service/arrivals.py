@@ -60,8 +60,8 @@ class Arrivals:
             raise Conflict(f"{fault}, which is being added now (try again later)")
         self._paths.add(name, spec.path)
         try:
-            fault_there = self._runtime.ask(lambda: cannot_add(queue.data.catalogue, spec))
-            error = await asyncio.wrap_future(fault_there)
+            judged = self._runtime.ask(lambda: cannot_add(queue.data.catalogue, spec))
+            error = await asyncio.wrap_future(judged)
             if error is not None:
                 raise error
             size_bytes = await asyncio.to_thread(self._stage, spec, region, source)

@@ -241,11 +241,10 @@ def _judge(world: World, inquiry: _Inquiry, record: JobRecord) -> Verdict | None
         how = "is being" if inquiry.costs[seen.plan.region].copying else "would be"
         detail = f"it {how} copied to {seen.plan.region}"
         return Verdict(PendingReason.WAITING_FOR_DATA, detail)
-    found, entitlements = most_hopeful(seen.reasons), queue.tenancy.entitlements
-    is_full = found is PendingReason.INSUFFICIENT_CAPACITY
-    if is_full and entitlements.uses_quota(spec) and not queue.tenancy.choices(spec, False):
-        return Verdict(*entitlements.quota_reason(spec))
-    return queue.as_reached(Verdict(found))
+    found = Verdict(most_hopeful(seen.reasons))
+    if not queue.tenancy.choices(spec, False):
+        found = queue.as_beyond_quota(spec, found)
+    return queue.as_reached(found)
 
 
 def _explanation(

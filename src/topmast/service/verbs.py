@@ -356,10 +356,12 @@ class Verbs(Operating):
         if forbidden:
             more["refused"] = compact([target.job for target in forbidden])
             more["why"] = forbidden[0].forbidden
-        note = json_text(jobs=len(jobs), reason=wanted.reason, **more)
-        look = partial(self._state_of, jobs[0]) if len(targets) == 1 else None
-        told = "" if look else note  # the state of one job has the reason
-        done = act(caller, wanted.verb, compact(jobs), tenant, look=look, after=told)
+        if len(targets) == 1:
+            look = partial(self._state_of, jobs[0])
+            note = json_text(reason=wanted.reason, **more) if wanted.reason else ""
+        else:
+            look, note = None, json_text(jobs=len(jobs), reason=wanted.reason, **more)
+        done = act(caller, wanted.verb, compact(jobs), tenant, look=look, after=note)
         order = wanted.order(self.access.by(caller, wanted.by))
         await self._tell_of(jobs, order, done)
 

@@ -45,8 +45,10 @@ class SavedCheckpoint(Struct, frozen=True):
     tables: tuple[tuple[Piece, ...], ...]
 
 
-def checked_root(url: str) -> str:
-    """The URL of a bucket for checkpoints. Raises InvalidInput for any other text."""
+def bucket_of(url: str) -> str:
+    """The URL of a bucket for checkpoints; empty for a folder. Raises InvalidInput for others."""
+    if ":/" not in url:
+        return ""
     scheme, _, place = url.partition("://")
     if scheme not in SCHEMES or not place.strip("/"):
         raise InvalidInput(

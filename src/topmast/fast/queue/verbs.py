@@ -156,7 +156,7 @@ def hold(queue: QueueViews, event: m.HoldJobs) -> tuple[str, ...] | NotFound:
     cause = cause_of("suspended" if event.stop else "held", event)
 
     def act(record: JobRecord) -> None:
-        if record.hold is UNSET:
+        if record.hold is UNSET or event.stop:
             release_place(queue, record)
             queue.decide(f.HoldSet(record.id, cause))
         if event.stop:

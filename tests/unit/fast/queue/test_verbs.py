@@ -91,6 +91,22 @@ def test_a_suspended_job_lets_go_of_its_gpus_and_goes_on_when_resumed() -> None:
     assert not world.jobs["j1"].suspended
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_job_held_while_it_runs_is_suspended_as_any_other(restarts: bool) -> None:
+    """It says so, and nothing of it is left when it is resumed and waits again."""
+    world = full()
+    told(world, m.HoldJobs(("j1",), "ann", "first"))
+    told(world, m.HoldJobs(("j1",), "ann", "second", stop=True))
+    if restarts:
+        world.restart()
+    record = world.jobs["j1"]
+    assert (record.suspended, record.hold) == (True, "suspended by ann: second")
+    assert standing(world.queue, record).startswith("the job waits until it is resumed")
+    told(world, m.ReleaseJobs(("j1",)))
+    record = world.jobs["j1"]
+    assert (record.state, record.cause, record.hold) == (JobState.PENDING, "", UNSET)
+
+
 def test_a_held_job_is_one_to_release_whatever_the_reason() -> None:
     """Words of people are never read as the system's own."""
     world = full()

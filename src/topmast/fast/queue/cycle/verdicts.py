@@ -83,9 +83,8 @@ def block(
     full = PendingReason.INSUFFICIENT_CAPACITY
     busy = verdict.reason is full
     if not candidate.over_quota or not choices[False]:
-        entitlements = queue.tenancy.entitlements
-        lacks_quota = candidate.over_quota and busy and entitlements.uses_quota(spec)
-        one.verdict = Verdict(*entitlements.quota_reason(spec)) if lacks_quota else verdict
+        beyond = candidate.over_quota
+        one.verdict = queue.as_beyond_quota(spec, verdict) if beyond else verdict
     queue.backlog.block(
         one, candidate.over_quota, verdict.retry_at_s,
         queue.cycle.backfill.blocks_from_s(verdict.held, queue.now),

@@ -263,11 +263,18 @@ class QueueViews(QueueState):
         known = list(one.placement[not within].verdicts.values())
         if one.verdict.reason is not PendingReason.PENDING_EVALUATION or not known:
             return one.verdict
-        full = known[-1].reason is PendingReason.INSUFFICIENT_CAPACITY
+        return known[-1] if within else self.as_beyond_quota(one.spec, known[-1])
+
+    def as_beyond_quota(self, spec: JobSpec, verdict: Verdict) -> Verdict:
+        """What a verdict is worth that was found beyond the quota: where room lacks, quota does.
+
+        With more of it the job might stop others. Opportunistic work never uses any.
+        """
+        is_full = verdict.reason is PendingReason.INSUFFICIENT_CAPACITY
         entitlements = self.tenancy.entitlements
-        if full and not within and entitlements.uses_quota(one.spec):
-            return Verdict(*entitlements.quota_reason(one.spec))
-        return known[-1]
+        if is_full and entitlements.uses_quota(spec):
+            return Verdict(*entitlements.quota_reason(spec))
+        return verdict
 
     def as_reached(self, verdict: Verdict) -> Verdict:
         """What a verdict is worth: a region that is out of reach may have what the others lack."""

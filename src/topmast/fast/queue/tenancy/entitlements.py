@@ -170,10 +170,7 @@ class Entitlements:
         return msgspec.structs.replace(resources, accelerators=sized)
 
     def uses_quota(self, spec: JobSpec) -> bool:
-        """Whether a job that finds no room waits for quota: with more it might preempt.
-
-        Opportunistic work never uses any, and waits for free GPUs alone.
-        """
+        """Whether a job may be within quota: opportunistic work waits for free GPUs alone."""
         return spec.band is not Band.OPPORTUNISTIC
 
     def quota_reason(self, spec: JobSpec) -> tuple[PendingReason, str]:
