@@ -15,7 +15,16 @@ AXIS = 900.0
 """Of the time axis."""
 SOON_S = 60.0
 """The axis shows at least so much."""
-TICKS = 5
+MOST_TICKS = 6
+"""Of an axis, beside the one where it begins."""
+_MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3600.0, 86400.0
+ROUND_STEPS_S = (
+    1.0, 2.0, 5.0, 10.0, 15.0, 30.0,
+    *(count * _MINUTE_S for count in (1, 2, 5, 10, 15, 30)),
+    *(count * _HOUR_S for count in (1, 2, 3, 6, 12)),
+    *(count * _DAY_S for count in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)),
+)  # fmt: skip
+"""What may lie between two ticks; the largest ones do for ten years, the longest duration."""
 
 MEANING: dict[Rejection, str] = {
     Rejection.RESIDENCY: "the dataset may not be there",
@@ -232,9 +241,16 @@ def axis_of(explanation: Explanation, now_s: float) -> Axis | None:
     def x(at_s: float) -> float:
         return AXIS * max(0.0, min(1.0, (at_s - now_s) / (end_s - now_s)))
 
-    ticks = [now_s + (end_s - now_s) * n / TICKS for n in range(TICKS)]
+    ticks = [now_s + after_s for after_s in round_ticks_s(end_s - now_s)]
     return Axis(
         Tick(x(start.at_s), start.at_s), x(early_s), x(late_s),
         tuple(Tick(x(at_s), at_s) for at_s in ticks),
         tuple((Tick(x(at_s), at_s), text) for at_s, text in known[:3]),
     )  # fmt: skip
+
+
+def round_ticks_s(span_s: float) -> tuple[float, ...]:
+    """Where an axis of elapsed time has its ticks: round amounts from 0 on."""
+    fitting = (step_s for step_s in ROUND_STEPS_S if span_s <= MOST_TICKS * step_s)
+    step_s = next(fitting, span_s)
+    return tuple(count * step_s for count in range(int(span_s / step_s) + 1))

@@ -15,6 +15,7 @@ from tests.unit.docs.test_reference import rows as rows_of_page
 from tests.unit.web.support import local, submit
 from topmast.model.access import Role
 from topmast.model.reason import Change, ChangeKind, ClusterVerdict, Rejection
+from topmast.model.units import format_duration
 from topmast.model.views import ExpectedStart, Explanation, RegionVerdict
 from topmast.ports import LogPage
 from topmast.web import candidates as c
@@ -209,6 +210,36 @@ def test_the_axis_begins_now_and_ends_after_the_latest_start(
     assert (None if found is None else found.at.x) == (
         None if want is None else pytest.approx(want)
     )
+
+
+@pytest.mark.parametrize(
+    ("span_s", "want"),
+    [
+        (64.8, ("0s", "15s", "30s", "45s", "1m")),
+        (5 * 316.0, ("0s", "5m", "10m", "15m", "20m", "25m")),
+        (3600.0, ("0s", "10m", "20m", "30m", "40m", "50m", "1h")),
+        (6 * 3600.0 + 60, ("0s", "2h", "4h", "6h")),
+        (5 * 86400.0, ("0s", "1d", "2d", "3d", "4d", "5d")),
+        (3650 * 86400.0, ("0s", "1000d", "2000d", "3000d")),
+    ],
+)
+def test_the_ticks_of_an_axis_are_round(span_s: float, want: tuple[str, ...]) -> None:
+    """As a clock has them, not parts of the axis such as 5m16s."""
+    assert tuple(format_duration(at_s) for at_s in c.round_ticks_s(span_s)) == want
+
+
+def test_the_axis_of_an_expected_start_has_round_ticks() -> None:
+    found = c.axis_of(explanation(start=ExpectedStart(2463.0, 2463.0, 2463.0, "x")), 1000.0)
+    assert found is not None
+    assert [tick.at_s - 1000.0 for tick in found.ticks] == [
+        0.0,
+        300.0,
+        600.0,
+        900.0,
+        1200.0,
+        1500.0,
+    ]
+    assert [tick.x for tick in found.ticks] == sorted(tick.x for tick in found.ticks)
 
 
 def test_each_rejection_has_the_sentence_of_the_reference() -> None:
