@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from topmast.adapters.engines.far import runner
 from topmast.adapters.engines.far.runner.calls import Home
+from topmast.adapters.engines.far.runner.processes import hold_folder, remove_left
 from topmast.adapters.engines.far.runner.tasks import environments
 
 
@@ -225,3 +227,45 @@ def test_a_runner_asks_for_its_claim_at_once(tmp_path: Path) -> None:
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+DAY_S = 24 * 3600.0
+
+
+@pytest.mark.parametrize(
+    ("story", "stays"),
+    [
+        ("a task lives in it", True),
+        ("it was killed an hour ago", True),
+        ("it is on another host", True),
+        ("it is of no runner that holds it", True),
+        ("it is a link", True),
+        ("its runner was killed days ago", False),
+    ],
+)
+def test_a_runner_deletes_what_killed_ones_left(tmp_path: Path, story: str, stays: bool) -> None:
+    """Else the disks of hosts fill up; what anything still works in is never touched."""
+    real, folder = tmp_path / "real", tmp_path / "topmast-tm-1-j1-1-0-5a5a5a5a"
+    real.mkdir()
+    folder.symlink_to(real) if story == "it is a link" else folder.mkdir()
+    (folder / "0.log").write_text("a line")
+    task = subprocess.Popen(["sleep", "60"], pass_fds=(held := hold_folder(str(folder))))
+    try:
+        for number in held:
+            os.close(number)
+        if story != "a task lives in it":
+            task.kill()
+            task.wait()
+        if story == "it is on another host":
+            (folder / "kept").write_text("elsewhere")
+        if story == "it is of no runner that holds it":
+            (folder / "kept").unlink()
+        then_s = time.time() - (3600.0 if story == "it was killed an hour ago" else 3 * DAY_S)
+        for path in folder.iterdir():
+            os.utime(path, (then_s, then_s))
+        remove_left(str(tmp_path))
+        assert folder.exists() is stays
+        assert (folder / "0.log").exists() is stays
+    finally:
+        task.kill()
+        task.wait()

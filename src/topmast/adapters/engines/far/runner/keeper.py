@@ -35,9 +35,11 @@ from topmast.adapters.engines.far.runner.processes import (
     descendants,
     exit_code,
     fork,
+    hold_folder,
     now_s,
     read_bytes,
     remove,
+    remove_left,
     send,
     start_ticks,
     stat_fields,
@@ -77,7 +79,9 @@ class Keeper:
         self.ready = False
         """Whether the data that the tasks read is on the host."""
         self.held: list[int] = []
-        """Locks on that data in the cache, which tasks have too: nothing deletes it meanwhile."""
+        """Locks on that data in the cache, and on the folder of the attempt, which tasks have too:
+        nothing deletes it meanwhile.
+        """
         self.why = ""
         """Why we end what runs, if home had not ordered that before."""
         self.begun: set[str] = set()
@@ -105,6 +109,7 @@ class Keeper:
             if self.left is not None and not self.alive() and not self._strays():
                 if self.plan is not None:
                     remove(self.folder)
+                    remove_left(os.path.dirname(self.folder))
                 return self.left
 
     def _signal(self, *_: object) -> None:
@@ -260,6 +265,7 @@ class Keeper:
         self.ready = self.ready or not plan["data"]
         self.folder = folder_of(plan, self.ticket["part"], self.nonce)
         try:
+            self.held += hold_folder(self.folder)
             for name, text in plan["scripts"].items() if not plan.get("error") else ():
                 write_bytes(self.folder + "/" + name, text.encode())
         except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import shutil
@@ -34,6 +35,11 @@ BACKOFF_S = 0.2
 PATIENCE_S = 3600.0
 """How long home may be silent when there is no lease."""
 REFUSED, NO_HOME = 3, 75
+KEPT = "kept"
+"""A file in the folder of an attempt: the name of its host. Its lock is held while it is in use."""
+LEFT_S = 24 * 3600.0
+LEFT_AT_ONCE = 4
+"""So many folders that others left does a runner delete at its end, which its host waits for."""
 HUNG_UP = (401, 404, 409, 410)
 """What home says to a runner that has no business here."""
 
@@ -178,6 +184,54 @@ def remove(folder: str) -> None:
         os.waitpid(os.posix_spawnp("rm", ["rm", "-rf", "--", folder], os.environ), 0)
     if os.path.lexists(folder):  # there is no such program
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def hold_folder(folder: str) -> list[int]:
+    """A lock that says that a folder is in use; tasks have it too. None where files have no locks.
+
+    It is of the kernel, and ends with the last process that has it, however that ends.
+    """
+    number = os.open(folder + "/" + KEPT, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(number, fcntl.LOCK_SH)
+        os.write(number, os.uname().nodename.encode())
+    except OSError:
+        os.close(number)
+        return []
+    os.set_inheritable(number, True)
+    return [number]
+
+
+def remove_left(parent: str) -> None:
+    """Delete what killed runners left of attempts on this host: a few folders at a time.
+
+    Each stays for a day after the last was written in it, as people may want its output.
+    """
+    few = 0
+    for name in sorted(os.listdir(parent)):
+        folder = os.path.join(parent, name)
+        if few < LEFT_AT_ONCE and name.startswith("topmast-") and is_left(folder):
+            few += 1
+            remove(folder)
+
+
+def is_left(folder: str) -> bool:
+    """Whether an attempt of ours was here, on this host, and nothing of it has lived for a day."""
+    try:
+        if os.path.islink(folder) or os.lstat(folder).st_uid != os.getuid():
+            return False
+        host = read_bytes(folder + "/" + KEPT)
+        written_s = max(entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(folder))
+        if host != os.uname().nodename.encode() or time.time() - written_s < LEFT_S:
+            return False
+        number = os.open(folder + "/" + KEPT, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(number)
+    except OSError:  # it is no such folder, or somebody works in it
+        return False
+    return True
 
 
 def temporary() -> str:
