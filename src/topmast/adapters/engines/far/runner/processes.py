@@ -229,7 +229,7 @@ def is_left(folder: str) -> bool:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         finally:
             os.close(number)
-    except OSError:  # it is no such folder, or somebody works in it
+    except OSError:  # it is no such folder, or something works in it
         return False
     return True
 
