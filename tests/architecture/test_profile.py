@@ -9,7 +9,7 @@ import topmast.fast
 
 FAST = Path(topmast.fast.__file__).parent
 WIRING = (
-    "queue/cycle/state.py", "queue/cycle/memory.py", "queue/machine.py", "region/state.py", "region/machine.py", "cluster/machine.py",
+    "queue/cycle/state.py", "queue/machine.py", "region/state.py", "region/machine.py", "cluster/machine.py",
 )  # fmt: skip
 """The modules that hand policies' objects over."""
 HOOKS = ("queue/rounds", "queue/elastic", "region/timesharing")

@@ -14,7 +14,7 @@ from tests.support.build import cluster, dataset, fleet, tenant
 from tests.support.simulated import FREE, Run, run
 from tests.support.strategies import bounded
 from topmast.fast.queue import GlobalQueue
-from topmast.fast.queue.cycle import admission, outright
+from topmast.fast.queue.cycle import cycle, outright
 from topmast.model.fleet import Fleet
 from topmast.policies.registry import load_profile
 from topmast.sim.settings import Settings
@@ -71,7 +71,7 @@ def refusals() -> Iterator[list[str]]:
             seen.append(record.id)
         return bids
 
-    with patch.object(admission, "refused_outright", watched):
+    with patch.object(cycle, "refused_outright", watched):
         yield seen
 
 

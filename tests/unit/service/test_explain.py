@@ -11,7 +11,7 @@ from tests.support.strategies import bounded, jobs, small_fleets
 from tests.support.world import World
 from tests.unit.fast.queue.data.test_data import WORTH, Worth, _busy_west, _reads
 from topmast.fast.queue import Verdict
-from topmast.fast.queue.cycle import admission, checks
+from topmast.fast.queue.cycle import checks, cycle
 from topmast.model import messages as m
 from topmast.model.fleet import DatasetSpec, Link, TenantSpec
 from topmast.model.job import Band, JobSpec, Level, Topology
@@ -36,7 +36,7 @@ def _told(world: World, name: str) -> Explanation:
 def test_the_queue_and_explain_walk_the_same_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """One row more keeps a job from starting, and is what people are told, before and after."""
     closed = Verdict(PendingReason.WAITING_FOR_DATA, "closed today")
-    for module in (admission, checks):
+    for module in (cycle, checks):
         monkeypatch.setattr(module, "CHECKS", (*checks.CHECKS, lambda *_: closed))
     world = World(fleet(cluster("east-1")))
     assert _asked(world, job()).reason == closed.reason.value

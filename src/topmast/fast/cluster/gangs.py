@@ -6,25 +6,14 @@ region's placer: running, checkpointed, stopping, ended. It never chooses hosts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from topmast.fast.cluster import facts as f
 from topmast.fast.cluster.attempt import Attempt, AttemptPhase, Task, TaskPhase
-from topmast.fast.cluster.facts import (
-    CheckpointRecorded,
-    Closed,
-    ClusterSet,
-    GangStopping,
-    GangUp,
-    Opened,
-    Refused,
-    StopRepeated,
-    TaskDown,
-    TaskUp,
-)
 from topmast.fast.cluster.hooks import GangHooks
 from topmast.fast.cluster.hosts import HostNews
 from topmast.fast.machine import EventMachine, Fact
@@ -34,9 +23,13 @@ from topmast.model import messages as m
 from topmast.model.absent import given
 from topmast.model.engines import Deadlines
 from topmast.model.fleet import ClusterSpec
+from topmast.model.job import JobSpec
+from topmast.model.plan import Seat
 from topmast.model.states import Outcome, status_text
 
 FENCES_KEPT = 100_000
+Gang = tuple[str, int, JobSpec, tuple[Seat, ...], float | None]
+"""Job, epoch, request, seats, and what is left of the time limit."""
 
 
 class _State(Struct):
@@ -76,7 +69,7 @@ class GangLifecycle(EventMachine):
     def _configure(self, event: m.ConfigureCluster) -> None:
         before = self.state.cluster
         if (self.state.region, before) != (event.region, event.cluster):
-            self.decide(ClusterSet())
+            self.decide(f.ClusterSet())
             if before is not None and before.hosts != event.cluster.hosts:
                 self.send(ids.engine(self.name), m.SetHosts(event.cluster.hosts))
 
@@ -101,7 +94,7 @@ class GangLifecycle(EventMachine):
 
     def _launch(self, event: m.LaunchGang) -> None:
         if event.epoch > self.state.fences.get(event.job, 0):
-            self.decide(Opened(self.now + self.limits.start_within_s))
+            self.decide(f.Opened(self.now + self.limits.start_within_s))
             self._start(self.state.attempts[event.job])
         # else it is a repetition, or an attempt that was stopped before it arrived here
         if (attempt := self.attempt(event.job, event.epoch)) is not None:
@@ -130,7 +123,7 @@ class GangLifecycle(EventMachine):
         task = self._task(event.job, event.epoch, event.rank)
         if task is None or task.phase is not TaskPhase.WAITING:
             return
-        self.decide(TaskUp(event.job, event.epoch, event.rank))
+        self.decide(f.TaskUp(event.job, event.epoch, event.rank))
         self._note_up(self.state.attempts[event.job])
 
     def task_preparing(self, event: m.TaskPreparing) -> None:
@@ -142,7 +135,7 @@ class GangLifecycle(EventMachine):
     def _note_up(self, attempt: Attempt) -> None:
         """The gang runs once every task was started, or has already done its work."""
         if attempt.phase is AttemptPhase.STARTING and attempt.up:
-            self.decide(GangUp(attempt.job, attempt.epoch))
+            self.decide(f.GangUp(attempt.job, attempt.epoch))
             self._waits.pop(attempt.job, None)
             self.tell(m.AttemptRunning(attempt.job, attempt.epoch))
         for hook in self.hooks:
@@ -154,7 +147,7 @@ class GangLifecycle(EventMachine):
         key, report = (event.job, event.epoch, event.rank), event.report
         at_s = self._when(event)
         self._task_ended(
-            TaskDown(*key, event.code, report.step, report.metrics, at_s),
+            f.TaskDown(*key, event.code, report.step, report.metrics, at_s),
             cause=event.error or f"task {event.rank} exited with {status_text(event.code)}",
         )
 
@@ -167,7 +160,7 @@ class GangLifecycle(EventMachine):
 
     def task_lost(self, event: m.TaskLost) -> None:
         self._task_ended(
-            TaskDown(event.job, event.epoch, event.rank, None),
+            f.TaskDown(event.job, event.epoch, event.rank, None),
             cause=f"task {event.rank} was lost: {event.error}",
             blameless=event.blameless is True,
         )
@@ -175,14 +168,14 @@ class GangLifecycle(EventMachine):
     def task_evicted(self, event: m.TaskEvicted) -> None:
         """The gang is preempted: it waits again, and neither it nor the host is at fault."""
         self._task_ended(
-            TaskDown(event.job, event.epoch, event.rank, None),
+            f.TaskDown(event.job, event.epoch, event.rank, None),
             cause=f"task {event.rank} was evicted by the cluster: {event.why}",
             blameless=True,
             evicted=True,
         )
 
     def _task_ended(
-        self, fact: TaskDown, cause: str, *, blameless: bool = False, evicted: bool = False
+        self, fact: f.TaskDown, cause: str, *, blameless: bool = False, evicted: bool = False
     ) -> None:
         """One task is over: the gang goes on, stops for it, or is over as well."""
         task = self._task(fact.job, fact.epoch, fact.rank)
@@ -203,7 +196,7 @@ class GangLifecycle(EventMachine):
     def _stop_for_failure(
         self,
         attempt: Attempt,
-        fact: TaskDown,
+        fact: f.TaskDown,
         suspects: tuple[str, ...],
         cause: str,
         was_waiting: bool,
@@ -229,12 +222,12 @@ class GangLifecycle(EventMachine):
         why = Outcome.PREEMPTED if evicted else Outcome.HOST_LOST
         cause = f"{cause}; before that was known, {attempt.cause}"
         key, deadline_s = (attempt.job, attempt.epoch), attempt.deadline_s
-        self.decide(GangStopping(*key, why, cause, deadline_s, None, suspects, evicted or UNSET))
+        self.decide(f.GangStopping(*key, why, cause, deadline_s, None, suspects, evicted or UNSET))
 
     def _checkpointed(self, event: m.Checkpointed) -> None:
         attempt = self.attempt(event.job, event.epoch)
         if attempt and (attempt.kept_until_s is None or event.at_s > attempt.kept_until_s):
-            self.decide(CheckpointRecorded(event.job, event.epoch, event.step, event.at_s))
+            self.decide(f.CheckpointRecorded(event.job, event.epoch, event.step, event.at_s))
             self.tell(m.AttemptCheckpointed(event.job, event.epoch, event.step, event.at_s))
 
     def _resumed(self, event: m.Resumed) -> None:
@@ -248,7 +241,7 @@ class GangLifecycle(EventMachine):
         if attempt is None:
             if event.epoch > self.state.fences.get(event.job, 0):
                 key, now = (event.job, event.epoch), self.now
-                self.decide(Refused(*key))
+                self.decide(f.Refused(*key))
                 self.tell(m.AttemptEnded(*key, event.why, now, now, 0.0, event.cause))
             return
         if attempt.phase is not AttemptPhase.STOPPING:
@@ -268,7 +261,7 @@ class GangLifecycle(EventMachine):
         """Stop a gang for a reason, and tell the placer, which may know already."""
         deadline_s = self.now + attempt.spec.checkpoint.grace_s + self.limits.stop_within_s
         key = (attempt.job, attempt.epoch)
-        self.decide(GangStopping(*key, why, cause, deadline_s, exit_code, suspects, evicted))
+        self.decide(f.GangStopping(*key, why, cause, deadline_s, exit_code, suspects, evicted))
         self.stop_tasks(attempt)
         if announce:
             self.tell(m.AttemptStopping(attempt.job, attempt.epoch, why, cause))
@@ -286,7 +279,7 @@ class GangLifecycle(EventMachine):
         kept_until_s = attempt.kept_until_s or attempt.opened_s
         if outcome is Outcome.SUCCEEDED:
             kept_until_s = end_s
-        self.decide(Closed(attempt.job, attempt.epoch))
+        self.decide(f.Closed(attempt.job, attempt.epoch))
         self._ordered.pop(attempt.job, None)
         self._waits.pop(attempt.job, None)
         self.tell(
@@ -340,7 +333,7 @@ class GangLifecycle(EventMachine):
         if attempt.phase is AttemptPhase.STOPPING:
             if attempt.deadline_s <= self.now:
                 again_s = self.now + self.limits.stop_within_s
-                self.decide(StopRepeated(attempt.job, attempt.epoch, again_s))
+                self.decide(f.StopRepeated(attempt.job, attempt.epoch, again_s))
                 self.stop_tasks(attempt, grace_s=0.0)
         elif limit_s is not None and limit_s <= self.now:
             limit = attempt.spec.time_limit_s
@@ -378,7 +371,7 @@ class GangLifecycle(EventMachine):
 
     # --- facts --------------------------------------------------------------------------------
 
-    def _apply_cluster(self, fact: ClusterSet, event: m.ConfigureCluster) -> None:
+    def _apply_cluster(self, fact: f.ClusterSet, event: m.ConfigureCluster) -> None:
         self.state.region = event.region
         self._know(event.cluster)
 
@@ -387,26 +380,25 @@ class GangLifecycle(EventMachine):
         self.hosts.configure(frozenset(host.name for host in cluster.hosts))
         self.limits = given(cluster.deadlines, Deadlines())
 
-    def _apply_opened(self, fact: Opened, event: m.LaunchGang) -> None:
-        self.state.attempts[event.job] = Attempt(
-            job=event.job,
-            epoch=event.epoch,
-            spec=event.spec,
-            region=event.region,
-            tasks=[Task(seat) for seat in event.seats],
-            opened_s=self.now,
-            deadline_s=fact.deadline_s,
-            time_left_s=event.time_left_s,
-        )
-        self.watch(self.state.attempts[event.job])
-        self.fence((event.job,), (event.epoch,))
+    def _apply_opened(self, fact: f.Opened, event: m.LaunchGang) -> None:
+        one = (event.job, event.epoch, event.spec, event.seats, event.time_left_s)
+        self.open_each(event.region, [one], fact.deadline_s)
         for hook in self.hooks:
             hook.apply_opened(self.state.attempts[event.job], event)
 
-    def _apply_up(self, fact: TaskUp, event: m.Message) -> None:
+    def open_each(self, region: str, gangs: Iterable[Gang], deadline_s: float) -> None:
+        """Gangs were accepted for launch. O(tasks)."""
+        for job, epoch, spec, seats, time_left_s in gangs:
+            tasks = [Task(seat) for seat in seats]
+            attempt = Attempt(job, epoch, spec, region, tasks, self.now, deadline_s, time_left_s)
+            self.state.attempts[job] = attempt
+            self.watch(attempt)
+            self.fence(job, epoch)
+
+    def _apply_up(self, fact: f.TaskUp, event: m.Message) -> None:
         self.state.attempts[fact.job].tasks[fact.rank].phase = TaskPhase.RUNNING
 
-    def _apply_down(self, fact: TaskDown, event: m.Message) -> None:
+    def _apply_down(self, fact: f.TaskDown, event: m.Message) -> None:
         attempt = self.state.attempts[fact.job]
         task = attempt.tasks[fact.rank]
         task.phase = TaskPhase.ENDED
@@ -417,12 +409,12 @@ class GangLifecycle(EventMachine):
         if fact.metrics and (fact.rank == 0 or not attempt.metrics):
             attempt.metrics = fact.metrics
 
-    def _apply_gang_up(self, fact: GangUp, event: m.Message) -> None:
+    def _apply_gang_up(self, fact: f.GangUp, event: m.Message) -> None:
         attempt = self.state.attempts[fact.job]
         attempt.phase = AttemptPhase.RUNNING
         self.watch(attempt)
 
-    def _apply_stopping(self, fact: GangStopping, event: m.Message) -> None:
+    def _apply_stopping(self, fact: f.GangStopping, event: m.Message) -> None:
         attempt = self.state.attempts[fact.job]
         attempt.phase = AttemptPhase.STOPPING
         attempt.why, attempt.cause = fact.why, fact.cause
@@ -431,30 +423,29 @@ class GangLifecycle(EventMachine):
         attempt.evicted = fact.evicted
         self.watch(attempt)
 
-    def _apply_prodded(self, fact: StopRepeated, event: m.Message) -> None:
+    def _apply_prodded(self, fact: f.StopRepeated, event: m.Message) -> None:
         attempt = self.state.attempts[fact.job]
         attempt.deadline_s = fact.deadline_s
         self.watch(attempt)
 
-    def _apply_marked(self, fact: CheckpointRecorded, event: m.Message) -> None:
+    def _apply_marked(self, fact: f.CheckpointRecorded, event: m.Message) -> None:
         self.state.attempts[fact.job].keep(fact.at_s, fact.step)
 
-    def _apply_closed(self, fact: Closed, event: m.Message) -> None:
+    def _apply_closed(self, fact: f.Closed, event: m.Message) -> None:
         for hook in self.hooks:
             hook.apply_closed(self.state.attempts[fact.job])
         del self.state.attempts[fact.job]
         self.deadlines.drop(fact.job)
 
-    def _apply_refused(self, fact: Refused, event: m.Message) -> None:
-        self.fence((fact.job,), (fact.epoch,))
+    def _apply_refused(self, fact: f.Refused, event: m.Message) -> None:
+        self.fence(fact.job, fact.epoch)
 
-    def fence(self, jobs: Sequence[str], epochs: Sequence[int]) -> None:
-        """Remember the newest epochs of jobs; the longest-unseen jobs are safe to forget."""
+    def fence(self, job: str, epoch: int) -> None:
+        """Remember the newest epoch of a job; the longest-unseen job is safe to forget."""
         fences = self.state.fences
-        for job, epoch in zip(jobs, epochs, strict=True):
-            fences.pop(job, None)
-            fences[job] = epoch
-        while len(fences) > FENCES_KEPT:
+        fences.pop(job, None)
+        fences[job] = epoch
+        if len(fences) > FENCES_KEPT:
             del fences[next(iter(fences))]
 
     # --- snapshots ----------------------------------------------------------------------------
@@ -487,14 +478,14 @@ class GangLifecycle(EventMachine):
         m.Resumed: _resumed,
     }
     appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = {
-        ClusterSet: _apply_cluster,
-        Opened: _apply_opened,
-        TaskUp: _apply_up,
-        TaskDown: _apply_down,
-        GangUp: _apply_gang_up,
-        GangStopping: _apply_stopping,
-        StopRepeated: _apply_prodded,
-        CheckpointRecorded: _apply_marked,
-        Closed: _apply_closed,
-        Refused: _apply_refused,
+        f.ClusterSet: _apply_cluster,
+        f.Opened: _apply_opened,
+        f.TaskUp: _apply_up,
+        f.TaskDown: _apply_down,
+        f.GangUp: _apply_gang_up,
+        f.GangStopping: _apply_stopping,
+        f.StopRepeated: _apply_prodded,
+        f.CheckpointRecorded: _apply_marked,
+        f.Closed: _apply_closed,
+        f.Refused: _apply_refused,
     }

@@ -8,19 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from topmast.fast.cluster import facts as f
 from topmast.fast.cluster import reconciling
-from topmast.fast.cluster.attempt import Attempt, Task
-from topmast.fast.cluster.facts import (
-    Continued,
-    GangsOpened,
-    Joined,
-    Measured,
-    Opened,
-    Packed,
-    PackKept,
-    Suspended,
-    Unpacked,
-)
 from topmast.fast.cluster.gangs import GangLifecycle
 from topmast.fast.cluster.packing import Packing, PackingJudge
 from topmast.fast.cluster.pairing import JobPairs
@@ -80,7 +69,7 @@ class ClusterManager(GangLifecycle):
             for gang in event.one_by_one():
                 self.send(ids.cluster(self.name), gang)
             return
-        self.decide(GangsOpened(self.now + self.limits.start_within_s))
+        self.decide(f.GangsOpened(self.now + self.limits.start_within_s))
         gangs = zip(jobs, event.epochs, event.specs, event.seats.seats, strict=True)
         region, name = event.region, self.name
         orders = tuple([m.StartGang(*gang[:3], region, name, gang[3]) for gang in gangs])
@@ -89,22 +78,15 @@ class ClusterManager(GangLifecycle):
             self._ordered[job] = self._orders
         self.send(ids.engine(name), m.StartGangs(orders))
 
-    def _apply_opened(self, fact: Opened, event: m.LaunchGang) -> None:
+    def _apply_opened(self, fact: f.Opened, event: m.LaunchGang) -> None:
         if event.colocated_with:
             self._have_pairs()
         super()._apply_opened(fact, event)
 
-    def _apply_all_opened(self, fact: GangsOpened, event: m.LaunchGangs) -> None:
-        region, now, deadline_s = event.region, self.now, fact.deadline_s
-        for job, epoch, spec, seats, time_left_s in zip(
-            event.seats.jobs, event.epochs, event.specs, event.seats.seats, event.time_left_s,
-            strict=True,
-        ):  # fmt: skip
-            tasks = [Task(seat) for seat in seats]
-            attempt = Attempt(job, epoch, spec, region, tasks, now, deadline_s, time_left_s)
-            self.state.attempts[job] = attempt
-            self.watch(attempt)
-        self.fence(event.seats.jobs, event.epochs)
+    def _apply_all_opened(self, fact: f.GangsOpened, event: m.LaunchGangs) -> None:
+        seats, left_s = event.seats, event.time_left_s
+        gangs = zip(seats.jobs, event.epochs, event.specs, seats.seats, left_s, strict=True)
+        self.open_each(event.region, gangs, fact.deadline_s)
 
     def _apply_shared(self, fact: Fact, event: m.Message) -> None:
         """A fact about gangs that share GPUs, decided by this process or one before it."""
@@ -125,15 +107,16 @@ class ClusterManager(GangLifecycle):
         m.HostDown: reconciling.host_down,
         m.HostUp: reconciling.host_up,
         m.HostClosed: reconciling.host_closed,
-        m.HostOpened: reconciling.host_opened,
+        m.HostOpened: reconciling.host_closed,
         m.TaskList: reconciling.truth,
         m.ProgressReport: _progress,
     }
     appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = {
         **GangLifecycle.appliers,
-        Opened: _apply_opened,
-        GangsOpened: _apply_all_opened,
+        f.Opened: _apply_opened,
+        f.GangsOpened: _apply_all_opened,
         **dict.fromkeys(
-            (Joined, Suspended, Continued, Measured, Packed, PackKept, Unpacked), _apply_shared
+            (f.Joined, f.Suspended, f.Continued, f.Measured, f.Packed, f.PackKept, f.Unpacked),
+            _apply_shared,
         ),
     }

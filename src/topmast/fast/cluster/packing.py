@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
+from topmast.fast.cluster import facts as f
 from topmast.fast.cluster.attempt import Attempt, AttemptPhase, turns_of
-from topmast.fast.cluster.facts import Measured, Packed, PackKept, Unpacked
 from topmast.fast.cluster.gangs import GangLifecycle
 from topmast.fast.cluster.room import slots_of
 from topmast.fast.machine import Fact
@@ -105,10 +105,10 @@ class PackingJudge:
         rate = max(0, event.step - window.step) / (event.at_s - window.at_s)
         beside = window.partner is not None
         if (rate > 0 or beside) and window.partner == turns.partner:
-            self._gangs.decide(Measured(event.job, event.epoch, rate, beside))
+            self._gangs.decide(f.Measured(event.job, event.epoch, rate, beside))
             parted = beside and self._judge(attempt)
         elif rate > 0 and not beside:
-            self._gangs.decide(Measured(event.job, event.epoch, rate, beside=False))
+            self._gangs.decide(f.Measured(event.job, event.epoch, rate, beside=False))
         if rate > 0 and not beside and self._is_seasoned(attempt, window.at_s):
             self._tell_rate(attempt, rate)
         return parted
@@ -233,7 +233,7 @@ class PackingJudge:
         return max(parts)
 
     def _put_together(self, first: Attempt, second: Attempt, packing: Packing) -> None:
-        self._gangs.decide(Packed(first.job, second.job, self._gangs.now + packing.trial_s))
+        self._gangs.decide(f.Packed(first.job, second.job, self._gangs.now + packing.trial_s))
         for attempt, other in ((first, second), (second, first)):
             self._gangs.tell(m.AttemptPacked(attempt.job, attempt.epoch, other.job, "on trial"))
 
@@ -255,7 +255,7 @@ class PackingJudge:
         self._gains.note(_kind(attempt), _kind(other), self._model(attempt), gain)
         if packing.rebalance.keep(PairsView(*columns))[0]:
             if turns.trial_s is not None:
-                self._gangs.decide(PackKept(attempt.job, other.job))
+                self._gangs.decide(f.PackKept(attempt.job, other.job))
                 for one, two in ((attempt, other), (other, attempt)):
                     why = f"kept, {told}"
                     self._gangs.tell(m.AttemptPacked(one.job, one.epoch, two.job, why, gain))
@@ -266,7 +266,7 @@ class PackingJudge:
     def _part(
         self, job: str, other: str, why: str, packing: Packing, gain: float | UnsetType = UNSET
     ) -> None:
-        self._gangs.decide(Unpacked(job, other, self._gangs.now + packing.retry_s))
+        self._gangs.decide(f.Unpacked(job, other, self._gangs.now + packing.retry_s))
         for name in (job, other):
             attempt = self._gangs.state.attempts[name]
             self._gangs.tell(m.AttemptPacked(name, attempt.epoch, "", why, gain))
@@ -291,23 +291,23 @@ class PackingJudge:
         """Change the state by a fact about rates and pairs."""
         attempts, now = self._gangs.state.attempts, self._gangs.now
         match fact:
-            case Measured(beside=True):
+            case f.Measured(beside=True):
                 turns_of(attempts[fact.job]).beside = fact.rate
-            case Measured():
+            case f.Measured():
                 turns_of(attempts[fact.job]).rate = fact.rate
-            case Packed():
+            case f.Packed():
                 for job, other in ((fact.job, fact.other), (fact.other, fact.job)):
                     turns_of(attempts[job]).pair(other, fact.until_s, now)
                 self._pairs += 1
-            case PackKept():
+            case f.PackKept():
                 for job in (fact.job, fact.other):
                     turns_of(attempts[job]).trial_s = None
-            case Unpacked():
+            case f.Unpacked():
                 self._apply_unpacked(fact)
             case _:
                 raise KeyError(type(fact))
 
-    def _apply_unpacked(self, fact: Unpacked) -> None:
+    def _apply_unpacked(self, fact: f.Unpacked) -> None:
         now = self._gangs.now
         for job, other in ((fact.job, fact.other), (fact.other, fact.job)):
             turns = turns_of(self._gangs.state.attempts[job])

@@ -36,20 +36,16 @@ def host_up(gangs: GangLifecycle, event: m.HostUp) -> None:
         gangs.tell(m.HostChanged(event.host, up=True))
 
 
-def host_closed(gangs: GangLifecycle, event: m.HostClosed) -> None:
-    """The placer puts no new work there; gangs that run there are let alone."""
-    if event.host in gangs.hosts.names:
-        if gangs.hosts.closed is not None:
-            gangs.hosts.closed[event.host] = event.why
-        gangs.tell(event)
-
-
-def host_opened(gangs: GangLifecycle, event: m.HostOpened) -> None:
-    """The host takes new work again."""
-    if event.host in gangs.hosts.names:
-        if gangs.hosts.closed is not None:
-            gangs.hosts.closed.pop(event.host, None)
-        gangs.tell(event)
+def host_closed(gangs: GangLifecycle, event: m.HostClosed | m.HostOpened) -> None:
+    """The placer puts no new work there, or does so again; what runs there is let alone."""
+    hosts = gangs.hosts
+    if event.host not in hosts.names:
+        return
+    if hosts.closed is not None and isinstance(event, m.HostClosed):
+        hosts.closed[event.host] = event.why
+    elif hosts.closed is not None:
+        hosts.closed.pop(event.host, None)
+    gangs.tell(event)
 
 
 def truth(gangs: GangLifecycle, event: m.TaskList) -> None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from topmast.fast.cluster import facts as f
 from topmast.fast.cluster.attempt import Attempt, AttemptPhase, Turn, turns_of
-from topmast.fast.cluster.facts import Continued, Joined, Suspended, TaskDown
 from topmast.fast.cluster.gangs import GangLifecycle
 from topmast.fast.cluster.hooks import GangHooks
 from topmast.fast.cluster.packing import PackingJudge
@@ -43,7 +43,7 @@ class TurnTaker(GangHooks):
             return False
         if attempt.turns is not None or self._slices.layers == 1:
             return True
-        self._gangs.decide(Joined(attempt.job, attempt.epoch, self._least_served_s(attempt)))
+        self._gangs.decide(f.Joined(attempt.job, attempt.epoch, self._least_served_s(attempt)))
         self._give_turns()
         return False
 
@@ -70,7 +70,7 @@ class TurnTaker(GangHooks):
         """A gang never started has nothing to stop; a suspended one waits for GPUs to save."""
         if attempt.held:
             for rank in range(len(attempt.tasks)):
-                self._gangs.decide(TaskDown(attempt.job, attempt.epoch, rank, None))
+                self._gangs.decide(f.TaskDown(attempt.job, attempt.epoch, rank, None))
             self._gangs.close(attempt)
             return False
         if attempt.still:
@@ -124,8 +124,8 @@ class TurnTaker(GangHooks):
         gangs, job, epoch = self._gangs, attempt.job, attempt.epoch
         self._judge.measure(attempt)
         if attempt.turns is None:
-            gangs.decide(Joined(job, epoch, gangs.now - attempt.opened_s))
-        gangs.decide(Suspended(job, epoch))
+            gangs.decide(f.Joined(job, epoch, gangs.now - attempt.opened_s))
+        gangs.decide(f.Suspended(job, epoch))
         gangs.order(attempt, m.SuspendGang(job, epoch))
         gangs.tell(m.AttemptSuspended(job, epoch))
 
@@ -133,7 +133,7 @@ class TurnTaker(GangHooks):
         gangs, job, epoch = self._gangs, attempt.job, attempt.epoch
         first = attempt.held
         self._judge.goes_on(attempt)
-        gangs.decide(Continued(job, epoch))
+        gangs.decide(f.Continued(job, epoch))
         if first:
             gangs.start_tasks(attempt)
         else:
@@ -188,22 +188,22 @@ class TurnTaker(GangHooks):
     def apply(self, fact: Fact) -> None:
         """Change the state by a fact about gangs that share GPUs."""
         match fact:
-            case Joined():
+            case f.Joined():
                 self._apply_joined(fact)
-            case Suspended():
+            case f.Suspended():
                 turns_of(self._gangs.state.attempts[fact.job]).stop(self._gangs.now)
                 self._waits = True
-            case Continued():
+            case f.Continued():
                 self._apply_continued(fact)
             case _:
                 self._judge.apply(fact)
 
-    def _apply_joined(self, fact: Joined) -> None:
+    def _apply_joined(self, fact: f.Joined) -> None:
         attempt, now = self._gangs.state.attempts[fact.job], self._gangs.now
         waits = attempt.phase is AttemptPhase.STARTING
         attempt.turn = Turn(fact.service_s, now, held=waits, still_s=now if waits else None)
 
-    def _apply_continued(self, fact: Continued) -> None:
+    def _apply_continued(self, fact: f.Continued) -> None:
         """The launch, the stop and the time limit count the time that the gang has its GPUs."""
         attempt, now = self._gangs.state.attempts[fact.job], self._gangs.now
         turns = turns_of(attempt)

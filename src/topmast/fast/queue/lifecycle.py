@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from topmast.fast.machine import Fact
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.cycle.requests import release_place
 from topmast.fast.queue.cycle.views import QueueViews
@@ -105,12 +109,6 @@ def goes_on(
         queue.decide(f.Moved(record.id, after, cause))
 
 
-def packed(queue: QueueViews, event: m.AttemptPacked) -> None:
-    """It has its GPUs at the same time as another, or for itself again."""
-    if queue.jobs.current(event.job, event.epoch):
-        queue.decide(f.PackedWith(event.job, event.colocated_with, event.why))
-
-
 def stopping(queue: QueueViews, event: m.AttemptStopping) -> None:
     """The gang was told to stop."""
     record = queue.jobs.current(event.job, event.epoch)
@@ -122,16 +120,18 @@ def stopping(queue: QueueViews, event: m.AttemptStopping) -> None:
             queue.decide(f.Migrates(record.id))
 
 
-def checkpointed(queue: QueueViews, event: m.AttemptCheckpointed) -> None:
-    """The job can resume from a step."""
-    if queue.jobs.current(event.job, event.epoch):
-        queue.decide(f.Checkpointed(event.job, event.step))
+NOTED: dict[type[m.Message], Callable[[Any], Fact]] = {
+    m.AttemptPacked: lambda event: f.PackedWith(event.job, event.colocated_with, event.why),
+    m.AttemptCheckpointed: lambda event: f.Checkpointed(event.job, event.step),
+    m.AttemptResumed: lambda event: f.ResumedFrom(event.job, event.step),
+}
+"""News of attempts from which nothing follows."""
 
 
-def resumed(queue: QueueViews, event: m.AttemptResumed) -> None:
-    """The job went on from a step."""
+def noted(queue: QueueViews, event: Any) -> None:
+    """A job has GPUs with another, or alone again; or a checkpoint, or went on from one."""
     if queue.jobs.current(event.job, event.epoch):
-        queue.decide(f.ResumedFrom(event.job, event.step))
+        queue.decide(NOTED[type(event)](event))
 
 
 def ended(queue: QueueViews, event: m.AttemptEnded) -> None:

@@ -20,20 +20,24 @@ from topmast.fast.queue.applying import APPLIERS
 from topmast.fast.queue.backlog.blocked import Anything
 from topmast.fast.queue.backlog.running import RunningHooks
 from topmast.fast.queue.cycle import cycle
-from topmast.fast.queue.cycle.around import Around
 from topmast.fast.queue.cycle.auction import earliest
 from topmast.fast.queue.cycle.decision_rounds import DecisionRounds
+from topmast.fast.queue.cycle.state import Around
 from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.data.orders import order_copy, order_deletion
-from topmast.fast.queue.dependencies.hooks import DependencyHooks
-from topmast.fast.queue.dependencies.sweep_hooks import SweepHooks
+from topmast.fast.queue.dependencies.hooks import DependencyHooks, SweepHooks
 from topmast.fast.queue.elastic.hooks import ElasticHooks, SlicesHooks
 from topmast.fast.queue.hooks import HookSteps, QueueHooks
 from topmast.fast.queue.leaving import stranded
 from topmast.fast.queue.rounds.hooks import RoundHooks
 from topmast.fast.queue.rounds.rounds import Rounds
-from topmast.fast.queue.windows.hooks import WindowHooks, end_window, set_window
-from topmast.fast.queue.windows.quotas import QuotaHooks, end_quota, set_quota
+from topmast.fast.queue.windows.hooks import (
+    WindowHooks,
+    end_quota,
+    end_window,
+    set_quota,
+    set_window,
+)
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import Conflict
@@ -56,8 +60,7 @@ class GlobalQueue(QueueViews):
         self.rounds = None if share is None else Rounds(profile.shares, share)
         super().__init__(policies, self.rounds)
         self.pair_speeds = pair_speeds
-        hooks: list[QueueHooks] = [DependencyHooks(self), SweepHooks(self)]
-        hooks += [WindowHooks(self), QuotaHooks(self)]
+        hooks: list[QueueHooks] = [DependencyHooks(self), SweepHooks(self), WindowHooks(self)]
         if self.rounds is not None:
             hooks.append(RoundHooks(self, self.rounds, self.tenancy.entitlements, pair_speeds))
         if profile.slices.layers > 1:
@@ -178,10 +181,10 @@ class GlobalQueue(QueueViews):
         m.AttemptRunning: lifecycle.goes_on,
         m.AttemptSuspended: lifecycle.goes_on,
         m.AttemptContinued: lifecycle.goes_on,
-        m.AttemptPacked: lifecycle.packed,
+        m.AttemptPacked: lifecycle.noted,
         m.AttemptStopping: lifecycle.stopping,
-        m.AttemptCheckpointed: lifecycle.checkpointed,
-        m.AttemptResumed: lifecycle.resumed,
+        m.AttemptCheckpointed: lifecycle.noted,
+        m.AttemptResumed: lifecycle.noted,
         m.AttemptEnded: lifecycle.ended,
         m.TreeGrown: lifecycle.tree_grown,
     }

@@ -9,28 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from topmast.fast.machine import Fact
-from topmast.fast.region.facts import (
-    AllTaken,
-    ClosureSet,
-    HostClosure,
-    HostReachable,
-    HostsAssigned,
-    HostSet,
-    HostsGone,
-    HostsHandedOver,
-    HostSuspected,
-    Kept,
-    Launched,
-    PairedWith,
-    PlaceBooked,
-    PlaceGivenUp,
-    RegionSet,
-    SlotsFreed,
-    SlotsTaken,
-    Stopping,
-    SuspicionOver,
-    Up,
-)
+from topmast.fast.region import facts as f
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.pair_seats import to_internal
 from topmast.fast.region.reservation.bookings import Booking
@@ -44,7 +23,7 @@ from topmast.model.states import HostState
 Value = TypeVar("Value")
 
 
-def _region(placer: RegionState, fact: RegionSet, event: m.ConfigureRegion) -> None:
+def _region(placer: RegionState, fact: f.RegionSet, event: m.ConfigureRegion) -> None:
     before, owners = owners_of(placer.state.region), owners_of(event.region)
     placer.state.closed = {
         host: why
@@ -61,16 +40,19 @@ def _region(placer: RegionState, fact: RegionSet, event: m.ConfigureRegion) -> N
     placer.more()
 
 
-def _taken(placer: RegionState, fact: SlotsTaken, event: m.CommitPlan) -> None:
+def _taken(placer: RegionState, fact: f.SlotsTaken, event: m.CommitPlan) -> None:
     waits = bool(fact.waiting_for)  # else `Launched` follows, and its hosts need no second count
     phase = AllocationPhase.CLAIMED if waits else AllocationPhase.STARTING
-    allocation = _allocation(placer, event, phase, fact.waiting_for)
+    allocation = Allocation(
+        to_internal(event.plan), event.epoch, event.spec, event.band, placer.now,
+        event.time_left_s, phase, list(fact.waiting_for), expected_s=event.expected_s,
+    )  # fmt: skip
     placer.state.allocations[event.plan.job] = placer.claims[event.plan.job] = allocation
     placer.columns.hold(allocation)
     placer.state.version += 1
 
 
-def _all_taken(placer: RegionState, fact: AllTaken, event: m.CommitPlans) -> None:
+def _all_taken(placer: RegionState, fact: f.AllTaken, event: m.CommitPlans) -> None:
     now, starting = placer.now, AllocationPhase.STARTING
     taken = [
         Allocation(
@@ -86,26 +68,7 @@ def _all_taken(placer: RegionState, fact: AllTaken, event: m.CommitPlans) -> Non
     placer.state.version += len(taken)
 
 
-def _allocation(
-    placer: RegionState,
-    event: m.CommitPlan,
-    phase: AllocationPhase,
-    waiting_for: tuple[str, ...] = (),
-) -> Allocation:
-    return Allocation(
-        plan=to_internal(event.plan),
-        epoch=event.epoch,
-        spec=event.spec,
-        band=event.band,
-        start_s=placer.now,
-        time_left_s=event.time_left_s,
-        expected_s=event.expected_s,
-        hold=phase,
-        waiting_for=list(waiting_for),
-    )
-
-
-def _launched(placer: RegionState, fact: Launched, event: m.Message) -> None:
+def _launched(placer: RegionState, fact: f.Launched, event: m.Message) -> None:
     allocation = placer.state.allocations[fact.job]
     placer.claims.pop(fact.job, None)
     if allocation.hold is AllocationPhase.STARTING and allocation.start_s == placer.now:
@@ -115,7 +78,7 @@ def _launched(placer: RegionState, fact: Launched, event: m.Message) -> None:
     placer.columns.note(allocation)
 
 
-def _up(placer: RegionState, fact: Up, event: m.Message) -> None:
+def _up(placer: RegionState, fact: f.Up, event: m.Message) -> None:
     allocation = placer.state.allocations[fact.job]
     allocation.running_s = placer.now
     if allocation.hold is AllocationPhase.STARTING:
@@ -123,24 +86,24 @@ def _up(placer: RegionState, fact: Up, event: m.Message) -> None:
     placer.columns.note(allocation)
 
 
-def _kept(placer: RegionState, fact: Kept, event: m.Message) -> None:
+def _kept(placer: RegionState, fact: f.Kept, event: m.Message) -> None:
     allocation = placer.state.allocations[fact.job]
     allocation.kept_until_s = fact.at_s
     placer.columns.note(allocation)
 
 
-def _paired(placer: RegionState, fact: PairedWith, event: m.Message) -> None:
+def _paired(placer: RegionState, fact: f.PairedWith, event: m.Message) -> None:
     placer.state.allocations[fact.job].paired = fact.other or UNSET
 
 
-def _stopping(placer: RegionState, fact: Stopping, event: m.Message) -> None:
+def _stopping(placer: RegionState, fact: f.Stopping, event: m.Message) -> None:
     allocation = placer.state.allocations[fact.job]
     allocation.hold = AllocationPhase.STOPPING
     allocation.why = fact.why
     placer.columns.note(allocation)
 
 
-def _freed(placer: RegionState, fact: SlotsFreed, event: m.Message) -> None:
+def _freed(placer: RegionState, fact: f.SlotsFreed, event: m.Message) -> None:
     allocation = placer.state.allocations.pop(fact.job)
     placer.claims.pop(fact.job, None)
     placer.columns.let_go(allocation)
@@ -151,14 +114,14 @@ def _freed(placer: RegionState, fact: SlotsFreed, event: m.Message) -> None:
     placer.more()
 
 
-def _booked(placer: RegionState, fact: PlaceBooked, event: m.Message) -> None:
+def _booked(placer: RegionState, fact: f.PlaceBooked, event: m.Message) -> None:
     needs = placer.state.allocations[fact.job].needs()
     placer.state.places[fact.job] = Booking(fact.plan, needs, fact.until_s)
     placer.columns.take(fact.plan.seats, needs, fact.plan.in_slice)
     placer.state.version += 1
 
 
-def _given_up(placer: RegionState, fact: PlaceGivenUp, event: m.Message) -> None:
+def _given_up(placer: RegionState, fact: f.PlaceGivenUp, event: m.Message) -> None:
     place = placer.state.places.pop(fact.job)
     placer.columns.give_back(place.plan.seats, place.needs, place.plan.in_slice)
     placer.columns.grown[place.plan.cluster] = None
@@ -167,7 +130,7 @@ def _given_up(placer: RegionState, fact: PlaceGivenUp, event: m.Message) -> None
     placer.more()
 
 
-def _host(placer: RegionState, fact: HostSet, event: m.Message) -> None:
+def _host(placer: RegionState, fact: f.HostSet, event: m.Message) -> None:
     state = placer.state
     if fact.state is HostState.HEALTHY:
         state.wanted.pop(fact.host, None)
@@ -193,13 +156,13 @@ def _with(
     return found or UNSET
 
 
-def _assigned(placer: RegionState, fact: HostsAssigned, event: m.Message) -> None:
+def _assigned(placer: RegionState, fact: f.HostsAssigned, event: m.Message) -> None:
     before, placer.state.assigned = placer.state.assigned, dict(fact.owners)
     for host in dict.fromkeys((*before, *fact.owners)):
         _refresh(placer, host)
 
 
-def _handed_over(placer: RegionState, fact: HostsHandedOver, event: m.Message) -> None:
+def _handed_over(placer: RegionState, fact: f.HostsHandedOver, event: m.Message) -> None:
     for host in fact.owners:
         placer.state.assigned.pop(host, None)
         placer.state.closed.pop(host, None)  # its new cluster speaks for it
@@ -207,7 +170,7 @@ def _handed_over(placer: RegionState, fact: HostsHandedOver, event: m.Message) -
     placer.more()
 
 
-def _gone(placer: RegionState, fact: HostsGone, event: m.Message) -> None:
+def _gone(placer: RegionState, fact: f.HostsGone, event: m.Message) -> None:
     state, region = placer.state, placer.state.region
     books: tuple[dict[str, Any], ...] = (
         state.leaving, state.wanted, state.assigned, state.down, state.closed, state.suspect
@@ -228,7 +191,7 @@ def _gone(placer: RegionState, fact: HostsGone, event: m.Message) -> None:
     placer.more()
 
 
-def _reachable(placer: RegionState, fact: HostReachable, event: m.Message) -> None:
+def _reachable(placer: RegionState, fact: f.HostReachable, event: m.Message) -> None:
     if fact.up:
         placer.state.down.pop(fact.host, None)
     else:
@@ -236,7 +199,7 @@ def _reachable(placer: RegionState, fact: HostReachable, event: m.Message) -> No
     _refresh(placer, fact.host)
 
 
-def _closure(placer: RegionState, fact: HostClosure, event: m.Message) -> None:
+def _closure(placer: RegionState, fact: f.HostClosure, event: m.Message) -> None:
     closed = placer.state.closed
     was = closed.pop(fact.host, "")
     if fact.why:
@@ -245,7 +208,7 @@ def _closure(placer: RegionState, fact: HostClosure, event: m.Message) -> None:
         _refresh(placer, fact.host)
 
 
-def _closed_by_people(placer: RegionState, fact: ClosureSet, event: m.Message) -> None:
+def _closed_by_people(placer: RegionState, fact: f.ClosureSet, event: m.Message) -> None:
     closures = {n: c for n, c in given(placer.state.closures, {}).items() if n != fact.name}
     if fact.closure is not None:
         closures[fact.name] = fact.closure
@@ -256,12 +219,12 @@ def _closed_by_people(placer: RegionState, fact: ClosureSet, event: m.Message) -
         _refresh(placer, host)
 
 
-def _suspected(placer: RegionState, fact: HostSuspected, event: m.Message) -> None:
+def _suspected(placer: RegionState, fact: f.HostSuspected, event: m.Message) -> None:
     placer.state.suspect[fact.host] = fact.until_s
     _refresh(placer, fact.host)
 
 
-def _trusted(placer: RegionState, fact: SuspicionOver, event: m.Message) -> None:
+def _trusted(placer: RegionState, fact: f.SuspicionOver, event: m.Message) -> None:
     placer.state.suspect.pop(fact.host, None)
     _refresh(placer, fact.host)
 
@@ -297,25 +260,25 @@ def _with_hosts_in_use(region: RegionSpec, placer: RegionState) -> RegionSpec:
 
 
 APPLIERS: dict[type[Fact], Callable[..., None]] = {
-    RegionSet: _region,
-    SlotsTaken: _taken,
-    AllTaken: _all_taken,
-    Launched: _launched,
-    Up: _up,
-    Kept: _kept,
-    Stopping: _stopping,
-    SlotsFreed: _freed,
-    PlaceBooked: _booked,
-    PlaceGivenUp: _given_up,
-    HostSet: _host,
-    HostsAssigned: _assigned,
-    HostsHandedOver: _handed_over,
-    HostsGone: _gone,
-    HostReachable: _reachable,
-    HostClosure: _closure,
-    ClosureSet: _closed_by_people,
-    HostSuspected: _suspected,
-    SuspicionOver: _trusted,
-    PairedWith: _paired,
+    f.RegionSet: _region,
+    f.SlotsTaken: _taken,
+    f.AllTaken: _all_taken,
+    f.Launched: _launched,
+    f.Up: _up,
+    f.Kept: _kept,
+    f.Stopping: _stopping,
+    f.SlotsFreed: _freed,
+    f.PlaceBooked: _booked,
+    f.PlaceGivenUp: _given_up,
+    f.HostSet: _host,
+    f.HostsAssigned: _assigned,
+    f.HostsHandedOver: _handed_over,
+    f.HostsGone: _gone,
+    f.HostReachable: _reachable,
+    f.HostClosure: _closure,
+    f.ClosureSet: _closed_by_people,
+    f.HostSuspected: _suspected,
+    f.SuspicionOver: _trusted,
+    f.PairedWith: _paired,
 }
 """Every fact of a region."""

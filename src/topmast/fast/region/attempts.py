@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
+from typing import Any
 
 import msgspec
 
+from topmast.fast.machine import Fact
+from topmast.fast.region import facts as f
 from topmast.fast.region.answers import RegionAnswers
-from topmast.fast.region.facts import (
-    HostsGone,
-    HostsHandedOver,
-    HostSuspected,
-    Kept,
-    Launched,
-    PairedWith,
-    PlaceBooked,
-    PlaceGivenUp,
-    SlotsFreed,
-    Stopping,
-    Up,
-)
 from topmast.fast.region.hooks import Going
 from topmast.fast.region.inventory.allocation import GOING, Allocation, AllocationPhase
 from topmast.fast.region.inventory.pair_seats import to_external
@@ -39,7 +29,7 @@ KEPT_S = 60.0
 
 def launch(placer: RegionAnswers, allocation: Allocation) -> None:
     """Start the gang: no attempt stands in its place any more."""
-    placer.decide(Launched(allocation.job))
+    placer.decide(f.Launched(allocation.job))
     placer.send(ids.QUEUE, m.AttemptStarting(allocation.job, allocation.epoch))
     plan = to_external(allocation.plan)
     order = m.LaunchGang(
@@ -76,8 +66,8 @@ def stop(
     job, epoch = allocation.job, allocation.epoch
     if to is not None:
         grace_s = allocation.spec.checkpoint.grace_s
-        placer.decide(PlaceBooked(job, to, placer.now + grace_s + KEPT_S))
-    placer.decide(Stopping(job, why))
+        placer.decide(f.PlaceBooked(job, to, placer.now + grace_s + KEPT_S))
+    placer.decide(f.Stopping(job, why))
     cluster = ids.cluster(allocation.plan.cluster)
     placer.send(cluster, m.StopGang(job, epoch, why, cause))
     placer.send(ids.QUEUE, m.AttemptStopping(job, epoch, why, cause, moves=to is not None))
@@ -113,7 +103,7 @@ def enlarge(placer: RegionAnswers, event: m.ScaleUpAttempt) -> None:
 def free(placer: RegionAnswers, allocation: Allocation, why: Outcome, cause: str) -> None:
     """Give back what was claimed but never used."""
     job, epoch, start_s = allocation.job, allocation.epoch, allocation.start_s
-    placer.decide(SlotsFreed(job))
+    placer.decide(f.SlotsFreed(job))
     ended = m.AttemptEnded(job, epoch, why, start_s, placer.now, 0.0, cause)
     placer.send(ids.QUEUE, ended)
 
@@ -123,9 +113,9 @@ def ended(placer: RegionAnswers, event: m.AttemptEnded) -> None:
     allocation = placer.held(event.job, event.epoch)
     if allocation is None:
         return
-    placer.decide(SlotsFreed(event.job))
+    placer.decide(f.SlotsFreed(event.job))
     if event.outcome is not Outcome.PREEMPTED and event.job in placer.state.places:
-        placer.decide(PlaceGivenUp(event.job, used=False))
+        placer.decide(f.PlaceGivenUp(event.job, used=False))
     if event.outcome in (Outcome.HOST_LOST, Outcome.LAUNCH_FAILED):
         for host in event.suspects:
             suspect(placer, host)
@@ -168,7 +158,7 @@ def _give_up_places(placer: RegionAnswers) -> None:
     columns = placer.columns
     for job, place in list(placer.state.places.items()):
         if not columns.take_work(place.plan.hosts, place.plan.in_slice):
-            placer.decide(PlaceGivenUp(job, used=False))
+            placer.decide(f.PlaceGivenUp(job, used=False))
 
 
 def _go(placer: RegionAnswers, moves: Iterable[Going | None]) -> None:
@@ -200,7 +190,7 @@ def hand_over(placer: RegionAnswers) -> bool:
         return False
     owners = owners_of(placer.state.region)
     concerned = {owners[host] for host in ready} | set(ready.values())
-    placer.decide(HostsHandedOver(ready))
+    placer.decide(f.HostsHandedOver(ready))
     _configure_clusters(placer, concerned)
     placer.send(ids.QUEUE, m.HostsMoved(placer.region, ready))
     return True
@@ -224,7 +214,7 @@ def _let_leave(placer: RegionAnswers) -> None:
         return
     owners = owners_of(state.region)
     concerned = {owners[host] for host in empty if host in owners}
-    placer.decide(HostsGone(empty))
+    placer.decide(f.HostsGone(empty))
     _configure_clusters(placer, concerned)
 
 
@@ -263,10 +253,19 @@ def drain(placer: RegionAnswers, hosts: tuple[str, ...], at_once: bool = False) 
             stop(placer, held[leaving.job], Outcome.PREEMPTED, cause, leaving.to)
 
 
-def running(placer: RegionAnswers, event: m.AttemptRunning) -> None:
-    """Every task is up."""
+FACT_OF: dict[type[m.Message], Callable[[Any], Fact]] = {
+    m.AttemptRunning: lambda event: f.Up(event.job),
+    m.AttemptCheckpointed: lambda event: f.Kept(event.job, event.at_s),
+    m.AttemptStopping: lambda event: f.Stopping(event.job, event.why),
+}
+"""What news of an attempt change in the books; `AttemptResumed` changes nothing."""
+
+
+def passed_on(placer: RegionAnswers, event: Any) -> None:
+    """An attempt runs, has a checkpoint or went on from one, or stops: the queue is told."""
     if placer.held(event.job, event.epoch):
-        placer.decide(Up(event.job))
+        if type(event) in FACT_OF:
+            placer.decide(FACT_OF[type(event)](event))
         placer.send(ids.QUEUE, event)
 
 
@@ -294,7 +293,7 @@ def packed(placer: RegionAnswers, event: m.AttemptPacked) -> None:
         placer.sharing.note_gain(allocation, other, gain)
     if not placer.sharing.in_turns or (allocation.paired or "") == event.colocated_with:
         return
-    placer.decide(PairedWith(event.job, event.colocated_with))
+    placer.decide(f.PairedWith(event.job, event.colocated_with))
     if not event.colocated_with and other is not None and other.hold is AllocationPhase.RUNNING:
         placer.sharing.note_parted(event.job, other.job)
         if not other.paired:  # both were told
@@ -306,27 +305,7 @@ def paced(placer: RegionAnswers, event: m.AttemptPaced) -> None:
     _go(placer, (placer.sharing.note_rate(event),))
 
 
-def checkpointed(placer: RegionAnswers, event: m.AttemptCheckpointed) -> None:
-    """What ran up to a time is kept whatever happens."""
-    if placer.held(event.job, event.epoch):
-        placer.decide(Kept(event.job, event.at_s))
-        placer.send(ids.QUEUE, event)
-
-
-def resumed(placer: RegionAnswers, event: m.AttemptResumed) -> None:
-    """The job went on from a step."""
-    if placer.held(event.job, event.epoch):
-        placer.send(ids.QUEUE, event)
-
-
-def stopping(placer: RegionAnswers, event: m.AttemptStopping) -> None:
-    """The gang was told to stop."""
-    if placer.held(event.job, event.epoch):
-        placer.decide(Stopping(event.job, event.why))
-        placer.send(ids.QUEUE, event)
-
-
 def suspect(placer: RegionAnswers, host: str) -> None:
     """Give a host no work for a while."""
     if host in placer.columns.index:
-        placer.decide(HostSuspected(host, placer.now + placer.profile.suspect_s))
+        placer.decide(f.HostSuspected(host, placer.now + placer.profile.suspect_s))

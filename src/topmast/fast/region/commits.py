@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from topmast.fast.region import facts as f
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.attempts import announce, launch, launch_each, stop
-from topmast.fast.region.facts import AllTaken, PlaceGivenUp, SlotsTaken
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.inventory.pair_seats import to_internal
@@ -31,8 +31,8 @@ def commit(placer: RegionAnswers, event: m.CommitPlan) -> None:
     victims = [v for v in plan.victims if v.job in held]
     place = placer.state.places.get(plan.job)
     if place is not None:
-        placer.decide(PlaceGivenUp(plan.job, used=place.plan.seats == plan.seats))
-    placer.decide(SlotsTaken(tuple(v.job for v in victims)))
+        placer.decide(f.PlaceGivenUp(plan.job, used=place.plan.seats == plan.seats))
+    placer.decide(f.SlotsTaken(tuple(v.job for v in victims)))
     if victims:  # else the start says so
         placer.send(ids.QUEUE, m.PlanCommitted(plan.job, event.epoch, waiting=True))
     for victim in victims:
@@ -57,7 +57,7 @@ def commit_each(placer: RegionAnswers, event: m.CommitPlans) -> None:
         for one in event.one_by_one():
             placer.send(ids.placer(placer.region), one)
         return
-    placer.decide(AllTaken())
+    placer.decide(f.AllTaken())
     launch_each(placer, event)
 
 

@@ -6,17 +6,9 @@ from typing import Any
 
 from msgspec import UNSET
 
+from topmast.fast.region import facts as f
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.attempts import announce, drain, tell_out_of_service
-from topmast.fast.region.facts import (
-    ClosureSet,
-    HostClosure,
-    HostReachable,
-    HostsAssigned,
-    HostSet,
-    RegionSet,
-    SuspicionOver,
-)
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.absent import given
@@ -24,11 +16,13 @@ from topmast.model.errors import NotFound
 from topmast.model.owners import owners_of
 from topmast.model.states import HostState
 
+CLOSED = "closed by its cluster"
+
 
 def configure(placer: RegionAnswers, event: m.ConfigureRegion) -> None:
     """Take up the part of the fleet file that this region is; hosts that leave are drained."""
     if event.region != placer.state.region or placer.state.leaving:
-        placer.decide(RegionSet())
+        placer.decide(f.RegionSet())
     for cluster in placer.state.region.clusters:
         placer.send(ids.cluster(cluster.name), m.ConfigureCluster(placer.region, cluster))
     placer.freed = False
@@ -52,7 +46,7 @@ def set_host(placer: RegionAnswers, event: m.SetHost) -> Any:
         if event.reason:
             known = known and given(placer.state.orders, {}).get(host, UNSET) == event.order()
         if not known or (event.state is HostState.HEALTHY and not trusted):
-            placer.decide(HostSet(host, event.state, event.until_s))
+            placer.decide(f.HostSet(host, event.state, event.until_s))
     if event.state is HostState.DRAINING:
         drain(placer, event.hosts, event.at_once)
     announce(placer)
@@ -65,7 +59,7 @@ def set_closure(placer: RegionAnswers, event: m.SetClosure) -> Any:
     if wanted is not None and wanted.cluster and wanted.cluster not in placer.columns.clusters:
         return NotFound(f"no cluster '{wanted.cluster}' in region '{placer.region}'")
     if wanted != known:
-        placer.decide(ClosureSet(event.name, wanted))
+        placer.decide(f.ClosureSet(event.name, wanted))
     announce(placer)
     return None
 
@@ -81,7 +75,7 @@ def assign(placer: RegionAnswers, event: m.AssignHosts) -> Any:
             return NotFound(f"no cluster '{cluster}' in region '{placer.region}'")
     wanted = {host: to for host, to in event.owners.items() if owners[host] != to}
     if wanted != placer.state.assigned:
-        placer.decide(HostsAssigned(wanted))
+        placer.decide(f.HostsAssigned(wanted))
     announce(placer)
     return None
 
@@ -89,21 +83,15 @@ def assign(placer: RegionAnswers, event: m.AssignHosts) -> Any:
 def host_changed(placer: RegionAnswers, event: m.HostChanged) -> None:
     """An engine lost a host, or has it again."""
     if event.host in placer.columns.index and placer.state.down.get(event.host, False) is event.up:
-        placer.decide(HostReachable(event.host, event.up))
+        placer.decide(f.HostReachable(event.host, event.up))
     if event.up and event.host in placer.state.suspect:
-        placer.decide(SuspicionOver(event.host))
+        placer.decide(f.SuspicionOver(event.host))
     announce(placer)
 
 
-def host_closed(placer: RegionAnswers, event: m.HostClosed) -> None:
-    """The cluster gives a host no new work; what runs there runs on."""
-    _close(placer, event.host, event.why or "closed by its cluster")
-    announce(placer)
-
-
-def host_opened(placer: RegionAnswers, event: m.HostOpened) -> None:
-    """The cluster gives a host work again; what an operator wants of it stands."""
-    _close(placer, event.host, "")
+def host_closed(placer: RegionAnswers, event: m.HostClosed | m.HostOpened) -> None:
+    """The cluster gives a host no new work, or work again: what runs there, runs on."""
+    _close(placer, event.host, (event.why or CLOSED) if isinstance(event, m.HostClosed) else "")
     announce(placer)
 
 
@@ -115,11 +103,11 @@ def closed_hosts(placer: RegionAnswers, event: m.ClosedHosts) -> None:
         if mine and host not in event.hosts:
             _close(placer, host, "")
     for host, why in event.hosts.items():
-        _close(placer, host, why or "closed by its cluster")
+        _close(placer, host, why or CLOSED)
     announce(placer)
 
 
 def _close(placer: RegionAnswers, host: str, why: str) -> None:
     """Note why a host is closed; empty opens it."""
     if host in placer.columns.index and placer.state.closed.get(host, "") != why:
-        placer.decide(HostClosure(host, why))
+        placer.decide(f.HostClosure(host, why))

@@ -13,11 +13,11 @@ from msgspec import UNSET
 
 from topmast.fast.machine import Fact
 from topmast.fast.region import attempts, commits, hosts, questions
+from topmast.fast.region import facts as f
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.applying import APPLIERS
-from topmast.fast.region.facts import ClosureSet, HostSet, PlaceGivenUp, SuspicionOver
 from topmast.fast.region.hooks import SharingHooks
-from topmast.fast.region.timesharing.hooks import Sharing
+from topmast.fast.region.timesharing.rebalancer import SharingRebalancer
 from topmast.model import messages as m
 from topmast.model.absent import given
 from topmast.model.states import HostState
@@ -31,7 +31,7 @@ class RegionalPlacer(RegionAnswers):
 
     def _hooks(self) -> SharingHooks:
         shared = self.profile.slices.layers > 1 or self.profile.shares.pairs
-        return Sharing(self) if shared else SharingHooks()
+        return SharingRebalancer(self) if shared else SharingHooks()
 
     def _recovered(self, event: m.Recovered) -> None:
         """Nothing to say again: clusters repeat their orders, and the queue asks anew."""
@@ -50,16 +50,16 @@ class RegionalPlacer(RegionAnswers):
     def _wake(self, event: m.Wake) -> None:
         for host, until_s in list(self.state.suspect.items()):
             if until_s <= self.now:
-                self.decide(SuspicionOver(host))
+                self.decide(f.SuspicionOver(host))
         for host, until_s in list(given(self.state.until, {}).items()):
             if until_s <= self.now:
-                self.decide(HostSet(host, HostState.HEALTHY))
+                self.decide(f.HostSet(host, HostState.HEALTHY))
         for name, closure in list(given(self.state.closures, {}).items()):
             if closure.until_s is not UNSET and closure.until_s <= self.now:
-                self.decide(ClosureSet(name))
+                self.decide(f.ClosureSet(name))
         for job, place in list(self.state.places.items()):
             if place.until_s <= self.now:
-                self.decide(PlaceGivenUp(job, used=False))
+                self.decide(f.PlaceGivenUp(job, used=False))
         self.holds.drop_due(self.columns, self.now)
         attempts.announce(self)
 
@@ -78,16 +78,16 @@ class RegionalPlacer(RegionAnswers):
         m.AssignHosts: hosts.assign,
         m.HostChanged: hosts.host_changed,
         m.HostClosed: hosts.host_closed,
-        m.HostOpened: hosts.host_opened,
+        m.HostOpened: hosts.host_closed,
         m.ClosedHosts: hosts.closed_hosts,
-        m.AttemptRunning: attempts.running,
+        m.AttemptRunning: attempts.passed_on,
         m.AttemptSuspended: attempts.turned,
         m.AttemptContinued: attempts.turned,
         m.AttemptPacked: attempts.packed,
         m.AttemptPaced: attempts.paced,
-        m.AttemptCheckpointed: attempts.checkpointed,
-        m.AttemptResumed: attempts.resumed,
-        m.AttemptStopping: attempts.stopping,
+        m.AttemptCheckpointed: attempts.passed_on,
+        m.AttemptResumed: attempts.passed_on,
+        m.AttemptStopping: attempts.passed_on,
         m.AttemptEnded: attempts.ended,
     }
     appliers: ClassVar[dict[type[Fact], Callable[..., None]]] = APPLIERS

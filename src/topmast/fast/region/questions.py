@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from topmast.fast.region import facts as f
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.attempts import announce
-from topmast.fast.region.facts import PlaceGivenUp
 from topmast.fast.region.inventory.pair_seats import bid_to_external
 from topmast.model import ids
 from topmast.model import messages as m
@@ -90,7 +90,7 @@ def drop_leases(placer: RegionAnswers, event: m.DropLeases) -> None:
     """Hold nothing under these leases any more, and keep no place for these jobs."""
     for job in event.jobs:
         if event.places and job in placer.state.places:
-            placer.decide(PlaceGivenUp(job, used=False))
+            placer.decide(f.PlaceGivenUp(job, used=False))
     for lease in event.leases or ():
         placer.holds.drop(placer.columns, lease)
     announce(placer)

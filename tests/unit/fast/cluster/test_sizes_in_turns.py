@@ -10,7 +10,7 @@ import pytest
 from tests.support import invariants
 from tests.support.build import cluster, elastic, fleet, job, profile
 from tests.support.world import World
-from topmast.fast.region.timesharing.hooks import Sharing
+from topmast.fast.region.timesharing.rebalancer import SharingRebalancer
 from topmast.model import messages as m
 from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec
@@ -303,7 +303,7 @@ def test_another_size_is_measured_anew() -> None:
     (name,) = world.submit(flexible(2, 1, 6))
     world.advance(SETTLE_S - 1)
     sharing = world.placer("east").sharing
-    assert isinstance(sharing, Sharing)
+    assert isinstance(sharing, SharingRebalancer)
     moves = sharing._moves
     assert moves._rates == {name: pytest.approx(10.0)}
     paced(world, speed=30.0)

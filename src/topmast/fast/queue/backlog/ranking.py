@@ -25,8 +25,7 @@ from topmast.fast.queue.backlog.ordered_index import (
     Key,
     OrderedIndex,
 )
-from topmast.fast.queue.backlog.rows_view import RowsView
-from topmast.fast.queue.backlog.waiting import Waiting
+from topmast.fast.queue.backlog.waiting import RowsView, Waiting
 from topmast.policies.base import Floats, Ints, OrderPolicy, QueueView
 
 LATE_LIMIT = 1 << 16

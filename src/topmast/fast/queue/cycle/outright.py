@@ -14,8 +14,8 @@ from __future__ import annotations
 from itertools import chain
 
 from topmast.fast.queue.backlog.placement_class import Refused
-from topmast.fast.queue.cycle.around import Around
 from topmast.fast.queue.cycle.auction import PendingDecision
+from topmast.fast.queue.cycle.state import Around
 from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model import messages as m

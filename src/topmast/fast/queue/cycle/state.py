@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Iterable, Sequence
+from typing import Protocol, Self
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -15,8 +15,13 @@ from topmast.fast.queue.backlog.durations import Durations, History
 from topmast.fast.queue.backlog.learning import Learned
 from topmast.fast.queue.backlog.task_mix import Shapes
 from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
-from topmast.fast.queue.cycle.around import Around
-from topmast.fast.queue.cycle.memory import Cycle
+from topmast.fast.queue.cycle.auction import PendingDecision
+from topmast.fast.queue.cycle.backfill import Backfill
+from topmast.fast.queue.cycle.defragmentation import Defragmentation
+from topmast.fast.queue.cycle.early_binding import EarlyBinding
+from topmast.fast.queue.cycle.foreseen import Foreseen
+from topmast.fast.queue.cycle.liveness import Reach
+from topmast.fast.queue.cycle.prefetch import Prefetch
 from topmast.fast.queue.data.catalogue import DatasetRecord
 from topmast.fast.queue.data.data import Data
 from topmast.fast.queue.hooks import Grants, HookSteps
@@ -25,6 +30,7 @@ from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.jobs.sweeps import SweepRecord, Sweeps
 from topmast.fast.queue.jobs.windows import KnownWindow, Windows
 from topmast.fast.queue.tenancy.tenancy import Tenancy
+from topmast.model import messages as m
 from topmast.model.absent import given
 from topmast.model.dataset import Copy, Deletion
 from topmast.model.fleet import Fleet
@@ -32,7 +38,8 @@ from topmast.model.plan import Plan
 from topmast.model.states import WAITING
 from topmast.model.timed_quota import KnownQuota
 from topmast.model.window import Stay
-from topmast.policies.base import Policies
+from topmast.policies.base import BindPolicy, Policies
+from topmast.policies.options import Profile
 
 
 class Saved(Struct):
@@ -66,6 +73,66 @@ class Saved(Struct):
     quotas: dict[str, KnownQuota] | UnsetType = UNSET
     budgets_noted: dict[str, tuple[str, int]] | UnsetType = UNSET
     shapes: Shapes | UnsetType = UNSET
+
+
+class Cycle:
+    """What is being decided, what regions have said, and what is kept for jobs without room."""
+
+    def __init__(self, profile: Profile, bind: BindPolicy | None) -> None:
+        self.binding = EarlyBinding(profile.bind, bind)
+        self.backfill = Backfill(profile.reserve_after_s)
+        self.defragmentation = Defragmentation(profile)
+        self.reach = Reach()
+        self.prefetch = Prefetch(profile.ask_ahead)
+        self.foreseen = Foreseen()
+        self.decision: PendingDecision | None = None
+        """The job that regions are being asked about."""
+        self.batch = 0
+        """Number of the last question."""
+        self.budget = 0
+        """Plans to be sought yet before others get their turn."""
+
+    def let_go_each(self, jobs: Sequence[str]) -> None:
+        """Jobs wait no more. O(jobs), or O(1) where nothing is known of any job."""
+        are_bound = self.binding.patience.next_s() is not None
+        if self.defragmentation.knows_jobs or are_bound or self.backfill.reservation is not None:
+            for job in jobs:
+                self.let_go(job)
+
+    def let_go(self, job: str) -> None:
+        """A job waits no more. O(1)."""
+        self.defragmentation.let_go(job)
+        self.binding.patience.drop(job)
+        self.backfill.let_go(job)
+
+
+class Around(Protocol):
+    """What the queue may know of its own process beside what it is told."""
+
+    def under_way(self) -> Iterable[m.Message]:
+        """The messages that wait to be handled, besides those that the queue is about to send."""
+        ...
+
+    def free_milli(self, region: str) -> int | None:
+        """GPUs of a region that nothing holds, in thousandths; None: not known.
+
+        O(1) unless something changed there.
+        """
+        ...
+
+    def refused_again(
+        self, placement_class: int, models: tuple[int, ...] | None, since: int, *, stops: bool
+    ) -> bool:
+        """A class that was refused before is refused again for the same; False: it is not known.
+
+        ``since``: the request that was refused. ``stops``: its jobs might have stopped others.
+        O(1).
+        """
+        ...
+
+    def victims_weighed(self) -> None:
+        """Regions would have been asked which jobs may be stopped: what they do then is due."""
+        ...
 
 
 class QueueState(EventMachine):

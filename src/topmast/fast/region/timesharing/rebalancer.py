@@ -36,6 +36,8 @@ from topmast.fast.region.timesharing.packing_candidates import (
     place_on_gpus_of,
     slots_of,
 )
+from topmast.fast.region.timesharing.pairs import PairHooks
+from topmast.fast.region.timesharing.slot_affinity import SlotAffinity
 from topmast.fast.region.timesharing.trial_moves import TrialMoves
 from topmast.model import messages as m
 from topmast.model.job import MILLI, has_image
@@ -50,14 +52,16 @@ TO_IDLE = "moved to idle GPUs, because other jobs share its GPUs"
 TO_FASTER = "moved to idle GPUs of a model on which it is faster"
 
 
-class SharingRebalancer:
+class SharingRebalancer(PairHooks):
     """The gangs of a region that share GPUs: when each was moved, and the pairs tried in vain.
 
     Working memory: after a restart a job may be moved, or two may be brought together, once more.
     """
 
     def __init__(self, placer: RegionState) -> None:
-        self._placer = placer
+        super().__init__(placer)
+        self.in_turns = placer.profile.slices.layers > 1
+        self.affinity = SlotAffinity() if self.in_turns else None
         self._moved_s: dict[str, float] = {}
         self._refused: dict[tuple[str, str], float] = {}
         """By two jobs, until when they are not to be tried together."""
