@@ -9,7 +9,7 @@ import typer
 
 from topmast.cli.command import Session, command
 from topmast.cli.jobs import JobArgument
-from topmast.cli.output import Cell, Column, Row, note, say, say_fields, say_table, say_text
+from topmast.cli.output import Cell, Column, Row, say, say_fields, say_table, say_text, warn
 from topmast.cli.text import clean, moment, number, plural
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def explain(session: Session, job: JobArgument) -> None:
 def say_explanation(explanation: Explanation) -> None:
     """The whole account, for people."""
     for warning in explanation.warnings:
-        note(f"warning: {warning}")
+        warn(warning)
     say(explanation.summary)
     say()
     say_fields(
@@ -62,10 +62,12 @@ def say_explanation(explanation: Explanation) -> None:
         _say_plans(explanation.plans, explanation.reason)
         is_placed = not explanation.regions
         _say_victims(explanation.plans[:_PLANS_SIDE_BY_SIDE], is_placed=is_placed)
-    if explanation.would_help:
+    # A dry run has warned of what is too much of the job already.
+    advices = [text for text in explanation.would_help if text not in explanation.warnings]
+    if advices:
         say()
         say("What would help")
-        for advice in explanation.would_help:
+        for advice in advices:
             say_text(advice, first="  - ", rest="    ")
 
 

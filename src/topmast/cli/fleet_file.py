@@ -9,7 +9,7 @@ import typer
 
 from topmast.cli import discover
 from topmast.cli.command import Session, command, group
-from topmast.cli.output import Column, note, say, say_block, say_table
+from topmast.cli.output import Column, note, say, say_block, say_table, warn
 from topmast.cli.text import plural
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _document(file: Path, only_tenants: bool) -> dict[str, Any]:
 
 def _say(found: FleetDiff, *, applied: bool = False) -> None:
     for warning in found.warnings:
-        note(f"warning: {warning}")
+        warn(warning)
     if not found.changes:
         note("nothing differs")
         return

@@ -18,7 +18,7 @@ from topmast.cli.groups import CommandBehind
 from topmast.cli.jobs import FINISHED, WAITING, JobArgument, JobsArgument, page_of, say_states
 from topmast.cli.jobsource import source_like, source_of
 from topmast.cli.launchmany import documents_of, dry_run_all, launch_all
-from topmast.cli.output import note, say, say_block
+from topmast.cli.output import note, say, say_block, warn
 from topmast.cli.overrides import JobOptions, named_for, with_changes
 from topmast.cli.sweeps import (
     is_sweep,
@@ -123,7 +123,7 @@ def launch(
 def _submitted(session: Session, client: Client, receipt: Receipt, wait: bool, follow: bool) -> int:
     """Say what became of a submission, now or at the end of the job; the exit code."""
     for warning in receipt.warnings:
-        note(f"warning: {warning}")
+        warn(warning)
     if not (wait or follow):
         session.show(receipt, lambda: say(receipt.id))
         if sys.stdout.isatty():

@@ -13,7 +13,7 @@ from topmast.cli.command import Session
 from topmast.cli.explain import say_explanation
 from topmast.cli.jobs import say_states
 from topmast.cli.jobsource import JobSource
-from topmast.cli.output import note, say, say_block
+from topmast.cli.output import note, say, say_block, warn
 from topmast.cli.overrides import with_changes
 from topmast.cli.watch import Watch
 
@@ -76,7 +76,7 @@ def launch_all(session: Session, client: Client, jobs: Documents, wait: bool) ->
     ]
     receipt = client.submit_many(sent)
     for warning in receipt.warnings:
-        note(f"warning: {warning}")
+        warn(warning)
     if not wait:
         session.show(receipt, lambda: say_block("\n".join(receipt.ids)))
         return []

@@ -10,7 +10,7 @@ import typer
 from topmast.cli import values
 from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_tenants
-from topmast.cli.output import Column, note, say, say_table
+from topmast.cli.output import Column, say, say_table, warn
 from topmast.cli.text import moment
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def put(
         )  # fmt: skip
     session.show(found, lambda: say(found.webhook.name))
     if not secret and template is Template.JSON:
-        note("warning: its messages are not signed (--secret PLACE)")
+        warn("its messages are not signed (--secret PLACE)")
 
 
 def test(session: Session, name: NameArgument) -> None:

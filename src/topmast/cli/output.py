@@ -66,6 +66,12 @@ def note(line: str) -> None:
     sys.stderr.flush()
 
 
+def warn(text: str) -> None:
+    """A warning beside the result: on a terminal broken between words."""
+    for line in _broken(f"warning: {text}", sys.stderr, rest="  "):
+        note(line)
+
+
 def say_json(document: object) -> None:
     """The result as one JSON document: on one line, or indented for eyes."""
     import msgspec
@@ -101,19 +107,23 @@ def say_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 def say_text(text: str, first: str = "", rest: str = "") -> None:
     """Prose: on a terminal broken between words, elsewhere on one line."""
-    if sys.stdout.isatty():
-        import shutil
-        import textwrap
+    for line in _broken(text, sys.stdout, first, rest):
+        say(line)
 
-        room = max(_NARROWEST, shutil.get_terminal_size().columns)
-        lines = textwrap.wrap(
-            clean(text), room, initial_indent=first, subsequent_indent=rest,
-            break_long_words=False, break_on_hyphens=False,
-        )  # fmt: skip
-        for line in lines or [first.rstrip()]:
-            say(line)
-    else:
-        say(first + text)
+
+def _broken(text: str, stream: TextIO, first: str = "", rest: str = "") -> list[str]:
+    """The lines of prose: of the width of a terminal; one where the stream is none."""
+    if not stream.isatty():
+        return [first + text]
+    import shutil
+    import textwrap
+
+    room = max(_NARROWEST, shutil.get_terminal_size().columns)
+    lines = textwrap.wrap(
+        clean(text), room, initial_indent=first, subsequent_indent=rest,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    return lines or [first.rstrip()]
 
 
 def console_on(stream: TextIO) -> Console:

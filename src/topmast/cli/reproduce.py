@@ -10,7 +10,7 @@ import typer
 
 from topmast.cli.command import NOTHING, Session, command
 from topmast.cli.completion import complete_experiments
-from topmast.cli.output import Column, note, say, say_table
+from topmast.cli.output import Column, note, say, say_table, warn
 from topmast.experiments.names import experiment_names
 
 EXPERIMENTS = ", ".join(experiment_names())
@@ -73,7 +73,7 @@ def reproduce(
     options = ReproduceOptions(scale=scale, seeds=seeds, out=out, workers=workers, data=data)
     document = run(names, options, note)
     for warning in document["warnings"]:
-        note(f"warning: {warning}")
+        warn(warning)
     session.show(document, lambda: say_experiments(document))
 
 

@@ -15,7 +15,7 @@ import typer
 from topmast.cli import values
 from topmast.cli.command import NOTHING, Session, command
 from topmast.cli.completion import complete_profiles, complete_settings
-from topmast.cli.output import Column, note, say, say_fields, say_table
+from topmast.cli.output import Column, note, say, say_fields, say_table, warn
 from topmast.cli.text import number
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def compare(
 
 def _warn(document: Mapping[str, Any]) -> None:
     for warning in document["warnings"]:
-        note(f"warning: {warning}")
+        warn(warning)
 
 
 def with_overheads(text: str) -> bool:

@@ -39,8 +39,9 @@ def percent(sweep: SweepView) -> str:
 
 
 def states(sweep: SweepView) -> str:
-    """Its jobs by state."""
-    return ", ".join(f"{count:,} {state}" for state, count in sweep.states.items())
+    """Its jobs by state, and how many of those that have not ended are held."""
+    by_state = ", ".join(f"{count:,} {state}" for state, count in sweep.states.items())
+    return by_state + (f"; {sweep.held:,} held" if sweep.held else "")
 
 
 def say_sweep(sweep: SweepView) -> None:

@@ -11,7 +11,7 @@ from topmast.cli import fleet_file, values
 from topmast.cli.actoptions import ActOptions, PeriodOptions
 from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_tenants
-from topmast.cli.output import Column, note, say, say_table
+from topmast.cli.output import Column, note, say, say_table, warn
 from topmast.cli.text import moment, number, plural
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def list_all(session: Session) -> None:
     with session.client() as client:
         found = client.tenants()
     for line in _beyond(found):
-        note(f"warning: {line}")
+        warn(line)
     columns = [
         Column("TENANT", whole=True), Column("GPU"), Column("QUOTA", right=True),
         Column("USED", right=True), Column("BORROWED", right=True), Column("LENT", right=True),

@@ -12,7 +12,7 @@ import typer
 from topmast.cli import values
 from topmast.cli.command import NOTHING, Session, command, group
 from topmast.cli.documents import say_document
-from topmast.cli.output import Column, note, say, say_block, say_fields, say_table
+from topmast.cli.output import Column, note, say, say_block, say_fields, say_table, warn
 from topmast.cli.text import number, plural
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _read(
         file, format, host_gpus=host_gpus, skip_bad_rows=skip_bad_rows, throughputs=throughputs
     )
     if trace.skipped:
-        note(f"warning: {plural(trace.skipped, 'bad row')} left out")
+        warn(f"{plural(trace.skipped, 'bad row')} left out")
     return trace
 
 

@@ -13,7 +13,7 @@ import typer
 from topmast.cli import values
 from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.completion import complete_profiles, complete_settings
-from topmast.cli.output import Column, Row, note, say, say_fields, say_table
+from topmast.cli.output import Column, Row, say, say_fields, say_table, warn
 from topmast.cli.rootoptions import WhatIfOptions
 from topmast.cli.simulate import Progress
 from topmast.cli.text import moment, number
@@ -190,9 +190,9 @@ def say_futures(document: Mapping[str, Any]) -> None:
     """Both futures side by side, for people."""
     base, changed = document["base"], document["changed"]
     if not document["changes"]:
-        note("warning: both runs are the same: name a change (see `topmast whatif --help`)")
+        warn("both runs are the same: name a change (see `topmast whatif --help`)")
     for line in document["warnings"]:
-        note(f"warning: {line}")
+        warn(line)
     say_fields(
         [
             ("as of", moment(document["at_s"])),

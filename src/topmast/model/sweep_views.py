@@ -31,3 +31,5 @@ class SweepView(Struct, frozen=True):
     finish_s: float | None
     """When the last of its jobs ended; None: not all have."""
     labels: dict[str, str] = {}
+    held: int = 0
+    """How many of those that have not ended people keep from starting, now or when they stop."""

@@ -407,6 +407,8 @@ def _in_general(
     need = spec.gpus_milli() / MILLI
     allowed = [region for region in inquiry.regions if region.barred is None]
     verdicts = [v for region in allowed for v in region.clusters]
+    if reason is PendingReason.TOPOLOGY_DOES_NOT_FIT and found_some:
+        return []  # the summary says what does not fit, and the changes what would
     if reason in (PendingReason.TOPOLOGY_DOES_NOT_FIT, PendingReason.NO_MATCHING_HARDWARE):
         columns = [world.placers[region.region].columns for region in allowed]
         return list(too_large(queue, columns, spec)) or _of_hardware(spec, need, verdicts)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
-from topmast.fast.queue import GlobalQueue, SweepRecord
+from topmast.fast.queue import GlobalQueue, JobRecord, SweepRecord
 from topmast.model import ids
 from topmast.model.absent import given
 from topmast.model.job import MILLI
@@ -14,27 +15,23 @@ from topmast.model.sweep_views import SweepView
 
 def views_of(queue: GlobalQueue, sweeps: Iterable[SweepRecord]) -> tuple[SweepView, ...]:
     """Sweeps as they stand, the newest first. O(jobs of those that have not ended)."""
-    found = [_view(sweep, *_live(queue, sweep)) for sweep in sweeps]
+    found = [_view(sweep, _live(queue, sweep)) for sweep in sweeps]
     return tuple(sorted(found, key=lambda view: -ids.sweep_number(view.id)))
 
 
-def _live(queue: GlobalQueue, sweep: SweepRecord) -> tuple[dict[str, int], int]:
-    """Its jobs that have not ended by state, and the thousandths of GPUs that they hold."""
-    live: dict[str, int] = {}
-    milli, records = 0, queue.jobs.records
-    for index in range(0 if sweep.has_ended else sweep.size):
-        record = records.get(sweep.job(index))
-        if record is not None and not record.finished:
-            live[record.state.value] = live.get(record.state.value, 0) + 1
-            milli += record.plan.gpus_milli if record.plan else 0
-    return live, milli
+def _live(queue: GlobalQueue, sweep: SweepRecord) -> list[JobRecord]:
+    """Its jobs that have not ended."""
+    known = () if sweep.has_ended else map(sweep.job, range(sweep.size))
+    records = (queue.jobs.records.get(job) for job in known)
+    return [record for record in records if record is not None and not record.finished]
 
 
-def _view(sweep: SweepRecord, live: dict[str, int], gpus_milli: int) -> SweepView:
+def _view(sweep: SweepRecord, live: list[JobRecord]) -> SweepView:
     spec, definition = sweep.spec, sweep.spec.sweep
     assert definition
     ended = {state.value: count for state, count in sweep.ended.items() if count}
-    counts = {**live, **ended}
+    counts = {**Counter(record.state.value for record in live), **ended}
+    gpus_milli = sum(record.plan.gpus_milli for record in live if record.plan)
     return SweepView(
         id=sweep.id,
         name=spec.name,
@@ -51,6 +48,7 @@ def _view(sweep: SweepRecord, live: dict[str, int], gpus_milli: int) -> SweepVie
         submit_s=sweep.submit_s,
         finish_s=sweep.finish_s,
         labels=given(spec.labels, {}),
+        held=sum(record.is_held for record in live),
     )
 
 

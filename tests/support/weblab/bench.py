@@ -16,8 +16,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,7 +34,7 @@ WINDOW_MS = 1_000.0
 """A new window of Chromium loads parts of its own, which are no part of a page."""
 PACE, PACED_S = 10.0, 20.0
 """Jobs a second, and for how long, while the share of a core is taken: with dashboards as without."""
-SUBMITTED = 500
+SUBMITTED = 1_000
 """Jobs of a turn in which decisions are timed."""
 SCRAPES = 100
 SEEN = """
@@ -189,15 +189,19 @@ def scrapes(url: str, process: psutil.Process, count: int) -> dict[str, float]:
 
 def _deciding_s(process: psutil.Process) -> float:
     """The CPU time of the thread that decides: of those beside that of HTTP the one that works."""
-    others = [thread for thread in process.threads() if thread.id != process.pid]
-    return max(thread.user_time + thread.system_time for thread in others)
+    tasks = Path(f"/proc/{process.pid}/task")
+    others = [task for task in tasks.iterdir() if task.name != str(process.pid)]
+    return max(int((task / "schedstat").read_text("ascii").split()[0]) for task in others) / 1e9
 
 
 def _renderer_mb() -> float:
     """The memory of the largest renderer that this process has below it, shared pages left out."""
-    children = psutil.Process().children(recursive=True)
-    tabs = [p for p in children if "--type=renderer" in p.cmdline()]
-    return max((p.memory_full_info().uss for p in tabs), default=0) / 1e6
+    sizes = [0]
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # the tabs before are ending
+            if "--type=renderer" in child.cmdline():
+                sizes.append(child.memory_full_info().uss)
+    return max(sizes) / 1e6
 
 
 def submit(url: str, name: str) -> None:
@@ -244,25 +248,26 @@ def decisions(url: str, process: psutil.Process, jobs: int) -> dict[str, float]:
 
 
 def compared(url: str, process: psutil.Process, readers: int, pairs: int) -> dict[str, Any]:
-    """What a message takes with dashboards and without, in turns; CPU time has steps of 10 ms."""
-    alone, beside = [], []
-    for _ in range(pairs):
-        alone.append(decisions(url, process, SUBMITTED))
-        with dashboards(url, readers):
-            beside.append(decisions(url, process, SUBMITTED))
-    paced: dict[str, list[dict[str, float]]] = {"alone": [], "with_them": []}
-    for _ in range(pairs):
-        paced["alone"].append(shares(url, process))
-        with dashboards(url, readers):
-            paced["with_them"].append(shares(url, process))
-    growth = {
-        key: round(median(b[key] for b in beside) / median(a[key] for a in alone) - 1.0, 4)
-        for key in ("queue_us", "cpu_us")
-    }
+    """What deciding takes with dashboards and without: in pairs, of which each second is turned."""
     return {
-        "dashboards": readers, "alone": alone, "with_them": beside,
-        "growth": growth, "paced": paced,
-    }  # fmt: skip
+        "dashboards": readers,
+        "fast": _in_pairs(url, readers, pairs, lambda: decisions(url, process, SUBMITTED)),
+        "paced": _in_pairs(url, readers, pairs, lambda: shares(url, process)),
+    }
+
+
+def _in_pairs(
+    url: str, readers: int, pairs: int, measure: Callable[[], dict[str, float]]
+) -> dict[str, Any]:
+    """Each figure alone and with dashboards, and the median of how much it grew in a pair."""
+    found: dict[str, list[dict[str, float]]] = {"alone": [], "with_them": []}
+    for at in range(pairs):
+        for kind in sorted(found, reverse=at % 2 == 1):
+            with dashboards(url, readers if kind == "with_them" else 0):
+                found[kind].append(measure())
+    both = list(zip(found["alone"], found["with_them"], strict=True))
+    growth = {key: round(median(b[key] / a[key] - 1.0 for a, b in both), 4) for key in both[0][0]}
+    return {**found, "growth": growth}
 
 
 @contextmanager
@@ -327,6 +332,7 @@ def main() -> None:
             "jobs": given.jobs, "running": running, "gpus": given.gpus, "groups_ms": grouped(url),
             "scrapes": scrapes(url, process, SCRAPES), **looked_at(url),
         }  # fmt: skip
+        say(json.dumps(found))
         if given.readers:
             say(f"deciding alone, and with {given.readers} dashboards")
             found["decisions"] = compared(url, process, given.readers, given.pairs)

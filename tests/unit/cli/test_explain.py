@@ -157,6 +157,22 @@ def test_what_would_help(explained: list[list[str]]) -> None:
     ]
 
 
+def test_help_does_not_repeat_a_warning(server: FakeServer, call: Call) -> None:
+    """A dry run warns of what is too much of the job; elsewhere the same words are help."""
+    said = "num_nodes: no cluster could hold 9 tasks"
+    told = msgspec.structs.replace(
+        WAITING, warnings=(said,), would_help=("1 task instead of 9", said)
+    )
+    server.on("GET", "/jobs/j7/explain", told)
+    called = call("explain", "j7")
+    assert called.error == f"warning: {said}"
+    assert called.out.splitlines()[-2:] == ["What would help", "  - 1 task instead of 9"]
+    server.on("GET", "/jobs/j7/explain", msgspec.structs.replace(told, would_help=(said,)))
+    assert "What would help" not in call("explain", "j7").out
+    server.on("GET", "/jobs/j7/explain", msgspec.structs.replace(told, warnings=()))
+    assert call("explain", "j7").out.splitlines()[-1] == f"  - {said}"
+
+
 def test_warnings_go_to_stderr(server: FakeServer, call: Call) -> None:
     """They are not part of the answer, but of its document."""
     server.on("GET", "/jobs/j7/explain", WAITING)

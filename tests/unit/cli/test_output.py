@@ -1,5 +1,6 @@
 """What users write in reasons and names does not reach a terminal, whatever the command prints it."""
 
+import sys
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 from tests.unit.cli.conftest import Call
 from tests.unit.cli.test_fleet import CLUSTERS, RESERVATION, TENANTS, acted, host
 from tests.unit.client.fake import FakeServer
-from topmast.cli.output import say, say_block, say_table, say_text
+from topmast.cli.output import say, say_block, say_table, say_text, warn
 from topmast.model import views as v
 from topmast.model.act_views import ClusterActed, TenantPause
 
@@ -77,6 +78,21 @@ def _texts(document: Any) -> list[str]:
     if isinstance(document, list):
         return [text for part in document for text in _texts(part)]
     return [document] if isinstance(document, str) else []
+
+
+def test_a_warning_is_broken_between_words_on_a_terminal_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As prose of a result is: a line that a terminal breaks itself splits words."""
+    text = "topology.required: no rack could hold it, and the job waits until one can"
+    warn(text)
+    assert capsys.readouterr().err == f"warning: {text}\n"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    warn(text)
+    assert capsys.readouterr().err.splitlines() == [
+        "warning: topology.required: no rack", "  could hold it, and the job waits until", "  one can",
+    ]  # fmt: skip
 
 
 def test_every_way_to_write_is_safe(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,6 +40,17 @@ def test_status_of_a_sweep(server: FakeServer, call: Call) -> None:
     assert call("status", "s7", "--json").document["id"] == "s7"
 
 
+def test_a_sweep_whose_jobs_are_held_says_so(server: FakeServer, call: Call) -> None:
+    """In the queue, in its status, and while one waits for it: it would never end by itself."""
+    held = replace(SWEEP, held=504)
+    server.on("GET", "/jobs", Answer(JobPage((), None, {"RUNNING": 9}, 1, (held,))))
+    server.on("GET", "/sweeps/s7", Answer(held))
+    want = "504 PENDING, 8 RUNNING, 488 SUCCEEDED; 504 held"
+    assert want in call("queue").out
+    assert want in call("status", "s7").out
+    assert want in call("wait", "s7", "--timeout", "0.2").err
+
+
 def test_wait_is_over_when_the_sweep_is(server: FakeServer, call: Call) -> None:
     """The exit code tells whether all of its jobs succeeded."""
     server.on("GET", "/sweeps/s7", Answer(SWEEP), Answer(GOOD))

@@ -246,6 +246,17 @@ def test_a_region_that_is_ruled_out_helps_nobody() -> None:
     assert west_only == {ChangeKind.RESIDENCY}
 
 
+def test_what_would_do_is_not_followed_by_what_does_not() -> None:
+    """Where no change is found, the most that an empty fleet could hold is what helps."""
+    wide = job(gpus=8, count=3)
+    world = World(fleet(cluster("east-1")))
+    assert "even empty" not in str(_asked(world, wide).would_help)
+    world.submit(job("busy", gpus=8, count=2))
+    told = _asked(world, wide)
+    assert (told.reason, len(told.would_help)) == ("TopologyDoesNotFit", 1)
+    assert "the largest that would fit is 2 tasks (16 GPUs)" in told.would_help[0]
+
+
 def test_data_that_no_region_has_is_added_by_a_whole_command() -> None:
     """The fleet file promises a replica that is in no store: a job waits until it is brought."""
     world = World(fleet(cluster("east-1", hosts=1), datasets=(dataset("d"),)))

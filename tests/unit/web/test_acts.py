@@ -190,6 +190,35 @@ def test_a_reservation_and_a_pause_are_told(door: Entrance) -> None:
     run(story)
 
 
+def test_a_sweep_that_is_held_says_so(door: Entrance) -> None:
+    """Where it is listed, on its own page, and at each of its jobs, also one that runs on."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            await client.post("/api/v1/jobs/hold", json={"jobs": ["s2"], "reason": "wrong data"})
+            try:
+                assert (await client.get("/api/v1/sweeps/s2")).json()["held"] == 3
+                assert "3 held" in (await client.get("/sweeps")).text
+                assert (
+                    "<dt>Held</dt><dd>3 jobs, until released</dd>"
+                    in (await client.get("/sweeps/s2")).text
+                )
+                states = {
+                    job: (await client.get(f"/api/v1/jobs/{job}")).json()["state"]
+                    for job in ("j2", "j4")
+                }
+                assert states == {"j2": "RUNNING", "j4": "PENDING"}
+                listed = (await client.get("/?selector=sweep%3Ds2")).text
+                told = dict(re.findall(r'<tr data-row data-key="(j\d+)">(.*?)</tr>', listed, re.S))
+                assert "; when it stops: <bdi>held by" in told["j2"]
+                assert "<b>Held</b>" in told["j4"]
+            finally:
+                await client.post("/api/v1/jobs/release", json={"jobs": ["s2"]})
+            assert (await client.get("/api/v1/sweeps/s2")).json()["held"] == 0
+
+    run(story)
+
+
 def test_a_sweep_is_told_as_one(door: Entrance) -> None:
     """With how far it is, what varies, and its jobs."""
 
@@ -200,6 +229,7 @@ def test_a_sweep_is_told_as_one(door: Entrance) -> None:
             one = (await client.get("/sweeps/s2")).text
             assert "at most 1 at a time" in one
             assert re.findall(r'<tr data-row data-key="(j\d+)"', one) == ["j2", "j3", "j4", "j5"]
+            assert "<dt>Held</dt>" not in one
             assert (
                 '<a href="/sweeps/s2">s2</a>, number 1 of it' in (await client.get("/jobs/j3")).text
             )

@@ -122,10 +122,14 @@ class JobRecord(Struct, gc=False, omit_defaults=True):
         return self.state in TERMINAL
 
     @property
+    def is_held(self) -> bool:
+        """Whether people keep it from starting, by itself or with its tenant."""
+        return self.hold is not UNSET or self.paused is not UNSET
+
+    @property
     def is_aside(self) -> bool:
         """Whether it is in no order: people keep it from starting, or other jobs come first."""
-        kept = self.hold is not UNSET or self.paused is not UNSET
-        return kept or self.awaits is not UNSET
+        return self.is_held or self.awaits is not UNSET
 
     @property
     def band(self) -> Band:
