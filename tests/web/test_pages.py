@@ -102,20 +102,20 @@ def test_the_text_of_users_stays_text(stage: Stage, viewer: Viewer) -> None:
         assert window.complaints == []
 
 
-@pytest.mark.parametrize("name", ["queue", "job", "audit"])
+@pytest.mark.parametrize("name", ["queue", "job", "job-long", "fleet", "tenants", "audit"])
 def test_on_a_telephone_nothing_is_cut_or_overprinted(
     stage: Stage, viewer: Viewer, name: str
 ) -> None:
     """The header reaches both edges, each page of the menu is seen, and fields keep their place."""
-    with viewer.window(width_px=390) as window:
-        page = window.open(address(stage, name))
-        page.wait_for_timeout(300)
+    path = "/jobs/{hostile}" if name == "job-long" else PATHS[name]
+    with viewer.window(width_px=360) as window:
+        page = window.open(path.format(**stage.jobs))
+        page.wait_for_timeout(1_000)
         found = page.evaluate(BOUNDS)
-    assert found["header"] == [0, 390]
-    assert found["menu"] == []
-    assert found["fields"] == []
-    assert (found["timeline"] is None) == (name != "job")
-    assert (found["timeline"] or 0) <= 0
+    assert found["header"] == [0, 360]
+    for part in ("menu", "fields", "covered", "titles", "beyond"):
+        assert found[part] == [], part
+    assert found["pictures"] == {"job": 1, "job-long": 1, "fleet": 5, "tenants": 4}.get(name, 0)
 
 
 @pytest.mark.parametrize(("name", "most_px"), [("queue", 170), ("events", 110), ("fleet", 90)])
@@ -182,14 +182,28 @@ BOUNDS = """() => {
   const box = (one) => one.getBoundingClientRect();
   const header = box(document.querySelector("header.top"));
   const out = (one) => box(one).right > innerWidth || box(one).left < 0;
-  const drawn = document.querySelector("attempt-timeline")?.shadowRoot?.querySelector("svg");
+  const inside = (tag, what) => [...document.querySelectorAll(tag)].flatMap((one) => [...one.shadowRoot.querySelectorAll(what)]);
+  const pictures = [
+    ...inside("attempt-timeline", "svg").map((one) => [one, one.parentElement]),
+    ...inside("quota-tree", "svg").map((one) => [one, one.parentElement]),
+    ...inside("gpu-map", "figure canvas").map((one) => [one, one.closest(".region")]),
+  ];
+  const figures = inside("quota-tree", "text").map((one) => [one, one.ownerSVGElement]);
+  const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
   const text = (one) => { const all = document.createRange(); all.selectNodeContents(one); return all; };
   return {
     header: [header.left, header.right],
     menu: [...document.querySelectorAll(".top nav a")].filter(out).map((one) => one.textContent),
     fields: [...document.querySelectorAll("table.cards td[data-label]:not(:has(.name))")].filter((one) =>
       one.getClientRects().length && box(text(one)).right > box(one).right + 1).map((one) => one.outerHTML),
-    timeline: drawn ? box(drawn).right - box(drawn.parentElement).right : null,
+    covered: [...document.querySelectorAll("main td.pick input")].flatMap((pick) =>
+      [...pick.closest("tr").querySelectorAll("td:not(.pick, :has(.name))")].filter((one) =>
+        one.getClientRects().length && !apart(box(text(one)), box(pick))).map((one) => one.outerHTML)),
+    titles: [...document.querySelectorAll("h1 .name")].filter((one) =>
+      one.scrollWidth > one.clientWidth).map((one) => one.textContent),
+    pictures: pictures.length,
+    beyond: [...pictures, ...figures].filter(([one, around]) =>
+      box(one).right > box(around).right + 0.5).map(([one]) => one.outerHTML.slice(0, 200)),
   };
 }"""
 """What a narrow window cuts, or prints over something else."""

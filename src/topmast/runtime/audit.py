@@ -77,9 +77,7 @@ class AuditLog:
             by = spec.user or "an unknown user"
             text = f"submitted by {by} for tenant {spec.tenant}, band {spec.band.name.lower()}"
             if spec.part:
-                text += (
-                    f"; job {spec.part.index} of the {spec.part.size:,} of sweep {spec.part.sweep}"
-                )
+                text += f"; {spec.part.sweep}[{spec.part.index}], of {spec.part.size:,} jobs"
             if spec.depends_on:
                 text += f"; to start when {awaited(spec.depends_on)}"
             self.history.append(HistoryRow(now, job, "submitted", text))

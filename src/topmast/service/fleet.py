@@ -115,6 +115,14 @@ def closure_of(placer: RegionalPlacer, name: str) -> Closure | None:
     return given(placer.state.closures, {}).get(name)
 
 
+def closed_why(placer: RegionalPlacer, host: str) -> str:
+    """By whose order a host takes no work and why, or what its engine says; empty: it does."""
+    order = given(placer.state.orders, {}).get(host)
+    if order is None:
+        return placer.columns.closed.get(host, "")
+    return order.said(placer.state.wanted[host])
+
+
 def closed_until_s(placer: RegionalPlacer, cluster: str) -> float | None:
     """When a cluster that an operator closed opens by itself, if it does."""
     closure = closure_of(placer, cluster)
@@ -183,9 +191,7 @@ def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView
                     stays={j: stays[j] for j in jobs.get(spec.name, ()) if j in stays}
                     if state is HostState.DRAINING
                     else {},
-                    closed=placer.columns.closed.get(spec.name, "")
-                    if order is None
-                    else order.said(placer.state.wanted[spec.name]),
+                    closed=closed_why(placer, spec.name),
                     reason="" if order is None else order.reason,
                     until_s=given(placer.state.until, {}).get(spec.name),
                 )

@@ -12,7 +12,7 @@ from topmast.model.job import MILLI
 from topmast.model.map_views import ClusterCells, FleetMap, HolderView, HostCells, RegionCells
 from topmast.ports import Clock
 from topmast.runtime.loop import Runtime
-from topmast.service.fleet import STOPPED, Processes
+from topmast.service.fleet import STOPPED, Processes, closed_why
 from topmast.service.redaction import HIDDEN_TENANT
 
 LEAST_KEPT_S = 1.0
@@ -82,7 +82,7 @@ class FleetMaps:
                 HostCells(
                     spec.name, spec.rack, spec.model if spec.gpus else "", spec.gpus,
                     STOPPED if stopped else columns.states[row].value,
-                    held.get(spec.name, {}), placer.columns.closed.get(spec.name, ""),
+                    held.get(spec.name, {}), closed_why(placer, spec.name),
                 )
             )  # fmt: skip
         cells = tuple(ClusterCells(name, tuple(found)) for name, found in hosts.items())

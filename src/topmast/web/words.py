@@ -114,6 +114,11 @@ def whole(text: str) -> Markup:
     return Markup(f'<bdi class="whole">{escape(_straight(text))}</bdi>')  # noqa: S704
 
 
+def either(models: list[str]) -> str:
+    """GPU models that a job asks for; the first two of many."""
+    return " or ".join(models[:2]) + (" …" if len(models) > 2 else "")
+
+
 def marked(text: str) -> Markup:
     """A sentence, with what stands between backticks as code."""
     parts = re.split("`([^`]+)`", _straight(text))

@@ -146,7 +146,7 @@ def _play(folder: Path, client: Client, other_user: str) -> dict[str, str]:
     until_state(client, jobs["dropped"], "RUNNING")
     client.cancel(jobs["dropped"])
     hostile = {
-        "name": "guest" if other_user != HOSTILE else "hostile",
+        "name": "guest" if other_user != HOSTILE else "hostile" + "-with-a-long-name" * 7,
         "tenant": "speech",
         "run": "sleep 900",
     }

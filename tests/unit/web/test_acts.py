@@ -48,7 +48,7 @@ async def set_up(door: Entrance, source: str) -> None:
         for path, body in (
             ("jobs/cancel", {"jobs": ["j3", "j6"]}),
             ("jobs/hold", {"jobs": ["j7"]}),
-            ("hosts/cordon", {"hosts": ["east-a-1"]}),
+            ("hosts/cordon", {"hosts": ["east-a-1"], "reason": "its fan is loud"}),
             ("reservations", {"hosts": ["east-a-1"], "until_s": later_s, "reason": "firmware"}),
             ("tenants/visio/pause", {"reason": "an audit"}),
             ("tenants/vision2/quota", {"quota": {"H100": 1}, "until_s": later_s}),
@@ -186,6 +186,20 @@ def test_a_reservation_and_a_pause_are_told(door: Entrance) -> None:
             assert "None of its jobs starts" in tenants
             assert "an audit" in tenants
             assert (await client.get("/tenants?tenant=nowhere")).status_code == 404
+
+    run(story)
+
+
+def test_the_fleet_says_by_whose_order_a_host_is_closed_and_why(door: Entrance) -> None:
+    """At a glance, and in the host's row."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            text = (await client.get("/fleet")).text
+            assert "east-a-1</a> (local cordoned it: its fan is loud)" in text
+            row = re.search(r'data-key="host east-a-1">(.*?)</tr>', text, re.S)
+            assert row is not None
+            assert "<bdi>local cordoned it: its fan is loud</bdi>" in row[1]
 
     run(story)
 

@@ -60,7 +60,15 @@ def words(text: str) -> str:
     [
         ("j1", ["j1 is RUNNING in east/east-a", "Why here", "submitted by ann"]),
         ("j3", ["Where it could run", "east/east-a", "hosts", "Expected start", "What would help"]),
-        ("j4", ["No matching hardware", "Never, unless the job", "can never fit"]),
+        (
+            "j4",
+            [
+                "GPUs 8 H100 in 1 task",
+                "No matching hardware",
+                "Never, unless the job",
+                "can never fit",
+            ],
+        ),
         ("j5", ["j5 was cancelled", "cancelled by local"]),
     ],
 )

@@ -19,6 +19,7 @@ from topmast.web.candidates import axis_of, candidates, plan_bars, terms_of
 from topmast.web.explanations import explanation_of
 from topmast.web.page import Ask, Page
 from topmast.web.series import curves
+from topmast.web.words import either
 
 LOG_BYTES = 65_536
 """Of the output that a page without scripts shows."""
@@ -44,9 +45,11 @@ async def view(ask: Ask) -> dict[str, Any]:
     job, now_s = story.job, ask.service.clock.now()
     is_over = job.state in TERMINAL
     explanation, trouble = (None, "") if is_over else await explanation_of(ask, job)
+    wanted = {} if job.gpu_model else await ask.service.wanted_models(ask.caller, [job.id])
     return {
         "title": f"{job.id} {job.name}",
         "job": job,
+        "model": job.gpu_model or either(wanted.get(job.id, [])),
         "story": story,
         "history": story.history[-ROWS:][::-1],
         "data": {"job": job, "attempts": story.attempts, "now_s": now_s},

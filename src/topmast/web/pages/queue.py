@@ -22,6 +22,7 @@ from topmast.model.views import JobPage, JobView
 from topmast.service.listing import GROUP_KEYS, NO_LABEL
 from topmast.web.page import Ask, Page
 from topmast.web.shared import shared
+from topmast.web.words import either
 
 T = TypeVar("T")
 ROWS = 100
@@ -218,15 +219,10 @@ async def _lines(ask: Ask, page: JobPage, in_order: bool) -> tuple[tuple[Line, .
                 job, why.get(job.id, job.cause),
                 before + at + 1 - held if is_waiting and in_order else None,
                 starts.get(job.id),
-                _either(wanted.get(job.id, [])),
+                either(wanted.get(job.id, [])),
             )
         )  # fmt: skip
     return tuple(lines), held
-
-
-def _either(models: list[str]) -> str:
-    """Models as words; the first two of many."""
-    return " or ".join(models[:2]) + (" …" if len(models) > 2 else "")
 
 
 def _waits(job: JobView) -> bool:

@@ -18,6 +18,8 @@ import { Plot, cellFor } from "./gpu-plot.js";
  * @typedef {{at_s: number, jobs: Record<string, Job>, regions: Region[]}} Fleet
  */
 
+/** What a region takes of the width beside its canvases: padding and border. */
+const REGION = 28;
 const MOST_ROWS = 200;
 const SENTENCES = /** @type {Record<string, string>} */ ({
   healthy: "It takes work.",
@@ -178,7 +180,7 @@ class GpuMap extends HTMLElement {
     const notes = this.#ofJob?.notes[`${region.name}/${cluster.name}`] ?? [];
     if (notes.length) figure.append(make("ul", { class: "notes" }, ...notes.map((line) => make("li", {}, line))));
     const plot = new Plot(canvas, this, cell, this.#stamps);
-    plot.draw(cluster, kinds, Math.max(120, this.#width));
+    plot.draw(cluster, kinds, Math.max(120, this.#width - REGION));
     this.#plots.set(`${region.name}/${cluster.name}`, plot);
     canvas.addEventListener("click", (event) => {
       const host = plot.hostAt(event.offsetX, event.offsetY);

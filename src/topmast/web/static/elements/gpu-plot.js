@@ -16,6 +16,8 @@ import { colour } from "./common.js";
 const CELLS = /** @type {[number, number][]} */ ([[128, 26], [400, 18], [2_000, 12], [20_000, 8], [60_000, 5], [Infinity, 4]]);
 const ACROSS_HOST = 4;
 const NAMED = 18;
+/** What the name of a host needs. */
+const NAME = 56;
 const TEXTURED = 5;
 const MOST_PIXELS = 15_000;
 const MOST_STAMPS = 4_000;
@@ -138,16 +140,17 @@ export class Plot {
         host, x, y, look: "", width: across * this.cell,
         height: Math.ceil(host.gpus / ACROSS_HOST) * this.cell,
       };
+      const room = Math.max(box.width, name ? NAME : 0);
       if (rack && host.rack !== rack && x > 2) x += 2 * gap;
       rack = host.rack;
-      if (x + box.width > most - 2 && x > 2) {
+      if (x + room > most - 2 && x > 2) {
         x = 2;
         y += tall + gap + name;
         tall = 0;
       }
       box.x = x;
       box.y = y;
-      x += Math.max(box.width, name ? 56 : 0) + gap;
+      x += room + gap;
       tall = Math.max(tall, box.height);
       wide = Math.max(wide, x);
       this.#boxes.push(box);

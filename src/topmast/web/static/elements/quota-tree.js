@@ -8,10 +8,13 @@ import { count, dataOf, draw, number, onWidth, placeFor } from "./common.js";
 /**
  * @typedef {{name: string, gpu_model: string, nominal: number | null, used: number,
  *   borrowed: number, lent: number, pending: number, parent: string | null}} Tenant
- * @typedef {{left: number, scale: number}} Axis where it begins, and the pixels of one GPU
+ * @typedef {{left: number, scale: number, figures: number}} Axis where bars begin, the pixels of
+ *   one GPU, and where figures begin
  */
 
-const LEAST_WIDTH = 330;
+const LEAST_WIDTH = 280;
+/** Where there is less room, the figures of a tenant begin below its name, not below its bar. */
+const WIDE = 480;
 const ROW = 44;
 /** The part of the width, and the most, that names have. */
 const NAMES = { part: 0.3, most: 240 };
@@ -59,7 +62,9 @@ class QuotaTree extends HTMLElement {
       "aria-label": `Quota and use of ${model || "GPUs"} by tenant`,
     });
     rows.forEach(({ tenant, depth }, at) => {
-      picture.append(row(tenant, depth, at * ROW, { left, scale: (width - left - 8) / most }));
+      const scale = (width - left - 8) / most;
+      const figures = width < WIDE ? depth * INDENT : left;
+      picture.append(row(tenant, depth, at * ROW, { left, scale, figures }));
     });
     placeFor(this).replaceChildren(picture);
   }
@@ -128,7 +133,7 @@ function row(t, depth, y, axis) {
     const x = left + t.nominal * scale;
     group.append(draw("path", { d: `M${x} ${top - 3}v${BAR + 6}`, class: "mark" }));
   }
-  group.append(draw("text", { x: left, y: top + BAR + 14, class: "figures" }, figures(t)));
+  group.append(draw("text", { x: axis.figures, y: top + BAR + 14, class: "figures" }, figures(t)));
   return group;
 }
 

@@ -16,6 +16,8 @@ import { colour, dataOf, make, number, onTheme, placeFor } from "./common.js";
 const HEIGHT = 220;
 /** So that lines are told apart without their colours. */
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [4, 4], [1, 4], [12, 6], [6, 2, 2, 2]];
+/** Beside the lines, so that a date below the last of the axis is whole. */
+const BESIDE = 36;
 const DAY = "{YYYY}-{MM}-{DD}";
 /** How the axis writes times, as the rest of the page does: by the seconds between two of them. */
 const TIMES = [
@@ -76,7 +78,7 @@ class TimeSeries extends HTMLElement {
     const time = { label: "Time", value: (/** @type {any} */ _, /** @type {number | null} */ at_s) => (at_s === null ? "" : moment(at_s)) };
     this.#plot = new uPlot(
       {
-        width: this.#width(), height: HEIGHT,
+        width: this.#width(), height: HEIGHT, padding: [null, data.elapsed ? null : BESIDE, null, null],
         scales: {
           x: { time: data.elapsed !== true, ...(data.span ? { range: () => /** @type {Series} */ (this.#data).span } : {}) },
           y: data.zero ? { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, most * 1.05 || 1] } : {},
