@@ -11,6 +11,7 @@ from topmast.experiments.planned import PlanOptions, planned
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import Fleet
 from topmast.sim.demand import split
+from topmast.slow.data.access_log import DAY_S, namespace_of
 from topmast.slow.data.demand import Terms
 from topmast.traces.generate import generate
 from topmast.traces.trace import Trace
@@ -44,6 +45,22 @@ def test_some_tables_have_no_past(day: tuple[Trace, Fleet]) -> None:
     new = past.first_day[:count] == DAYS
     assert new.mean() == pytest.approx(0.1, abs=0.06)
     assert not set(np.flatnonzero(new)) & set(past.item)
+
+
+def test_an_access_log_of_these_days_has_the_same_jobs(day: tuple[Trace, Fleet]) -> None:
+    """Day by day as many as the history that read one table that is still there, and as much work."""
+    trace, fleet = day
+    past = past_of(trace, fleet, "mast-like", DAYS, 1)
+    here = np.flatnonzero(past.history.item < len(fleet.datasets))
+    alone = [e for e in past.entries if len(e.tables) == 1]
+    of_day = [DAYS + np.floor((e.at_s - trace.submit_s[0]) / DAY_S) for e in alone]
+    jobs = np.bincount(np.array(of_day, np.int64), minlength=DAYS)
+    assert jobs.tolist() == np.bincount(past.history.day[here], minlength=DAYS).tolist()
+    assert sum(e.gpu_s for e in alone) == pytest.approx(past.history.gpu_s[here].sum())
+    pairs = [e.tables for e in past.entries if len(e.tables) > 1]
+    assert 0.05 < len(pairs) / len(past.entries) < 0.25
+    assert all(a != b and namespace_of(a) == namespace_of(b) for a, b in pairs)
+    assert {name for e in past.entries for name in e.tables} <= {d.name for d in fleet.datasets}
 
 
 def test_the_past_does_not_know_the_jobs_of_the_day(day: tuple[Trace, Fleet]) -> None:

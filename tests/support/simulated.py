@@ -16,6 +16,7 @@ from topmast.sim.books import ALLOCATIONS, COPIES, JOBS, Tables
 from topmast.sim.settings import Settings
 from topmast.sim.simulation import Result, Simulation
 from topmast.sim.timeline import HEADER
+from topmast.slow.data.access_log import Entry
 from topmast.traces.throughputs import Throughputs
 from topmast.traces.trace import Trace, trace_of
 
@@ -43,11 +44,12 @@ def run(
     profile: str | Profile = "fifo-skip",
     settings: Settings = FREE,
     seed: int = 0,
+    read: Sequence[Entry] = (),
     **options: str,
 ) -> Run:
     """Simulate; ``options`` are laid over a profile given by name."""
     made = load_profile(profile, options) if isinstance(profile, str) else profile
-    return run_timed(trace, world, made, None, settings, seed)
+    return run_timed(trace, world, made, None, settings, seed, read)
 
 
 def run_timed(
@@ -57,8 +59,9 @@ def run_timed(
     throughputs: Throughputs | None,
     settings: Settings = FREE,
     seed: int = 0,
+    read: Sequence[Entry] = (),
 ) -> Run:
-    """Simulate with a table of measured speeds, alone and in pairs."""
+    """Simulate with a table of measured speeds, alone and in pairs; ``read``: before the run."""
     tables: dict[str, list[Row]] = {"jobs": [], "allocations": [], "timeline": [], "copies": []}
 
     def into(name: str, header: Sequence[str]) -> Any:
@@ -70,6 +73,8 @@ def run_timed(
                into("copies", COPIES)),
         seed, throughputs=throughputs,
     )  # fmt: skip
+    if simulation.planning is not None:
+        simulation.planning.remember(read)
     simulation.run()
     return Run(simulation.finish(), **tables)
 

@@ -9,6 +9,7 @@ past, and others that are gone filled the days before.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.random import Generator
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, Band
 from topmast.slow.arrays import Floats, Ints
-from topmast.slow.data.access_log import DAY_S
+from topmast.slow.data.access_log import DAY_S, Entry
 from topmast.slow.data.demand import Kind
 from topmast.slow.data.gangs import Gang, Rooms
 from topmast.slow.forecast.history import History
@@ -36,11 +37,14 @@ LEAST_DRAWN = 2_000
 
 
 class Past(Struct, frozen=True):
-    """A history, and what its items and models stand for."""
+    """A history, what its items and models stand for, and the same jobs as an access log has
+    them, but for those that read tables that are gone.
+    """
 
     history: History
     readings: tuple[tuple[str, ...], ...]
     kinds: tuple[Kind, ...]
+    entries: tuple[Entry, ...]
 
 
 def past_of(trace: Trace, fleet: Fleet, workload: str, days: int, seed: int) -> Past:
@@ -77,7 +81,28 @@ def past_of(trace: Trace, fleet: Fleet, workload: str, days: int, seed: int) -> 
         gpu_s=(drawn.gpus * drawn.tasks * drawn.duration_s)[row],
         models=len(kinds),
     )
-    return Past(history, tables.readings(), kinds)
+    own = np.flatnonzero(table < count)
+    at_s = float(trace.submit_s[0]) - DAY_S * (days - day[own] - rng.random(len(own)))
+    beside = np.where(together, tables.others(table % count, rng), -1)[own]
+    entries = _entries(tables.names, drawn, row[own], at_s, table[own], beside)
+    return Past(history, tables.readings(), kinds, entries)
+
+
+def _entries(
+    names: Sequence[str], drawn: Trace, row: Ints, at_s: Floats, table: Ints, beside: Ints
+) -> tuple[Entry, ...]:
+    """One [n] for each job: its row of ``drawn``, when it came, its table, a second one or -1."""
+    models = [text.split("|")[0] for text in drawn.gpu_models.names]
+    found = []
+    for at, n, first, second in zip(
+        at_s.tolist(), row.tolist(), table.tolist(), beside.tolist(), strict=True
+    ):
+        kind = Kind(models[drawn.gpu_models.codes[n]], bool(drawn.band[n] >= Band.HIGH))
+        gang = Gang(int(drawn.tasks[n]), round(float(drawn.gpus[n]) * MILLI))
+        gpu_s = float(drawn.gpus[n] * drawn.tasks[n] * drawn.duration_s[n])
+        tables = (names[first],) if second < 0 else (names[first], names[second])
+        found.append(Entry(at, tables, kind, gpu_s, gang))
+    return tuple(found)
 
 
 class Lives(Struct, frozen=True):
@@ -119,6 +144,18 @@ class Tables(Struct, frozen=True):
         number: dict[str, int] = {}
         spaces = [number.setdefault(name.rpartition(".")[0], len(number)) for name in names]
         return cls(names, np.array(spaces, np.int64))
+
+    def others(self, table: Ints, rng: Generator) -> Ints:
+        """For each [n] another table of its namespace, drawn evenly; -1 where it is alone."""
+        order = np.argsort(self.namespace, kind="stable")
+        begins = np.searchsorted(self.namespace[order], self.namespace)
+        sizes = np.bincount(self.namespace)[self.namespace]
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        place -= begins
+        further = 1 + (rng.random(len(table)) * (sizes[table] - 1)).astype(np.int64)
+        found = order[begins[table] + (place[table] + further) % sizes[table]]
+        return np.where(sizes[table] > 1, found, -1)
 
     def readings(self) -> tuple[tuple[str, ...], ...]:
         """Each table alone, then all tables of each namespace together."""

@@ -15,6 +15,7 @@ from topmast.model.errors import InvalidInput
 from topmast.model.fleet import Fleet
 from topmast.slow.arrays import Floats
 from topmast.slow.data.ablation import Ablation
+from topmast.slow.data.access_log import Entry
 from topmast.slow.data.demand import Terms, problem_of, with_placement
 from topmast.slow.data.planner import Options, Planner
 from topmast.slow.forecast.errors import Errors, tuned
@@ -42,9 +43,12 @@ class PlanOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Planned(Struct, frozen=True):
-    """A fleet with its data placed, the errors of the forecast, and the planner's answer."""
+    """A fleet with its data placed, what was read before, the errors of the forecast from it,
+    and the planner's answer.
+    """
 
     fleet: Fleet
+    read: tuple[Entry, ...]
     errors: Errors
     answer: dict[str, Any]
 
@@ -63,7 +67,7 @@ def planned(trace: Trace, fleet: Fleet, workload: str, options: PlanOptions, see
     answer = Planner(solving, time.process_time).plan(problem)
     if answer["status"] == "infeasible":
         raise InvalidInput(f"no placement: {answer['conflict']['why']}", field="placement")
-    return Planned(with_placement(fleet, answer), errors, answer)
+    return Planned(with_placement(fleet, answer), past.entries, errors, answer)
 
 
 def _days(

@@ -21,6 +21,7 @@ from topmast.experiments.worlds import world_of
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import Fleet
 from topmast.sim.simulation import Simulation
+from topmast.slow.data.access_log import Entry
 from topmast.traces.generate import generate
 from topmast.traces.throughputs import Throughputs, read_throughputs
 from topmast.traces.trace import Trace
@@ -93,7 +94,7 @@ def _speeds(experiment: Experiment, point: Point, data: Path | None) -> Throughp
 def _simulated(
     experiment: Experiment, point: Point, trace: Trace, fleet: Fleet, speeds: Throughputs | None
 ) -> Figures:
-    fleet, told = _placed(experiment, point, trace, fleet)
+    fleet, read, told = _placed(experiment, point, trace, fleet)
     options = dict(point.case.set)
     if point.signal_s is not None:
         options["bind.signal_s"] = repr(point.signal_s)
@@ -105,6 +106,8 @@ def _simulated(
     simulation = Simulation(
         trace, fleet, profile, settings, watch.tables(), point.seed, throughputs=speeds
     )
+    if simulation.planning is not None:
+        simulation.planning.remember(read)
     watch.simulation = simulation
     simulation.run()
     summary = simulation.finish().summary
@@ -118,14 +121,17 @@ def _simulated(
 
 def _placed(
     experiment: Experiment, point: Point, trace: Trace, fleet: Fleet
-) -> tuple[Fleet, dict[str, Any]]:
-    """The fleet with its data where the case has it, and figures of the plan that put it there."""
+) -> tuple[Fleet, tuple[Entry, ...], dict[str, Any]]:
+    """The fleet with its data where the case has it, what was read before, and figures of the
+    plan that put it there.
+    """
     case = point.case
     if case.plan is not None:
         made = planned(trace, fleet, experiment.workload, case.plan, point.seed)
-        return made.fleet, {"plan": made.answer, "forecast": made.errors.document()}
+        return made.fleet, made.read, {"plan": made.answer, "forecast": made.errors.document()}
     placement = case.placement or experiment.placement
-    return fleet if placement is None else place(trace, fleet, placement, point.seed), {}
+    placed = fleet if placement is None else place(trace, fleet, placement, point.seed)
+    return placed, (), {}
 
 
 def _services_gpu_s(trace: Trace) -> list[float]:

@@ -6,7 +6,7 @@ How long a solver really takes does not change a run: it is limited by work alon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -114,16 +114,18 @@ class SimulatedPlanning:
 
     def begin(self) -> None:
         """Plan and look from now on."""
-        now = self._clock.now_s
-        self._cadence.begin(now, self._solve)
+        self._cadence.begin(self._clock.now_s, self._solve)
         self._look(None)
-        self._heap.put(now + self._every_s, Priority.WAKE, self._plan, None)
+        self._plan_later()
+
+    def _plan_later(self) -> None:
+        due_s = self._clock.now_s + self._every_s
+        if due_s <= self._until_s:
+            self._heap.put(due_s, Priority.WAKE, self._plan, None)
 
     def _plan(self, _: object) -> None:
-        now = self._clock.now_s
-        self._cadence.ask(now)
-        if now + self._every_s <= self._until_s:
-            self._heap.put(now + self._every_s, Priority.WAKE, self._plan, None)
+        self._cadence.ask(self._clock.now_s)
+        self._plan_later()
 
     def _solve(self, request: Any) -> Solved:
         self._heap.put(self._clock.now_s + self._plan_s, Priority.NEWS, self._take, None)
@@ -159,6 +161,11 @@ class SimulatedDataPlanning(SimulatedPlanning):
         super().__init__(self.cadence, planner, plan_s, float(trace.submit_s.max()), clock, heap)
         self._rows = {job: row for row, job in enumerate(trace.job_id)}
         self._trace = trace
+
+    def remember(self, entries: Iterable[Entry]) -> None:
+        """Jobs before the run count in its plans."""
+        for entry in entries:
+            self.cadence.planning.access_log.note(entry)
 
     def watched(self, tables: Tables) -> Tables:
         """Tables that write their rows of allocations into the access log too."""

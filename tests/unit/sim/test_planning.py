@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.support.build import cluster, dataset, fleet
@@ -9,19 +11,23 @@ from tests.support.simulated import FREE, Run, run
 from topmast.model.errors import TopmastError
 from topmast.model.fleet import Fleet
 from topmast.policies.registry import load_profile
+from topmast.slow.data.access_log import DAY_S, Entry
+from topmast.slow.data.demand import Kind
 from topmast.slow.data.planner import Planner
 from topmast.traces.trace import Trace, trace_of
 
 HOUR_S = 3_600.0
 TABLES = [f"ns.t{i}" for i in range(8)]
+OLD = [f"old.t{i}" for i in range(8)]
+"""Tables that no job of the run reads."""
 
 
 def _skewed() -> Fleet:
-    """Eight tables of 10 GB, all in the east; the west has as many GPUs and no data."""
+    """Tables of 10 GB, all in the east; the west has as many GPUs and no data."""
     return fleet(
         cluster("east-1", hosts=2, gpus=8),
         cluster("west-1", hosts=2, gpus=8),
-        datasets=tuple(dataset(name, "east", size_bytes=10**10) for name in TABLES),
+        datasets=tuple(dataset(name, "east", size_bytes=10**10) for name in TABLES + OLD),
     )
 
 
@@ -37,11 +43,11 @@ def _busy(count: int = 240) -> Trace:
     )
 
 
-def _run(every_s: float | None) -> Run:
+def _run(every_s: float | None, read: Sequence[Entry] = (), count: int = 240) -> Run:
     options = {"on_demand_copies": "false"}
     if every_s is not None:
         options["slow.plan_data_every_s"] = repr(every_s)
-    return run(_busy(), _skewed(), load_profile("mast", options), FREE)
+    return run(_busy(count), _skewed(), load_profile("mast", options), FREE, read=read)
 
 
 def test_a_plan_brings_data_to_idle_gpus() -> None:
@@ -53,6 +59,27 @@ def test_a_plan_brings_data_to_idle_gpus() -> None:
     assert planned.result.summary["data_plans"]["applied"] >= 4
     waits = [sum(r["wait_s"] for r in each.jobs) for each in (never, planned)]
     assert waits[1] < waits[0] / 3
+
+
+def test_no_plan_is_made_after_the_last_job_came() -> None:
+    """Jobs still wait when a plan would be due: it would be one for days without a job."""
+    never, late = _run(None), _run(41 * HOUR_S)
+    assert max(row["finish_s"] for row in never.jobs) > 41 * HOUR_S
+    assert late.result.summary["data_plans"] == {"applied": 0, "discarded": 0}
+    assert late.jobs == never.jobs
+
+
+def test_what_was_read_before_the_run_counts_in_its_plans() -> None:
+    """The first plan is due when a few jobs have come: what else will be read, the days before alone say."""
+    days = [
+        Entry(-DAY_S * day + 600.0 * i, (OLD[i % 8],), Kind("H100", True), 4 * HOUR_S)
+        for day in range(1, 8)
+        for i in range(144)
+    ]
+    runs = (_run(HOUR_S / 2, read, 6) for read in ((), days))
+    first = [next(r for r in run.copies if r["cause"] == "the data plan") for run in runs]
+    assert first[0]["dataset"] in TABLES
+    assert first[1]["dataset"] in OLD
 
 
 def test_copies_say_that_they_are_the_plans() -> None:
