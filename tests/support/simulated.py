@@ -44,12 +44,11 @@ def run(
     profile: str | Profile = "fifo-skip",
     settings: Settings = FREE,
     seed: int = 0,
-    read: Sequence[Entry] = (),
     **options: str,
 ) -> Run:
     """Simulate; ``options`` are laid over a profile given by name."""
     made = load_profile(profile, options) if isinstance(profile, str) else profile
-    return run_timed(trace, world, made, None, settings, seed, read)
+    return run_timed(trace, world, made, None, settings, seed)
 
 
 def run_timed(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.support.build import cluster, dataset, fleet
-from tests.support.simulated import FREE, Run, run
+from tests.support.simulated import FREE, Run, run_timed
 from topmast.model.errors import TopmastError
 from topmast.model.fleet import Fleet
 from topmast.policies.registry import load_profile
@@ -47,7 +47,8 @@ def _run(every_s: float | None, read: Sequence[Entry] = (), count: int = 240) ->
     options = {"on_demand_copies": "false"}
     if every_s is not None:
         options["slow.plan_data_every_s"] = repr(every_s)
-    return run(_busy(count), _skewed(), load_profile("mast", options), FREE, read=read)
+    profile = load_profile("mast", options)
+    return run_timed(_busy(count), _skewed(), profile, None, FREE, read=read)
 
 
 def test_a_plan_brings_data_to_idle_gpus() -> None:
