@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import topmast
 from tests.support.live import eventually, live
 from topmast import Client
 from topmast.client import document_of
@@ -95,6 +96,27 @@ def test_data_parallel_training_goes_on_from_its_checkpoint(tmp_path: Path) -> N
         outcomes = [attempt.outcome for attempt in client.story(job).attempts]
     assert outcomes == ["preempted", "succeeded"], said
     assert "weights alike" in said
+
+
+def test_a_language_model_gives_way_and_goes_on(tmp_path: Path) -> None:
+    """Stopped for a job of a higher band, it ends with the weights of a run that was not stopped."""
+    small = {
+        "SIZE": "--width 32 --layers 1 --batch 4 --save-every 20", "STEPS": "200",
+        "PYTHONPATH": str(Path(topmast.__file__).parents[1]),
+    }  # fmt: skip
+    one_gpu = "regions: {here: {clusters: {c: {hosts: [{count: 1, gpu: H100, gpus: 1}]}}}}"
+    urgent = {"run": "echo mine", "priority": "high", "resources": {"accelerators": 1}}
+    settings = {"min_runtime_s": "0", "restart_cost_s": "0"}
+    with live(tmp_path, one_gpu, settings) as (_, client):
+        whole = output(client, submitted(client, "lm/job.yaml", **small), 1)
+        job = submitted(client, "lm/job.yaml", **small)
+        eventually(lambda: (client.job(job).step or 0) >= 20, "some steps", PATIENCE_S)
+        client.wait(client.submit(urgent).id, timeout_s=PATIENCE_S)
+        said = output(client, job, 1)
+        outcomes = [attempt.outcome for attempt in client.story(job).attempts]
+    assert outcomes == ["preempted", "succeeded"], said
+    assert re.findall(r"goes on from step \d+", said)
+    assert re.findall("done: .*", said) == re.findall("done: .*", whole) != []
 
 
 def test_a_ray_program_runs_on_a_cluster_of_the_jobs_own(tmp_path: Path, place: str) -> None:
