@@ -128,7 +128,7 @@ def idle_after(specs: list[JobSpec], fleet: Fleet, profile: Profile) -> list[flo
     free_milli = all_milli = MILLI * sum(fleet.gpus().values())
     idle: list[float] = []
     for number, spec in enumerate(specs, 1):
-        mix.saw(spec)
+        mix.saw([spec])
         mix.settle()
         ask = PlacementRequest(
             f"j{number}", named.asked_for(spec.groups), spec.topology, spec.band, mix=mix.current,

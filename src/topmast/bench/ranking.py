@@ -79,13 +79,13 @@ def _changes(ranking: Ranking, rng: random.Random, jobs: int, kind: str) -> list
 def _change(ranking: Ranking, waiting: Waiting, kind: str) -> Callable[[], object]:
     """What is to be timed; a job in another band leaves its place, and is let in anew."""
     if kind == "remove":
-        return lambda: ranking.remove(waiting.job)
+        return lambda: ranking.remove([waiting.job])
     if kind == "band" and waiting.job not in ranking:
         return lambda: None  # removed before
 
     def let_in() -> None:
         if kind == "band":
-            ranking.remove(waiting.job)
+            ranking.remove([waiting.job])
         else:
             ranking.add_job_class(waiting.job_class, 0, 0)
         ranking.add(waiting)

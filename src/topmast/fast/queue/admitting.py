@@ -35,7 +35,7 @@ def _alike_admitted(
         record = JobRecord(ids.job_id(number), number, spec, now)
         by_kind.setdefault(kind, []).append(record)
         queue.jobs.note(record)
-    queue.backlog.mix.saw_each(jobs, kinds)
+    queue.backlog.mix.saw(jobs, kinds)
     for records in by_kind.values():
         if paused := queue.tenancy.paused_by(records[0].spec.tenant):
             for record in records:
@@ -57,6 +57,6 @@ def _each_admitted(queue: QueueState, fact: f.Admitted, event: m.SubmitJobs) -> 
         if fact.places:
             record.bound, record.bindings = fact.places[offset], 1
             queue.cycle.binding.note(record, queue.now)
-        queue.backlog.mix.saw(spec)
+        queue.backlog.mix.saw([spec])
         queue.backlog.durations.submitted(record)
         queue.enqueue(record)

@@ -69,7 +69,7 @@ def _planned(queue: QueueState, fact: f.Planned, event: m.Message) -> None:
             record.resizes += 1
             record.size_cause = record.cause or UNSET
         record.tasks = tasks
-    queue.book(record, plan)
+    queue.book([record])
 
 
 def _all_planned(queue: QueueState, fact: f.AllPlanned, event: m.FleetBids) -> None:
@@ -84,7 +84,7 @@ def _all_planned(queue: QueueState, fact: f.AllPlanned, event: m.FleetBids) -> N
         records, plans, hosts, fact.epochs, fact.over_quota, strict=True
     ):
         record.take_plan(plan, on, epoch, over, AS_FORESEEN)
-    queue.book_each(jobs, records)
+    queue.book(records)
 
 
 def _unplanned(queue: QueueState, fact: f.Unplanned, event: m.Message) -> None:

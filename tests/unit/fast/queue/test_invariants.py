@@ -36,7 +36,7 @@ def test_a_limit_that_is_passed_is_told() -> None:
         assert record.plan is not None
         queue.tenancy.unbook("a", record.plan, record.over_quota)
         record.over_quota = over_quota
-        queue.tenancy.book("a", record.plan, over_quota)
+        queue.tenancy.book([("a", record.plan, over_quota)])
         with pytest.raises(Broken, match=story):
             check_quotas(queue)
 
@@ -80,6 +80,6 @@ def test_what_was_allowed_to_stay_may_not_grow() -> None:
     extra.over_quota = True
     assert extra.plan is not None
     queue.tenancy.unbook("c", extra.plan, over_quota=False)
-    queue.tenancy.book("a", extra.plan, over_quota=True)
+    queue.tenancy.book([("a", extra.plan, True)])
     with pytest.raises(Broken, match="borrows more H100"):
         check_quotas(queue)

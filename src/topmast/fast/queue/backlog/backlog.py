@@ -233,17 +233,8 @@ class Backlog:
         self.aside.remove(job)
         self.delays.drop(job)
         self._delayed.pop(job, None)
-        found = self._class_of.pop(job, None)
-        if found is None:
-            return
-        self._movers.pop(job, None)
-        self.ranking.remove(job)
-        stopped = self.blocked.stopped
-        if stopped is not None and stopped.job == job:
-            self.unblock(Anything())  # those of its class come first now
-        found.size -= 1
-        if not found.size:
-            self._rest(found)
+        if job in self._class_of:
+            self.remove_each((job,))
 
     def remove_each(self, jobs: Sequence[str]) -> None:
         """Take out several jobs that may be placed now. O(jobs)."""
@@ -254,7 +245,7 @@ class Backlog:
             left[found.number] = found
             if self._movers:
                 self._movers.pop(job, None)
-        self.ranking.remove_each(jobs)
+        self.ranking.remove(jobs)
         stopped = self.blocked.stopped
         if stopped is not None and stopped.job in jobs:
             self.unblock(Anything())  # those of its class come first now

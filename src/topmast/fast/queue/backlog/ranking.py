@@ -112,18 +112,9 @@ class Ranking:
         columns["alive"][row] = True
         columns["job_class"][row] = waiting.job_class
         columns["number"][row] = waiting.number
-        columns["band"][row] = waiting.band
         columns["tenant"][row] = self.tenant_number(waiting.tenant)
-        columns["tasks"][row] = waiting.tasks
-        columns["submit_s"][row] = waiting.submit_s
-        columns["gpus"][row] = waiting.gpus
-        columns["duration_s"][row] = waiting.duration_s
-        columns["remaining_s"][row] = waiting.remaining_s
-        columns["attained_gpu_s"][row] = waiting.attained_gpu_s
-        columns["turn"][row] = waiting.turn
-        columns["executed_s"][row] = waiting.executed_s
-        columns["first_start_s"][row] = waiting.first_start_s
-        columns["since_s"][row] = waiting.since_s
+        for name, value in zip(_TOLD, _told_of(waiting), strict=True):
+            columns[name][row] = value
 
     def add_alike(
         self, first: Waiting, jobs: Sequence[str], numbers: Sequence[int], runs_s: Sequence[float]
@@ -148,20 +139,13 @@ class Ranking:
         columns["number"][rows] = numbers
         columns["duration_s"][rows] = columns["remaining_s"][rows] = runs_s
 
-    def remove(self, job: str) -> bool:
-        """Take a job out; tells whether it was in. O(1)."""
-        row = self._row_of.pop(job, None)
-        if row is None:
-            return False
-        self._columns["alive"][row] = False
-        self._left.append(row)
-        return True
-
-    def remove_each(self, jobs: Iterable[str]) -> None:
-        """Take out several jobs that are in. O(jobs)."""
-        rows = [self._row_of.pop(job) for job in jobs]
-        self._columns["alive"][rows] = False
-        self._left += rows
+    def remove(self, jobs: Iterable[str]) -> None:
+        """Take out jobs that are in. O(jobs)."""
+        alive = self._columns["alive"]
+        for job in jobs:
+            row = self._row_of.pop(job)
+            alive[row] = False
+            self._left.append(row)
 
     def take_turns(self, turns: Mapping[str, float]) -> None:
         """Note the turns of jobs in a new round; they count from the next `rerank` on. O(turns)."""
@@ -299,11 +283,6 @@ class Ranking:
         keys = self.order.keys(self.view_of([other], self.ranked_at_s, running=False))
         band = (-float(other.band),) if self.order.by_band else ()
         return (*band, *keys[0].tolist(), other.submit_s, other.number)
-
-    def remaining_each_s(self, jobs: Iterable[str]) -> list[float]:
-        """As `remaining_s`, for each of several jobs that are in. O(jobs)."""
-        left_s: list[float] = self._columns["remaining_s"][[self._row_of[j] for j in jobs]].tolist()
-        return left_s
 
     def remaining_s(self, job: str) -> float | None:
         """What was said to be left of a job's run; None for one that is not in. O(1)."""

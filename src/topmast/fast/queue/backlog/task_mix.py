@@ -85,8 +85,11 @@ class Mix:
         """Take up a fleet's GPUs by model. They count when shapes are told next."""
         self.gpus = gpus
 
-    def saw_each(self, specs: Sequence[JobSpec], kinds: Sequence[int]) -> None:
-        """As `saw`, for each of several jobs; those of a kind ask for the same. O(specs)."""
+    def saw(self, specs: Sequence[JobSpec], kinds: Sequence[int] = (0,)) -> None:
+        """Jobs were submitted; those of a kind ask for the same. ``kinds``: places in ``specs``.
+
+        O(jobs x (groups + sizes)), and sometimes O(shapes).
+        """
         asked: dict[int, Asked] = {}
         for kind in kinds:
             found = asked.get(kind)
@@ -94,11 +97,6 @@ class Mix:
                 found = asked[kind] = _asked(specs[kind].groups)
             if found:
                 self._saw(found)
-
-    def saw(self, spec: JobSpec) -> None:
-        """A job was submitted. O(groups + sizes), and sometimes O(shapes)."""
-        if found := _asked(spec.groups):
-            self._saw(found)
 
     def _saw(self, found: Asked) -> None:
         weights, demand, weight_of, seen = self.weights, self._demand, self._weight_of, self.seen

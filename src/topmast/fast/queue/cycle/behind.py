@@ -17,10 +17,9 @@ from topmast.fast.queue.backlog.backlog import effective_band
 from topmast.fast.queue.backlog.blocked import Candidate
 from topmast.fast.queue.backlog.placement_class import JobClass
 from topmast.fast.queue.cycle.auction import PendingDecision
-from topmast.fast.queue.cycle.foreseen import LEAST, PER_REQUEST, Asked, Chosen, Kind
+from topmast.fast.queue.cycle.foreseen import LEAST, PER_REQUEST, Asked, Kind
 from topmast.fast.queue.cycle.prefetch import following
 from topmast.fast.queue.cycle.views import QueueViews
-from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.columns import some
@@ -159,7 +158,11 @@ def decide_foreseen(queue: QueueViews) -> bool:
     skipped = queue.jobs.skipped
     epochs = [max(r.epoch, skipped.get(r.id, 0) if skipped else 0) + 1 for r in records]
     over_quota = [foreseen.kind_of(row).over_quota for row in rows]
-    _choose(queue, rows, records, epochs, over_quota)
+    bands = [effective_band(r.spec.band, o) for r, o in zip(records, over_quota, strict=True)]
+    foreseen.choose(
+        rows, epochs, [r.spec for r in records], bands, [r.time_left_s() for r in records],
+        [queue.backlog.remaining_s(r) for r in records],
+    )  # fmt: skip
     queue.decide(f.AllPlanned(first, tuple(epochs), tuple(over_quota)))
     for hook in queue.hooks.on_committed:
         for record in records:
@@ -167,29 +170,6 @@ def decide_foreseen(queue: QueueViews) -> bool:
     foreseen.forget()
     queue.cycle.budget -= -(-count // PER_REQUEST)
     return True
-
-
-def _choose(
-    queue: QueueViews,
-    rows: range,
-    records: list[JobRecord],
-    epochs: list[int],
-    over_quota: list[bool],
-) -> None:
-    """Note what the regions are to be told."""
-    foreseen = queue.cycle.foreseen
-    assert foreseen.plans is not None
-    chosen = foreseen.chosen = foreseen.chosen or Chosen(foreseen.plans)
-    chosen.rows += rows
-    chosen.epochs += epochs
-    chosen.specs += [record.spec for record in records]
-    chosen.bands += [
-        effective_band(record.spec.band, over)
-        for record, over in zip(records, over_quota, strict=True)
-    ]
-    chosen.time_left_s += [record.time_left_s() for record in records]
-    jobs = chosen.plans.jobs[rows.start : rows.stop]
-    chosen.expected_s += queue.backlog.ranking.remaining_each_s(jobs)
 
 
 def _may_decide_at_once(queue: QueueViews, count: int) -> bool:
@@ -249,11 +229,7 @@ def send_commits(queue: QueueViews) -> None:
     for region, those in places.items():
         message = m.CommitPlans(
             chosen.plans.take([chosen.rows[at] for at in those]),
-            some(chosen.epochs, those),
-            some(chosen.specs, those),
-            some(chosen.bands, those),
-            some(chosen.time_left_s, those),
-            some(chosen.expected_s, those),
+            *[some(column, those) for column in chosen.columns],
         )
         commits: m.Message = message if len(those) > 1 else message.one_by_one()[0]
         queue.send(ids.placer(region), commits)

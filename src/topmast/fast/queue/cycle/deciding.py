@@ -102,11 +102,11 @@ def _commit(queue: QueueViews, record: JobRecord, decision: PendingDecision, pla
     for hook in queue.hooks.on_committed:
         hook.on_committed(record)
     band, time_left_s = effective_band(record.spec.band, over_quota), record.time_left_s()
-    commit = m.CommitPlan(plan, epoch, record.spec, band, time_left_s, expected_s, lease)
-    if queue.cycle.foreseen.gathers:
-        queue.cycle.foreseen.choose(commit)
+    told, foreseen = (epoch, record.spec, band, time_left_s, expected_s), queue.cycle.foreseen
+    if foreseen.plans is not None:  # commits are sent together, before the next request
+        foreseen.choose([foreseen.row], *[[one] for one in told])
     else:
-        queue.send(ids.placer(plan.region), commit)
+        queue.send(ids.placer(plan.region), m.CommitPlan(plan, *told, lease))
 
 
 def _copy_or_wait(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> None:

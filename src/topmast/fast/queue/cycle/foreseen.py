@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from msgspec import Struct, UnsetType
+from msgspec import Struct, UnsetType, field
 
 from topmast.fast.queue.backlog.blocked import Candidate
 from topmast.fast.queue.backlog.placement_class import JobClass, Verdict
 from topmast.model.columns import PlanColumns
-from topmast.model.job import Band, JobSpec
-from topmast.model.messages import CommitPlan
 
 PER_REQUEST = 16
 """So many jobs with a plan that was foreseen take as long as one that is asked about by itself."""
@@ -54,20 +53,8 @@ class Chosen(Struct):
 
     plans: PlanColumns
     rows: list[int] = []
-    epochs: list[int] = []
-    specs: list[JobSpec] = []
-    bands: list[Band] = []
-    time_left_s: list[float | None] = []
-    expected_s: list[float | None] = []
-
-    def add(self, row: int, commit: CommitPlan) -> None:
-        """One more plan won."""
-        self.rows.append(row)
-        self.epochs.append(commit.epoch)
-        self.specs.append(commit.spec)
-        self.bands.append(commit.band)
-        self.time_left_s.append(commit.time_left_s)
-        self.expected_s.append(commit.expected_s)
+    columns: tuple[list[Any], ...] = field(default_factory=lambda: ([], [], [], [], []))
+    """Epochs, requests, bands, what is left of time limits, expected runs."""
 
 
 class Foreseen:
@@ -95,11 +82,6 @@ class Foreseen:
         """How many plans are there for the next jobs."""
         return 0 if self.plans is None else len(self.plans) - 1 - self.row
 
-    @property
-    def gathers(self) -> bool:
-        """Whether commits are sent together, before the next request."""
-        return self.plans is not None
-
     def ask(self, asked: Asked, last: str) -> None:
         """The fleet placer is asked about these jobs, behind another."""
         self.asked, self.last, self.awaited = asked, last, True
@@ -121,12 +103,13 @@ class Foreseen:
         """Of the job behind that has this plan."""
         return self.asked.kinds[self.asked.kind[row - 1]]
 
-    def choose(self, commit: CommitPlan) -> None:
-        """The last plan that was taken won."""
+    def choose(self, rows: Iterable[int], *columns: Iterable[Any]) -> None:
+        """Some of these plans won; ``columns``: what there is to say of each (see `Chosen`)."""
         assert self.plans is not None
-        if self.chosen is None:
-            self.chosen = Chosen(self.plans)
-        self.chosen.add(self.row, commit)
+        chosen = self.chosen = self.chosen or Chosen(self.plans)
+        chosen.rows += rows
+        for known, more in zip(chosen.columns, columns, strict=True):
+            known += more
 
     def forget(self) -> None:
         """Something else happens, or other events get their turn: it may be true no more."""

@@ -34,7 +34,6 @@ from topmast.model import messages as m
 from topmast.model.absent import given
 from topmast.model.dataset import Copy, Deletion
 from topmast.model.fleet import Fleet
-from topmast.model.plan import Plan
 from topmast.model.states import WAITING
 from topmast.model.timed_quota import KnownQuota
 from topmast.model.window import Stay
@@ -92,18 +91,14 @@ class Cycle:
         self.budget = 0
         """Plans to be sought yet before others get their turn."""
 
-    def let_go_each(self, jobs: Sequence[str]) -> None:
+    def let_go(self, jobs: Sequence[str]) -> None:
         """Jobs wait no more. O(jobs), or O(1) where nothing is known of any job."""
         are_bound = self.binding.patience.next_s() is not None
         if self.defragmentation.knows_jobs or are_bound or self.backfill.reservation is not None:
             for job in jobs:
-                self.let_go(job)
-
-    def let_go(self, job: str) -> None:
-        """A job waits no more. O(1)."""
-        self.defragmentation.let_go(job)
-        self.binding.patience.drop(job)
-        self.backfill.let_go(job)
+                self.defragmentation.let_go(job)
+                self.binding.patience.drop(job)
+                self.backfill.let_go(job)
 
 
 class Around(Protocol):
@@ -278,33 +273,23 @@ class QueueState(EventMachine):
     def waits_no_more(self, record: JobRecord) -> None:
         """Take a job out of its line: it starts, or is over. O(1)."""
         self.backlog.remove(record.id)
-        self.cycle.let_go(record.id)
+        self.cycle.let_go((record.id,))
 
     def wait_no_more(self, jobs: Sequence[str]) -> None:
         """As `waits_no_more`, for each of several jobs."""
         self.backlog.remove_each(jobs)
-        self.cycle.let_go_each(jobs)
+        self.cycle.let_go(jobs)
 
-    def book_each(self, jobs: Sequence[str], records: Sequence[JobRecord]) -> None:
-        """As `book`, for each of several jobs with plans of one GPU model. O(records)."""
-        self.jobs.placed.update(zip(jobs, records, strict=True))
-        for job in jobs if self.backlog.priority_timers.drifts else ():
-            self.backlog.priority_timers.drop(job)
+    def book(self, records: Sequence[JobRecord]) -> None:
+        """Jobs have plans: count what these hold on their tenants. O(jobs x models)."""
+        for record in records:
+            self.jobs.placed[record.id] = record
+            self.backlog.priority_timers.drop(record.id)
         for hook in self.hooks.on_booked:
             for record in records:
                 hook.on_booked(record)
-        self.tenancy.book_each(
-            [(r.spec.tenant, r.region or "", r.model or "", r.over_quota) for r in records],
-            [record.gpus_milli or 0 for record in records],
-        )
-
-    def book(self, record: JobRecord, plan: Plan) -> None:
-        """A job has a plan: count what that holds on its tenant. O(models)."""
-        self.jobs.placed[record.id] = record
-        self.backlog.priority_timers.drop(record.id)
-        for hook in self.hooks.on_booked:
-            hook.on_booked(record)
-        self.tenancy.book(record.spec.tenant, plan, record.over_quota)
+        held = [(r.spec.tenant, r.plan, r.over_quota) for r in records if r.plan is not None]
+        self.tenancy.book(held)
 
     def unbook(self, record: JobRecord) -> None:
         """Give back what a job's plan held, if it has one. O(models)."""
@@ -395,7 +380,7 @@ class QueueState(EventMachine):
             hook.on_restored()
         for record in state.jobs.values():
             if record.plan is not None:
-                self.book(record, record.plan)
+                self.book([record])
                 if record.start_s is not None:
                     self.backlog.note_priority(record, self.now)
             elif record.state in WAITING:

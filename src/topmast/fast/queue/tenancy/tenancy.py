@@ -69,19 +69,16 @@ class Tenancy:
         other._plain_terms = other._terms_of(self._plain_terms)
         return other
 
-    def book(self, tenant: str, plan: Plan, over_quota: bool) -> None:
-        """Count what a plan holds on its tenant. O(models x depth)."""
-        for model, milli in plan.held().items():
-            self.ledger.take(tenant, plan.region, model, milli, over_quota)
+    def book(self, held: Iterable[tuple[str, Plan, bool]]) -> None:
+        """Count what plans hold: of which tenant, and whether over quota.
 
-    def book_each(self, holds: Iterable[tuple[str, str, str, bool]], milli: Iterable[int]) -> None:
-        """Count what several plans hold: tenant, region, model, over quota; and how much.
-
-        O(plans + kinds of those x depth).
+        O(plans x models + kinds of those x depth).
         """
         sums: dict[tuple[str, str, str, bool], int] = {}
-        for hold, more in zip(holds, milli, strict=True):
-            sums[hold] = sums.get(hold, 0) + more
+        for tenant, plan, over_quota in held:
+            for model, milli in plan.held().items():
+                key = (tenant, plan.region, model, over_quota)
+                sums[key] = sums.get(key, 0) + milli
         for (tenant, region, model, over_quota), total in sums.items():
             self.ledger.take(tenant, region, model, total, over_quota)
 

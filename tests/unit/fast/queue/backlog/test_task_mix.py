@@ -38,7 +38,7 @@ def test_the_mix_is_that_of_the_jobs_seen(
     """Each job counts once; with too few, the mix is the usual one."""
     mix = Mix()
     for spec in specs:
-        mix.saw(spec)
+        mix.saw([spec])
     mix.settle()
     assert dict(mix.current) == pytest.approx(want, abs=1.5 / PARTS), story
 
@@ -47,7 +47,7 @@ def test_what_was_seen_long_ago_counts_for_little() -> None:
     """After some half-lives, the old sizes are gone from the mix."""
     mix = Mix()
     for spec in [job(gpus=8)] * 500 + [job(gpus=2)] * (8 * HALF_LIFE_JOBS):
-        mix.saw(spec)
+        mix.saw([spec])
     mix.settle()
     assert dict(mix.current) == {2: 1.0}
 
@@ -56,7 +56,7 @@ def test_the_mix_holds_still_until_it_is_settled() -> None:
     """Prices do not move with every job; a snapshot's weights give the mix at once."""
     mix = Mix()
     for _ in range(100):
-        mix.saw(job(gpus=4))
+        mix.saw([job(gpus=4)])
     assert mix.current == DEFAULT_MIX
     assert dict(Mix(mix.weights).current) == {4: 1.0}
     assert sum(share for _, share in Mix(mix.weights).current) == pytest.approx(1.0)
@@ -67,13 +67,13 @@ def test_shapes_are_told_where_tasks_ask_for_more_than_whole_gpus() -> None:
     mix = Mix()
     for number in range(FEWEST_JOBS):
         assert not mix.shapes
-        mix.saw(job(resources=needs(1, cpus=2 if number % 4 else 4)))
+        mix.saw([job(resources=needs(1, cpus=2 if number % 4 else 4))])
     assert [(s.gpus_milli, s.cpus) for s in mix.shapes] == [(1000, 2.0), (1000, 4.0)]
     assert sum(shape.share for shape in mix.shapes) == pytest.approx(1.0)
     again = Mix(mix.weights, mix.saved())
     for each in (mix, again):
         for _ in range(2 * FEWEST_JOBS):
-            each.saw(job(gpus=0.5))
+            each.saw([job(gpus=0.5)])
     assert again.shapes == mix.shapes
     assert mix.shapes[0].gpus_milli == 500
 
@@ -82,7 +82,7 @@ def test_shapes_say_nothing_where_all_ask_for_whole_gpus() -> None:
     """Then the sizes say it all."""
     mix = Mix()
     for gpus in (1, 8) * 50:
-        mix.saw(job(gpus=gpus))
+        mix.saw([job(gpus=gpus)])
     assert mix.shapes == ()
 
 
@@ -113,14 +113,14 @@ def test_scarcity_is_told_with_the_shapes_and_kept() -> None:
     mix = Mix(gpus=fleet)
     for number in range(FEWEST_JOBS):
         assert mix.scarcity == ()
-        mix.saw(job(resources=needs(1, "H100")) if number % 2 else job(model=None))
+        mix.saw([job(resources=needs(1, "H100")) if number % 2 else job(model=None)])
     assert dict(mix.scarcity) == pytest.approx({"H100": 2 / 3}, abs=0.5 / PARTS)
     again = Mix(mix.weights, msgspec.json.decode(msgspec.json.encode(mix.saved()), type=Shapes))
     assert again.scarcity == mix.scarcity
     again.configure(fleet)
     for each in (mix, again):
         for _ in range(SETTLED_JOBS):
-            each.saw(job(resources=needs(1, "A100")))
+            each.saw([job(resources=needs(1, "A100"))])
     assert again.scarcity == mix.scarcity
     assert dict(mix.scarcity)["A100"] > 0.9
 
@@ -129,14 +129,14 @@ def test_a_snapshot_from_before_models_were_counted_tells_no_scarcity() -> None:
     """Its shapes are taken up, and models count from then on."""
     mix = Mix(gpus={"H100": 8, "A100": 8})
     for _ in range(FEWEST_JOBS):
-        mix.saw(job(resources=needs(1, "H100", cpus=2)))
+        mix.saw([job(resources=needs(1, "H100", cpus=2))])
     kept = msgspec.to_builtins(mix.saved())
     del kept["demand"], kept["scarcity"]
     old, other = msgspec.convert([kept, kept], type=list[Shapes], strict=False)
     again = Mix(mix.weights, old, mix.gpus)
     assert (again.shapes, again.scarcity) == (mix.shapes, ())
     for _ in range(FEWEST_JOBS):
-        again.saw(job(resources=needs(1, "A100", cpus=2)))
+        again.saw([job(resources=needs(1, "A100", cpus=2))])
     assert dict(again.scarcity) == {"A100": 1.0}
     assert other.demand == []
 
