@@ -313,14 +313,14 @@ class FleetPlacer(EventMachine):
         """
         known = self._known_costs
         if only is not None or index.slices is not None:
-            return compiled.costs_of(index, terms, self.profile, weights, only)
+            return compiled.costs_of(index, terms, weights, self.profile.slices.price, only)
         if (
             known is None
             or known.index is not index
             or known.weights is not weights
             or known.terms.keys() != terms.keys()
         ):
-            costs = compiled.costs_of(index, terms, self.profile, weights)
+            costs = compiled.costs_of(index, terms, weights)
         else:
             costs, before = known.costs, known.terms
             for region in [r for r, its in terms.items() if its is not before[r]]:

@@ -176,10 +176,6 @@ class Attempt(Struct, gc=False, omit_defaults=True):
         """Whether every task has started."""
         return all(task.phase is not TaskPhase.WAITING for task in self.tasks)
 
-    def suspended_until_s(self, at_s: float) -> float | UnsetType:
-        """How long it stood still up to a time since the last checkpoint, if it takes turns."""
-        return UNSET if self.turns is None else self.turns.paused_until_s(at_s)
-
     def keep(self, at_s: float, step: int | None) -> None:
         """What was done up to a time is kept."""
         self.kept_until_s, self.step = at_s, step

@@ -275,7 +275,7 @@ class GangLifecycle(EventMachine):
     def close(self, attempt: Attempt) -> None:
         """Report the end; what was never stopped has succeeded, for every status was 0."""
         outcome = attempt.why or Outcome.SUCCEEDED
-        end_s = attempt.ended_s
+        end_s, turns = attempt.ended_s, attempt.turns
         kept_until_s = attempt.kept_until_s or attempt.opened_s
         if outcome is Outcome.SUCCEEDED:
             kept_until_s = end_s
@@ -295,7 +295,7 @@ class GangLifecycle(EventMachine):
                 step=attempt.step,
                 metrics=attempt.metrics,
                 suspects=attempt.suspects,
-                suspended_s=attempt.suspended_until_s(end_s),
+                suspended_s=UNSET if turns is None else turns.paused_until_s(end_s),
                 evicted=attempt.evicted,
             )
         )

@@ -136,7 +136,7 @@ def _moved(queue: QueueState, fact: f.Moved, event: m.Message) -> None:
 
 def _all_starting(queue: QueueState, fact: f.AllStarting, event: m.AttemptsStarting) -> None:
     records, now = [queue.jobs.records[job] for job in event.jobs], queue.now
-    queue.jobs.move_each(records, JobState.STARTING)
+    queue.jobs.tallies.move_each(records, JobState.STARTING)
     for record in records:
         record.cause, record.start_s = "", now
         if record.first_start_s is None:

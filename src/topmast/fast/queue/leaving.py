@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from topmast.fast.queue.cycle.views import QueueViews
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec
@@ -128,15 +128,11 @@ def _of_data(queue: QueueViews, fleet: Fleet) -> Iterator[str]:
                     "wait for it, and apply this again"
                 )
     for record in catalogue.datasets.values():
-        if record.spec.allowed is not None and not _any(record.spec.allowed, staying):
+        if record.spec.allowed is not None and staying.isdisjoint(record.spec.allowed):
             yield (
                 f"dataset {record.spec.name} may be in no region that stays: remove it first "
                 f"(`topmast datasets rm {record.spec.name}`)"
             )
-
-
-def _any(names: tuple[str, ...], staying: Container[str]) -> bool:
-    return any(name in staying for name in names)
 
 
 def _named(jobs: list[str]) -> str:

@@ -58,18 +58,13 @@ def refused(queue: QueueViews, event: m.PlanRefused) -> None:
     record = queue.jobs.current(event.job, event.epoch)
     if record is None:
         return
-    if record.region is not None:
-        _distrust(queue, record.region)
+    # The region did not have what it had offered: no more is taken of what it offered before.
+    if record.region and (leases := queue.cycle.prefetch.forget(record.region)):
+        queue.send(ids.placer(record.region), m.DropLeases(leases=leases))
     queue.decide(f.Unplanned(record.id, event.why))
     _take_edit(queue, record)
     if record.cancelling:  # the order to stop it crossed the refusal on its way
         queue.decide(f.Moved(record.id, JobState.CANCELLED, record.cause))
-
-
-def _distrust(queue: QueueViews, region: str) -> None:
-    """A region did not have what it had offered: take no more of what it offered before."""
-    if leases := queue.cycle.prefetch.forget(region):
-        queue.send(ids.placer(region), m.DropLeases(leases=leases))
 
 
 def starting(queue: QueueViews, event: m.AttemptStarting) -> None:
@@ -147,20 +142,14 @@ def ended(queue: QueueViews, event: m.AttemptEnded) -> None:
         release_place(queue, record)
     for hook in queue.hooks.on_ended:
         hook.on_ended(record)
-    _grow_if_due(queue)
+    if (order := queue.backlog.durations.wants_tree()) is not None:
+        queue.send(ids.GROWER, order)  # elsewhere: it takes seconds
 
 
 def _take_edit(queue: QueueViews, record: JobRecord) -> None:
     """What was changed of a job while it had a plan counts when it waits again."""
     if record.next_spec and not record.finished:
         queue.decide(f.EditTaken(record.id))
-
-
-def _grow_if_due(queue: QueueViews) -> None:
-    """Have a tree grown elsewhere: it takes seconds."""
-    order = queue.backlog.durations.wants_tree()
-    if order is not None:
-        queue.send(ids.GROWER, order)
 
 
 def tree_grown(queue: QueueViews, event: m.TreeGrown) -> None:

@@ -122,17 +122,12 @@ def ended(placer: RegionAnswers, event: m.AttemptEnded) -> None:
     placer.send(ids.QUEUE, msgspec.structs.replace(event, start_s=allocation.start_s))
     for waiting in list(placer.claims.values()):
         if not waiting.waiting_for:
-            _launch_or_refuse(placer, waiting)
+            if placer.columns.take_work(waiting.plan.hosts, waiting.plan.in_slice):
+                launch(placer, waiting)
+            else:  # a host went away meanwhile
+                free(placer, waiting, Outcome.PREEMPTED, "a host of the plan takes no more work")
             placer.columns.grown[waiting.plan.cluster] = None  # it may be stopped now
     announce(placer)
-
-
-def _launch_or_refuse(placer: RegionAnswers, allocation: Allocation) -> None:
-    """A preemptor's turn: launch it, unless a host of its plan went away meanwhile."""
-    if placer.columns.take_work(allocation.plan.hosts, allocation.plan.in_slice):
-        launch(placer, allocation)
-    else:
-        free(placer, allocation, Outcome.PREEMPTED, "a host of the plan takes no more work")
 
 
 def announce(placer: RegionAnswers) -> None:

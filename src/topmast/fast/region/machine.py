@@ -36,30 +36,32 @@ class RegionalPlacer(RegionAnswers):
     def _recovered(self, event: m.Recovered) -> None:
         """Nothing to say again: clusters repeat their orders, and the queue asks anew."""
 
+    def _alarms(self) -> list[tuple[float, Fact]]:
+        """What time alone changes: hosts take work again, closures end, places are given up."""
+        state, closures = self.state, given(self.state.closures, {})
+        alarms: list[tuple[float, Fact]] = []
+        alarms += [(at_s, f.SuspicionOver(host)) for host, at_s in state.suspect.items()]
+        healthy = HostState.HEALTHY
+        alarms += [(s, f.HostSet(host, healthy)) for host, s in given(state.until, {}).items()]
+        ends = [(name, closure.until_s) for name, closure in closures.items()]
+        alarms += [(at_s, f.ClosureSet(name)) for name, at_s in ends if at_s is not UNSET]
+        places = state.places.items()
+        return alarms + [(p.until_s, f.PlaceGivenUp(job, used=False)) for job, p in places]
+
     def next_wakeup_s(self) -> float | None:
-        """When the first host takes work again by itself, or the first place or hold expires."""
-        until, closures = given(self.state.until, {}), given(self.state.closures, {})
-        if not (self.state.suspect or self.state.places or until or closures or len(self.holds)):
-            return None
-        times = [*self.state.suspect.values(), *until.values()]
-        times += [c.until_s for c in closures.values() if c.until_s is not UNSET]
-        times += [place.until_s for place in self.state.places.values()]
-        held_s = self.holds.next_expiry_s()
-        return min(times if held_s is None else [*times, held_s], default=None)
+        """When the first of these is due, or a lease expires."""
+        state, held_s = self.state, self.holds.next_expiry_s()
+        if not (state.suspect or state.places or state.until or state.closures):
+            return held_s
+        return min(
+            [at_s for at_s, _ in self._alarms()] + [s for s in (held_s,) if s is not None],
+            default=None,
+        )
 
     def _wake(self, event: m.Wake) -> None:
-        for host, until_s in list(self.state.suspect.items()):
-            if until_s <= self.now:
-                self.decide(f.SuspicionOver(host))
-        for host, until_s in list(given(self.state.until, {}).items()):
-            if until_s <= self.now:
-                self.decide(f.HostSet(host, HostState.HEALTHY))
-        for name, closure in list(given(self.state.closures, {}).items()):
-            if closure.until_s is not UNSET and closure.until_s <= self.now:
-                self.decide(f.ClosureSet(name))
-        for job, place in list(self.state.places.items()):
-            if place.until_s <= self.now:
-                self.decide(f.PlaceGivenUp(job, used=False))
+        for at_s, fact in self._alarms():
+            if at_s <= self.now:
+                self.decide(fact)
         self.holds.drop_due(self.columns, self.now)
         attempts.announce(self)
 

@@ -115,10 +115,6 @@ class PendingDecision(Struct, gc=False):
         bid = self.bids[plan.region]
         return "" if bid.hold is None else bid.hold.id
 
-    def phase_of(self, plan: Plan) -> Phase:
-        """The phase that found a plan."""
-        return self.found_in if plan is self.best else self.phase
-
 
 def decided_by(
     decision: PendingDecision,
@@ -158,7 +154,8 @@ def _rule(decision: PendingDecision, plan: Plan, others: list[Plan], elastic: bo
     bid = decision.bids.get(plan.region)
     if bid is not None and bid.plan is plan and bid.kept:
         return Rule.KEPT_PLACE
-    rule = RULE_OF.get(decision.phase_of(plan))
+    phase = decision.found_in if plan is decision.best else decision.phase
+    rule = RULE_OF.get(phase)
     if rule is not None and (plan.victims or plan.colocated_with):
         return rule
     if others and winner([plan, *others], elastic) is not plan:

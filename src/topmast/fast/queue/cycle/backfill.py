@@ -90,7 +90,8 @@ class Backfill:
             self._gpus_milli = record.spec.gpus_milli()
             self._made_s, self._made_over_quota = now, over_quota
             self.due_s = None
-            if before is not None and _frees_room(before, self.reservation):
+            after = self.reservation
+            if before and (before.seats != after.seats or after.from_s > before.from_s):
                 self.freed[before.region, before.cluster] = None
             # An attempt that should have ended by then may be late, and another place better.
             return self._late_s(self.reservation, now)
@@ -138,8 +139,3 @@ class Backfill:
             return False
         self.due_s = None
         return True
-
-
-def _frees_room(before: Reservation, after: Reservation) -> bool:
-    """Whether a job that had to keep out of ``before`` might not have to keep out of ``after``."""
-    return before.seats != after.seats or after.from_s > before.from_s

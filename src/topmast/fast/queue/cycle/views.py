@@ -48,7 +48,8 @@ class QueueViews(QueueState):
     ) -> tuple[int, ...]:
         """The choices of a job that are not kept for others; a job without a record is new."""
         waited_s = 0.0 if record is None else self.now - record.submit_s
-        return self.tenancy.not_kept(spec, waited_s, choices)
+        kept = self.tenancy.kept(spec, waited_s)
+        return tuple(c for c in choices if c not in kept) if kept else choices
 
     def kept_until_s(self, record: JobRecord) -> float | None:
         """When a job may use what is kept for others now; None if nothing is, or for good."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -56,22 +55,14 @@ class Jobs:
 
     def add(self, record: JobRecord) -> None:
         """A job is admitted."""
-        self.note(record)
-        self.tallies.enter(record)
-
-    def note(self, record: JobRecord) -> None:
-        """A job is admitted that the tallies are told of by themselves."""
         self.records[record.id] = record
+        self.tallies.enter(record)
 
     def move(self, record: JobRecord, to: JobState) -> None:
         """A job comes to another state."""
         self.tallies.leave(record)
         record.state = to
         self.tallies.enter(record)
-
-    def move_each(self, records: Sequence[JobRecord], to: JobState) -> None:
-        """Jobs come to a state in which they do not wait. O(records)."""
-        self.tallies.move_each(records, to)
 
     def change(self, record: JobRecord, spec: JobSpec) -> None:
         """A job asks for something else."""

@@ -47,10 +47,6 @@ class Windows:
         self.known.pop(name, None)
         self._hosts = {}
 
-    def next_name(self) -> str:
-        """The name of the next window."""
-        return f"w{self.next_number}"
-
     def stay(self, lasts_s: float, tenants: Iterable[str]) -> Stay:
         """What counts of a job that would run so long, of a tenant and those above it."""
         above = frozenset(tenants)

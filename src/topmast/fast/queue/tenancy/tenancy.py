@@ -105,18 +105,13 @@ class Tenancy:
             gate.choices = self.entitlements.choices_of(gate.spec, gate.wanted)
         return gate.choices
 
-    def not_kept(self, spec: JobSpec, waited_s: float, choices: tuple[int, ...]) -> tuple[int, ...]:
-        """The choices of a job that are not kept for others."""
-        wasted = self._kept(spec, waited_s)
-        return tuple(c for c in choices if c not in wasted) if wasted else choices
-
     def kept_until_s(self, spec: JobSpec, submit_s: float, now: float) -> float | None:
         """When a job may use what is kept for others now; None if nothing is, or for good."""
-        if self._patience_s is None or not self._kept(spec, now - submit_s):
+        if self._patience_s is None or not self.kept(spec, now - submit_s):
             return None
         return submit_s + self._patience_s
 
-    def _kept(self, spec: JobSpec, waited_s: float) -> tuple[int, ...]:
+    def kept(self, spec: JobSpec, waited_s: float) -> tuple[int, ...]:
         """The accelerators that a job may not use yet, having waited so long. O(accelerators)."""
         patient = self._patience_s is None or waited_s < self._patience_s
         if self._reserve is None or not patient:

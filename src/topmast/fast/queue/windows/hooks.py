@@ -53,7 +53,7 @@ def set_window(queue: QueueViews, event: m.SetWindow) -> str:
     for name, one in known.items():
         if one.window.is_like(event.window):
             return name
-    queue.decide(f.WindowSet(queue.windows.next_name()))
+    queue.decide(f.WindowSet(f"w{queue.windows.next_number}"))
     return next(reversed(known))
 
 

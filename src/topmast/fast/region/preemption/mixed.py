@@ -39,7 +39,6 @@ from topmast.fast.region.search.mixed import (
 from topmast.fast.region.search.packing import Seated
 from topmast.model.job import Level
 from topmast.model.plan import PlacementRequest, Plan
-from topmast.policies.options import ScoreWeights
 
 PlanOf = Callable[[Seated, Overlay, list[Allocation]], Plan]
 """The plan for seats, on hosts from which the victims are gone, with its score."""
@@ -80,14 +79,12 @@ class MixedPreemption:
         self,
         columns: Columns,
         ask: PlacementRequest,
-        weights: ScoreWeights,
         question: Question,
         attempts: Attempts,
         plan_of: PlanOf,
     ) -> None:
         self.columns = columns
         self.ask = ask
-        self.weights = weights
         self.q = question
         self.attempts = attempts
         self.plan_of = plan_of

@@ -161,7 +161,7 @@ def _cleared(
         apart = PreemptiveSearch(search.region, columns, among, profile, search.version, search.now)
         return apart.best(stopping)
     index, weights = index_of(columns), profile.score
-    costs = compiled.costs_of(index, {search.region: ask.terms}, profile, weights)
+    costs = compiled.costs_of(index, {search.region: ask.terms}, weights, profile.slices.price)
     found = PlainPreemption(index, stopping, profile, weights, costs, search.now, MOVE).best()
     return None if found is None else search.plan_of(ask, index, found)
 

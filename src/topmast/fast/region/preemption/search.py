@@ -13,16 +13,10 @@ from topmast.fast.region.preemption import mixed as displacement
 from topmast.fast.region.preemption.greedy import Chooser
 from topmast.fast.region.preemption.plain import PlainPreemption
 from topmast.fast.region.preemption.price import STOP, cost_gpu_s, eligible_victims, may_of
-from topmast.fast.region.search import compiled, mixed
+from topmast.fast.region.search import compiled, mixed, scoring
 from topmast.fast.region.search.compiled import Spread
 from topmast.fast.region.search.domains import Space, domains
 from topmast.fast.region.search.packing import Seated
-from topmast.fast.region.search.scoring import (
-    choice_cost,
-    fixed_cost,
-    locality_cost,
-    stranded_table,
-)
 from topmast.fast.region.search.search import Search
 from topmast.model.plan import PlacementRequest, Plan, Victim
 from topmast.policies.options import Profile, ScoreWeights
@@ -49,13 +43,11 @@ class PreemptiveSearch(Search):
     def _plans(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
         if not ask.preempt:
             return super()._plans(ask, cluster)
-        if compiled.applies(ask, self.profile.score) and self._is_indexed():
+        # Whether the index of the columns knows the attempts that this search may stop.
+        is_indexed = self.columns.allocations is self.allocations
+        if is_indexed and compiled.applies(ask, self.profile.score):
             return self._compiled(ask, cluster)
         return self._preempting(ask, cluster)
-
-    def _is_indexed(self) -> bool:
-        """Whether the index of the columns knows the attempts that this search may stop."""
-        return self.columns.allocations is self.allocations
 
     def _spread(self, index: Index, ask: PlacementRequest, costs: Floats) -> Spread | None:
         return best_spread(index, ask, self.profile, self.profile.score, costs, self.now)
@@ -99,15 +91,17 @@ class PreemptiveSearch(Search):
         columns, weights = self.columns.avoiding(self.columns.excluded(ask)), self.profile.score
         costs = [self._cost_gpu_s(ask, attempt) for attempt in eligible]
         chooser = Chooser(columns, eligible, costs, by_band=may_of(ask) == STOP)
-        table = stranded_table(ask.mix, columns.width)
+        table = scoring.stranded_table(ask.mix, columns.width)
         tasks = sum(group.count for group in ask.groups)
         best = float("inf")
         for domain in domains(Space(columns.without(eligible)), ask):
             if cluster not in (None, domain.cluster):
                 continue
             spared = min(tasks, len(domain.rows)) * (float(table.max()) + columns.width)
-            least = fixed_cost(ask.terms, weights) + choice_cost(ask, weights, domain.choice)
-            least += locality_cost(ask, weights, domain.level) - weights.fragmentation * spared
+            least = scoring.fixed_cost(ask.terms, weights)
+            least += scoring.choice_cost(ask, weights, domain.choice)
+            locality = scoring.locality_cost(ask, weights, domain.level)
+            least += locality - weights.fragmentation * spared
             if least >= best:
                 continue
             chosen = chooser.choose(domain.rows, ask.groups, domain.choice)
@@ -130,8 +124,6 @@ class PreemptiveSearch(Search):
             return self._plan(ask, columns, found, self._victims(ask, gone))
 
         attempts = displacement.attempts_of(self.columns, eligible, prices)
-        made = displacement.MixedPreemption(
-            self.columns, ask, weights, question, attempts, plan_of
-        ).plan()
+        made = displacement.MixedPreemption(self.columns, ask, question, attempts, plan_of).plan()
         if made is not None:
             yield made

@@ -14,24 +14,15 @@ from msgspec import Struct
 from topmast.fast.region.inventory.columns import Amounts, Floats, Ints, cpus_of
 from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.inventory.room import level_of
-from topmast.fast.region.search import kernels, limited_kernels, loads, stranded
+from topmast.fast.region.search import kernels, limited_kernels, loads, scoring, stranded
 from topmast.fast.region.search.kernels import NOWHERE, Question
 from topmast.fast.region.search.limited_kernels import STEPS, Loads
 from topmast.fast.region.search.packing import Seated
-from topmast.fast.region.search.scoring import (
-    MANY_SLOTS,
-    by_shapes,
-    choice_cost,
-    choices_of,
-    fixed_cost,
-    locality_cost,
-    stranded_table,
-)
 from topmast.fast.region.search.stranded import Before, Mixture
 from topmast.model.absent import given
 from topmast.model.job import MILLI, Level
 from topmast.model.plan import PlacementRequest, RegionTerms, Seat
-from topmast.policies.options import Profile, ScoreWeights
+from topmast.policies.options import ScoreWeights
 
 KINDS_KEPT = 4_096
 """Of so many kinds of gangs the questions are kept."""
@@ -63,7 +54,7 @@ def applies(ask: PlacementRequest, weights: ScoreWeights) -> bool:
 
     Nor where it costs by its load, and free GPUs are judged by the shapes of tasks as well.
     """
-    if not is_plain(ask) or (by_shapes(ask, weights) and loads.counts(ask, weights)):
+    if not is_plain(ask) or (scoring.by_shapes(ask, weights) and loads.counts(ask, weights)):
         return False
     return ask.preempt or not weights.allocated_gpus
 
@@ -125,21 +116,21 @@ class Workspace:
 def costs_of(
     index: Index,
     terms: Mapping[str, RegionTerms],
-    profile: Profile,
     weights: ScoreWeights,
+    slice_price: float = 0.0,
     only: str | None = None,
 ) -> Floats:
     """The cost of each cluster (C): infinite outside the regions asked, or ``only`` a cluster."""
     costs = index.nowhere.copy()
     for region, its in terms.items():
         first, last = index.spans.get(region, (0, 0))
-        cost = fixed_cost(its, weights)
+        cost = scoring.fixed_cost(its, weights)
         if only is None:
             costs[first:last] = cost
         else:
             costs[index.numbers_of(region, only)] = cost
     if index.slices is not None:
-        costs += profile.slices.price * index.slices
+        costs += slice_price * index.slices
     return costs
 
 
@@ -151,7 +142,7 @@ def best_spread(
     if not choices:
         return None
     question = question_of(index, ask, weights, choices, cluster_cost)
-    walks = is_limited(ask) or by_shapes(ask, weights)
+    walks = is_limited(ask) or scoring.by_shapes(ask, weights)
     room = _room(index, ask, choices) if walks else None
     if room is None:
         cluster, at_choice, level, place = kernels.best_place(*index.arrays, *question)
@@ -197,7 +188,7 @@ def choices_in(index: Index, ask: PlacementRequest) -> list[Choice]:
     """The models that the gang may use, in its order of preference; 'any' stands for all."""
     found = []
     listed = ask.groups[0].resources.accelerators
-    for at in choices_of(ask):
+    for at in scoring.choices_of(ask):
         if at >= len(listed):
             continue
         wanted = listed[at]
@@ -227,8 +218,8 @@ def question_of(
         tasks=ask.groups[0].count,
         choice_model=np.array([c.model for c in choices], np.int64),
         choice_gpus=np.array([c.gpus for c in choices], np.int64),
-        choice_cost=np.array([choice_cost(ask, weights, c.index) for c in choices]),
-        level_cost=np.array([locality_cost(ask, weights, level) for level in Level]),
+        choice_cost=np.array([scoring.choice_cost(ask, weights, c.index) for c in choices]),
+        level_cost=np.array([scoring.locality_cost(ask, weights, level) for level in Level]),
         cluster_cost=cluster_cost,
         stranded=stranded,
     )
@@ -237,7 +228,7 @@ def question_of(
 
 @lru_cache(maxsize=64)
 def _priced_table(mix: tuple[tuple[int, float], ...], width: int, price: float) -> Floats:
-    return price * stranded_table(mix, width)
+    return price * scoring.stranded_table(mix, width)
 
 
 def is_limited(ask: PlacementRequest) -> bool:
@@ -290,7 +281,7 @@ def _costs(
     Also whether hosts with as many free GPUs are alike.
     """
     space = index.workspace(Workspace)
-    if not by_shapes(ask, weights):
+    if not scoring.by_shapes(ask, weights):
         costs = space.costs(len(room))
         found = _loads(index, ask, weights)
         for at in range(len(room)):
@@ -383,7 +374,7 @@ def seated(index: Index, free: Amounts, ask: PlacementRequest, spread: Spread) -
 
 def _lowest_whole(free_milli: Ints, count: int) -> list[int]:
     """The lowest slots that are wholly free, ``count`` of them if there are as many. O(slots)."""
-    if len(free_milli) > MANY_SLOTS:
+    if len(free_milli) > scoring.MANY_SLOTS:
         many: list[int] = np.flatnonzero(free_milli == MILLI)[:count].tolist()
         return many
     whole = [slot for slot, milli in enumerate(free_milli.tolist()) if milli == MILLI]

@@ -45,12 +45,6 @@ def has_gpus(ask: PlacementRequest) -> bool:
     return any(group.resources.accelerators for group in ask.groups)
 
 
-def prices_of(ask: PlacementRequest, weights: ScoreWeights) -> tuple[float, float, float, float]:
-    """Points for a host with all GPUs, CPUs or memory allocated, and for one with useless GPUs."""
-    spared = 0.0 if has_gpus(ask) else weights.gpu_hosts
-    return weights.allocated_gpus, weights.allocated_cpus, weights.allocated_memory, spared
-
-
 class Loads:
     """The hosts of a region, or some (H), at the prices of one question."""
 
@@ -62,7 +56,8 @@ class Loads:
         rows: slice | list[int] = slice(None),
     ) -> None:
         """O(hosts), and O(slots) where GPUs have a price."""
-        *prices, spared = prices_of(ask, weights)
+        prices = (weights.allocated_gpus, weights.allocated_cpus, weights.allocated_memory)
+        spared = 0.0 if has_gpus(ask) else weights.gpu_hosts  # a host with GPUs of no use
         gpus = columns.gpus[rows]
         free_milli = columns.free_by_host()[rows] if weights.allocated_gpus else gpus
         there = (gpus * float(MILLI), columns.cpus[rows], columns.memory[rows])

@@ -11,20 +11,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.region.inventory.arrays import F64, I64
+from topmast.fast.region.inventory.arrays import I64
 from topmast.fast.region.inventory.columns import cpus_of
 from topmast.fast.region.inventory.index import Index
-from topmast.fast.region.search import compiled, loads
-from topmast.fast.region.search.compiled import Choice, Workspace, choices_in, question_of
+from topmast.fast.region.search import compiled, loads, scoring
+from topmast.fast.region.search.compiled import Choice, Workspace, choices_in, costs_of, question_of
 from topmast.fast.region.search.many_kernels import Balance, Kinds, Placed, Room, place_many
-from topmast.fast.region.search.scoring import (
-    by_shapes,
-    fixed_cost,
-    locality_cost,
-    model_cost,
-    slowdown,
-    stranded_table,
-)
 from topmast.model.columns import GangKind, PlanColumns, SeatColumns, Terms
 from topmast.model.job import Level
 from topmast.model.plan import Free, PlacementRequest, RegionTerms
@@ -47,7 +39,7 @@ def applies(ask: PlacementRequest, weights: ScoreWeights) -> bool:
         and ask.cluster is None
         and compiled.applies(ask, weights)
         and not compiled.is_limited(ask)
-        and not by_shapes(ask, weights)
+        and not scoring.by_shapes(ask, weights)
         and not loads.counts(ask, weights)
         and cpus_of(ask.groups[0].resources) == 0.0
     )
@@ -72,14 +64,14 @@ class _Kind:
         weights = self.weights
         terms = {
             "preemption": 0.0,
-            "speed": weights.speed * slowdown(self.ask, choice),
-            "locality": locality_cost(self.ask, weights, Level(level)),
+            "speed": weights.speed * scoring.slowdown(self.ask, choice),
+            "locality": scoring.locality_cost(self.ask, weights, Level(level)),
             "fragmentation": 0.0,
             "data": 0.0,
             "balance": 0.0,
         }
         if weights.models or self.ask.scarcity:
-            terms["model"] = model_cost(self.ask, weights, choice)
+            terms["model"] = scoring.model_cost(self.ask, weights, choice)
         return terms
 
 
@@ -141,7 +133,7 @@ def _arrays_of(
         choice_cost=np.concatenate([q.choice_cost for q in asked]),
         level_cost=np.stack([q.level_cost for q in asked]),
         stranded=asked[0].stranded,
-        table=stranded_table(ask.mix, index.width),
+        table=scoring.stranded_table(ask.mix, index.width),
     )
 
 
@@ -150,17 +142,13 @@ def _balance(
 ) -> Balance:
     names = [part.region for part in index.parts]
     spans = [index.spans[name] for name in names]
-    cost = index.nowhere.copy()
-    for region, its in terms.items():
-        first, last = index.spans.get(region, (0, 0))
-        cost[first:last] = fixed_cost(its, weights)
     return Balance(
         region_of=np.repeat(np.arange(len(names)), [last - first for first, last in spans]),
         held_milli=np.array([supply.held_milli.get(name, 0) for name in names], np.int64),
         gpus=np.array([supply.gpus.get(name, 0) for name in names], np.int64),
         price=weights.balance,
-        fixed=fixed_cost(RegionTerms(), weights),
-        cluster_cost=cost,
+        fixed=scoring.fixed_cost(RegionTerms(), weights),
+        cluster_cost=costs_of(index, terms, weights),
     )
 
 
@@ -209,13 +197,15 @@ def _columns(
     )
     models = {number: name for name, number in index.models.items()}
     alike = [_terms(kinds[kind], at, span, models) for kind, at, span in shared.T.tolist()]
+    price, change = weights.fragmentation, placed.change[: len(jobs)]
+    fragmentation = price * change if price else np.zeros(len(change))
     return PlanColumns(
         seats=seats,
         clusters=tuple(names),
         cluster=tuple(at_cluster.tolist()),
         terms=tuple(alike),
         of_terms=tuple(of_terms.tolist()),
-        fragmentation=tuple(_fragmentation(placed.change[: len(jobs)], weights).tolist()),
+        fragmentation=tuple(fragmentation.tolist()),
         balance=tuple((weights.balance * placed.load[: len(jobs)]).tolist()),
         versions={region: versions[region] for region, _ in names},
     )
@@ -228,8 +218,3 @@ def _gang(kind: _Kind, choice: int) -> GangKind:
 def _terms(kind: _Kind, choice: int, level: int, models: Mapping[int, str]) -> Terms:
     chosen = kind.choices[choice]
     return Terms(models[chosen.model], level, kind.terms(chosen.index, level))
-
-
-def _fragmentation(change: F64, weights: ScoreWeights) -> F64:
-    price = weights.fragmentation
-    return price * change if price else np.zeros(len(change))

@@ -21,19 +21,10 @@ from topmast.fast.region.inventory.columns import (
 )
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.fast.region.inventory.room import level_of
-from topmast.fast.region.search import host_options, loads, mixed_kernels, share_packing
+from topmast.fast.region.search import host_options, loads, mixed_kernels, scoring, share_packing
 from topmast.fast.region.search.host_options import Bools, Gang, Hosts, Kinds, Places
 from topmast.fast.region.search.kernels import INFINITE, NOWHERE
 from topmast.fast.region.search.packing import Seated, gpus_of_task
-from topmast.fast.region.search.scoring import (
-    SHARE_STRANDED,
-    by_shapes,
-    choice_cost,
-    choices_of,
-    fixed_cost,
-    locality_cost,
-    stranded_table,
-)
 from topmast.fast.region.search.stranded import mixture_of
 from topmast.model.absent import given
 from topmast.model.job import MILLI, Level
@@ -67,7 +58,7 @@ def applies(columns: Columns, ask: PlacementRequest, weights: ScoreWeights) -> b
     groups = [ask.groups[number] for number in _order(ask, weights)[:-1] if number is not None]
     return all(
         states * math.prod(_most_on(columns, group, choice) + 1 for group in groups) <= EXACT_WORK
-        for choice in choices_of(ask)
+        for choice in scoring.choices_of(ask)
     )
 
 
@@ -107,7 +98,7 @@ def question_of(
     """What the kernels need to know (in one ``cluster``)."""
     weights = profile.score
     order, places = _order(ask, weights), places_of(columns, ask, profile, cluster)
-    return Question(choices_of(ask), order, _gang(columns, ask, weights, order), places)
+    return Question(scoring.choices_of(ask), order, _gang(columns, ask, weights, order), places)
 
 
 def places_of(
@@ -115,7 +106,7 @@ def places_of(
 ) -> Places:
     """The clusters of the region, at what each costs; only ``cluster`` is finite, if given."""
     clusters = [p for p in columns.parts if len(columns.clusters[p[0]])]
-    fixed = fixed_cost(ask.terms, profile.score)
+    fixed = scoring.fixed_cost(ask.terms, profile.score)
     costs = [
         (fixed if cluster in (None, name) else INFINITE) + profile.slices.price * time_slice
         for name, time_slice in clusters
@@ -132,7 +123,7 @@ def places_of(
 def _order(ask: PlacementRequest, weights: ScoreWeights) -> tuple[int | None, ...]:
     """The groups, the filler last: the largest without GPUs; none where all tasks cost."""
     loose = [i for i, group in enumerate(ask.groups) if not group.resources.accelerators]
-    loose = [] if loads.counts(ask, weights) or by_shapes(ask, weights) else loose
+    loose = [] if loads.counts(ask, weights) or scoring.by_shapes(ask, weights) else loose
     filler = max(loose, key=lambda i: (ask.groups[i].count, -i), default=None)
     return (*(i for i in range(len(ask.groups)) if i != filler), filler)
 
@@ -140,7 +131,7 @@ def _order(ask: PlacementRequest, weights: ScoreWeights) -> tuple[int | None, ..
 def _gang(
     columns: Columns, ask: PlacementRequest, weights: ScoreWeights, order: tuple[int | None, ...]
 ) -> Gang:
-    allowed = choices_of(ask)
+    allowed = scoring.choices_of(ask)
     no_group = GroupRequest("", 0, ask.groups[0].resources)
     groups = [no_group if i is None else ask.groups[i] for i in order]
     milli = np.array(
@@ -156,7 +147,7 @@ def _gang(
         vectors[:, at] = states // step % base
     cpus = [micro(cpus_of(group.resources)) for group in groups]
     memory = [group.resources.memory_bytes for group in groups]
-    judged = by_shapes(ask, weights)
+    judged = scoring.by_shapes(ask, weights)
     price = 0.0 if judged else weights.fragmentation
     return Gang(
         tasks=np.array(counts, np.int64),
@@ -170,15 +161,15 @@ def _gang(
         right=_right(columns, groups, allowed),
         stride=np.array(stride, np.int64),
         vectors=vectors,
-        stranded=price * stranded_table(ask.mix, columns.width),
-        share_price=price * SHARE_STRANDED / MILLI,
+        stranded=price * scoring.stranded_table(ask.mix, columns.width),
+        share_price=price * scoring.SHARE_STRANDED / MILLI,
         mixture=mixture_of(
             given(ask.shapes, ()) if judged else (),
             columns.names_of_models,
             weights.fragmentation,
         ),
-        choice_cost=np.array([choice_cost(ask, weights, c) for c in allowed], np.float64),
-        level_cost=np.array([locality_cost(ask, weights, level) for level in Level]),
+        choice_cost=np.array([scoring.choice_cost(ask, weights, c) for c in allowed], np.float64),
+        level_cost=np.array([scoring.locality_cost(ask, weights, level) for level in Level]),
     )
 
 

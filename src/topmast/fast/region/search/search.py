@@ -65,9 +65,9 @@ class Search(Struct, eq=False):
         return self._free(ask, cluster)
 
     def _compiled(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
-        index, profile = index_of(self.columns), self.profile
-        terms = {self.columns.region: ask.terms}
-        costs = compiled.costs_of(index, terms, profile, profile.score, cluster)
+        index, weights = index_of(self.columns), self.profile.score
+        terms, price = {self.columns.region: ask.terms}, self.profile.slices.price
+        costs = compiled.costs_of(index, terms, weights, price, cluster)
         spread = self._spread(index, ask, costs)
         if spread is not None:
             yield self.plan_of(ask, index, spread)
