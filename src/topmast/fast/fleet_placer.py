@@ -17,10 +17,10 @@ import msgspec
 
 from topmast.fast.machine import EventMachine
 from topmast.fast.region.explain.rejections import REASONS_KEPT, pending_reason
+from topmast.fast.region.inventory.allocation import bid_to_external
 from topmast.fast.region.inventory.allocation_table import threshold_of
 from topmast.fast.region.inventory.columns import Floats
 from topmast.fast.region.inventory.index import Index, Pool
-from topmast.fast.region.inventory.pair_seats import bid_to_external
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.fast.region.preemption.search import best_spread
 from topmast.fast.region.reservation.earliest import bounds_s

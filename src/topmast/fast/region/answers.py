@@ -11,9 +11,8 @@ import msgspec
 from topmast.fast.region.explain.changes import region_changes
 from topmast.fast.region.explain.changes.trials import Spot, Trials
 from topmast.fast.region.explain.rejections import Verdicts, pending_reason, victims_of
-from topmast.fast.region.inventory.allocation import expected_end_s
+from topmast.fast.region.inventory.allocation import expected_end_s, to_external
 from topmast.fast.region.inventory.columns import Columns
-from topmast.fast.region.inventory.pair_seats import to_external
 from topmast.fast.region.preemption.moving import Departure, departures, room_for
 from topmast.fast.region.preemption.price import too_young_until_s
 from topmast.fast.region.preemption.search import PreemptiveSearch

@@ -10,8 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from topmast.fast.machine import Fact
 from topmast.fast.region import facts as f
-from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
-from topmast.fast.region.inventory.pair_seats import to_internal
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase, to_internal
 from topmast.fast.region.reservation.bookings import Booking
 from topmast.fast.region.state import RegionState
 from topmast.model import messages as m

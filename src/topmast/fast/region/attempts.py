@@ -11,8 +11,7 @@ from topmast.fast.machine import Fact
 from topmast.fast.region import facts as f
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.hooks import Going
-from topmast.fast.region.inventory.allocation import GOING, Allocation, AllocationPhase
-from topmast.fast.region.inventory.pair_seats import to_external
+from topmast.fast.region.inventory.allocation import GOING, Allocation, AllocationPhase, to_external
 from topmast.fast.region.preemption.shrinking import larger_place
 from topmast.model import ids
 from topmast.model import messages as m

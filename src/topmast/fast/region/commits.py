@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from topmast.fast.region import facts as f
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.attempts import announce, launch, launch_each, stop
-from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
+from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase, to_internal
 from topmast.fast.region.inventory.overlay import Overlay
-from topmast.fast.region.inventory.pair_seats import to_internal
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.plan import Plan, Victim, needs_of

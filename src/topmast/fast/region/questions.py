@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from topmast.fast.region import facts as f
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.attempts import announce
-from topmast.fast.region.inventory.pair_seats import bid_to_external
+from topmast.fast.region.inventory.allocation import bid_to_external
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.plan import PlacementRequest, needs_of

@@ -22,8 +22,7 @@ from topmast.fast.queue.backlog.blocked import (
     Candidate,
     JobMayMore,
 )
-from topmast.fast.queue.backlog.durations import LONGEST_S, Durations, History, left_of
-from topmast.fast.queue.backlog.learning import Learned
+from topmast.fast.queue.backlog.durations import LONGEST_S, Durations, History, Learned, left_of
 from topmast.fast.queue.backlog.ordered_index import PLACEMENT, Key
 from topmast.fast.queue.backlog.placement_class import (
     JobClass,
@@ -39,8 +38,8 @@ from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
 from topmast.fast.queue.backlog.waiting import Waiting
 from topmast.fast.queue.hooks import Grant, Grants
 from topmast.fast.queue.jobs.record import JobRecord
-from topmast.fast.queue.tenancy.gate import Key as ClassKey
-from topmast.fast.queue.tenancy.gate import QuotaGate, gate_key
+from topmast.fast.queue.tenancy.entitlements import Key as ClassKey
+from topmast.fast.queue.tenancy.entitlements import QuotaGate, gate_key
 from topmast.fast.timers import Timers
 from topmast.model.job import MILLI, Band, JobSpec, Topology
 from topmast.model.window import Stay

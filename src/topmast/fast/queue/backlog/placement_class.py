@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from topmast.fast.queue.hooks import Grant
-from topmast.fast.queue.tenancy.gate import Key, QuotaGate, wanted_of
+from topmast.fast.queue.tenancy.entitlements import Key, QuotaGate, wanted_of
 from topmast.model.fleet import Fleet
 from topmast.model.job import Band, JobSpec, Topology, has_image
 from topmast.model.plan import Binding, Reservation

@@ -11,8 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from topmast.fast.machine import EventMachine
 from topmast.fast.queue.backlog.backlog import Backlog
-from topmast.fast.queue.backlog.durations import Durations, History
-from topmast.fast.queue.backlog.learning import Learned
+from topmast.fast.queue.backlog.durations import Durations, History, Learned
 from topmast.fast.queue.backlog.task_mix import Shapes
 from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
 from topmast.fast.queue.cycle.auction import PendingDecision
@@ -23,7 +22,7 @@ from topmast.fast.queue.cycle.foreseen import Foreseen
 from topmast.fast.queue.cycle.liveness import Reach
 from topmast.fast.queue.cycle.prefetch import Prefetch
 from topmast.fast.queue.data.catalogue import DatasetRecord
-from topmast.fast.queue.data.data import Data
+from topmast.fast.queue.data.orders import Data
 from topmast.fast.queue.hooks import Grants, HookSteps
 from topmast.fast.queue.jobs.jobs import Jobs, Key
 from topmast.fast.queue.jobs.record import JobRecord

@@ -5,10 +5,21 @@ from __future__ import annotations
 from topmast.fast.machine import EventMachine
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.data.catalogue import Catalogue
-from topmast.fast.queue.data.data import Data
+from topmast.fast.queue.data.copies_on_demand import Fetches
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dataset import Copy, Deletion
+from topmast.policies.options import Profile
+
+
+class Data:
+    """What the queue knows of data. Changed by facts alone, but for the times of retries."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.catalogue = Catalogue()
+        self.fetches = Fetches(profile)
+        self.next_copy = 1
+        """The number of the next copy."""
 
 
 def begin_copy(

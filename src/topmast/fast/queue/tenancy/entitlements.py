@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 import msgspec
+from msgspec import Struct
 
-from topmast.fast.queue.tenancy.gate import Wanted
 from topmast.fast.queue.tenancy.ledger import Ledger
 from topmast.model.bisection import most_that
 from topmast.model.fleet import Fleet
@@ -17,6 +17,41 @@ from topmast.model.units import format_bytes
 
 KINDS_KEPT = 1_024
 """Of so many kinds of gangs the groups are kept as they are asked about."""
+
+
+Key = tuple[Hashable, ...]
+Wanted = tuple[dict[str, int], ...]
+"""By choice, thousandths of GPUs by model."""
+
+
+class QuotaGate(Struct):
+    """What one tenant's quota lets jobs use that want the same of it."""
+
+    key: Key
+    spec: JobSpec
+    """Of one of its jobs: the same for all as far as quota goes."""
+    members: dict[int, None] = {}
+    """Its job classes with jobs, by number."""
+    users: int = 0
+    """How many job classes it has, with jobs or without."""
+    as_of: int = -1
+    """The change of the ledger for which ``choices`` hold."""
+    choices: dict[bool, tuple[int, ...]] = {}
+    """By mode, the accelerators that it may use."""
+    fleet: Fleet | None = None
+    """The fleet for which ``wanted`` holds."""
+    wanted: Wanted = ()
+    """What its jobs take of each GPU model."""
+
+
+def gate_key(spec: JobSpec) -> Key:
+    """All that decides what quota lets a job use: the key of its quota gate."""
+    return (spec.tenant, wanted_of(spec), spec.band is Band.OPPORTUNISTIC, spec.preemptible)
+
+
+def wanted_of(spec: JobSpec) -> tuple[tuple[int, int | None, Resources], ...]:
+    """By group, the tasks that there are, or are at least, and what each needs. O(groups)."""
+    return tuple([(group.count, group.min_count, group.resources) for group in spec.groups])
 
 
 class Entitlements:

@@ -6,8 +6,7 @@ import copy
 from collections.abc import Iterable
 from typing import Self
 
-from topmast.fast.queue.tenancy.entitlements import Entitlements
-from topmast.fast.queue.tenancy.gate import QuotaGate
+from topmast.fast.queue.tenancy.entitlements import Entitlements, QuotaGate
 from topmast.fast.queue.tenancy.ledger import Ledger
 from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, JobSpec

@@ -5,9 +5,11 @@ from __future__ import annotations
 from enum import StrEnum
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
-from topmast.model.job import Band, JobSpec, Resources
-from topmast.model.plan import Plan, needs_of
+from topmast.model import messages as m
+from topmast.model.job import MILLI, Band, JobSpec, Resources
+from topmast.model.plan import Plan, Seat, needs_of
 from topmast.model.states import Outcome
 
 
@@ -99,3 +101,25 @@ def expected_end_s(allocation: Allocation, default_s: float, now: float) -> floa
     if end_s >= now:
         return end_s
     return next((end_s + more for more in OVERRUNS_S if end_s + more > now), now + OVERRUNS_S[-1])
+
+
+def to_internal(plan: Plan) -> Plan:
+    """A plan as the region keeps it. O(seats); the same plan for one that is no secondary's."""
+    return _with_milli(plan, 0) if plan.colocated_with else plan
+
+
+def to_external(plan: Plan) -> Plan:
+    """A plan as it leaves the region. O(seats)."""
+    return _with_milli(plan, MILLI) if plan.colocated_with else plan
+
+
+def bid_to_external(bid: m.Bid) -> m.Bid:
+    """A bid as it leaves the region."""
+    if bid.plan is None or not bid.plan.colocated_with:
+        return bid
+    return replace(bid, plan=to_external(bid.plan))
+
+
+def _with_milli(plan: Plan, milli: int) -> Plan:
+    seats = tuple(Seat(s.group, s.rank, s.host, s.slots, milli) for s in plan.seats)
+    return replace(plan, seats=seats)

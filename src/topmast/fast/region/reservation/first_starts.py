@@ -13,7 +13,7 @@ from msgspec import Struct
 from topmast.fast.region.inventory.allocation import Allocation, expected_end_s
 from topmast.fast.region.inventory.columns import CPU_DECIMALS, Columns, Floats, Ints, cpus_of
 from topmast.fast.region.inventory.index import index_of
-from topmast.fast.region.inventory.leaving import Leaving
+from topmast.fast.region.inventory.overlay import Leaving
 from topmast.model.bisection import fewest_with
 from topmast.model.plan import PlacementRequest, Plan, Reservation, needs_of
 

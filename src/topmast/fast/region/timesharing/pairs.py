@@ -13,9 +13,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from topmast.fast.region.hooks import SharingHooks
-from topmast.fast.region.inventory.allocation import GOING, Allocation
+from topmast.fast.region.inventory.allocation import GOING, Allocation, to_external
 from topmast.fast.region.inventory.overlay import Overlay
-from topmast.fast.region.inventory.pair_seats import to_external
 from topmast.fast.region.state import RegionState
 from topmast.model import messages as m
 from topmast.model.plan import PlacementRequest, Plan, Seat, needs_of

@@ -11,7 +11,7 @@ from topmast.fast.queue.backlog.blocked import Anything, TimeUp
 from topmast.fast.queue.backlog.durations import Durations
 from topmast.fast.queue.backlog.placement_class import job_key, placement_key
 from topmast.fast.queue.jobs.record import JobRecord
-from topmast.fast.queue.tenancy.gate import Key, gate_key
+from topmast.fast.queue.tenancy.entitlements import Key, gate_key
 from topmast.model.fleet import TenantSpec
 from topmast.model.job import Accelerator, Band, JobSpec, Resources, TaskGroup
 from topmast.policies.options import RankWeights

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.support.build import cluster, fleet, job, needs
 from tests.support.world import World
 from topmast.fast.queue.facts import PackedWith
-from topmast.fast.region.inventory.pair_seats import to_external, to_internal
+from topmast.fast.region.inventory.allocation import to_external, to_internal
 from topmast.model.job import JobSpec
 from topmast.model.states import JobState
 from topmast.policies.registry import load_profile

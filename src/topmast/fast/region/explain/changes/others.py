@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from topmast.fast.region.explain.changes.trials import Spot, Trials, listed
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns
-from topmast.fast.region.inventory.leaving import Leaving
+from topmast.fast.region.inventory.overlay import Leaving
 from topmast.fast.region.preemption.price import old_enough_s
 from topmast.fast.region.reservation.first_starts import ends_of
 from topmast.fast.region.search.domains import Space
