@@ -22,7 +22,7 @@ from topmast.fast.queue.backlog.blocked import (
     Candidate,
     JobMayMore,
 )
-from topmast.fast.queue.backlog.durations import LONGEST_S, Durations, History, Learned, left_of
+from topmast.fast.queue.backlog.durations import LONGEST_S, Durations, left_of
 from topmast.fast.queue.backlog.ordered_index import PLACEMENT, Key
 from topmast.fast.queue.backlog.placement_class import (
     JobClass,
@@ -33,7 +33,7 @@ from topmast.fast.queue.backlog.placement_class import (
 from topmast.fast.queue.backlog.priority_timers import PriorityTimers
 from topmast.fast.queue.backlog.ranking import Ranking
 from topmast.fast.queue.backlog.running import RunningJobs
-from topmast.fast.queue.backlog.task_mix import Mix, Shapes
+from topmast.fast.queue.backlog.task_mix import Mix
 from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
 from topmast.fast.queue.backlog.waiting import Waiting
 from topmast.fast.queue.hooks import Grant, Grants
@@ -95,19 +95,6 @@ class Backlog:
         """When the back-off of a job ends."""
         self._delayed: dict[str, JobRecord] = {}
         self.aside = Aside()
-
-    def restore(
-        self,
-        histories: dict[str, History],
-        learned: Learned | None,
-        sizes: dict[int, float],
-        services_gpu_s: list[float],
-        shapes: Shapes | None,
-    ) -> None:
-        """Take up what was learned from jobs. O(what is kept)."""
-        self.durations.restore(histories, learned)
-        self.mix = Mix(sizes, shapes, self.mix.gpus)
-        self.attained_service.restore(services_gpu_s)
 
     # --- jobs come and go -------------------------------------------------------------------------
 

@@ -266,15 +266,12 @@ class Ranking:
         tenant = np.array([self.tenant_number(other.tenant) for other in others])
         rows = np.array([_told_of(other) for other in others]).T
         columns = {name: row.astype(_TYPES[name]) for name, row in zip(_TOLD, rows, strict=True)}
-        return self._seen(tenant, now, running=running, **columns)
+        return self.seen(tenant, now, running=running, **columns)
 
-    def view_of_running(self, tenant: Ints, **columns: NDArray[Any]) -> QueueView:
-        """Running jobs as the order sees them (n), by the other columns of a `QueueView`."""
-        return self._seen(tenant, self.ranked_at_s, running=True, **columns)
-
-    def _seen(
+    def seen(
         self, tenant: Ints, now: float, *, running: bool, **columns: NDArray[Any]
     ) -> QueueView:
+        """Jobs as the order sees them (n), by the other columns of a `QueueView`."""
         runs, fairness = np.full(len(tenant), running), self._fairness[tenant]
         return QueueView(now, tenant=tenant, fairness=fairness, running=runs, **columns)
 

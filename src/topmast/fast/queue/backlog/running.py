@@ -193,8 +193,10 @@ class RunningJobs:
         since_s = np.where(np.isnan(rows["start_s"]), now, rows["start_s"])
         ran_s = np.maximum(0.0, now - since_s)
         first_start_s, runs = rows["first_start_s"], rows["runs"]
-        view = ranking.view_of_running(
+        view = ranking.seen(
             rows["tenant"],
+            ranking.ranked_at_s,
+            running=True,
             band=rows["band"].astype(np.int16),
             submit_s=rows["submit_s"],
             gpus=rows["gpus"],

@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from topmast.fast.machine import EventMachine
 from topmast.fast.queue.backlog.backlog import Backlog
 from topmast.fast.queue.backlog.durations import Durations, History, Learned
-from topmast.fast.queue.backlog.task_mix import Shapes
+from topmast.fast.queue.backlog.task_mix import Mix, Shapes
 from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
 from topmast.fast.queue.cycle.auction import PendingDecision
 from topmast.fast.queue.cycle.backfill import Backfill
@@ -371,10 +371,10 @@ class QueueState(EventMachine):
         self.windows = Windows(given(state.windows, {}), given(state.next_window, 1))
         self.take_fleet(state.fleet)
         self.tenancy.ledger.set_decayed(state.used_at_s, state.used_gpu_s)
-        shapes = given(state.shapes, None)
-        self.backlog.restore(
-            state.histories, state.learned, state.sizes, state.services_gpu_s, shapes
-        )
+        backlog, shapes = self.backlog, given(state.shapes, None)
+        backlog.durations.restore(state.histories, state.learned)
+        backlog.mix = Mix(state.sizes, shapes, backlog.mix.gpus)
+        backlog.attained_service.restore(state.services_gpu_s)
         for hook in self.hooks.on_restored:
             hook.on_restored()
         for record in state.jobs.values():

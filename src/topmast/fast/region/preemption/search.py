@@ -17,7 +17,7 @@ from topmast.fast.region.search import compiled, mixed, scoring
 from topmast.fast.region.search.compiled import Spread
 from topmast.fast.region.search.domains import Space, domains
 from topmast.fast.region.search.packing import Seated
-from topmast.fast.region.search.search import Search
+from topmast.fast.region.search.search import Search, order_of
 from topmast.model.plan import PlacementRequest, Plan, Victim
 from topmast.policies.options import Profile, ScoreWeights
 
@@ -40,14 +40,19 @@ def best_spread(
 class PreemptiveSearch(Search):
     """A search that also stops attempts, where the request allows it."""
 
-    def _plans(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
+    def _best(self, ask: PlacementRequest, cluster: str | None) -> Plan | None:
         if not ask.preempt:
-            return super()._plans(ask, cluster)
+            return super()._best(ask, cluster)
         # Whether the index of the columns knows the attempts that this search may stop.
         is_indexed = self.columns.allocations is self.allocations
         if is_indexed and compiled.applies(ask, self.profile.score):
             return self._compiled(ask, cluster)
-        return self._preempting(ask, cluster)
+        eligible = eligible_victims(self.allocations, ask, self.profile, self.now)
+        if not eligible:
+            return None
+        if mixed.applies(self.columns, ask, self.profile.score):
+            return self._displacing(ask, cluster, eligible)
+        return min(self._clearing(ask, cluster, eligible), key=order_of, default=None)
 
     def _spread(self, index: Index, ask: PlacementRequest, costs: Floats) -> Spread | None:
         return best_spread(index, ask, self.profile, self.profile.score, costs, self.now)
@@ -74,15 +79,6 @@ class PreemptiveSearch(Search):
             a.job: a.plan.gpus_milli if a.may_stop and a.start_s + min_s <= now else 0
             for a in allocations
         }
-
-    def _preempting(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
-        eligible = eligible_victims(self.allocations, ask, self.profile, self.now)
-        if not eligible:
-            return
-        if mixed.applies(self.columns, ask, self.profile.score):
-            yield from self._displacing(ask, cluster, eligible)
-        else:
-            yield from self._clearing(ask, cluster, eligible)
 
     def _clearing(
         self, ask: PlacementRequest, cluster: str | None, eligible: list[Allocation]
@@ -114,7 +110,7 @@ class PreemptiveSearch(Search):
 
     def _displacing(
         self, ask: PlacementRequest, cluster: str | None, eligible: list[Allocation]
-    ) -> Iterator[Plan]:
+    ) -> Plan | None:
         weights = self.profile.score
         question = mixed.question_of(self.columns, ask, self.profile, cluster)
         eligible = sorted(eligible, key=lambda attempt: attempt.job)
@@ -124,6 +120,4 @@ class PreemptiveSearch(Search):
             return self._plan(ask, columns, found, self._victims(ask, gone))
 
         attempts = displacement.attempts_of(self.columns, eligible, prices)
-        made = displacement.MixedPreemption(self.columns, ask, question, attempts, plan_of).plan()
-        if made is not None:
-            yield made
+        return displacement.MixedPreemption(self.columns, ask, question, attempts, plan_of).plan()

@@ -156,10 +156,8 @@ def larger_place(search: Search, allocation: Allocation, most: int) -> Plan | No
     elastic = allocation.spec.elastic
     if elastic is None or allocation.hold is not AllocationPhase.RUNNING:
         return None
-    if not is_whole(search.columns, allocation):
-        return None
     fewest = tasks_of(allocation) + 1
-    if most < fewest:
+    if most < fewest or not is_whole(search.columns, allocation):
         return None
     trial = search.columns.without((allocation,))
     there = Search(search.region, trial, {}, search.profile, search.version, search.now)

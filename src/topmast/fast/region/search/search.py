@@ -30,7 +30,8 @@ def fewest_gpus_milli(ask: PlacementRequest) -> int:
     return min(needs_milli, default=0)
 
 
-def _order_of(plan: Plan) -> tuple[float, str, int]:
+def order_of(plan: Plan) -> tuple[float, str, int]:
+    """The plan with the least is the best."""
     return plan.score, plan.cluster, plan.in_slice
 
 
@@ -50,27 +51,20 @@ class Search(Struct, eq=False):
 
         Only free capacity counts here; `preemption.search` also finds plans with victims.
         """
-        cluster = ask.cluster if cluster is None else cluster
-        best: Plan | None = None
-        for plan in self._plans(ask, cluster):
-            if best is None or _order_of(plan) < _order_of(best):
-                best = plan
-        return best
+        return self._best(ask, ask.cluster if cluster is None else cluster)
 
-    def _plans(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
-        """Plans, of which one has the lowest score."""
+    def _best(self, ask: PlacementRequest, cluster: str | None) -> Plan | None:
         assert not ask.preempt, "PreemptiveSearch is for requests that may stop others"
         if compiled.applies(ask, self.profile.score):
             return self._compiled(ask, cluster)
         return self._free(ask, cluster)
 
-    def _compiled(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
+    def _compiled(self, ask: PlacementRequest, cluster: str | None) -> Plan | None:
         index, weights = index_of(self.columns), self.profile.score
         terms, price = {self.columns.region: ask.terms}, self.profile.slices.price
         costs = compiled.costs_of(index, terms, weights, price, cluster)
         spread = self._spread(index, ask, costs)
-        if spread is not None:
-            yield self.plan_of(ask, index, spread)
+        return None if spread is None else self.plan_of(ask, index, spread)
 
     def _spread(self, index: Index, ask: PlacementRequest, costs: Floats) -> Spread | None:
         """The place of least score, in clusters of finite ``costs`` (C)."""
@@ -84,20 +78,17 @@ class Search(Struct, eq=False):
         columns = Overlay(self.columns, gone) if gone else self.columns
         return self._plan(ask, columns, compiled.seated(index, columns, ask, spread), victims)
 
-    def _free(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
-        if one_task.applies(ask, self.profile.score):
-            places = mixed.places_of(self.columns, ask, self.profile, cluster)
-            alone = one_task.best_seat(self.columns, ask, self.profile.score, places)
-            if alone is not None:
-                yield self._plan(ask, self.columns, alone)
-            return
-        if not mixed.applies(self.columns, ask, self.profile.score):
-            yield from self._one_by_one(ask, cluster)
-            return
-        question = mixed.question_of(self.columns, ask, self.profile, cluster)
-        found = mixed.best_seats(self.columns, ask, self.profile.score, question)
-        if found is not None:
-            yield self._plan(ask, self.columns, found)
+    def _free(self, ask: PlacementRequest, cluster: str | None) -> Plan | None:
+        columns, weights = self.columns, self.profile.score
+        if one_task.applies(ask, weights):
+            places = mixed.places_of(columns, ask, self.profile, cluster)
+            found = one_task.best_seat(columns, ask, weights, places)
+        elif mixed.applies(columns, ask, weights):
+            question = mixed.question_of(columns, ask, self.profile, cluster)
+            found = mixed.best_seats(columns, ask, weights, question)
+        else:
+            return min(self._one_by_one(ask, cluster), key=order_of, default=None)
+        return None if found is None else self._plan(ask, columns, found)
 
     def _one_by_one(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
         space = Space(self.columns, self.columns.excluded(ask))
