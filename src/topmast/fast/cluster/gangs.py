@@ -15,7 +15,6 @@ from msgspec import UNSET, Struct, UnsetType
 from topmast.fast.cluster import facts as f
 from topmast.fast.cluster.attempt import Attempt, AttemptPhase, Task, TaskPhase
 from topmast.fast.cluster.hooks import GangHooks
-from topmast.fast.cluster.hosts import HostNews
 from topmast.fast.machine import EventMachine, Fact
 from topmast.fast.timers import Timers
 from topmast.model import ids
@@ -62,7 +61,12 @@ class GangLifecycle(EventMachine):
         """By job, when its attempt's present phase, or all of it, will have lasted too long."""
         self.limits = Deadlines()
         """How long things may take in this cluster."""
-        self.hosts = HostNews()
+        self.hosts: frozenset[str] = frozenset()
+        """Those of the cluster, by name."""
+        self.down: dict[str, bool] = {}
+        """Hosts that may be down, until a truth does not name them."""
+        self.closed: dict[str, str] | None = None
+        """Why, by host; None before the first truth: the placer may know of others."""
 
     # --- configuration and recovery -----------------------------------------------------------
 
@@ -81,7 +85,7 @@ class GangLifecycle(EventMachine):
             elif attempt.phase is AttemptPhase.STOPPING:
                 self.stop_tasks(attempt)
         if self.reconcile:
-            self.hosts.down = dict.fromkeys(sorted(self.hosts.names), True)
+            self.down = dict.fromkeys(sorted(self.hosts), True)
             self._ask_truth()
         for hook in self.hooks:
             hook.on_recovered()
@@ -307,7 +311,7 @@ class GangLifecycle(EventMachine):
     def next_wakeup_s(self) -> float | None:
         """The earliest deadline of an attempt, or the next reconciliation. Amortised O(log n)."""
         first_s = self.deadlines.next_s()
-        if self.reconcile and (self.state.attempts or self.hosts.down or self.hosts.closed):
+        if self.reconcile and (self.state.attempts or self.down or self.closed):
             truth_s = self._truth_asked_s + self.limits.truth_every_s
             first_s = truth_s if first_s is None or truth_s < first_s else first_s
         for hook in self.hooks:  # without a list: every cluster is asked at every turn
@@ -377,7 +381,10 @@ class GangLifecycle(EventMachine):
 
     def _know(self, cluster: ClusterSpec) -> None:
         self.state.cluster = cluster
-        self.hosts.configure(frozenset(host.name for host in cluster.hosts))
+        self.hosts = frozenset(host.name for host in cluster.hosts)
+        self.down = {host: True for host in self.down if host in self.hosts}
+        if self.closed is not None:  # for what went another cluster speaks
+            self.closed = {host: why for host, why in self.closed.items() if host in self.hosts}
         self.limits = given(cluster.deadlines, Deadlines())
 
     def _apply_opened(self, fact: f.Opened, event: m.LaunchGang) -> None:

@@ -17,9 +17,9 @@ def host_down(gangs: GangLifecycle, event: m.HostDown) -> None:
 
     The news may be older than a task that runs there by now, for hosts come back.
     """
-    if event.host not in gangs.hosts.names:
+    if event.host not in gangs.hosts:
         return  # it belongs to another cluster by now, which speaks for it
-    gangs.hosts.down[event.host] = True
+    gangs.down[event.host] = True
     gangs.tell(m.HostChanged(event.host, up=False))
     for attempt in list(gangs.state.attempts.values()):
         here = [task for task in attempt.tasks if task.seat.host == event.host]
@@ -31,20 +31,19 @@ def host_down(gangs: GangLifecycle, event: m.HostDown) -> None:
 
 def host_up(gangs: GangLifecycle, event: m.HostUp) -> None:
     """The host answers (again)."""
-    if event.host in gangs.hosts.names:
-        gangs.hosts.down.pop(event.host, None)
+    if event.host in gangs.hosts:
+        gangs.down.pop(event.host, None)
         gangs.tell(m.HostChanged(event.host, up=True))
 
 
 def host_closed(gangs: GangLifecycle, event: m.HostClosed | m.HostOpened) -> None:
     """The placer puts no new work there, or does so again; what runs there is let alone."""
-    hosts = gangs.hosts
-    if event.host not in hosts.names:
+    if event.host not in gangs.hosts:
         return
-    if hosts.closed is not None and isinstance(event, m.HostClosed):
-        hosts.closed[event.host] = event.why
-    elif hosts.closed is not None:
-        hosts.closed.pop(event.host, None)
+    if gangs.closed is not None and isinstance(event, m.HostClosed):
+        gangs.closed[event.host] = event.why
+    elif gangs.closed is not None:
+        gangs.closed.pop(event.host, None)
     gangs.tell(event)
 
 
@@ -60,14 +59,13 @@ def truth(gangs: GangLifecycle, event: m.TaskList) -> None:
 
 
 def _compare_hosts(gangs: GangLifecycle, event: m.TaskList) -> None:
-    hosts = gangs.hosts
     for host in event.down_hosts:
         host_down(gangs, m.HostDown(host))
-    for host in [host for host in hosts.down if host not in event.down_hosts]:
+    for host in [host for host in gangs.down if host not in event.down_hosts]:
         host_up(gangs, m.HostUp(host))
-    closed = {h: why for h, why in given(event.closed_hosts, {}).items() if h in hosts.names}
-    if closed != hosts.closed:
-        hosts.closed = closed
+    closed = {h: why for h, why in given(event.closed_hosts, {}).items() if h in gangs.hosts}
+    if closed != gangs.closed:
+        gangs.closed = closed
         gangs.tell(m.ClosedHosts(gangs.name, dict(closed)))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 import msgspec
 
@@ -36,6 +35,8 @@ from topmast.model.plan import (
     Shrink,
 )
 from topmast.model.reason import Change, ClusterVerdict, PendingReason, Rejection, VictimVerdict
+
+FIRST_STARTS_KEPT = 64
 
 
 class RegionAnswers(RegionState):
@@ -219,10 +220,15 @@ class RegionAnswers(RegionState):
     ) -> Reservation | None:
         """Where and when the gang is expected to start first, from a known bound on."""
         ends = ends_of(self.state.allocations, self.profile.default_duration_s, self.now)
-        look = partial(self._first_start, ask, ends, self.now, not_before_s)
-        if len(self.holds):
-            return look()  # what is held for a moment is not in the version of the books
-        return self.first_starts.find(ask, self.state.version, ends, look)
+        if len(self.holds):  # what is held for a moment is not in the version of the books
+            return self._first_start(ask, ends, self.now, not_before_s)
+        version, known = self.state.version, self.first_starts.get(ask)
+        if known is None or known[:2] != (version, ends):
+            if len(self.first_starts) >= FIRST_STARTS_KEPT:
+                self.first_starts.clear()
+            found = self._first_start(ask, ends, self.now, not_before_s)
+            known = self.first_starts[ask] = version, ends, found
+        return known[2]
 
     def expected_start(self, ask: PlacementRequest, now: float) -> Reservation | None:
         """The same for people: nothing is remembered."""

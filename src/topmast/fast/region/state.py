@@ -14,13 +14,13 @@ from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import Pool
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.reservation.bookings import Booking
-from topmast.fast.region.reservation.first_starts import FirstStarts, without
+from topmast.fast.region.reservation.first_starts import Ends, without
 from topmast.fast.region.reservation.leases import OfferLeases
 from topmast.model.absent import given
 from topmast.model.fleet import RegionSpec
 from topmast.model.job import MILLI
 from topmast.model.messages.placers import Closure, HostOrder
-from topmast.model.plan import PlacementRequest
+from topmast.model.plan import PlacementRequest, Reservation
 from topmast.model.states import HostState
 from topmast.policies.base import RebalancePolicy, ScorePolicy
 from topmast.policies.options import Preemption, Profile
@@ -82,7 +82,9 @@ class RegionState(EventMachine):
         self.state = Books(RegionSpec(region, ()))
         self.columns = self._columns_of(self.state.region)
         self.holds = OfferLeases()
-        self.first_starts = FirstStarts()
+        self.first_starts: dict[PlacementRequest, tuple[int, Ends, Reservation | None]] = {}
+        """By question, what was found with these books and expected ends: the job that waits for
+        room is asked about at each change, and one region of many has changed since."""
         self.pool.put(self.columns)
         self.freed = False
         self.health_changed = False

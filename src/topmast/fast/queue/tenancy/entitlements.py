@@ -120,9 +120,9 @@ class Entitlements:
         return milli
 
     def more_of(
-        self, spec: JobSpec, over_quota: bool, choices: tuple[int, ...], limit: int | None = None
+        self, spec: JobSpec, over_quota: bool, choices: tuple[int, ...], limit: int
     ) -> More | None:
-        """The most tasks of an elastic gang by each choice, up to its count or ``limit``.
+        """The most tasks of an elastic gang by each choice, up to ``limit``.
 
         O(choices x log tasks x models x depth of the tenant); None for any other gang.
         """
@@ -131,7 +131,6 @@ class Entitlements:
             return None
         may = self.may_borrow if over_quota else self.is_within
         low, wanted = elastic.least, self.wanted(spec)
-        high = elastic.count if limit is None else limit
         listed = self.named(elastic.resources).accelerators
         found = []
         for choice in choices:
@@ -145,7 +144,8 @@ class Entitlements:
                 extra = {m: (tasks - low) * milli for m, milli in per_task.items()}
                 return may(spec, {m: n + extra.get(m, 0) for m, n in least.items()})
 
-            most = high if not wanted or high <= low or fits(high) else most_that(fits, low, high)
+            few = not wanted or limit <= low or fits(limit)
+            most = limit if few else most_that(fits, low, limit)
             found.append((choice, most))
         return More(spec.groups.index(elastic), tuple(found))
 

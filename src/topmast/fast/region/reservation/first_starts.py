@@ -17,8 +17,6 @@ from topmast.fast.region.inventory.overlay import Leaving
 from topmast.model.bisection import fewest_with
 from topmast.model.plan import PlacementRequest, Plan, Reservation, needs_of
 
-KEPT = 64
-"""First starts of so many questions are kept."""
 Ends = list[tuple[float, str]]
 """Times and jobs, in order."""
 Find = Callable[[Columns], Plan | None]
@@ -98,34 +96,6 @@ def kept_out(columns: Columns, held: Reservation) -> Iterator[None]:
 def ends_of(allocations: Mapping[str, Allocation], default_s: float, now: float) -> Ends:
     """The expected ends of attempts, each with its job, the first in front. O(n log n)."""
     return sorted((expected_end_s(a, default_s, now), a.job) for a in allocations.values())
-
-
-class FirstStarts:
-    """First starts found in a region while its books were the same; working memory.
-
-    The job that waits for room is asked about at each change, and one region of many has changed
-    since.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[PlacementRequest, tuple[int, Ends, Reservation | None]] = {}
-
-    def find(
-        self,
-        ask: PlacementRequest,
-        version: int,
-        ends: Ends,
-        search: Callable[[], Reservation | None],
-    ) -> Reservation | None:
-        """What a search found for the same question, books and expected ends. O(attempts)."""
-        known = self._known.get(ask)
-        if known is not None and known[0] == version and known[1] == ends:
-            return known[2]
-        if len(self._known) >= KEPT:
-            self._known.clear()
-        found = search()
-        self._known[ask] = version, ends, found
-        return found
 
 
 def first_start(

@@ -19,7 +19,7 @@ from topmast.fast.region.search.compiled import Choice, Workspace, choices_in, c
 from topmast.fast.region.search.many_kernels import Balance, Kinds, Placed, Room, place_many
 from topmast.model.columns import GangKind, PlanColumns, SeatColumns, Terms
 from topmast.model.job import Level
-from topmast.model.plan import Free, PlacementRequest, RegionTerms
+from topmast.model.plan import Free, GroupRequest, PlacementRequest, RegionTerms
 from topmast.policies.options import ScoreWeights
 
 
@@ -51,28 +51,16 @@ def may_place(index: Index) -> bool:
     return not shared
 
 
-class _Kind:
-    """What the plans of one kind of gang have in common, as far as is known beforehand."""
+class _Kind(Struct, frozen=True):
+    """A kind of gang."""
 
-    def __init__(self, index: Index, ask: PlacementRequest, weights: ScoreWeights) -> None:
-        self.ask, self.weights = ask, weights
-        self.group = ask.groups[0]
-        self.choices: list[Choice] = choices_in(index, ask)
+    ask: PlacementRequest
+    choices: list[Choice]
 
-    def terms(self, choice: int, level: int) -> dict[str, float]:
-        """The terms of the score, as `scoring.score_terms` has them; 0 for those that differ."""
-        weights = self.weights
-        terms = {
-            "preemption": 0.0,
-            "speed": weights.speed * scoring.slowdown(self.ask, choice),
-            "locality": scoring.locality_cost(self.ask, weights, Level(level)),
-            "fragmentation": 0.0,
-            "data": 0.0,
-            "balance": 0.0,
-        }
-        if weights.models or self.ask.scarcity:
-            terms["model"] = scoring.model_cost(self.ask, weights, choice)
-        return terms
+    @property
+    def group(self) -> GroupRequest:
+        """Its one group of tasks."""
+        return self.ask.groups[0]
 
 
 def plans_of(
@@ -89,7 +77,7 @@ def plans_of(
 
     ``terms``: of the regions asked, for the first job. ``versions``: of the regions' books.
     """
-    kinds, kind_of = _kinds_of(index, asks, weights)
+    kinds, kind_of = _kinds_of(index, asks)
     numbers: I64 = np.array(kind_of, np.int64)[np.array(of_ask, np.int64)]
     placed = _room_for(kinds, numbers)
     space = index.workspace(Workspace)
@@ -105,9 +93,7 @@ def plans_of(
     return _columns(index, kinds, jobs[:count], numbers[:count], placed, weights, versions)
 
 
-def _kinds_of(
-    index: Index, asks: Sequence[PlacementRequest], weights: ScoreWeights
-) -> tuple[list[_Kind], list[int]]:
+def _kinds_of(index: Index, asks: Sequence[PlacementRequest]) -> tuple[list[_Kind], list[int]]:
     """Kinds of gangs, and that of each request: those of several bands are of one kind."""
     numbers: dict[object, int] = {}
     kinds: list[_Kind] = []
@@ -115,7 +101,7 @@ def _kinds_of(
     for key, ask in zip(keys, asks, strict=True):
         if key not in numbers:
             numbers[key] = len(kinds)
-            kinds.append(_Kind(index, ask, weights))
+            kinds.append(_Kind(ask, choices_in(index, ask)))
     return kinds, [numbers[key] for key in keys]
 
 
@@ -196,7 +182,11 @@ def _columns(
         slots=tuple(placed.slots.tolist()),
     )
     models = {number: name for name, number in index.models.items()}
-    alike = [_terms(kinds[kind], at, span, models) for kind, at, span in shared.T.tolist()]
+    alike = []
+    for kind, at, span in shared.T.tolist():
+        ask, chosen = kinds[kind].ask, kinds[kind].choices[at]
+        terms = scoring.terms_alike(ask, weights, Level(span), chosen.index)
+        alike.append(Terms(models[chosen.model], span, terms))
     price, change = weights.fragmentation, placed.change[: len(jobs)]
     fragmentation = price * change if price else np.zeros(len(change))
     return PlanColumns(
@@ -213,8 +203,3 @@ def _columns(
 
 def _gang(kind: _Kind, choice: int) -> GangKind:
     return GangKind(kind.group.name, kind.group.count, kind.choices[choice].gpus)
-
-
-def _terms(kind: _Kind, choice: int, level: int, models: Mapping[int, str]) -> Terms:
-    chosen = kind.choices[choice]
-    return Terms(models[chosen.model], level, kind.terms(chosen.index, level))

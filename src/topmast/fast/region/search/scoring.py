@@ -46,25 +46,35 @@ def score_terms(
 
     O(tasks + slots of the hosts used).
     """
-    price, fragmentation = weights.fragmentation, 0.0
+    terms = terms_alike(ask, weights, level, choice)
+    terms["preemption"] = points(lost_gpu_s, weights.preemption)
     if by_shapes(ask, weights):
-        fragmentation = shapes_cost(ask, weights, columns, seats, time_slice)
-    elif price:
+        terms["fragmentation"] = shapes_cost(ask, weights, columns, seats, time_slice)
+    elif weights.fragmentation:
         table = stranded_table(ask.mix, columns.width)
         change = stranded_change(columns, table, seats, time_slice)
-        fragmentation = price * change
+        terms["fragmentation"] = weights.fragmentation * change
+    terms["data"] = weights.data * ask.terms.data_s / 3600.0
+    terms["balance"] = weights.balance * ask.terms.balance
+    if loads.counts(ask, weights):
+        terms["allocation"] = loads.allocation_cost(columns, ask, weights, seats, time_slice)
+    return terms
+
+
+def terms_alike(
+    ask: PlacementRequest, weights: ScoreWeights, level: Level, choice: int
+) -> dict[str, float]:
+    """The terms that all plans of a level and choice have alike; 0 for the others."""
     terms = {
-        "preemption": points(lost_gpu_s, weights.preemption),
+        "preemption": 0.0,
         "speed": weights.speed * slowdown(ask, choice),
         "locality": locality_cost(ask, weights, level),
-        "fragmentation": fragmentation,
-        "data": weights.data * ask.terms.data_s / 3600.0,
-        "balance": weights.balance * ask.terms.balance,
+        "fragmentation": 0.0,
+        "data": 0.0,
+        "balance": 0.0,
     }
     if weights.models or ask.scarcity:
         terms["model"] = model_cost(ask, weights, choice)
-    if loads.counts(ask, weights):
-        terms["allocation"] = loads.allocation_cost(columns, ask, weights, seats, time_slice)
     return terms
 
 
