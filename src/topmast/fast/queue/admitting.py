@@ -34,7 +34,7 @@ def _alike_admitted(
     for number, (spec, kind) in enumerate(zip(jobs, kinds, strict=True), first_number):
         record = JobRecord(ids.job_id(number), number, spec, now)
         by_kind.setdefault(kind, []).append(record)
-        queue.jobs.records[record.id] = record
+        queue.jobs.note(record)
     queue.backlog.mix.saw(jobs, kinds)
     for records in by_kind.values():
         if paused := queue.tenancy.paused_by(records[0].spec.tenant):

@@ -55,8 +55,12 @@ class Jobs:
 
     def add(self, record: JobRecord) -> None:
         """A job is admitted."""
-        self.records[record.id] = record
+        self.note(record)
         self.tallies.enter(record)
+
+    def note(self, record: JobRecord) -> None:
+        """A job is admitted that the tallies are told of by themselves."""
+        self.records[record.id] = record
 
     def move(self, record: JobRecord, to: JobState) -> None:
         """A job comes to another state."""
