@@ -89,8 +89,8 @@ kubernetes-tools: ## build a Kubernetes to test with, in the user's cache: five 
 chaos-kubernetes: kubernetes-tools $(DEV) ## N rounds of faults on a real Kubernetes: nothing runs twice, nothing is lost
 	@$(PY) -m tests.crash.kubernetes --rounds $(N) $(ARGS)
 
-test-kubernetes: kubernetes-tools $(DEV) ## the tests on a real Kubernetes, which it builds; its nodes need root
-	@$(PY) -m pytest -q -m kubernetes $(or $(ARGS),tests/contract/kubernetes)
+test-kubernetes: kubernetes-tools $(DEV) ## the tests on a real Kubernetes, which it builds; its nodes need root (SMOKE=1 for the quick ones)
+	@$(PY) -m pytest -q -m "kubernetes$(if $(SMOKE), and not slow)" $(or $(ARGS),tests/contract/kubernetes)
 
 test-everywhere: slurm-tools ssh-tools kubernetes-tools ## one queue over all kinds of clusters at once, as root: minutes
 	@$(PY) -m pytest -q -s -m "" tests/everywhere

@@ -162,3 +162,18 @@ def test_of_all_reasons_the_nearest_to_a_start_is_told() -> None:
         R.INSUFFICIENT_CAPACITY
     )
     assert most_hopeful([]) is R.NO_MATCHING_HARDWARE
+
+
+@pytest.mark.parametrize("order", ["abc", "acb", "bac", "bca", "cab", "cba"])
+def test_the_reason_does_not_depend_on_which_job_was_asked_about_first(order: str) -> None:
+    """Those that are not asked about hear what others like them heard, but quota comes first."""
+    tenants = (tenant("poor", H100=8), TenantSpec("ops"))
+    world = World(fleet(cluster("east-1"), tenants=tenants))
+    jobs = {
+        "a": (job(gpus=9, tenant="poor", preemptible=False), "ExceedsMaxQuota"),
+        "b": (job(gpus=9, tenant="ops", preemptible=False), "NoMatchingHardware"),
+        "c": (job(gpus=9, tenant="poor"), "NoMatchingHardware"),
+    }
+    names = {which: world.submit(jobs[which][0])[0] for which in order}
+    reasons = {which: world.reason(name) for which, name in names.items()}
+    assert reasons == {which: reason for which, (_, reason) in jobs.items()}

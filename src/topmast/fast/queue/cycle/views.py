@@ -260,10 +260,13 @@ class QueueViews(QueueState):
 
         Their own verdict, or, if none of them was tried, that of their placement class.
         """
-        within = bool(self.tenancy.choices(one.spec, over_quota=False))
+        allowed = self.tenancy.choices_of(one.gate)
+        within = bool(allowed[False])
         known = list(one.placement[not within].verdicts.values())
         if one.verdict.reason is not PendingReason.PENDING_EVALUATION or not known:
             return one.verdict
+        if not within and not allowed[True]:
+            return Verdict(*self.tenancy.entitlements.quota_reason(one.spec))
         return known[-1] if within else self.as_beyond_quota(one.spec, known[-1])
 
     def as_beyond_quota(self, spec: JobSpec, verdict: Verdict) -> Verdict:
