@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class HolderView(Struct, frozen=True):
+class HolderView(Struct, frozen=True, gc=False):
     """A job that holds GPUs."""
 
     name: str
@@ -15,7 +15,7 @@ class HolderView(Struct, frozen=True):
     state: str
 
 
-class HostCells(Struct, frozen=True):
+class HostCells(Struct, frozen=True, gc=False):
     """A host and what holds its GPUs."""
 
     name: str

@@ -268,20 +268,20 @@ def gpus(placers: Placers) -> tuple[GpuView, ...]:
     for placer in _sorted(placers):
         columns = placer.columns
         free = columns.unheld_by_host()
-        totals: dict[tuple[str, str], list[float]] = {}
-        for row, spec in enumerate(columns.hosts[: columns.places]):
-            if not spec.gpus:
-                continue
-            sums = totals.setdefault((columns.cluster_of[row], spec.model), [0.0, 0.0, 0.0])
-            here = int(free[row]) / MILLI
-            sums[0] += spec.gpus
-            if columns.available[row]:
-                sums[1] += here
-            else:
-                sums[2] += here
-        for (cluster, model), (total, unheld, unavailable) in sorted(totals.items()):
-            held = total - unheld - unavailable
-            found.append(GpuView(placer.region, cluster, model, total, unheld, held, unavailable))
+        for cluster in sorted(columns.clusters):
+            rows = columns.clusters[cluster]
+            models = columns.models[rows]
+            for model in sorted({*models} - {""}):
+                of = rows[models == model]
+                is_open = columns.available[of]
+                total, unheld = float(columns.gpus[of].sum()), int(free[of].sum()) / MILLI
+                usable = int(free[of][is_open].sum()) / MILLI
+                found.append(
+                    GpuView(
+                        placer.region, cluster, model, total, usable, total - unheld,
+                        unheld - usable,
+                    )
+                )  # fmt: skip
     return tuple(found)
 
 

@@ -8,8 +8,9 @@ from functools import partial
 
 from topmast.fast.queue import GlobalQueue
 from topmast.fast.region import RegionalPlacer
-from topmast.model.job import MILLI
+from topmast.model.job import MILLI, Band
 from topmast.model.map_views import ClusterCells, FleetMap, HolderView, HostCells, RegionCells
+from topmast.model.plan import Seat
 from topmast.ports import Clock
 from topmast.runtime.loop import Runtime
 from topmast.service.fleet import STOPPED, Processes, closed_why
@@ -18,6 +19,9 @@ from topmast.service.redaction import HIDDEN_TENANT
 LEAST_KEPT_S = 1.0
 REST = 50.0
 """A map is kept for so many times what it took, so that readers cost the decisions 2% at most."""
+
+
+_BANDS = {band: band.name.lower() for band in Band}
 
 
 class FleetMaps:
@@ -93,22 +97,36 @@ class FleetMaps:
 def _held(
     placer: RegionalPlacer, queue: GlobalQueue, jobs: dict[str, HolderView]
 ) -> dict[str, dict[str, float]]:
-    """GPUs by host and job, in the order of slots; notes each job in ``jobs``."""
-    seats: dict[str, list[tuple[tuple[int, ...], str, float]]] = {}
-    for allocation in placer.state.allocations.values():
-        job, record = allocation.job, queue.jobs.records.get(allocation.job)
-        state = record.state.value if record is not None else allocation.hold.name
-        spec = allocation.spec
-        jobs[job] = HolderView(spec.name, spec.tenant, allocation.band.name.lower(), state)
-        for seat in allocation.plan.seats:
-            gpus = len(seat.slots) * seat.slot_milli / MILLI
-            if gpus:
-                seats.setdefault(seat.host, []).append((seat.slots, job, gpus))
+    """GPUs by host and job, in the order of slots; notes each job that holds some in ``jobs``.
+
+    Most hosts have one job: what is made for each of them costs a collection of garbage.
+    """
     held: dict[str, dict[str, float]] = {}
-    for host, entries in seats.items():
-        by_job = held.setdefault(host, {})
+    first: dict[str, Seat] = {}
+    shared: dict[str, list[tuple[tuple[int, ...], str, float]]] = {}
+    records = queue.jobs.records
+    for allocation in placer.state.allocations.values():
+        plan, spec = allocation.plan, allocation.spec
+        if not plan.gpus_milli:
+            continue
+        job, record = plan.job, records.get(plan.job)
+        state = record.state.value if record is not None else allocation.hold.name
+        jobs[job] = HolderView(spec.name, spec.tenant, _BANDS[allocation.band], state)
+        for seat in plan.seats:
+            if not seat.slots:
+                continue
+            host, gpus = seat.host, len(seat.slots) * seat.slot_milli / MILLI
+            if host not in held:
+                held[host], first[host] = {job: gpus}, seat
+                continue
+            if host not in shared:
+                ((other, its_gpus),) = held[host].items()
+                shared[host] = [(first[host].slots, other, its_gpus)]
+            shared[host].append((seat.slots, job, gpus))
+    for host, entries in shared.items():
+        held[host] = {}
         for _, job, gpus in sorted(entries):
-            by_job[job] = by_job.get(job, 0.0) + gpus
+            held[host][job] = held[host].get(job, 0.0) + gpus
     return held
 
 

@@ -5,9 +5,11 @@ import pytest
 from tests.support.build import cluster, fleet, job, profile, tenant
 from tests.support.world import World
 from topmast.model.engines import PROCESSES
+from topmast.model.map_views import HolderView
 from topmast.model.states import HostState
 from topmast.policies.options import Preemption, SliceOptions
-from topmast.service.fleet import clusters, tenants
+from topmast.service.fleet import clusters, gpus, hosts, tenants
+from topmast.service.fleet_map import _held
 
 HOSTS = ("east-1-0", "east-1-1", "east-1-2")
 
@@ -58,6 +60,40 @@ def test_gpus_that_jobs_take_in_turns_are_not_free() -> None:
     world.set_host("east-1-1", HostState.CORDONED)
     (view,) = clusters({"east": world.placer("east")})
     assert (found, view.free_gpus, view.running_jobs) == ({0.0}, 0.0, 2)
+
+
+def test_gpus_are_told_by_cluster_and_model() -> None:
+    """Present, free, held by jobs, and those of hosts that take no work but hold none."""
+    world = World(fleet(cluster("west-1", model="A100"), cluster("east-1", hosts=3)))
+    world.submit(job(gpus=8))
+    world.submit(job(gpus=2))
+    taken = {h.name for h in hosts({"east": world.placer("east")}, lambda *_: None, 0.0) if h.jobs}
+    away = next(host for host in HOSTS if host not in taken)
+    world.set_host(away, HostState.CORDONED)
+    placers = {"west": world.placer("west"), "east": world.placer("east")}
+    found = [
+        (v.region, v.cluster, v.gpu_model, v.total, v.free, v.held, v.unavailable)
+        for v in gpus(placers)
+    ]
+    assert found == [
+        ("east", "east-1", "H100", 24.0, 6.0, 10.0, 8.0),
+        ("west", "west-1", "A100", 16.0, 16.0, 0.0, 0.0),
+    ]
+
+
+def test_the_map_tells_the_jobs_of_a_host_in_the_order_of_their_slots() -> None:
+    """Not in that of their starts; the tasks of a job are added up, and no GPU is no line."""
+    world = World(fleet(cluster("east-1", hosts=1)))
+    (first,) = world.submit(job(gpus=2))
+    (second,) = world.submit(job(gpus=2))
+    world.cancel(first)
+    (third,) = world.submit(job(gpus=1, count=2))
+    (without,) = world.submit(job(gpus=0))
+    jobs: dict[str, HolderView] = {}
+    held = _held(world.placer("east"), world.queue, jobs)
+    assert [list(of_host.items()) for of_host in held.values()] == [[(third, 2.0), (second, 2.0)]]
+    assert set(jobs) == {second, third}
+    assert without in world.jobs
 
 
 def test_the_recent_usage_has_what_runs() -> None:

@@ -33,7 +33,7 @@ SENTENCES = {
 """What a state of a host means."""
 
 
-class HostRow(Struct, frozen=True):
+class HostRow(Struct, frozen=True, gc=False):
     """A host of the table."""
 
     region: str
