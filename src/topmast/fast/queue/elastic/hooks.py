@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Set
 
-from msgspec import Struct
-
 from topmast.fast.queue.backlog.backlog import effective_band
 from topmast.fast.queue.backlog.blocked import RoomFreed
 from topmast.fast.queue.cycle.views import QueueViews
@@ -34,13 +32,6 @@ COULD_USE_ROOM = (
     PendingReason.PENDING_EVALUATION,
 )
 STARTED = (JobState.STARTING, JobState.RUNNING)
-
-
-class Promise(Struct, frozen=True):
-    """GPUs of a model, in thousandths, that a job may be about to take beyond those that it has."""
-
-    model: str
-    milli: int
 
 
 class SlicesHooks(QueueHooks):
@@ -69,7 +60,8 @@ class ElasticHooks(QueueHooks):
         """Whether idle GPUs are to be given away when no candidate is left."""
         self.asked_s: dict[str, float] = {}
         """When a job was last told that it may grow."""
-        self.promises: dict[str, Promise] = {}
+        self.promises: dict[str, tuple[str, int]] = {}
+        """GPUs of a model, in thousandths, that a job may be about to take beyond its own."""
         self.room_came = False
         """Whether some region has more room than at the last look."""
         self._looked_s = -math.inf
@@ -228,7 +220,7 @@ class ElasticHooks(QueueHooks):
             return now
         high = min(group.most, now + self._idle_milli(plan.region) // per_task_milli)
         promised = self.promises.values()
-        before_milli = sum(p.milli for p in promised if p.model == plan.model)
+        before_milli = sum(milli for model, milli in promised if model == plan.model)
         ledger, tenant = self._queue.tenancy.ledger, record.spec.tenant
         may = ledger.may_borrow if record.over_quota else ledger.has_room
 
@@ -237,7 +229,7 @@ class ElasticHooks(QueueHooks):
 
         most = high if high <= now or fits(high) else most_that(fits, now, high)
         if most > now:
-            self.promises[record.id] = Promise(plan.model, (most - now) * per_task_milli)
+            self.promises[record.id] = plan.model, (most - now) * per_task_milli
         return most
 
     def _wanted_models(self, among: Set[str]) -> frozenset[str] | None:

@@ -165,7 +165,10 @@ def best_spread(
             _count(index, hosts, free, question, at_choice, costs)
         else:
             free, costs = room[at_choice], costs[of[at_choice]]
-        rows, tasks = _spread(index, question, free, hosts, costs, alike)
+        taken: Ints = np.zeros(len(hosts), np.int64)
+        limited_kernels.seat(index.arrays, hosts, free, question.tasks, costs, alike, taken)
+        used = np.flatnonzero(taken)
+        rows, tasks = hosts[used].tolist(), taken[used].tolist()
     return Spread(cluster, choice, rows, tasks)
 
 
@@ -292,21 +295,15 @@ def _costs(
     each = [_known(index, ask, weights, question.tasks, count) for count in kinds]
     of = np.array([kinds[count] for count in gpus], np.int64)
     for (count, kind), known in zip(kinds.items(), each, strict=True):
-        before = _before(space, known.mixture)
+        if space.before is None or space.before.mixture is not known.mixture:
+            space.before = Before.none(known.mixture, len(space.hosts))
         stranded.costs_by_shapes(
             index.arrays, space.model_of, room, of, kind,
             (count, cpus_of(needs), float(needs.memory_bytes)), question.tasks, known.mixture,
-            index.version, (before.now, before.seen), known.seen, known.costs,
+            index.version, (space.before.now, space.before.seen), known.seen, known.costs,
         )  # fmt: skip
     costs = each[0].costs[None] if len(each) == 1 else np.stack([k.costs for k in each])
     return costs, of, False
-
-
-def _before(space: Workspace, mixture: Mixture) -> Before:
-    """What is stranded of each host as it is, as far as it is known by this mixture."""
-    if space.before is None or space.before.mixture is not mixture:
-        space.before = Before.none(mixture, len(space.hosts))
-    return space.before
 
 
 def _count(
@@ -341,16 +338,6 @@ def _known(
     if len(space.known) > COSTS_KEPT:
         del space.known[next(iter(space.known))]
     return known
-
-
-def _spread(
-    index: Index, question: Question, room: Ints, hosts: Ints, costs: Floats, alike: bool
-) -> tuple[list[int], list[int]]:
-    """Which hosts of the winning section are used, and how many tasks each takes."""
-    taken: Ints = np.zeros(len(hosts), np.int64)
-    limited_kernels.seat(index.arrays, hosts, room, question.tasks, costs, alike, taken)
-    used = np.flatnonzero(taken)
-    return hosts[used].tolist(), taken[used].tolist()
 
 
 def seated(index: Index, free: Amounts, ask: PlacementRequest, spread: Spread) -> Seated:
