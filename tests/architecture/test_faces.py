@@ -46,7 +46,7 @@ def test_only_faces_are_imported() -> None:
     [
         ("from topmast.fast.queue import GlobalQueue", 0),
         ("from topmast.fast.queue import facts as f", 0),
-        ("from topmast.fast.queue.facts import QueueFact", 0),
+        ("from topmast.fast.queue.facts import Planned", 0),
         ("from topmast.fast.queue.backlog.backlog import Backlog", 1),
         ("from topmast.fast.queue import machine", 1),
         ("def later():\n    from topmast.fast.region.search import kernels", 1),

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
 import msgspec
 from msgspec import Struct
 
 from topmast.accounts import AccountsFact
-from topmast.fast.cluster.facts import ClusterFact
-from topmast.fast.queue.facts import QueueFact
-from topmast.fast.region.facts import PlacerFact
+from topmast.fast.cluster import ClusterManager
+from topmast.fast.machine import EventMachine
+from topmast.fast.queue import GlobalQueue
+from topmast.fast.region import RegionalPlacer
 from topmast.model.messages import Event, Message
 from topmast.runtime.older import decode_older
-from topmast.runtime.relay import RelayFact
+from topmast.runtime.relay import Relay
 
 _encoder = msgspec.json.Encoder()
 _events: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Event)
-_facts: dict[str, msgspec.json.Decoder[list[Struct]]] = {
-    "queue": msgspec.json.Decoder(list[QueueFact]),
-    "placer": msgspec.json.Decoder(list[PlacerFact]),
-    "cluster": msgspec.json.Decoder(list[ClusterFact]),
-    "accounts": msgspec.json.Decoder(list[AccountsFact]),
-    "relay": msgspec.json.Decoder(list[RelayFact]),
+_machines: dict[str, type[EventMachine]] = {
+    "queue": GlobalQueue,
+    "placer": RegionalPlacer,
+    "cluster": ClusterManager,
+    "relay": Relay,
 }
+_facts: dict[str, msgspec.json.Decoder[list[Struct]]] = {
+    "accounts": msgspec.json.Decoder(list[AccountsFact]),
+} | {
+    name: msgspec.json.Decoder(list[reduce(or_, machine.appliers)])  # type: ignore[misc]
+    for name, machine in _machines.items()
+}
+"""By machine, what reads the facts that it applies."""
 
 
 def encode_event(event: Message) -> bytes:

@@ -72,9 +72,6 @@ class Applied(Fact, frozen=True):
     """The last of them."""
 
 
-RelayFact = StreamOpened | Paired | Severed | Posted | Applied
-
-
 class _State(Struct):
     stream: str = ""
     peer: str = ""

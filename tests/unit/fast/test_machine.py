@@ -8,45 +8,34 @@ import pytest
 from tests.support.build import cluster, fleet, job, profile
 from tests.support.world import World
 from topmast.accounts.machine import DECIDERS
-from topmast.fast.cluster.facts import ClusterFact
 from topmast.fast.cluster.machine import ClusterManager
 from topmast.fast.fleet_placer import FleetPlacer
 from topmast.fast.machine import EventMachine, Fact
-from topmast.fast.queue.facts import QueueFact
-from topmast.fast.region.facts import PlacerFact
 from topmast.fast.region.machine import RegionalPlacer
 from topmast.model import messages as m
 from topmast.policies.registry import policies_of
 from topmast.runtime.codec import decode_event, encode_event
 from topmast.runtime.machines import Machines
-from topmast.runtime.relay import Relay, RelayFact
+from topmast.runtime.relay import Relay
 
-MACHINES: dict[str, tuple[Callable[[], EventMachine], Any]] = {
-    "queue": (lambda: Machines(profile()).queue, QueueFact),
-    "placer": (lambda: RegionalPlacer("east", profile(), policies_of(profile()).score), PlacerFact),
-    "cluster": (lambda: ClusterManager("east-1"), ClusterFact),
-    "relay": (lambda: Relay("east"), RelayFact),
+MACHINES: dict[str, Callable[[], EventMachine]] = {
+    "queue": lambda: Machines(profile()).queue,
+    "placer": lambda: RegionalPlacer("east", profile(), policies_of(profile()).score),
+    "cluster": lambda: ClusterManager("east-1"),
+    "relay": lambda: Relay("east"),
 }
-
-
-@pytest.mark.parametrize("name", MACHINES)
-def test_a_machine_applies_every_fact_that_its_journal_may_hold(name: str) -> None:
-    """The union that the codec reads is what the appliers know, no more and no less."""
-    make, union = MACHINES[name]
-    assert set(make().appliers) == set(get_args(union))
 
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_every_event_of_a_machine_can_be_journalled(name: str) -> None:
     """What a machine handles, the codec's union of events contains."""
-    make, _ = MACHINES[name]
-    assert set(make().handlers) <= set(get_args(m.Event))
+    assert set(MACHINES[name]().handlers) <= set(get_args(m.Event))
 
 
 def test_every_event_has_a_machine_that_handles_it() -> None:
     """An event in the union that nobody handles would be a message into the void."""
     handled: set[Any] = set(FleetPlacer.handlers) | set(DECIDERS)
-    for make, _ in MACHINES.values():
+    for make in MACHINES.values():
         handled |= set(make().handlers)
     assert handled == set(get_args(m.Event))
 

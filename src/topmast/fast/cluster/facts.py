@@ -118,10 +118,3 @@ class Unpacked(JobFact, frozen=True):
 
     other: str
     not_before_s: float
-
-
-ClusterFact = (
-    ClusterSet | Opened | GangsOpened | TaskUp | TaskDown | GangUp | GangStopping | StopRepeated
-    | CheckpointRecorded | Closed | Refused | Joined | Suspended | Continued | Measured
-    | Packed | PackKept | Unpacked
-)  # fmt: skip

@@ -265,14 +265,3 @@ def plans_won(event: Message, facts: Iterable[Struct]) -> Iterator[Planned]:
             plans = event.plans.plans[fact.first :]
             for plan, epoch, over in zip(plans, fact.epochs, fact.over_quota, strict=False):
                 yield Planned(plan.job, epoch, plan, over, AS_FORESEEN)
-
-
-QueueFact = (
-    FleetSet | HostsMoved | Admitted | Planned | AllPlanned | AllStarting | Unplanned
-    | AvoidHostsCleared | Moved | Migrates
-    | CancelWanted | Ended | Bound | Promoted | Checkpointed | ResumedFrom | TreeTaken
-    | DatasetAdded | CopyBegun | CopyReady | CopyGone | ReplicaDropped | DatasetRemoved
-    | DeletionBegun | DeletionDone | PackedWith | AttemptsSkipped | HoldSet | Requeued | Edited
-    | EditTaken | DependencyMet | TenantPaused | WindowSet | WindowBegun | WindowOver
-    | QuotaSet | QuotaBegun | QuotaOver | BudgetNoted
-)  # fmt: skip

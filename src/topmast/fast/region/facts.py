@@ -128,10 +128,3 @@ class SuspicionOver(Fact, frozen=True):
     """A suspect host takes work again."""
 
     host: str
-
-
-PlacerFact = (
-    RegionSet | SlotsTaken | AllTaken | Launched | Up | Kept | Stopping | SlotsFreed | PlaceBooked
-    | PlaceGivenUp | HostSet | HostsAssigned | HostsHandedOver | HostReachable | HostSuspected
-    | HostClosure | ClosureSet | HostsGone | SuspicionOver | PairedWith
-)  # fmt: skip
