@@ -26,7 +26,7 @@ class HostCells(Struct, frozen=True, gc=False):
     held: dict[str, float]
     """GPUs by job, in the order of its slots."""
     closed: str = ""
-    """By whose order it takes no new work and why, or what its engine says; empty: it does."""
+    """By what order it takes no new work and why, or what its engine says; empty: it does."""
 
 
 class ClusterCells(Struct, frozen=True):

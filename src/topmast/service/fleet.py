@@ -116,7 +116,7 @@ def closure_of(placer: RegionalPlacer, name: str) -> Closure | None:
 
 
 def closed_why(placer: RegionalPlacer, host: str) -> str:
-    """By whose order a host takes no work and why, or what its engine says; empty: it does."""
+    """By what order a host takes no work and why, or what its engine says; empty: it does."""
     order = given(placer.state.orders, {}).get(host)
     if order is None:
         return placer.columns.closed.get(host, "")
