@@ -142,7 +142,7 @@ def show_victims(search: PreemptiveSearch, ask: PlacementRequest) -> None:
         )
     index = index_of(columns)
     weights = profile.score
-    costs = costs_of(index, {columns.region: ask.terms}, profile, weights)
+    costs = costs_of(index, {columns.region: ask.terms}, weights, profile.slices.price)
     hunt = PlainPreemption(index, ask, profile, weights, costs, NOW, STOP)
     print("\nsection      bound   truth   branch on attempt")
     for level, name in ((1, "rack"), (2, "pod")):
