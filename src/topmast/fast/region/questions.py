@@ -18,9 +18,11 @@ def ask(placer: RegionAnswers, event: m.RequestRegionBids) -> None:
     answers = _Answers(placer, event) if event.hold_s else None
     wanted = event.wanted or (1,) * len(event.asks)
     offers = [
-        (placer.offer(ask),) if answers is None else answers.to(ask, count)
+        [placer.offer(ask)] if answers is None else answers.to(ask, count)
         for ask, count in zip(event.asks, wanted, strict=True)
     ]
+    if answers is not None:
+        answers.refuse()
     told = tuple(bid_to_external(bid) for bids in offers for bid in bids)
     placer.send(
         ids.QUEUE,
@@ -43,6 +45,8 @@ class _Answers:
         self._placed: dict[str, None] = {}
         """Jobs with an offer."""
         self._held = 0
+        self._open: list[tuple[PlacementRequest, list[m.Bid]]] = []
+        """Requests without a place beside the leases, and the bids for each."""
 
     def to(self, ask: PlacementRequest, count: int) -> list[m.Bid]:
         """Up to so many places, best first; why there is none, or no more. O(searches)."""
@@ -51,18 +55,20 @@ class _Answers:
             return bids
         is_due = self.event.due and ask is self.event.asks[0]
         while len(bids) < count:
-            bid = self._offer(ask, is_due=is_due and not bids)
-            bids.append(bid)
+            bid = self.placer.offer(ask)
+            if bid.plan is None and len(self.placer.holds):
+                if not is_due or bids:
+                    self._open.append((ask, bids))
+                    break
+                bid = self._make_way(ask)
+            bids.append(self._held_under_lease(ask, bid))
             if bid.plan is None:
                 break
             self._placed[ask.job] = None
         return bids
 
-    def _offer(self, ask: PlacementRequest, *, is_due: bool) -> m.Bid:
+    def _held_under_lease(self, ask: PlacementRequest, bid: m.Bid) -> m.Bid:
         """An offer that is kept for a while; not if data must come first: that takes longer."""
-        bid = self.placer.offer(ask)
-        if bid.plan is None and len(self.placer.holds):
-            bid = self._without_leases(ask, is_due=is_due)
         if bid.plan is None or ask.terms.data_bytes or ask.terms.data_s:
             return bid
         self._held += 1
@@ -70,20 +76,28 @@ class _Answers:
         self.placer.holds.take(self.placer.columns, lease.id, ask, bid.plan, self.expires_s)
         return replace(bid, hold=lease)
 
-    def _without_leases(self, ask: PlacementRequest, *, is_due: bool) -> m.Bid:
-        """No job is refused for what is only offered: the job that is due gets the place.
-
-        The others are answered neither yes nor no, and asked about again when they are due.
-        """
+    def _make_way(self, ask: PlacementRequest) -> m.Bid:
+        """No job is refused for what is only offered: the job that is due gets the place."""
         placer = self.placer
         with placer.holds.aside(placer.columns):
             bid = placer.offer(ask)
-        if bid.plan is None:
-            return bid
-        if not is_due:
-            return m.Bid(ask.job, None)
-        self.lost += placer.holds.yield_to(placer.columns, bid.plan, needs_of(ask.groups))
+        if bid.plan is not None:
+            self.lost += placer.holds.yield_to(placer.columns, bid.plan, needs_of(ask.groups))
         return bid
+
+    def refuse(self) -> None:
+        """Complete the answers to requests that found no place, or no more of them.
+
+        Those that are kept from one only by what is offered are answered neither yes nor no, and
+        asked about again when they are due. All leases are put aside once, for all of them.
+        """
+        if not self._open:
+            return
+        placer = self.placer
+        with placer.holds.aside(placer.columns):
+            for ask, bids in self._open:
+                bid = placer.offer(ask)
+                bids.append(bid if bid.plan is None else m.Bid(ask.job, None))
 
 
 def drop_leases(placer: RegionAnswers, event: m.DropLeases) -> None:

@@ -33,7 +33,7 @@ SLACK = 1.25
 LEAST_SHARE = 2.0
 """In equal shares: a region that lost lately may win a whole row of jobs, and none is to wait."""
 CLOSE = 0.01
-"""A region that has to be asked again is not waited for if its last offer was better by less."""
+"""A region that has to be asked again is not waited for if its dearest offer is better by less."""
 GOOD_FOR_S = HOLD_S / 2
 """Half of the time that seats are held for is left to the commit on its way."""
 
@@ -76,7 +76,10 @@ class RegionOffers:
         self.is_full = False
         """A job found no free room there lately: the next may have to stop others."""
         self.prices: dict[PlacementRequest, float] = {}
-        """By what was asked, the score of the last offer without the balance of the region."""
+        """By what was asked, the highest score of its offers, without the balance of the region.
+
+        The last one filled up a host, perhaps, and the next begins a new one.
+        """
         self.won = 0.0
         """Its offers that were taken, the older ones counted less."""
         self._kinds: dict[str, PlacementRequest] = {}
@@ -106,7 +109,8 @@ class RegionOffers:
                 self.offers.setdefault(kind, deque()).append(_Offer(bid, question.until_s))
                 if bid.hold is not None:
                     self._kinds[bid.hold.id] = kind
-                    self.prices[kind] = bid.plan.score - bid.plan.terms.get("balance", 0.0)
+                    score = bid.plan.score - bid.plan.terms.get("balance", 0.0)
+                    self.prices[kind] = max(score, self.prices.get(kind, score))
                     if question.alone:
                         self._loose[bid.hold.id] = None
 
@@ -214,14 +218,14 @@ class Prefetch:
         """How many more places a region is asked for, for so many jobs. O(regions + questions).
 
         Each is asked for as many as it is likely to get, as far as one can tell from the last
-        decisions, and for one more: of jobs that are rare none should wait for an answer.
+        decisions. What is offered is kept from other jobs meanwhile.
         """
         offers = self.of(region)
         if kind in offers.refused:
             return 0
         won = sum([one.won for one in self._regions.values()])
         share = max((offers.won + 1.0) / (won + regions), LEAST_SHARE / regions)
-        return min(jobs, math.ceil(SLACK * share * jobs) + 1) - offers.count(kind)
+        return min(jobs, math.ceil(SLACK * share * jobs)) - offers.count(kind)
 
     # --- questions and answers --------------------------------------------------------------------
 

@@ -104,8 +104,8 @@ def _ask_apart(
 def go_without(queue: QueueViews, decision: PendingDecision) -> None:
     """Wait no more for regions that are not likely to offer anything better than what is there.
 
-    Their last offer for such a job says so. They have no more for the moment, because others took
-    them; they are asked again.
+    The dearest of their offers for such a job says so. They have no more for the moment, because
+    others took them; they are asked again.
     """
     scores = [
         bid.plan.score
@@ -116,8 +116,8 @@ def go_without(queue: QueueViews, decision: PendingDecision) -> None:
         return
     terms, price = queue.tenancy.plain_terms(), queue.profile.score.balance
     for region in list(decision.awaited):
-        last = queue.cycle.prefetch.of(region).prices.get(_kind_in(decision, region))
-        if last is not None and min(scores) < last + price * terms[region].balance + CLOSE:
+        score = queue.cycle.prefetch.of(region).prices.get(_kind_in(decision, region))
+        if score is not None and min(scores) < score + price * terms[region].balance + CLOSE:
             decision.awaited.remove(region)
 
 

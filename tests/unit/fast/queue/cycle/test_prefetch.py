@@ -114,15 +114,15 @@ def test_offers_that_made_way_are_no_more() -> None:
 
 
 def test_a_region_is_asked_for_its_share_and_for_what_is_not_there_yet() -> None:
-    """A quarter more than is likely, and one more; shares follow the decisions, down to a limit."""
+    """A quarter more than is likely; shares follow the decisions, down to a limit."""
     ahead = heard((kind(1), (offer("1.1"), offer("1.2"))))
-    assert ahead.places("east", kind(1), 16, 8) == 6 - 2
-    assert ahead.places("west", kind(2), 16, 8) == 6
+    assert ahead.places("east", kind(1), 16, 8) == 5 - 2
+    assert ahead.places("west", kind(2), 16, 8) == 5
     for _ in range(8):
         ahead.take("east", "1.1")
     ahead.take("east", "1.2")
-    assert ahead.places("east", kind(1), 16, 8) == 13
-    assert ahead.places("west", kind(2), 16, 8) == 6
+    assert ahead.places("east", kind(1), 16, 8) == 12
+    assert ahead.places("west", kind(2), 16, 8) == 5
     assert ahead.places("west", kind(2), 1, 8) == 1
     assert ahead.places("west", kind(2), 16, 2) == 16
 
@@ -137,6 +137,15 @@ def test_places_that_no_job_ahead_has_use_for_are_let_go() -> None:
     assert ahead.of("east").answer(kind(2), NOW_S) is None
     assert ahead.ask("east", 2, [], NOW_S, alone=False) == ("1.3", "1.2", "1.4")
     assert ahead.of("east").leases() == ("1.1",)
+
+
+def test_a_region_may_ask_as_much_for_the_next_place_as_for_the_dearest_before() -> None:
+    """Its last offer filled up a host: to wait for another as cheap as that would be in vain."""
+    ahead = heard((kind(1), (offer("1.1", 0.75), offer("1.2", 0.5))))
+    assert ahead.of("east").prices == {kind(1): 0.5}
+    ahead.ask("east", 2, [Wanted(kind(1), "j2", 1)], NOW_S, alone=False)
+    ahead.hear("east", 2, (1,), (offer("2.1", 0.375),))
+    assert ahead.of("east").prices == {kind(1): 0.5}
 
 
 @pytest.mark.parametrize("most_jobs", [64, MOST_JOBS + 1])

@@ -129,8 +129,9 @@ def test_no_job_is_refused_for_what_is_only_offered() -> None:
     region.ask(("j1", 4))
     (silent,) = region.ask(("j2", 1))
     assert (silent.plan, silent.reason) == (None, None)
-    (refused,) = region.ask(("j3", 5))
+    refused, silent = region.ask(("j3", 5), ("j2", 1))
     assert refused.reason is not None
+    assert (silent.job, silent.plan, silent.reason) == ("j2", None, None)
 
 
 def test_offers_make_way_for_the_job_that_is_due() -> None:
