@@ -204,7 +204,7 @@ class TaskShape(Struct, frozen=True, gc=False, cache_hash=True):
     """Of the tasks with GPUs."""
 
 
-class PlacementRequest(Struct, frozen=True, gc=False):
+class PlacementRequest(Struct, frozen=True, gc=False, cache_hash=True):
     """A request to a region: where would this job run best, and at which cost?"""
 
     job: str

@@ -180,7 +180,10 @@ class Prefetch:
 
     def of(self, region: str) -> RegionOffers:
         """What one region has offered."""
-        return self._regions.setdefault(region, RegionOffers())
+        known = self._regions.get(region)
+        if known is None:
+            known = self._regions[region] = RegionOffers()
+        return known
 
     # --- looking ahead ----------------------------------------------------------------------------
 
