@@ -135,10 +135,11 @@ class FleetPlacer(EventMachine):
     def _offers(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:
         """The best bid, or every region's reason. A place that is kept for the job goes first."""
         keepers = [r for r in terms if ask.job in self.placers[r].state.places]
-        kept = {r: self._placer(r).kept_offer(ask.in_region(terms[r])) for r in keepers}
-        places = {r: offer for r, offer in kept.items() if offer is not None}
-        if places:
-            return places
+        if keepers:
+            kept = {r: self._placer(r).kept_offer(ask.in_region(terms[r])) for r in keepers}
+            places = {r: offer for r, offer in kept.items() if offer is not None}
+            if places:
+                return places
         ask = anywhere(ask)
         return self._whole(ask, terms) if ask.more is None else self._sized(ask, terms)
 

@@ -47,9 +47,16 @@ class Timers(Generic[K]):
             heapq.heappop(heap)
         return (heap[0][0], heap[0][2]) if heap else None
 
+    def is_due(self, now: float) -> bool:
+        """Whether any key is due. Amortised O(log keys)."""
+        first_s = self.next_s()
+        return first_s is not None and first_s <= now
+
     def take_due(self, now: float) -> list[K]:
         """The keys that are due, in order; they have no time any more. O(due x log keys)."""
         due: list[K] = []
+        if not self._heap:
+            return due  # as most often: it is asked at every wake
         while (first := self.first()) is not None and first[0] <= now:
             due.append(first[1])
             self.drop(first[1])

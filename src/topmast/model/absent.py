@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -12,4 +12,4 @@ D = TypeVar("D")
 
 def given(value: T | UnsetType, default: D) -> T | D:
     """The value of a field, or the default if it is absent."""
-    return default if isinstance(value, UnsetType) else value
+    return default if value is UNSET else value

@@ -14,7 +14,7 @@ from topmast.model.sweep import SweepPart
 
 def size_of(specs: Sequence[JobSpec]) -> int:
     """How many jobs a submission becomes. O(jobs that it says)."""
-    return sum(spec.sweep.size if spec.sweep else 1 for spec in specs)
+    return sum([spec.sweep.size if spec.sweep else 1 for spec in specs])
 
 
 def jobs_of(specs: Sequence[JobSpec], first_number: int) -> Iterator[JobSpec]:

@@ -21,6 +21,7 @@ CHUNK = 4_096
 """Rows made into Python values at a time, so that a million jobs are never all objects."""
 PLACE = "checkpoints"
 """Every job says that it checkpoints, so that its interval counts when victims are chosen."""
+BANDS = {int(band): band for band in Band}
 NEVER_S = 1e12
 """The interval of a job that says 0."""
 
@@ -98,7 +99,7 @@ class Workload:
             ),
             tenant=tenant,
             user=user,
-            band=Band(band),
+            band=BANDS[band],
             datasets=self._split(datasets),
             checkpoint=self._checkpoint(interval_s),
             preemptible=preemptible,
@@ -114,7 +115,7 @@ class Workload:
             instant(submit_s),
             duration_s,
             spec,
-            gpus * tasks + sum(of.gpus * of.tasks for of in rest),
+            gpus * tasks + (sum([of.gpus * of.tasks for of in rest]) if rest else 0),
             told.later if self._told else (),
             self._split(after),
             home,

@@ -163,18 +163,24 @@ class Attempt(Struct, gc=False, omit_defaults=True):
     @property
     def ended(self) -> bool:
         """Whether no task can run any more."""
-        return all(task.phase is TaskPhase.ENDED for task in self.tasks)
+        for task in self.tasks:  # noqa: SIM110  (a generator costs more)
+            if task.phase is not TaskPhase.ENDED:
+                return False
+        return True
 
     @property
     def ended_s(self) -> float:
         """When the last of its tasks ended that did; its start if none did."""
-        times = (given(task.ended_s, None) for task in self.tasks)
-        return max((t for t in times if t is not None), default=self.opened_s)
+        times = [task.ended_s for task in self.tasks if task.ended_s is not UNSET]
+        return max(times, default=self.opened_s)
 
     @property
     def up(self) -> bool:
         """Whether every task has started."""
-        return all(task.phase is not TaskPhase.WAITING for task in self.tasks)
+        for task in self.tasks:  # noqa: SIM110  (a generator costs more)
+            if task.phase is TaskPhase.WAITING:
+                return False
+        return True
 
     def keep(self, at_s: float, step: int | None) -> None:
         """What was done up to a time is kept."""
@@ -190,7 +196,9 @@ class Attempt(Struct, gc=False, omit_defaults=True):
         """When its present phase, or all of it, will have lasted too long."""
         late_s = None if self.phase is AttemptPhase.RUNNING else self.deadline_s
         limit_s = None if self.phase is AttemptPhase.STOPPING else self.limit_s()
-        return min((at_s for at_s in (late_s, limit_s) if at_s is not None), default=None)
+        if late_s is None or limit_s is None:
+            return limit_s if late_s is None else late_s
+        return min(late_s, limit_s)
 
 
 def turns_of(attempt: Attempt) -> Turn:

@@ -106,12 +106,14 @@ class GangLifecycle(EventMachine):
                 hook.on_launched(attempt)
 
     def _start(self, attempt: Attempt) -> None:
-        if all(hook.may_start(attempt) for hook in self.hooks):
-            self.start_tasks(attempt)
+        for hook in self.hooks:
+            if not hook.may_start(attempt):
+                return
+        self.start_tasks(attempt)
 
     def start_tasks(self, attempt: Attempt) -> None:
         """Tell the engine to start a gang."""
-        seats = tuple(task.seat for task in attempt.tasks)
+        seats = tuple([task.seat for task in attempt.tasks])
         order = m.StartGang(
             attempt.job, attempt.epoch, attempt.spec, attempt.region, self.name, seats
         )

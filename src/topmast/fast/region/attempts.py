@@ -142,7 +142,7 @@ def announce(placer: RegionAnswers) -> None:
         _go(placer, placer.sharing.moves())
         if hand_over(placer):
             placer.freed = False  # the queue is told below
-        clusters = tuple(c for c in placer.columns.grown if c in placer.columns.clusters)
+        clusters = tuple([c for c in placer.columns.grown if c in placer.columns.clusters])
         placer.columns.grown.clear()
         placer.send(ids.QUEUE, m.CapacityChanged(placer.region, placer.state.version, clusters))
 

@@ -27,11 +27,11 @@ def commit(placer: RegionAnswers, event: m.CommitPlan) -> None:
         placer.send(ids.QUEUE, m.PlanRefused(plan.job, event.epoch, why))
         return
     held = placer.state.allocations
-    victims = [v for v in plan.victims if v.job in held]
+    victims = [v for v in plan.victims if v.job in held] if plan.victims else []
     place = placer.state.places.get(plan.job)
     if place is not None:
         placer.decide(f.PlaceGivenUp(plan.job, used=place.plan.seats == plan.seats))
-    placer.decide(f.SlotsTaken(tuple(v.job for v in victims)))
+    placer.decide(f.SlotsTaken(tuple([v.job for v in victims]) if victims else ()))
     if victims:  # else the start says so
         placer.send(ids.QUEUE, m.PlanCommitted(plan.job, event.epoch, waiting=True))
     for victim in victims:

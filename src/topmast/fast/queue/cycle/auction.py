@@ -86,13 +86,18 @@ class PendingDecision(Struct, gc=False):
 
     def reasons(self) -> dict[str, PendingReason]:
         """By region, why it had no place when it was asked last. O(regions)."""
+        if not self.bids:
+            return self.refused
         last = {region: bid.reason for region, bid in self.bids.items()}
         return self.refused | {region: why for region, why in last.items() if why is not None}
 
     def plans(self) -> list[Plan]:
         """All plans that are known for the job."""
-        known = (self.best, *(bid.plan for bid in self.bids.values()))
-        return [plan for plan in known if plan is not None]
+        found = [] if self.best is None else [self.best]
+        for bid in self.bids.values():
+            if bid.plan is not None:
+                found.append(bid.plan)  # noqa: PERF401  (most often there is one)
+        return found
 
     def carry(self, elastic: bool) -> None:
         """A phase decided nothing: keep its best plan, and what regions near the data said."""
@@ -129,7 +134,7 @@ def decided_by(
     ``absent``: regions that could not be asked.
     """
     others = [other for other in decision.plans() if other is not plan]
-    best = winner(others, elastic)
+    best = winner(others, elastic) if others else None
     rival: Rival | UnsetType = UNSET
     if best is not None:
         copies = bool(decision.costs[best.region].missing)

@@ -46,7 +46,8 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
     for deletion in queue.data.catalogue.deletions.take_due(queue.now):
         order_deletion(queue, deletion)
     _drift(queue)
-    queue.backlog.unblock(TimeUp(queue.now))
+    if queue.backlog.blocked.retries.is_due(queue.now):
+        queue.backlog.unblock(TimeUp(queue.now))
     if queue.cycle.reach.retry(queue.now) or queue.cycle.backfill.is_due(queue.now):
         queue.backlog.unblock(Anything())
     if queue.quota_may_help():

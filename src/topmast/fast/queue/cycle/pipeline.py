@@ -9,7 +9,7 @@ the data of the job is copied, or the job waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -39,7 +39,16 @@ class Step(Struct, frozen=True):
 
 def first_step(queue: QueueViews, record: JobRecord, decision: PendingDecision) -> Step:
     """The phase that a job begins with."""
-    return next(step for step in PIPELINE if step.applies(queue, record, decision))
+    return _first_of(PIPELINE, queue, record, decision)
+
+
+def _first_of(
+    steps: Sequence[Step], queue: QueueViews, record: JobRecord, decision: PendingDecision
+) -> Step:
+    for step in steps:
+        if step.applies(queue, record, decision):
+            return step
+    raise AssertionError("the last phase always applies")
 
 
 def next_step(
@@ -52,7 +61,7 @@ def next_step(
         return step, plan
     decision.carry(record.spec.elastic is not None)
     later = PIPELINE[PIPELINE.index(step) + 1 :]
-    return next(step for step in later if step.applies(queue, record, decision)), None
+    return _first_of(later, queue, record, decision), None
 
 
 def regions_of(queue: QueueViews, decision: PendingDecision, step: Step) -> list[str]:

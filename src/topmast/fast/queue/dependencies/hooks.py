@@ -36,7 +36,7 @@ class DependencyHooks(QueueHooks):
 
     def on_enqueued(self, record: JobRecord) -> None:
         """A job may have to wait for others. O(its dependencies)."""
-        for job, after in given(record.awaits, {}).items():
+        for job, after in (record.awaits or {}).items():
             if after is After.TURN:
                 continue
             self._dependents.setdefault(job, {})[record.id] = None
@@ -44,6 +44,8 @@ class DependencyHooks(QueueHooks):
 
     def on_moved(self, record: JobRecord) -> None:
         """Others may wait for this. O(1)."""
+        if not self._dependents:
+            return
         for name in (record.id, record.spec.in_sweep):
             if name in self._dependents:
                 self._news[name] = None

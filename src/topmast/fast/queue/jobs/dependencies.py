@@ -40,9 +40,11 @@ def outstanding(spec: JobSpec, jobs: Jobs, ended: Ended) -> dict[str, After]:
 
 def fault_of(specs: Sequence[JobSpec], jobs: Jobs, ended: Ended) -> TopmastError | None:
     """Why jobs cannot be admitted: one that they depend on is not known, or has failed it."""
-    dependent = ((place, spec) for place, spec in enumerate(specs) if spec.depends_on)
-    faults = (_fault_of(place, spec, jobs, ended) for place, spec in dependent)
-    return next((fault for fault in faults if fault is not None), None)
+    for place, spec in enumerate(specs):
+        fault = _fault_of(place, spec, jobs, ended) if spec.depends_on else None
+        if fault is not None:
+            return fault
+    return None
 
 
 def _fault_of(place: int, spec: JobSpec, jobs: Jobs, ended: Ended) -> TopmastError | None:

@@ -97,10 +97,12 @@ class Entitlements:
 
     def is_within(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
         """Whether so much of each model fits within quota; opportunistic work does not use it."""
-        has_room = self._ledger.has_room
         if not self.uses_quota(spec):
             return False
-        return all(has_room(spec.tenant, model, count) for model, count in milli.items())
+        for model, count in milli.items():  # a generator costs more
+            if not self._ledger.has_room(spec.tenant, model, count):
+                return False
+        return True
 
     def may_borrow(self, spec: JobSpec, milli: Mapping[str, int]) -> bool:
         """Whether so much of each model may run over quota: only what may be preempted borrows."""

@@ -189,7 +189,8 @@ class Ledger:
     def _climb(self, tenant: str, model: str, milli: int, over_quota: bool) -> None:
         """Add to a tenant and all above it."""
         claimed, direct = milli, 0 if over_quota else milli
-        for node in self.tree.node(tenant).up():
+        node: Node | None = self.tree.node(tenant)
+        while node is not None:
             total = self.totals.get((node.name, model))
             if total is None:
                 total = self.totals[node.name, model] = _at_rest(node, model)
@@ -204,6 +205,7 @@ class Ledger:
             direct = direct if node.quota is None else 0
             if not total.guaranteed and not total.borrowed:
                 del self.totals[node.name, model]
+            node = node.parent
 
     def _total(self, node: Node, model: str) -> Totals:
         found = self.totals.get((node.name, model))

@@ -64,7 +64,10 @@ def is_plain(ask: PlacementRequest) -> bool:
     if len(ask.groups) != 1:
         return False
     listed = ask.groups[0].resources.accelerators
-    return bool(listed) and all(a.gpus_milli >= MILLI for a in listed)
+    for accelerator in listed:  # a generator costs more
+        if accelerator.gpus_milli < MILLI:
+            return False
+    return bool(listed)
 
 
 class Known(Struct, frozen=True):
@@ -190,11 +193,9 @@ def _host_by_affinity(index: Index, cluster: int, choice: Choice, row: int, task
 def choices_in(index: Index, ask: PlacementRequest) -> list[Choice]:
     """The models that the gang may use, in its order of preference; 'any' stands for all."""
     found = []
-    listed = ask.groups[0].resources.accelerators
-    for at in scoring.choices_of(ask):
-        if at >= len(listed):
+    for at, wanted in enumerate(ask.groups[0].resources.accelerators):
+        if ask.models is not None and at not in ask.models:
             continue
-        wanted = listed[at]
         names = [wanted.model] if wanted.model is not None else sorted(index.models)
         gpus = wanted.gpus_milli // MILLI
         found += [Choice(at, index.models[name], gpus) for name in names if name in index.models]

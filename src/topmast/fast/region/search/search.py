@@ -74,8 +74,9 @@ class Search(Struct, eq=False):
         self, ask: PlacementRequest, index: Index, spread: Spread, victims: tuple[Victim, ...] = ()
     ) -> Plan:
         """The plan that sits where the kernels found room, without these victims."""
-        gone = [self.allocations[victim.job] for victim in victims]
-        columns = Overlay(self.columns, gone) if gone else self.columns
+        columns: Columns | Overlay = self.columns
+        if victims:
+            columns = Overlay(self.columns, [self.allocations[victim.job] for victim in victims])
         return self._plan(ask, columns, compiled.seated(index, columns, ask, spread), victims)
 
     def _free(self, ask: PlacementRequest, cluster: str | None) -> Plan | None:
@@ -134,7 +135,7 @@ class Search(Struct, eq=False):
         stopped: tuple[Victim, ...] = (),
     ) -> Plan:
         """The plan with its score; in ``columns`` the ``stopped`` attempts are gone already."""
-        lost_gpu_s = sum([v.lost_gpu_s for v in stopped])
+        lost_gpu_s = sum([v.lost_gpu_s for v in stopped]) if stopped else 0
         weights, seats, time_slice = self.profile.score, found.seats, found.time_slice
         terms = score_terms(
             ask, weights, columns, seats, found.level, found.choice, lost_gpu_s, time_slice
