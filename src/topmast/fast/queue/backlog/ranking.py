@@ -141,11 +141,14 @@ class Ranking:
 
     def remove(self, jobs: Iterable[str]) -> None:
         """Take out jobs that are in. O(jobs)."""
-        alive = self._columns["alive"]
+        alive, staged = self._columns["alive"], self._staged
         for job in jobs:
             row = self._row_of.pop(job)
             alive[row] = False
-            self._left.append(row)
+            if staged and staged[-1] == row:
+                self._free.append(staged.pop())  # no index names it yet
+            else:
+                self._left.append(row)
 
     def take_turns(self, turns: Mapping[str, float]) -> None:
         """Note the turns of jobs in a new round; they count from the next `rerank` on. O(turns)."""
@@ -305,11 +308,16 @@ class Ranking:
 
     def first_unblocked(self, over_quota: bool) -> tuple[Key, str] | None:
         """The first job that is not passed over. Amortised O(1) in Python, O(jobs) in numpy."""
+        index = self._over if over_quota else self._within
+        if len(self._staged) == 1 == len(self._row_of) and not self._all_unblocked:
+            row = self._staged[0]  # it comes alone, and there is no order to put it in
+            self._set_keys(slice(row, row + 1), self._compute(slice(row, row + 1)))
+            if self._is_unblocked(index, row):
+                return self._key(row, over_quota), self._jobs[row]
         if self._staged or self._all_unblocked:
             self._settle()
         if not self._row_of:
             return None
-        index = self._over if over_quota else self._within
         found = self._head(index, over_quota)
         exempt = None if self.exempt is None else self._row_of.get(self.exempt)
         if exempt is not None and self._is_job_class_unblocked(index, exempt):
