@@ -106,10 +106,8 @@ class GangLifecycle(EventMachine):
                 hook.on_launched(attempt)
 
     def _start(self, attempt: Attempt) -> None:
-        for hook in self.hooks:
-            if not hook.may_start(attempt):
-                return
-        self.start_tasks(attempt)
+        if not self.hooks or all(hook.may_start(attempt) for hook in self.hooks):
+            self.start_tasks(attempt)
 
     def start_tasks(self, attempt: Attempt) -> None:
         """Tell the engine to start a gang."""

@@ -259,3 +259,20 @@ def test_rows_of_those_who_left_are_used_again() -> None:
         both.remove()
         both.rerank()
     assert len(both.real._jobs) == lane.FIRST_CAPACITY
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_jobs_that_come_alone_are_first_at_once_and_leave_no_row(order: str) -> None:
+    """More of them than there are rows, one after the other, and then several at a time."""
+    both = Both(order, 5)
+    for _ in range(lane.FIRST_CAPACITY + 50):
+        both.add()
+        (job,) = both.model.jobs
+        found = both.real.first_unblocked(over_quota=False)
+        assert found is not None
+        assert (found[0][:-1], found[1]) == (both.model.key(both.model.jobs[job], False), job)
+        both.remove()
+    assert len(both.real._jobs) == lane.FIRST_CAPACITY
+    for _ in range(20):
+        both.add()
+    assert names(both.real) == both.model.in_order(over_quota=False)
