@@ -257,8 +257,10 @@ def _whole_change(free_milli: Ints, table: Floats, slots: tuple[int, ...]) -> fl
     before = table.item(whole) + SHARE_STRANDED * shares / MILLI
     for slot in slots:
         had = free_milli.item(slot)
-        whole -= had == MILLI
-        shares -= _as_share(had)
+        if had == MILLI:  # as nearly always
+            whole -= 1
+        else:
+            shares -= _as_share(had)
     return table.item(whole) + SHARE_STRANDED * shares / MILLI - before
 
 
