@@ -21,7 +21,7 @@ FLEET = "topmast/demo/fleet.yaml"
 COMPILED_S = 900.0
 HOSTILE = "<script>alert(1)</script>" + "x" * 150
 TRAINS = """
-for step in $(seq 1 600); do
+for step in $(seq 1 3600); do
   echo "{\\"step\\": $step, \\"metrics\\": {\\"loss\\": $((1000 / step))}}" >> "$TOPMAST_PROGRESS_FILE"
   echo "step $step"; sleep 1
 done
@@ -29,22 +29,22 @@ done
 JOBS: dict[str, dict[str, Any]] = {
     "trains": {"tenant": "vision", "resources": {"accelerators": "H100:8"}, "run": TRAINS},
     "pair": {
-        "tenant": "robotics", "num_nodes": 2, "resources": {"accelerators": "H200:4"}, "run": "sleep 900",
+        "tenant": "robotics", "num_nodes": 2, "resources": {"accelerators": "H200:4"}, "run": "sleep 3600",
     },
-    "borrower": {"tenant": "vision", "resources": {"accelerators": "H100:8"}, "run": "sleep 900"},
+    "borrower": {"tenant": "vision", "resources": {"accelerators": "H100:8"}, "run": "sleep 3600"},
     "fills": {
-        "tenant": "robotics", "num_nodes": 2, "resources": {"accelerators": "A100:8"}, "run": "sleep 900",
+        "tenant": "robotics", "num_nodes": 2, "resources": {"accelerators": "A100:8"}, "run": "sleep 3600",
         "time_limit": "25m",
     },
     "fills-too": {
-        "tenant": "vision", "num_nodes": 2, "resources": {"accelerators": "A100:8"}, "run": "sleep 900",
+        "tenant": "vision", "num_nodes": 2, "resources": {"accelerators": "A100:8"}, "run": "sleep 3600",
         "time_limit": "40m",
     },
     "waits": {
-        "tenant": "speech", "num_nodes": 2, "resources": {"accelerators": "A100:4"}, "run": "sleep 900",
+        "tenant": "speech", "num_nodes": 2, "resources": {"accelerators": "A100:4"}, "run": "sleep 3600",
     },
     "reads": {
-        "tenant": "robotics", "resources": {"accelerators": "H200:4"}, "run": "sleep 900",
+        "tenant": "robotics", "resources": {"accelerators": "H200:4"}, "run": "sleep 3600",
         "datasets": [cast.DATASET],
     },
     "impossible": {
@@ -52,11 +52,11 @@ JOBS: dict[str, dict[str, Any]] = {
         "topology": {"required": "rack"},
     },
     "over-quota": {"tenant": "speech", "resources": {"accelerators": "A100:16"}, "run": "true"},
-    "reclaimer": {"tenant": "speech", "resources": {"accelerators": "H100:8"}, "run": "sleep 900"},
+    "reclaimer": {"tenant": "speech", "resources": {"accelerators": "H100:8"}, "run": "sleep 3600"},
     "good": {"tenant": "vision", "resources": {"accelerators": "L4:1"}, "run": "echo done"},
     "bad": {"tenant": "vision", "resources": {"accelerators": "L4:1"}, "run": "echo no >&2; exit 3"},
-    "dropped": {"tenant": "robotics", "resources": {"accelerators": "L4:1"}, "run": "sleep 900"},
-    "kept-back": {"tenant": "robotics", "resources": {"accelerators": "L4:2"}, "run": "sleep 900"},
+    "dropped": {"tenant": "robotics", "resources": {"accelerators": "L4:1"}, "run": "sleep 3600"},
+    "kept-back": {"tenant": "robotics", "resources": {"accelerators": "L4:2"}, "run": "sleep 3600"},
     "evaluates": {
         "tenant": "vision", "resources": {"accelerators": "L4:1"}, "run": "true",
         "labels": {"team": "vision", "stage": "eval"}, "depends_on": ["j1"],
@@ -148,7 +148,7 @@ def _play(folder: Path, client: Client, other_user: str) -> dict[str, str]:
     hostile = {
         "name": "guest" if other_user != HOSTILE else "hostile" + "-with-a-long-name" * 7,
         "tenant": "speech",
-        "run": "sleep 900",
+        "run": "sleep 3600",
     }
     with Client(client.url, user=other_user) as other:
         jobs["hostile"] = other.submit({**hostile, "resources": {"accelerators": "L4:1"}}).id
