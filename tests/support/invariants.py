@@ -334,11 +334,13 @@ def check_rebuilds(world: World) -> None:
 def expected_to_wait(world: World, record: JobRecord) -> bool:
     """Whether a job may still wait when all else is done: no fleet, quota or data could serve it."""
     if world.reason(record.id) == "WaitingForJobs":
+        awaits = record.awaits or {}
         before = [
             r
             for r in world.jobs.values()
-            if not {r.id, r.spec.in_sweep}.isdisjoint(record.awaits or ())
-            and r.spec.in_sweep not in (r.awaits or ())
+            if r.id in awaits
+            # Those that wait for their own turn in the sweep are not what it waits for.
+            or (r.spec.in_sweep in awaits and r.spec.in_sweep not in (r.awaits or ()))
         ]
         return any(r.state in WAITING and expected_to_wait(world, r) for r in before)
     return world.reason(record.id) in {

@@ -233,39 +233,50 @@ DAY_S = 24 * 3600.0
 
 
 @pytest.mark.parametrize(
-    ("story", "stays"),
+    ("story", "looks_after_s", "stays"),
     [
-        ("a task lives in it", True),
-        ("it was killed an hour ago", True),
-        ("it is on another host", True),
-        ("it is of no runner that holds it", True),
-        ("it is a link", True),
-        ("its runner was killed days ago", False),
+        ("a task lives in it", (0.0, 3 * DAY_S), True),
+        ("what lives of it holds no lock", (0.0, 3 * DAY_S), True),
+        ("it was killed an hour ago", (0.0, 3600.0), True),
+        ("nothing looked for days", (3 * DAY_S,), True),
+        ("it is on another host", (0.0, 3 * DAY_S), True),
+        ("it is of no runner that holds it", (0.0, 3 * DAY_S), True),
+        ("it is a link", (0.0, 3 * DAY_S), True),
+        ("its runner was killed days ago", (0.0, 3 * DAY_S), False),
     ],
 )
-def test_a_runner_deletes_what_killed_ones_left(tmp_path: Path, story: str, stays: bool) -> None:
+def test_a_runner_deletes_what_killed_ones_left(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    story: str,
+    looks_after_s: tuple[float, ...],
+    stays: bool,
+) -> None:
     """Else the disks of hosts fill up; what anything still works in is never touched."""
     real, folder = tmp_path / "real", tmp_path / "topmast-tm-1-j1-1-0-5a5a5a5a"
     real.mkdir()
     folder.symlink_to(real) if story == "it is a link" else folder.mkdir()
     (folder / "0.log").write_text("a line")
-    task = subprocess.Popen(["sleep", "60"], pass_fds=(held := hold_folder(str(folder))))
-    try:
+    held = hold_folder(str(folder), "5a5a5a5a5a")
+    kept = held if story == "a task lives in it" else []
+    mark = {"TOPMAST_TASK": "5a5a5a5a5a.0"} if story == "what lives of it holds no lock" else {}
+    with subprocess.Popen(["sleep", "60"], pass_fds=kept, env={**os.environ, **mark}) as task:
         for number in held:
             os.close(number)
-        if story != "a task lives in it":
-            task.kill()
-            task.wait()
         if story == "it is on another host":
-            (folder / "kept").write_text("elsewhere")
+            (folder / "kept").write_text("elsewhere\n5a5a5a5a5a\n")
         if story == "it is of no runner that holds it":
             (folder / "kept").unlink()
-        then_s = time.time() - (3600.0 if story == "it was killed an hour ago" else 3 * DAY_S)
-        for path in folder.iterdir():
-            os.utime(path, (then_s, then_s))
-        remove_left(str(tmp_path))
-        assert folder.exists() is stays
-        assert (folder / "0.log").exists() is stays
-    finally:
+        now_s = time.time()
+        for after_s in looks_after_s:
+            monkeypatch.setattr(time, "time", lambda after_s=after_s: now_s + after_s)
+            remove_left(str(tmp_path))
         task.kill()
-        task.wait()
+    assert folder.exists() is stays
+    assert (folder / "0.log").exists() is stays
+
+
+def test_a_folder_that_cannot_be_listed_is_left_as_it_is(tmp_path: Path) -> None:
+    """A runner ends as it would have, with what home is told."""
+    remove_left(str(tmp_path / "none"))
+    assert not list(tmp_path.iterdir())

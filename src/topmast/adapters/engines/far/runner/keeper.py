@@ -265,9 +265,10 @@ class Keeper:
         self.ready = self.ready or not plan["data"]
         self.folder = folder_of(plan, self.ticket["part"], self.nonce)
         try:
-            self.held += hold_folder(self.folder)
-            for name, text in plan["scripts"].items() if not plan.get("error") else ():
-                write_bytes(self.folder + "/" + name, text.encode())
+            if not plan.get("error"):
+                self.held += hold_folder(self.folder, self.nonce)
+                for name, text in plan["scripts"].items():
+                    write_bytes(self.folder + "/" + name, text.encode())
         except OSError as error:
             plan["error"] = str(error)
         for rank in plan["ranks"] if plan.get("error") else ():

@@ -36,7 +36,9 @@ PATIENCE_S = 3600.0
 """How long home may be silent when there is no lease."""
 REFUSED, NO_HOME = 3, 75
 KEPT = "kept"
-"""A file in the folder of an attempt: the name of its host. Its lock is held while it is in use."""
+"""A file in the folder of an attempt: its host, the nonce of its runner, and when nothing was found
+to hold the file any more. Its lock is held while the folder is in use.
+"""
 LEFT_S = 24 * 3600.0
 LEFT_AT_ONCE = 4
 """So many folders that others left does a runner delete at its end, which its host waits for."""
@@ -186,7 +188,7 @@ def remove(folder: str) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def hold_folder(folder: str) -> list[int]:
+def hold_folder(folder: str, nonce: str) -> list[int]:
     """A lock that says that a folder is in use; tasks have it too. None where files have no locks.
 
     It is of the kernel, and ends with the last process that has it, however that ends.
@@ -194,7 +196,7 @@ def hold_folder(folder: str) -> list[int]:
     number = os.open(folder + "/" + KEPT, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(number, fcntl.LOCK_SH)
-        os.write(number, os.uname().nodename.encode())
+        os.write(number, ("%s\n%s\n" % (os.uname().nodename, nonce)).encode())  # noqa: UP031
     except OSError:
         os.close(number)
         return []
@@ -205,33 +207,41 @@ def hold_folder(folder: str) -> list[int]:
 def remove_left(parent: str) -> None:
     """Delete what killed runners left of attempts on this host: a few folders at a time.
 
-    Each stays for a day after the last was written in it, as people may want its output.
+    Each stays for a day after its runner was killed, as people may want what is in it.
     """
     few = 0
-    for name in sorted(os.listdir(parent)):
-        folder = os.path.join(parent, name)
-        if few < LEFT_AT_ONCE and name.startswith("topmast-") and is_left(folder):
-            few += 1
-            remove(folder)
+    with contextlib.suppress(OSError):  # the folder cannot be listed
+        for name in sorted(os.listdir(parent)):
+            folder = os.path.join(parent, name)
+            if few < LEFT_AT_ONCE and name.startswith("topmast-") and is_left(folder):
+                few += 1
+                remove(folder)
 
 
 def is_left(folder: str) -> bool:
-    """Whether an attempt of ours was here, on this host, and nothing of it has lived for a day."""
+    """Whether an attempt of ours was on this host, and nothing of it was there a day ago, and now.
+
+    The first runner that finds that nothing holds the folder notes the time in its file.
+    """
     try:
         if os.path.islink(folder) or os.lstat(folder).st_uid != os.getuid():
             return False
-        host = read_bytes(folder + "/" + KEPT)
-        written_s = max(entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(folder))
-        if host != os.uname().nodename.encode() or time.time() - written_s < LEFT_S:
-            return False
         number = os.open(folder + "/" + KEPT, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        finally:
-            os.close(number)
-    except OSError:  # it is no such folder, or something works in it
+    except OSError:  # it is no such folder
         return False
-    return True
+    try:
+        host, nonce, seen_s = os.read(number, 4096).decode().split("\n")
+        if host != os.uname().nodename:
+            return False
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not seen_s:
+            os.write(number, ("%d" % time.time()).encode())  # noqa: UP031
+            return False
+        return time.time() - int(seen_s) >= LEFT_S and not marked(nonce)
+    except (OSError, ValueError):  # something works in it
+        return False
+    finally:
+        os.close(number)
 
 
 def temporary() -> str:
