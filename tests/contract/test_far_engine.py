@@ -291,21 +291,26 @@ def test_a_runner_leaves_nothing_behind(rig: Watched) -> None:
     assert not work.parent.exists()
 
 
-def test_a_later_runner_deletes_what_a_killed_one_left(rig: Watched) -> None:
-    """A day after it was killed; what a task still works in stays."""
-    for job in ("killed", "lives"):
-        started(rig, job, f"pwd; {STUBBORN}")
-    folders = {job: Path(rig.log(job).split()[0]).parent for job in ("killed", "lives")}
-    kill_all(rig, "killed")
-    eventually(lambda: told(rig, "killed") and not alive_of(rig, "killed"), "killed is told")
-    for folder in folders.values():
-        with (folder / "kept").open("a") as file:
-            file.write("1")  # as if a runner had looked long ago, and nothing had held it
-    rig.engine.start_gang(order("later", "true"))
-    rig.end_of("later")
-    eventually(lambda: not folders["killed"].exists(), "what was left is deleted")
-    assert (folders["lives"] / "0.log").exists()
-    assert not told(rig, "lives")
+def test_a_later_runner_deletes_what_a_killed_one_left(tmp_path: Path) -> None:
+    """A day after it was found so; what a task still works in stays."""
+    (work := tmp_path / "work").mkdir()  # its own: runners of other tests look around in /tmp
+    with opened(
+        lambda rig: far_with(rig, lease_s=LEASE_S, work=str(work)), tmp_path, Watched
+    ) as rig:
+        assert isinstance(rig, Watched)
+        for job in ("killed", "lives"):
+            started(rig, job, f"pwd; {STUBBORN}")
+        folders = {job: Path(rig.log(job).split()[0]).parent for job in ("killed", "lives")}
+        kill_all(rig, "killed")
+        eventually(lambda: told(rig, "killed") and not alive_of(rig, "killed"), "killed is told")
+        for folder in folders.values():
+            with (folder / "kept").open("a") as file:
+                file.write("1")  # as if a runner had looked long ago, and nothing had held it
+        rig.engine.start_gang(order("later", "true"))
+        rig.end_of("later")
+        eventually(lambda: not folders["killed"].exists(), "what was left is deleted")
+        assert (folders["lives"] / "0.log").exists()
+        assert not told(rig, "lives")
 
 
 def test_a_host_without_a_place_for_the_work_is_lost_with_the_reason(tmp_path: Path) -> None:
