@@ -11,7 +11,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from topmast.fast.machine import EventMachine
 from topmast.fast.queue.backlog.backlog import Backlog
-from topmast.fast.queue.backlog.durations import Durations, History, Learned
+from topmast.fast.queue.backlog.durations import Durations, History
+from topmast.fast.queue.backlog.learning import Learned
 from topmast.fast.queue.backlog.task_mix import Mix, Shapes
 from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
 from topmast.fast.queue.cycle.auction import PendingDecision

@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from tests.support.build import cluster, fleet, job, needs, profile
 from tests.support.world import World
 from topmast.fast.queue.backlog import durations
-from topmast.fast.queue.backlog.durations import FIRST, Durations, known_of
+from topmast.fast.queue.backlog.durations import Durations
+from topmast.fast.queue.backlog.learning import FIRST, known_of
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model import ids
 from topmast.model import messages as m
