@@ -85,6 +85,7 @@ def test_all_that_is_wrong_with_the_options_is_told_at_once(tmp_path: Path) -> N
         "--set score.data": "score.data=abc", "--set data": "data=1", "--store": "mysql://x",
         "--otlp": "ftp://y", "--accounts": str(tmp_path / "no.yaml"),
         "--fleet": str(tmp_path / "nofleet.yaml"), "--checkpoints": "s4://z",
+        "--notify-network": "10.0.0.0/99",
     }  # fmt: skip
     given = [word for name, value in wrong.items() for word in (name.split()[0], value)]
     run = [*PROGRAM, "up", "--state", str(state), *given]
@@ -100,6 +101,7 @@ def test_all_that_is_wrong_with_the_options_is_told_at_once(tmp_path: Path) -> N
         "no.yaml",
         "nofleet",
         "--checkpoints",
+        "--notify-network: '10.0.0.0/99' is not a network",
     ):
         assert any(name in line for line in told), (name, done.stderr)
     assert not state.exists()

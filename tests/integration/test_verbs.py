@@ -104,6 +104,7 @@ def test_a_sweep_is_one_thing_to_its_people(door: Entrance) -> None:
             assert [job["state"] for job in told["jobs"][4:]] == ["CANCELLED"] * 996
             again = await acted(ann, "cancel", jobs=[f"{name}[7]", "s99"])
             assert again["counts"] == {"done": 0, "unchanged": 1, "refused": 1}
+            assert [effect["why"] for effect in again["effects"]][1] == "no sweep 's99'"
             assert (await ann.get(f"/sweeps/{name}")).json()["states"]["CANCELLED"] >= 996
 
     run(story)

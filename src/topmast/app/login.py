@@ -123,7 +123,7 @@ def check_entry(options: ServeOptions, faults: Faults) -> Entry:
         return Entry()
     file, listen, cert, key = options.accounts, options.listen, options.tls_cert, options.tls_key
     accounts = faults.of(lambda: read_accounts(file) if file else AccountsFile())
-    proxies = tuple(faults.of(partial(_network, text)) for text in options.trusted_proxies)
+    proxies = tuple(faults.of(partial(_proxies, text)) for text in options.trusted_proxies)
     public = faults.of(lambda: _public_url(options))
     if listen is None:
         return Entry(accounts, public, proxies=proxies)
@@ -201,13 +201,18 @@ def _secret(file: Path) -> str:
     return secret
 
 
-def _network(text: str) -> Network:
+def network_of(text: str, field: str) -> Network:
+    """A network of addresses. Raises InvalidInput."""
     try:
-        found = ipaddress.ip_network(text)
+        return ipaddress.ip_network(text)
     except ValueError:
         raise InvalidInput(
-            f"'{text}' is not a network", field="--trusted-proxy", remedy="10.0.0.0/28"
+            f"'{text[:60]}' is not a network", field=field, remedy="10.0.0.0/28"
         ) from None
+
+
+def _proxies(text: str) -> Network:
+    found = network_of(text, "--trusted-proxy")
     if found.prefixlen == 0:
         raise InvalidInput(
             "everybody would be trusted to name the address of a client", field="--trusted-proxy",

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from ipaddress import ip_network
 from pathlib import Path
 from typing import NoReturn
 
@@ -41,7 +40,13 @@ from topmast.api.link import LinkEndpoint
 from topmast.api.standby import Front, Reads, create_standby_api
 from topmast.app.claim import claim_of
 from topmast.app.control_plane import ControlPlane, relays_of
-from topmast.app.login import check_entry, open_entry, refuse_local_engines, split_address
+from topmast.app.login import (
+    check_entry,
+    network_of,
+    open_entry,
+    refuse_local_engines,
+    split_address,
+)
 from topmast.app.process import Outside, Term, fail_stop, own_folder
 from topmast.app.reads import StandbyReads
 from topmast.app.server import announce, bind, run, url_of
@@ -98,6 +103,10 @@ class QueueServer:
         self._entry = check_entry(options, faults)
         self._store = faults.of(lambda: store_of(options.state, options.store))
         faults.of(lambda: bucket_of(str(options.checkpoints or "")))
+        self._notify_networks = [
+            faults.of(partial(network_of, text, "--notify-network"))
+            for text in options.notify_networks
+        ]
         faults.refuse()
         self._traces = Traces(url, topmast.__version__) if url else None
         own_folder(options.state)
@@ -221,7 +230,7 @@ class QueueServer:
             fleet_replaces=options.fleet_replaces, apart=self._apart,
             token=self._token, checkpoints=options.checkpoints, pair_speeds=self._speeds,
             outside=self._outside, term=Term(journal, follower, keeper, self._fail),
-            notify_networks=[ip_network(text) for text in options.notify_networks],
+            notify_networks=self._notify_networks,
             require=partial(refuse_local_engines, options=options),
         )  # fmt: skip
         self._system = system

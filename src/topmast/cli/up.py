@@ -228,9 +228,7 @@ def add(app: typer.Typer) -> None:
             listen=listen, tls_cert=tls_cert, tls_key=tls_key, public_url=public_url,
             trusted_proxies=tuple(trusted_proxy or ()), accounts=accounts,
             everyone_is_trusted=everyone_is_trusted,
-            notify_networks=tuple(
-                values.network(text, "--notify-network") for text in notify_network or ()
-            ),
+            notify_networks=tuple(notify_network or ()),
             fleet_replaces=fleet_replaces, validate=validate, otlp=otlp,
         )  # fmt: skip
         _check(options, role)

@@ -153,15 +153,6 @@ def known(name: str | None, names: Iterable[str], what: str) -> None:
     raise NotFound(f"no {what} '{name}'" + (f" ({remedy})" if remedy else ""))
 
 
-def network(text: str, option: str) -> str:
-    """A network of addresses, such as 10.0.0.0/8."""
-    try:
-        return str(ipaddress.ip_network(text))
-    except ValueError:
-        message = f"{option}: {text!r} is not a network such as 10.0.0.0/8"
-        raise typer.BadParameter(message) from None
-
-
 def loopback(host: str) -> str:
     """An address that only this machine can reach: there is no authentication yet."""
     try:

@@ -266,7 +266,8 @@ class Verbs(Operating):
             record = records.get(name)
             hidden = record is None or (seen is not None and record.spec.tenant not in seen)
             if record is None or hidden:
-                none = Judgement(Effect.REFUSED, f"no job '{name}'")
+                kind = "sweep" if ids.sweep_number(name) >= 0 else "job"
+                none = Judgement(Effect.REFUSED, f"no {kind} '{name}'")
                 found.append(_Target(name, judgement=none, is_hidden=record is not None))
             else:
                 found.append(self._target(wanted, record))
