@@ -110,6 +110,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "POST /tokens": {"json": {"account": "ci"}},
     "POST /accounts": {"json": {"name": "other", "tenant": "vision"}},
     "POST /roles/grant": {"json": {"subject": "user:z", "role": "viewer", "tenant": "vision"}},
+    "PUT /profile": {"json": {"profile": "fifo"}},
     "POST /whatif": {"json": {"for_s": 60.0}},
     "PUT /webhooks/{name}": {"json": {"url": "https://127.0.0.1:1/hook"}},
     "POST /webhooks/{name}/test": {"json": {}},

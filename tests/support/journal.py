@@ -90,6 +90,10 @@ class MemoryJournal:
         found = [row for row in self.noted if wanted.verb in ("", row.verb)]
         return found[::-1][: wanted.limit]
 
+    def option(self, name: str) -> str | None:
+        """Nothing is kept beside the records."""
+        return None
+
     def finished_job(self, job: str) -> JobRow | None:
         """One finished job."""
         return self.finished.get(job)

@@ -24,6 +24,7 @@ from topmast.api import (
     link,
     observing,
     problems,
+    profile,
     sweeps,
     verbs,
     webhooks,
@@ -78,7 +79,8 @@ def create_api(
     for router in (
         jobs.routes(service), execs.routes(service), sweeps.routes(service), verbs.routes(service),
         fleet.routes(service), events.routes(service, most_streams),
-        accounts.routes(service, login=asks), webhooks.routes(service), whatif.routes(service),
+        accounts.routes(service, login=asks), webhooks.routes(service), profile.routes(service),
+        whatif.routes(service),
     ):  # fmt: skip
         app.include_router(router, prefix=PREFIX)
     if isinstance(gate, LoginGate):

@@ -63,14 +63,13 @@ from topmast.policies.registry import DEFAULT_PROFILE, load_profile, profile_nam
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Follower
 from topmast.service.metrics import of_standby
+from topmast.service.profile import PROFILE
 from topmast.service.regions import Elsewhere
 from topmast.service.warnings import quotas_beyond
 from topmast.service.whatif import WhatIfs
 from topmast.traces.throughputs import read_throughputs
 from topmast.web import routes as pages
 
-PROFILE = "profile"
-"""The option of the journal with the policies and their options."""
 KEEP_MONTHS = "keep_months"
 """The option of the journal with the whole months after which jobs are forgotten; 0: never."""
 
@@ -196,14 +195,17 @@ class QueueServer:
     # --- leading ------------------------------------------------------------------------------
 
     def _profile(self, journal: SqlJournal) -> Profile:
-        """What is kept in the database goes before what a standby is given."""
-        kept = journal.option(PROFILE) if is_database(self._store) else None
+        """What is kept goes before what a standby is given, and before the default."""
+        kept = journal.option(PROFILE)
         asked = self._options.profile is not None or bool(self._options.settings)
         if kept is None or (asked and not self._options.standby):
             return self._given
         profile = msgspec.json.decode(kept, type=Profile)
         if asked and profile != self._given:
-            log.warning("the policies of the leader are kept; --profile and --set mean nothing")
+            log.warning(
+                "the policies of the leader are kept; --profile and --set mean nothing",
+                remedy="topmast policies set",
+            )
         return profile
 
     def _keep_months(self, journal: SqlJournal) -> int:
@@ -222,7 +224,7 @@ class QueueServer:
         options, profile = self._options, self._profile(journal)
         if follower is not None and follower.machines.profile != profile:
             follower = Follower(self._machines(journal))
-        if is_database(self._store):
+        if is_database(self._store) or journal.option(PROFILE) is not None:
             journal.set_option(PROFILE, msgspec.json.encode(profile).decode())
         known = options.standby and journal.before is not None
         system = ControlPlane(

@@ -126,7 +126,10 @@ SECTIONS = {
             "Fit the times of starts and checkpoints, and speeds, to jobs that really ran.",
         ),
         "reproduce": Listed("reproduce", "Run published experiments and compare."),
-        "policies": Listed("policies", "List all policies and profiles."),
+        "policies": Listed(
+            "policies",
+            "List all policies and profiles; show and set the profile of a server.",
+        ),
         "allocate": Listed("allocate", "Share the time of workers among jobs."),
         "traces": Listed("traces", "Convert, describe and generate traces of jobs."),
     },

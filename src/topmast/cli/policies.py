@@ -1,23 +1,78 @@
-"""`policies`: every policy and every profile, with its source and its options."""
+"""`policies`: every policy and every profile; by which of them a server decides."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from topmast.cli.command import NOTHING, Session, command
+from topmast.cli import values
+from topmast.cli.actoptions import ActOptions
+from topmast.cli.command import Session, command, group
+from topmast.cli.completion import complete_profiles, complete_settings
 from topmast.cli.output import Column, note, say, say_table
+
+if TYPE_CHECKING:
+    from topmast.model.system_views import ProfileAct, ProfileView
 
 
 def add(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the group of commands."""
+    made = group(
+        app, "policies", alone=policies,
+        example="topmast policies\ntopmast policies show",
+    )  # fmt: skip
+    command(made, "show", example="topmast policies show")(show)
     command(
-        app, "policies", asks=NOTHING,
-        example="topmast policies\ntopmast policies --json",
-    )(policies)  # fmt: skip
+        made, "set", example="topmast policies set tiresias-las --dry-run\n"
+        "topmast policies set fifo-skip --set score.data=2 --reason 'data is near now'",
+    )(set_profile)  # fmt: skip
+
+
+def show(session: Session) -> None:
+    """The profile by which the server decides, and that of the next leader."""
+    with session.client() as client:
+        found = client.profile()
+    session.show(found, lambda: _say_act(found))
+
+
+def set_profile(
+    session: Session,
+    profile: Annotated[
+        str,
+        typer.Argument(metavar="PROFILE", help="Its name.", autocompletion=complete_profiles),
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a setting; may be repeated.",
+            autocompletion=complete_settings,
+        ),
+    ] = None,
+    options: ActOptions = ActOptions(),
+) -> None:
+    """Set the profile of the next leader: of a standby, or of this server after its next start."""
+    over = values.assignments(settings or [], "--set")
+    with session.client() as client:
+        found = client.set_profile(profile, over, **options.given)
+    session.show(found, lambda: _say_act(found))
+
+
+def _say_act(found: ProfileAct) -> None:
+    if found.dry_run:
+        note("nothing was done")
+    say(f"It decides by:              {_named(found.now)}")
+    say(f"The next leader decides by: {_named(found.later)}")
+    if found.effect == "done" and not found.dry_run:
+        note("a server takes a profile up when it begins to lead: start it again")
+
+
+def _named(profile: ProfileView) -> str:
+    return profile.name + (f" ({_options(profile.options)})" if profile.options else "")
 
 
 def policies(session: Session) -> None:

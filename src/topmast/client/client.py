@@ -25,6 +25,7 @@ from topmast.client.execs import ExecCalls
 from topmast.client.hosts import HostsCalls
 from topmast.client.identity import new_key, this_user
 from topmast.client.logs import AllLogsReader, LogChunk, LogReader
+from topmast.client.profile import ProfileCalls
 from topmast.client.sweeps import SweepsCalls
 from topmast.client.transport import Transport, patiently
 from topmast.client.verbs import VerbsCalls
@@ -78,7 +79,9 @@ class UsageReport(Struct, frozen=True):
     by: str
 
 
-class Client(AccountsCalls, VerbsCalls, ExecCalls, HostsCalls, SweepsCalls, WebhooksCalls):
+class Client(
+    AccountsCalls, VerbsCalls, ExecCalls, HostsCalls, ProfileCalls, SweepsCalls, WebhooksCalls
+):
     """Speaks to a Topmast server.
 
     The server is ``server``, or the one that runs on the folder ``state``, or ``$TOPMAST_SERVER``,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 from topmast.model.views import Health
@@ -32,3 +34,24 @@ class SystemView(Struct, frozen=True):
     """Readers of the event stream."""
     out_of_reach: tuple[str, ...]
     """Regions of other processes that do not answer."""
+
+
+class ProfileView(Struct, frozen=True):
+    """What a server decides by."""
+
+    name: str
+    """The profile: `topmast policies` lists all."""
+    options: dict[str, Any]
+    """By name, those that are not as the profile of that name has them."""
+
+
+class ProfileAct(Struct, frozen=True):
+    """What decides now, and what will."""
+
+    now: ProfileView
+    later: ProfileView
+    """What the next leader decides by, or this server after its next start."""
+    effect: str = ""
+    """``done`` or ``unchanged``, of an act."""
+    dry_run: bool = False
+    """Nothing was done."""

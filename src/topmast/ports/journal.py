@@ -200,6 +200,10 @@ class Journal(Protocol):
         """Lines of the audit log, the newest first."""
         ...
 
+    def option(self, name: str) -> str | None:
+        """What was kept beside the records, as JSON; None if nothing was."""
+        ...
+
     def finished_job(self, job: str) -> JobRow | None:
         """One finished job."""
         ...

@@ -31,6 +31,7 @@ from topmast.service.history import History
 from topmast.service.limits import Limits, Rates
 from topmast.service.live_progress import LiveProgress
 from topmast.service.logins import Logins
+from topmast.service.profile import Profiles
 from topmast.service.redaction import Redaction
 from topmast.service.regions import Regions
 from topmast.service.webhooks import Webhooks
@@ -78,6 +79,7 @@ class Core:
         self.fleet_maps = FleetMaps(runtime, clock, process_of, elapsed_s)
         self.started_s = clock.now()
         self.access = Access(runtime.machines.queue)
+        self.profiles = Profiles(runtime, self.access, journal.option)
         self.limits = Limits(Rates(), elapsed_s)
         self.directory = Directory(runtime, journal, clock, self.access)
         self.logins = Logins(runtime, self.directory, self.limits)

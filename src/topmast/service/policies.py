@@ -41,13 +41,13 @@ def _options(group: str) -> dict[str, Any]:
         value = getattr(value, part)
     if not isinstance(value, Struct):
         return {group: _plain(value)}
-    return _flat(value, f"{group}.")
+    return flat(value, f"{group}.")
 
 
 def _profile(name: str) -> dict[str, Any]:
     """One profile: what it says of itself, the policies that it names, the options that it sets."""
     profile = load_profile(name)
-    given, usual = _flat(profile), _flat(Profile(""))
+    given, usual = flat(profile), flat(Profile(""))
     hooks = (*HOOKS, SHARES)
     named = {hook: given[hook] for hook in hooks}
     plain = {k: v for k, v in given.items() if k not in (*hooks, "name", "description")}
@@ -55,13 +55,13 @@ def _profile(name: str) -> dict[str, Any]:
     return {"name": name, "what": profile.description, "policies": named, "options": changed}
 
 
-def _flat(options: Struct, prefix: str = "") -> dict[str, Any]:
+def flat(options: Struct, prefix: str = "") -> dict[str, Any]:
     """Options by name, those of a group behind its name and a dot."""
     found: dict[str, Any] = {}
     for name in options.__struct_fields__:
         value = getattr(options, name)
         if isinstance(value, Struct):
-            found |= _flat(value, f"{prefix}{name}.")
+            found |= flat(value, f"{prefix}{name}.")
         else:
             found[f"{prefix}{name}"] = _plain(value)
     return found

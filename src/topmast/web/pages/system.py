@@ -34,6 +34,7 @@ async def view(ask: Ask) -> dict[str, Any]:
         "steps": STEPS,
         "warnings": [cluster for cluster in await service.list(caller, "clusters")
                      if cluster.state != "open"],
+        "profile": await service.profiles.view(),
         "webhooks": await _webhooks(ask),
         "forms": TEMPLATES,
     }  # fmt: skip

@@ -1,0 +1,81 @@
+"""The profile of a running server: what it decides by, and what the leaders after it will."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from topmast.model.access import ROOT, Caller, Permission
+from topmast.model.errors import InvalidInput
+from topmast.model.system_views import ProfileAct, ProfileView
+from topmast.policies.options import Profile
+from topmast.policies.registry import load_profile
+from topmast.runtime.loop import Runtime
+from topmast.service.access import Access, json_text, row
+from topmast.service.policies import flat
+
+PROFILE = "profile"
+"""The option of the journal with the profile of the next leader."""
+
+
+class Profiles:
+    """Shown, and set; a change is a line of the audit log, and what is set is kept with it.
+
+    A leader decides by one profile all its life: state made by other rules is taken up at a start
+    alone.
+    """
+
+    def __init__(
+        self, runtime: Runtime, access: Access, option: Callable[[str], str | None]
+    ) -> None:
+        self._runtime, self._access, self._option = runtime, access, option
+
+    @property
+    def _now(self) -> Profile:
+        return self._runtime.machines.profile
+
+    async def view(self) -> ProfileAct:
+        """What decides now, and from the next leader on."""
+        return ProfileAct(_view(self._now), _view(await self._later()))
+
+    async def set(
+        self, caller: Caller, name: str, options: dict[str, str], reason: str, *, dry_run: bool
+    ) -> ProfileAct:
+        """Let the leaders after this one decide by another profile. Raises InvalidInput."""
+        self._access.require(caller, Permission.FLEET_EDIT, ROOT)
+        wanted, before = load_profile(name, options), await self._later()
+        effect = "unchanged" if wanted == before else "done"
+        if not dry_run:
+            line = replace(
+                row(caller, "set profile", name, outcome=effect),
+                before=json_text(**_plain(before)),
+                after=json_text(**_plain(wanted), reason=reason),
+            )
+            kept = {PROFILE: msgspec.json.encode(wanted).decode()} if effect == "done" else {}
+            await asyncio.wrap_future(self._runtime.note(line, kept))
+        return ProfileAct(_view(self._now), _view(wanted), effect, dry_run)
+
+    async def _later(self) -> Profile:
+        kept = await asyncio.to_thread(self._option, PROFILE)
+        return self._now if kept is None else msgspec.json.decode(kept, type=Profile)
+
+
+def _plain(profile: Profile) -> dict[str, Any]:
+    return {"profile": profile.name, "options": _view(profile).options}
+
+
+def _view(profile: Profile) -> ProfileView:
+    """The options that differ from those of the profile of that name."""
+    try:
+        named = load_profile(profile.name)
+    except InvalidInput:  # a profile that was made by hand has no other to differ from
+        named = Profile(profile.name)
+    usual = flat(named)
+    return ProfileView(
+        profile.name,
+        {name: value for name, value in flat(profile).items() if value != usual[name]},
+    )
