@@ -12,6 +12,9 @@ from topmast.model.act_views import FleetDiff, FleetView, JobsActed, QuotaActed,
 from topmast.model.budget import BudgetView
 from topmast.model.errors import NotFound
 
+ONCE = frozenset({"preempt", "requeue"})
+"""Acts that stop a job which runs again by now: none is sent twice."""
+
 
 class ActsOnJobs(Protocol):
     """What a verb of the client is called with."""
@@ -180,13 +183,17 @@ class VerbsCalls:
         dry_run: bool = False,
         **more: object,
     ) -> JobsActed:
-        """Do what a verb of ``POST /jobs/VERB`` says; ``more`` is what it takes beside."""
+        """Do what a verb of ``POST /jobs/VERB`` says; ``more`` is what it takes beside.
+
+        If the answer is lost, it is asked for again; of `ONCE` that raises Unavailable.
+        """
         named = [jobs] if isinstance(jobs, str) else list(jobs)
         body = {
             "jobs": named, "selector": selector, "reason": reason, "dry_run": dry_run,
             "user": self.user, **more,
         }  # fmt: skip
-        return self._transport.post(JobsActed, f"/jobs/{verb}", body)
+        again = dry_run or verb not in ONCE
+        return self._transport.post(JobsActed, f"/jobs/{verb}", body, repeatable=again)
 
 
 def _named(tenant: str) -> str:

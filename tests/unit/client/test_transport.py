@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from tests.unit.client.fake import DROP, Answer, FakeServer, job, problem
 from topmast.client import Client
+from topmast.model.act_views import JobsActed
 from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
 from topmast.model.views import Fault
 
@@ -110,6 +112,23 @@ def test_dropping_for_ever_ends(server: FakeServer) -> None:
         pytest.raises(Unavailable, match="dropped the connection"),
     ):
         client.job("j1")
+
+
+@pytest.mark.parametrize(
+    ("verb", "dry_run", "want"),
+    [("hold", False, 2), ("cancel", False, 2), ("preempt", False, 1), ("requeue", False, 1),
+     ("preempt", True, 2)],
+)  # fmt: skip
+def test_no_job_is_stopped_twice_for_a_lost_answer(
+    server: FakeServer, client: Client, verb: str, dry_run: bool, want: int
+) -> None:
+    """It may have started again meanwhile; what repeats without harm is repeated."""
+    acted = JobsActed(verb, dry_run, (), (), {}, 0.0, 0.0)
+    server.on("POST", f"/jobs/{verb}", DROP, acted)
+    lost = pytest.raises(Unavailable, match="dropped the connection before it answered")
+    with lost if want == 1 else nullcontext():
+        client.act_on_jobs(verb, ["j1"], dry_run=dry_run)
+    assert len(server.requests) == want
 
 
 def test_what_may_not_be_repeated_is_not(server: FakeServer, client: Client) -> None:
