@@ -198,6 +198,11 @@ def _cluster_state(w: World, name: str) -> object:
     return next(one.state for one in w.client.clusters() if one.name == name)
 
 
+def _profile(w: World) -> str:
+    w.client.set_profile("mast")
+    return "tiresias-las"
+
+
 def _no_reservation(w: World) -> str:
     for one in w.client.reservations():
         w.client.end_reservation(one.name)
@@ -310,7 +315,7 @@ JOBS = [
         "POST /jobs/{s}/cancel", lambda w, s: {},
         lambda w, s, given: w.client.cancel(s, **given),
         lambda w, s: f"cancel {s}",
-        _state, "CANCELLED", again=(202,), dry=False, reason=False,
+        _state, "CANCELLED", again=(202,),
     ),
     _on_jobs("cancel many", _job, _state, "CANCELLED", verb="cancel", method="cancel_jobs"),
     _on_jobs("hold", _job, _held, True),
@@ -351,6 +356,20 @@ TENANTS = [
         _paused, False,
     ),
     Act(
+        "pause many", "pause-tenant", _tenant(lambda w: None),
+        "POST /tenants/pause", lambda w, s: {"tenants": [s]},
+        lambda w, s, given: w.client.pause_tenants([s], **given),
+        lambda w, s: f"tenants pause --selector tenant={s[:-1]}*",
+        _paused, True,
+    ),
+    Act(
+        "resume many", "resume-tenant", _tenant(lambda w: w.client.pause_tenant("speech")),
+        "POST /tenants/resume", lambda w, s: {"selector": f"tenant={s}"},
+        lambda w, s, given: w.client.resume_tenants(selector=f"tenant={s}", **given),
+        lambda w, s: f"tenants resume --selector tenant={s}",
+        _paused, False,
+    ),
+    Act(
         "another quota for a while", "set-quota", _tenant(lambda w: None),
         "POST /tenants/{s}/quota", lambda w, s: {"quota": {"H100": 1}, "until_s": UNTIL_S},
         lambda w, s, given: w.client.set_quota(s, {"H100": 1}, until_s=UNTIL_S, **given),
@@ -376,7 +395,7 @@ def _on_host(name: str, verb: str, many: bool, was: str, want: str) -> Act:
         lambda w, s: {"hosts": [s]} if many else {},
         lambda w, s, given: getattr(w.client, method)([s] if many else s, **given),
         lambda w, s: f"{verb} --selector host={s}" if many else f"{verb} {s}",
-        _host_state, want, dry=many,
+        _host_state, want,
     )  # fmt: skip
 
 
@@ -409,6 +428,27 @@ FLEET_ACTS = [
         _cluster_state, "open",
     ),
     Act(
+        "close many", "close-cluster", _cluster(opened=True),
+        "POST /clusters/close", lambda w, s: {"clusters": [s]},
+        lambda w, s, given: w.client.close_clusters([s], **given),
+        lambda w, s: f"clusters close --selector region=east,cluster={s}",
+        _cluster_state, "closed",
+    ),
+    Act(
+        "open many", "open-cluster", _cluster(opened=False),
+        "POST /clusters/open", lambda w, s: {"selector": f"cluster={s}"},
+        lambda w, s, given: w.client.open_clusters(selector=f"cluster={s}", **given),
+        lambda w, s: f"clusters open --selector cluster={s}",
+        _cluster_state, "open",
+    ),
+    Act(
+        "set the profile of the next leader", "set profile", _profile,
+        "PUT /profile", lambda w, s: {"profile": s},
+        lambda w, s, given: w.client.set_profile(s, **given),
+        lambda w, s: f"policies set {s}",
+        lambda w, s: w.client.profile().later.name, "tiresias-las",
+    ),
+    Act(
         "reserve hosts", "reserve", _no_reservation,
         "POST /reservations",
         lambda w, s: {"hosts": [s], "from_s": FROM_S, "until_s": UNTIL_S},
@@ -431,28 +471,28 @@ DATA = [
         "POST /datasets", lambda w, s: {"name": s, "region": "east", "source": _files(w)},
         lambda w, s, given: w.client.add_dataset(s, "east", source=_files(w), **given),
         lambda w, s: f"datasets add {s} --region east --source {_files(w)}",
-        _regions, ("east",), dry=False, reason=False, again=(409,),
+        _regions, ("east",), again=(409,),
     ),
     Act(
         "copy it to a region", "replicate", _dataset(),
         "POST /datasets/{s}/replicas", lambda w, s: {"region": "west"},
         lambda w, s, given: w.client.replicate(s, "west", **given),
         lambda w, s: f"datasets replicate {s} west",
-        _regions, ("east", "west"), dry=False, reason=False, again=(202,),
+        _regions, ("east", "west"), again=(202,),
     ),
     Act(
         "drop a replica", "drop-replica", _dataset("west"),
         "DELETE /datasets/{s}/replicas/west", lambda w, s: {},
         lambda w, s, given: w.client.drop(s, "west", **given),
         lambda w, s: f"datasets drop {s} west",
-        _regions, ("east",), dry=False, reason=False, again=(404,),
+        _regions, ("east",), again=(404,),
     ),
     Act(
         "remove it", "remove-dataset", _dataset(),
         "DELETE /datasets/{s}", lambda w, s: {},
         lambda w, s, given: w.client.remove_dataset(s, **given),
         lambda w, s: f"datasets rm {s}",
-        _regions, (), dry=False, reason=False, again=(404,),
+        _regions, (), again=(404,),
     ),
 ]  # fmt: skip
 
@@ -462,14 +502,14 @@ WEBHOOKS = [
         "PUT /webhooks/{s}", lambda w, s: {"url": w.receiver},
         lambda w, s, given: w.client.put_webhook(s, w.receiver, **given),
         lambda w, s: f"notify add {s} {w.receiver}",
-        _webhooks, True, dry=False, reason=False,
+        _webhooks, True,
     ),
     Act(
         "remove it", "remove webhook", _webhook,
         "DELETE /webhooks/{s}", lambda w, s: {},
         lambda w, s, given: w.client.remove_webhook(s, **given),
         lambda w, s: f"notify remove {s}",
-        _webhooks, False, dry=False, reason=False, again=(404,),
+        _webhooks, False, again=(404,),
     ),
     Act(
         "send it a message", "test webhook", _webhook,
@@ -496,21 +536,21 @@ ACCOUNTS = [
         lambda w, s, given: w.client.revoke_token(s, **given),
         lambda w, s: f"tokens revoke {s}",
         lambda w, s: s in {token.id for token in w.client.tokens()}, False,
-        dry=False, reason=False, again=(404,),
+        again=(404,),
     ),
     Act(
         "make a service account", "add-account", World.name,
         "POST /accounts", lambda w, s: {"name": s, "tenant": "vision"},
         lambda w, s, given: w.client.add_account(s, "vision", **given),
         lambda w, s: f"accounts add {s} vision",
-        _accounts, True, dry=False, reason=False, again=(201,),
+        _accounts, True, again=(201,),
     ),
     Act(
         "remove it", "remove-account", _account,
         "DELETE /accounts/{s}", lambda w, s: {},
         lambda w, s, given: w.client.remove_account(s, **given),
         lambda w, s: f"accounts remove {s}",
-        _accounts, False, dry=False, reason=False, again=(404,),
+        _accounts, False, again=(404,),
     ),
     Act(
         "grant a role", "grant-role", _account,
@@ -518,7 +558,7 @@ ACCOUNTS = [
         lambda w, s: {"subject": f"sa:{s}", "role": "viewer", "tenant": "vision"},
         lambda w, s, given: w.client.grant(f"sa:{s}", "viewer", "vision", **given),
         lambda w, s: f"roles grant sa:{s} viewer vision",
-        _roles, True, dry=False, reason=False, again=(201,),
+        _roles, True, again=(201,),
     ),
     Act(
         "take it away", "revoke-role", _role,
@@ -526,7 +566,7 @@ ACCOUNTS = [
         lambda w, s: {"subject": f"sa:{s}", "role": "viewer", "tenant": "vision"},
         lambda w, s, given: w.client.revoke(f"sa:{s}", "viewer", "vision", **given),
         lambda w, s: f"roles revoke sa:{s} viewer vision",
-        _roles, False, again=(404,), dry=False, reason=False,
+        _roles, False, again=(404,),
     ),
 ]  # fmt: skip
 

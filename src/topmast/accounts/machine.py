@@ -74,11 +74,10 @@ class Accounts:
 
     def handle(self, event: m.Message, now: float) -> Decision:
         """Take one event; an answer that is an error has changed nothing."""
-        decide = DECIDERS.get(type(event))
-        if decide is None:
+        if type(event) not in DECIDERS:
             return Decision()
         try:
-            facts = decide(self, event, now)
+            facts = self.judge(event, now)
         except TopmastError as error:
             return Decision(reply=error)
         for fact in facts:
@@ -112,6 +111,10 @@ class Accounts:
         self.bindings = dict.fromkeys(state.bindings)
 
     # --- deciding -------------------------------------------------------------------------------
+
+    def judge(self, event: m.Message, now: float) -> list[f.Fact]:
+        """What an event changes, or would change. Raises TopmastError."""
+        return DECIDERS[type(event)](self, event, now)
 
     def _create_token(self, event: m.CreateToken, now: float) -> list[f.Fact]:
         if event.id in self.tokens or event.digest in self._by_digest:

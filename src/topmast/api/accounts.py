@@ -8,11 +8,23 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from topmast.api.bodies import read_object
-from topmast.api.wire import answer, number, returns, takes, text, texts, whole_number
+from topmast.api.wire import (
+    WHY,
+    answer,
+    number,
+    returns,
+    takes,
+    text,
+    texts,
+    truth,
+    whole_number,
+    why,
+)
 from topmast.model import account_views as v
 from topmast.model.access import Permission
 from topmast.ports import ActFilter
 from topmast.routing import caller_of, guarded_router, needs
+from topmast.service.access import Why
 from topmast.service.service import Service
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -22,8 +34,9 @@ _TOKEN = {
     "ttl_s": {"type": "number"},
     "scopes": {"type": "array", "items": _TEXT},
 }
-_ACCOUNT = {"name": _TEXT, "tenant": _TEXT}
-_ROLE = {"subject": _TEXT, "role": _TEXT, "tenant": _TEXT}
+_ACCOUNT = {"name": _TEXT, "tenant": _TEXT, **WHY}
+_NAMED = ("subject", "role", "tenant")
+_ROLE = {**dict.fromkeys(_NAMED, _TEXT), **WHY}
 
 
 def routes(service: Service, *, login: bool) -> APIRouter:
@@ -70,8 +83,11 @@ def _tokens(router: APIRouter, service: Service) -> None:
     @router.delete("/tokens/{token}", tags=["accounts"], summary="Revoke a token",
                    **returns(v.TokenView))  # fmt: skip
     @needs(Permission.SELF)
-    async def revoke_token(token: str, request: Request) -> Response:
-        return answer(await service.directory.revoke_token(caller_of(request), token))
+    async def revoke_token(
+        token: str, request: Request, reason: str = "", dry_run: bool = False
+    ) -> Response:
+        wanted = why({"reason": reason, "dry_run": dry_run})
+        return answer(await service.directory.revoke_token(caller_of(request), token, wanted))
 
 
 def _accounts(router: APIRouter, service: Service) -> None:
@@ -91,14 +107,19 @@ def _accounts(router: APIRouter, service: Service) -> None:
     @needs(Permission.ACCOUNTS_EDIT)
     async def add_account(request: Request) -> Response:
         body = await read_object(request, _ACCOUNT)
-        name, tenant = text(body, "name"), text(body, "tenant")
-        return answer(await service.directory.add_account(caller_of(request), name, tenant), 201)
+        made = await service.directory.add_account(
+            caller_of(request), text(body, "name"), text(body, "tenant"), why(body)
+        )
+        return answer(made, 200 if truth(body, "dry_run") else 201)
 
     @router.delete("/accounts/{name}", tags=["accounts"], summary="Remove a service account",
                    **returns(v.ServiceAccountView))  # fmt: skip
     @needs(Permission.ACCOUNTS_EDIT)
-    async def remove_account(name: str, request: Request) -> Response:
-        return answer(await service.directory.remove_account(caller_of(request), name))
+    async def remove_account(
+        name: str, request: Request, reason: str = "", dry_run: bool = False
+    ) -> Response:
+        wanted = why({"reason": reason, "dry_run": dry_run})
+        return answer(await service.directory.remove_account(caller_of(request), name, wanted))
 
 
 def _roles(router: APIRouter, service: Service) -> None:
@@ -109,22 +130,23 @@ def _roles(router: APIRouter, service: Service) -> None:
         return answer({"roles": service.directory.roles(caller_of(request))})
 
     @router.post("/roles/grant", tags=["accounts"], summary="Give a role at a tenant",
-                 **takes(_ROLE, tuple(_ROLE)), **returns(v.RoleView, 201))  # fmt: skip
+                 **takes(_ROLE, _NAMED), **returns(v.RoleView, 201))  # fmt: skip
     @needs(Permission.ACCOUNTS_EDIT)
     async def grant(request: Request) -> Response:
-        role = await _role(request)
-        return answer(await service.directory.grant(caller_of(request), *role), 201)
+        subject, role, tenant, wanted = await _role(request)
+        given = await service.directory.grant(caller_of(request), subject, role, tenant, wanted)
+        return answer(given, 200 if wanted.dry_run else 201)
 
     @router.post("/roles/revoke", tags=["accounts"], summary="Take a role away",
-                 **takes(_ROLE, tuple(_ROLE)), **returns(v.RoleView))  # fmt: skip
+                 **takes(_ROLE, _NAMED), **returns(v.RoleView))  # fmt: skip
     @needs(Permission.ACCOUNTS_EDIT)
     async def revoke(request: Request) -> Response:
         return answer(await service.directory.revoke(caller_of(request), *await _role(request)))
 
 
-async def _role(request: Request) -> tuple[str, str, str]:
+async def _role(request: Request) -> tuple[str, str, str, Why]:
     body = await read_object(request, _ROLE)
-    return text(body, "subject"), text(body, "role"), text(body, "tenant")
+    return text(body, "subject"), text(body, "role"), text(body, "tenant"), why(body)
 
 
 def _audit(router: APIRouter, service: Service) -> None:

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from topmast.api import hosts
 from topmast.api.bodies import read_object
-from topmast.api.wire import answer, returns, takes, text, user
+from topmast.api.wire import WHY, answer, returns, takes, text, user, why
 from topmast.model import views as v
 from topmast.model.access import Permission
 from topmast.model.history_views import FleetHistory
@@ -31,7 +31,7 @@ _LISTS = {
     "datasets": v.DatasetView,
 }
 _TEXT: dict[str, Any] = {"type": "string"}
-_REPLICA = {"region": _TEXT, "user": _TEXT}
+_REPLICA = {"region": _TEXT, "user": _TEXT, **WHY}
 _DATASET = {
     "name": _TEXT,
     "region": _TEXT,
@@ -39,6 +39,7 @@ _DATASET = {
     "source": _TEXT,
     "allowed": {"type": "array", "items": _TEXT},
     "min_replicas": {"type": "integer"},
+    **WHY,
 }
 _PERIOD = {"since_s": {"type": "number"}, "until_s": {"type": "number"}, "by": _TEXT}
 
@@ -161,7 +162,9 @@ def _datasets(router: APIRouter, service: Service) -> None:
     @needs(Permission.DATA_EDIT)
     async def add(request: Request) -> Response:
         document = await read_object(request)
-        return answer(await service.add_dataset(caller_of(request), document), 201)
+        wanted = why({field: document.pop(field) for field in WHY if field in document})
+        view = await service.add_dataset(caller_of(request), document, wanted)
+        return answer(view, 200 if wanted.dry_run else 201)
 
     @router.post(
         "/datasets/{name}/replicas",
@@ -173,8 +176,9 @@ def _datasets(router: APIRouter, service: Service) -> None:
     @needs(Permission.DATA_EDIT)
     async def replicate(name: str, request: Request) -> Response:
         body = await read_object(request, _REPLICA)
-        region, by = text(body, "region"), user(body)
-        return answer(await service.replicate(caller_of(request), name, region, by), 202)
+        region, by, wanted = text(body, "region"), user(body), why(body)
+        view = await service.replicate(caller_of(request), name, region, by, wanted)
+        return answer(view, 200 if wanted.dry_run else 202)
 
     @router.get(
         "/plans/data", tags=["datasets"], summary="The data plan: where datasets are stored",
@@ -191,8 +195,11 @@ def _datasets(router: APIRouter, service: Service) -> None:
         **returns(v.DatasetView),
     )
     @needs(Permission.DATA_EDIT)
-    async def remove(name: str, request: Request) -> Response:
-        return answer(await service.remove_dataset(caller_of(request), name))
+    async def remove(
+        name: str, request: Request, reason: str = "", dry_run: bool = False
+    ) -> Response:
+        wanted = why({"reason": reason, "dry_run": dry_run})
+        return answer(await service.remove_dataset(caller_of(request), name, wanted))
 
     @router.delete(
         "/datasets/{name}/replicas/{region}",
@@ -201,5 +208,8 @@ def _datasets(router: APIRouter, service: Service) -> None:
         **returns(v.DatasetView),
     )
     @needs(Permission.DATA_EDIT)
-    async def drop(name: str, region: str, request: Request) -> Response:
-        return answer(await service.drop(caller_of(request), name, region))
+    async def drop(
+        name: str, region: str, request: Request, reason: str = "", dry_run: bool = False
+    ) -> Response:
+        wanted = why({"reason": reason, "dry_run": dry_run})
+        return answer(await service.drop(caller_of(request), name, region, wanted))

@@ -26,6 +26,7 @@ _SET = {"user": _TEXT, "reason": _TEXT}
 _ASIDE = {**_SET, "until_s": {"type": "number"}}
 _DRAIN = {**_ASIDE, "now": _TRUTH}
 _BODIES = {"cordon": _ASIDE, "uncordon": _SET, "drain": _DRAIN}
+_ALSO = {"also": _NAMES, "dry_run": _TRUTH}
 _MANY = {"hosts": _NAMES, "selector": _TEXT, "dry_run": _TRUTH}
 _RESERVE = {
     **_ASIDE, **_MANY, "from_s": {"type": "number"}, "cluster": _TEXT, "region": _TEXT,
@@ -52,7 +53,7 @@ def add(router: APIRouter, service: Service) -> None:
             tags=["fleet"],
             summary=summary.format("a host"),
             name=verb,
-            **takes({**_BODIES[verb], "also": _NAMES}),
+            **takes({**_BODIES[verb], **_ALSO}),
             **returns(v.HostView),
         )
         router.add_api_route(
@@ -73,8 +74,18 @@ def add(router: APIRouter, service: Service) -> None:
             tags=["fleet"],
             summary=summary,
             name=f"{verb} cluster",
-            **takes({**(_ASIDE if verb == "close" else _SET), "dry_run": _TRUTH}),
+            **takes(_of_cluster(verb)),
             **returns(ClusterActed),
+        )
+        router.add_api_route(
+            f"/clusters/{verb}",
+            _clusters_actor(service, verb),
+            methods=["POST"],
+            tags=["fleet"],
+            summary=summary.replace("a cluster", "clusters").replace(": it gets", ": they get"),
+            name=f"{verb} clusters",
+            **takes({**_of_cluster(verb), "clusters": _NAMES, "selector": _TEXT}),
+            **returns(ClusterActed, listed="clusters"),
         )
 
     _reservations(router, service)
@@ -138,7 +149,7 @@ def _wanted(verb: str, body: dict[str, Any]) -> HostsAct:
 def _host_setter(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:
     @needs(Permission.FLEET_OPERATE)
     async def set_host(host: str, request: Request) -> Response:
-        body = await read_object(request, {**_BODIES[verb], "also": _NAMES})
+        body = await read_object(request, {**_BODIES[verb], **_ALSO})
         wanted, also = _wanted(verb, body), texts(body, "also")
         return answer(await service.set_host(caller_of(request), host, wanted, also))
 
@@ -154,8 +165,28 @@ def _actor(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:
     return act
 
 
+def _of_cluster(verb: str) -> dict[str, Any]:
+    return {**(_ASIDE if verb == "close" else _SET), "dry_run": _TRUTH}
+
+
+def _clusters_actor(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:
+    fields = {**_of_cluster(verb), "clusters": _NAMES, "selector": _TEXT}
+
+    @needs(Permission.FLEET_OPERATE)
+    async def act(request: Request) -> Response:
+        body = await read_object(request, fields)
+        found = await service.act_on_clusters(
+            caller_of(request), verb, texts(body, "clusters"), text(body, "selector"),
+            by=user(body), reason=text(body, "reason"), until_s=number(body, "until_s"),
+            dry_run=truth(body, "dry_run"),
+        )  # fmt: skip
+        return answer({"clusters": found})
+
+    return act
+
+
 def _cluster_actor(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:
-    fields = {**(_ASIDE if verb == "close" else _SET), "dry_run": _TRUTH}
+    fields = _of_cluster(verb)
 
     @needs(Permission.FLEET_OPERATE)
     async def act(cluster: str, request: Request) -> Response:

@@ -9,6 +9,7 @@ from fastapi.responses import Response
 
 from topmast.api.bodies import BULK_BYTES, read_bytes, read_object
 from topmast.api.wire import (
+    WHY,
     accepts,
     answer,
     idempotency_key,
@@ -17,6 +18,7 @@ from topmast.api.wire import (
     takes,
     text,
     user,
+    why,
 )
 from topmast.model import views as v
 from topmast.model.access import Permission
@@ -35,7 +37,7 @@ _TEXT: dict[str, Any] = {"type": "string"}
 _BYTES: dict[str, Any] = {"type": "string", "format": "binary"}
 _ONE = {"job": _JOB, "user": _TEXT, "workdir": _TEXT}
 _MANY = {"jobs": {"type": "array", "items": _JOB}, "user": _TEXT}
-_BY = {"user": _TEXT}
+_CANCEL = {"user": _TEXT, **WHY}
 _UPLOADED = {"type": "object", "properties": {"workdir": _TEXT}, "required": ["workdir"]}
 
 
@@ -151,13 +153,15 @@ def _one_job(router: APIRouter, service: Service) -> None:
         "/jobs/{job}/cancel",
         tags=["jobs"],
         summary="Cancel a job",
-        **takes(_BY),
+        **takes(_CANCEL),
         **returns(v.JobView, 202),
     )
     @needs(Permission.JOBS_CANCEL)
     async def cancel(job: str, request: Request) -> Response:
-        body = await read_object(request, _BY)
-        return answer(await service.cancel(caller_of(request), job, user(body)), 202)
+        body = await read_object(request, _CANCEL)
+        wanted = why(body)
+        view = await service.cancel(caller_of(request), job, user(body), wanted)
+        return answer(view, 200 if wanted.dry_run else 202)
 
     @router.get(
         "/jobs/{job}/logs",

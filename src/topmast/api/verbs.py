@@ -42,6 +42,7 @@ _FLEET: dict[str, Any] = {"fleet": {"type": "object"}, "tenants": {"type": "obje
 _APPLY = {**_FLEET, "base": _TEXT, "reason": _TEXT}
 _PAUSE = {"user": _TEXT, "reason": _TEXT, "dry_run": {"type": "boolean"}}
 _DRAIN = {**_PAUSE, "drain": {"type": "boolean"}}
+_MANY = {"tenants": {"type": "array", "items": _TEXT}, "selector": _TEXT}
 _QUOTA = {
     **_PAUSE, "quota": {"type": "object", "additionalProperties": {"type": "integer"}},
     "from_s": {"type": "number"}, "until_s": {"type": "number"},
@@ -81,6 +82,43 @@ def routes(service: Service) -> APIRouter:
 
 def _tenants(router: APIRouter, service: Service) -> None:
     @router.post(
+        "/tenants/pause",
+        tags=["jobs"],
+        summary="Let no job of tenants start",
+        **takes({**_DRAIN, **_MANY}),
+        **returns(TenantPause, listed="tenants"),
+    )
+    @needs(Permission.JOBS_OTHERS)
+    async def pause_many(request: Request) -> Response:
+        body = await read_object(request, {**_DRAIN, **_MANY})
+        found = await service.pause_tenants(
+            caller_of(request), texts(body, "tenants"), text(body, "selector"), user(body),
+            text(body, "reason"), drain=truth(body, "drain"), dry_run=truth(body, "dry_run"),
+        )  # fmt: skip
+        return answer({"tenants": found})
+
+    @router.post(
+        "/tenants/resume",
+        tags=["jobs"],
+        summary="Let the jobs of tenants start again",
+        **takes({**_PAUSE, **_MANY}),
+        **returns(TenantPause, listed="tenants"),
+    )
+    @needs(Permission.JOBS_OTHERS)
+    async def resume_many(request: Request) -> Response:
+        body = await read_object(request, {**_PAUSE, **_MANY})
+        found = await service.resume_tenants(
+            caller_of(request), texts(body, "tenants"), text(body, "selector"), user(body),
+            text(body, "reason"), dry_run=truth(body, "dry_run"),
+        )  # fmt: skip
+        return answer({"tenants": found})
+
+    _one_tenant(router, service)
+    _quotas(router, service)
+
+
+def _one_tenant(router: APIRouter, service: Service) -> None:
+    @router.post(
         "/tenants/{tenant}/pause",
         tags=["jobs"],
         summary="Let no job of a tenant start",
@@ -111,8 +149,6 @@ def _tenants(router: APIRouter, service: Service) -> None:
             dry_run=truth(body, "dry_run"),
         )  # fmt: skip
         return answer(found)
-
-    _quotas(router, service)
 
 
 def _quotas(router: APIRouter, service: Service) -> None:

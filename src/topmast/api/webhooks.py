@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from topmast.api.bodies import read_object
-from topmast.api.wire import answer, returns, takes
+from topmast.api.wire import WHY, answer, returns, takes, why
 from topmast.model.access import Permission
 from topmast.model.errors import Unavailable
 from topmast.model.webhooks import EVENTS, TEMPLATES, WebhookView
@@ -43,17 +43,21 @@ def routes(service: Service) -> APIRouter:
         return answer({"webhooks": await webhooks().listed(caller_of(request))})
 
     @router.put("/webhooks/{name}", tags=["webhooks"], summary="Add a webhook, or change it",
-                **takes(_WEBHOOK, ("url",)), **returns(WebhookView))  # fmt: skip
+                **takes({**_WEBHOOK, **WHY}, ("url",)), **returns(WebhookView))  # fmt: skip
     @needs(Permission.NOTIFY_EDIT)
     async def put(name: str, request: Request) -> Response:
-        body = await read_object(request, tuple(_WEBHOOK))
-        return answer(await webhooks().put(caller_of(request), name, body))
+        body = await read_object(request, (*_WEBHOOK, *WHY))
+        wanted = why({field: body.pop(field) for field in WHY if field in body})
+        return answer(await webhooks().put(caller_of(request), name, body, wanted))
 
     @router.delete("/webhooks/{name}", tags=["webhooks"], summary="Remove a webhook",
                    **returns(WebhookView))  # fmt: skip
     @needs(Permission.NOTIFY_EDIT)
-    async def remove(name: str, request: Request) -> Response:
-        return answer(await webhooks().remove(caller_of(request), name))
+    async def remove(
+        name: str, request: Request, reason: str = "", dry_run: bool = False
+    ) -> Response:
+        wanted = why({"reason": reason, "dry_run": dry_run})
+        return answer(await webhooks().remove(caller_of(request), name, wanted))
 
     @router.post("/webhooks/{name}/test", tags=["webhooks"], summary="Send a message at once",
                  **takes({}), **returns(WebhookView))  # fmt: skip

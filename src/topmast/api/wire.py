@@ -30,8 +30,11 @@ from topmast.model import (
     whatif_views,
 )
 from topmast.model.errors import InvalidInput
+from topmast.service.access import Why
 
 LONGEST_NUMBER = 18
+WHY: dict[str, Any] = {"reason": {"type": "string"}, "dry_run": {"type": "boolean"}}
+"""The schemas of what `why` reads."""
 LONGEST_TEXT = 10_000
 LONGEST_USER = 200
 LARGEST = 1e15
@@ -125,6 +128,11 @@ def truth(document: Mapping[str, Any], field: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidInput("must be true or false", field=field)
     return value
+
+
+def why(document: Mapping[str, Any]) -> Why:
+    """Why a request wants something, and whether it only asks what that would do."""
+    return Why(text(document, "reason"), truth(document, "dry_run"))
 
 
 def number(document: Mapping[str, Any], field: str) -> float | None:

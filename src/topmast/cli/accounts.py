@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli import values
+from topmast.cli.actoptions import ActOptions
 from topmast.cli.command import FOLDER, Session, command, group
 from topmast.cli.output import Column, note, say, say_fields, say_table
 from topmast.cli.text import moment
@@ -145,12 +146,15 @@ def list_tokens(session: Session) -> None:
 
 
 def revoke_token(
-    session: Session, token: Annotated[str, typer.Argument(metavar="ID", help="Its id.")]
+    session: Session,
+    token: Annotated[str, typer.Argument(metavar="ID", help="Its id.")],
+    options: ActOptions = ActOptions(),
 ) -> None:
     """Make a token good for nothing, at once."""
     with session.client() as client:
-        gone = client.revoke_token(token)
-    session.show(gone, lambda: say(f"{gone.id} of {gone.subject} is revoked"))
+        gone = client.revoke_token(token, **options.given)
+    options.tell()
+    session.show(gone, lambda: say(f"{gone.id} of {gone.subject} {options.passive('revoked')}"))
 
 
 def list_accounts(session: Session) -> None:
@@ -162,18 +166,23 @@ def list_accounts(session: Session) -> None:
     session.show({"accounts": found}, lambda: say_table(columns, rows))
 
 
-def add_account(session: Session, name: Name, tenant: Tenant) -> None:
+def add_account(
+    session: Session, name: Name, tenant: Tenant, options: ActOptions = ActOptions()
+) -> None:
     """Make a service account, which belongs to a tenant."""
     with session.client() as client:
-        made = client.add_account(name, tenant)
+        made = client.add_account(name, tenant, **options.given)
+    options.tell()
     session.show(made, lambda: say(f"sa:{made.name} belongs to {made.tenant}; give it a role"))
 
 
-def remove_account(session: Session, name: Name) -> None:
+def remove_account(session: Session, name: Name, options: ActOptions = ActOptions()) -> None:
     """Forget a service account with its tokens and roles."""
     with session.client() as client:
-        gone = client.remove_account(name)
-    session.show(gone, lambda: say(f"sa:{gone.name} is gone, with its tokens and roles"))
+        gone = client.remove_account(name, **options.given)
+    options.tell()
+    removed = options.passive("removed")
+    session.show(gone, lambda: say(f"sa:{gone.name} {removed}, with its tokens and roles"))
 
 
 def list_roles(session: Session) -> None:
@@ -185,17 +194,31 @@ def list_roles(session: Session) -> None:
     session.show({"roles": found}, lambda: say_table(columns, rows))
 
 
-def grant(session: Session, subject: Subject, role: ItsRole, tenant: Tenant) -> None:
+def grant(
+    session: Session,
+    subject: Subject,
+    role: ItsRole,
+    tenant: Tenant,
+    options: ActOptions = ActOptions(),
+) -> None:
     """Give a role at a tenant and the tenants below it."""
     with session.client() as client:
-        found = client.grant(subject, role.value, tenant)
+        found = client.grant(subject, role.value, tenant, **options.given)
+    options.tell()
     session.show(found, lambda: say(f"{found.subject} is {found.role} at {found.tenant}"))
 
 
-def revoke(session: Session, subject: Subject, role: ItsRole, tenant: Tenant) -> None:
+def revoke(
+    session: Session,
+    subject: Subject,
+    role: ItsRole,
+    tenant: Tenant,
+    options: ActOptions = ActOptions(),
+) -> None:
     """Take a role away."""
     with session.client() as client:
-        gone = client.revoke(subject, role.value, tenant)
+        gone = client.revoke(subject, role.value, tenant, **options.given)
+    options.tell()
     session.show(gone, lambda: say(f"{gone.subject} is {gone.role} at {gone.tenant} no more"))
 
 

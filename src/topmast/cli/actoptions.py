@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli import values
+from topmast.cli.output import note
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,15 @@ class ActOptions:
     def given(self) -> dict[str, Any]:
         """As methods of the client take them."""
         return {"reason": self.reason or "", "dry_run": self.dry_run}
+
+    def tell(self) -> None:
+        """Say so if nothing was done."""
+        if self.dry_run:
+            note("nothing was done")
+
+    def passive(self, verb: str) -> str:
+        """What is done to one thing, or would be."""
+        return f"would be {verb}" if self.dry_run else f"is {verb}"
 
 
 @dataclass(frozen=True)

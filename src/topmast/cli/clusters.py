@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,9 +28,23 @@ RegionOption = Annotated[
     str | None, typer.Option("--region", metavar="NAME", help="Only those of one region.")
 ]
 ClustersArgument = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(metavar="CLUSTER", help="Names of clusters.", autocompletion=complete_clusters),
 ]
+
+
+@dataclass(frozen=True)
+class ClusterOptions(ActOptions):
+    """What both acts on clusters have in common."""
+
+    selector: Annotated[
+        str | None,
+        typer.Option(
+            "--selector", "-l", metavar="KEY=VALUE,...",
+            help="Clusters by KEY=VALUE,... of cluster, region, engine, state; * stands for any "
+            "characters.",
+        ),
+    ] = None  # fmt: skip
 
 
 def add(app: typer.Typer) -> None:
@@ -40,9 +55,11 @@ def add(app: typer.Typer) -> None:
     )  # fmt: skip
     command(
         made, "close", example="topmast clusters close east-1 --reason 'new switches'\n"
-        "topmast clusters close east-1 --until 4h --dry-run",
+        "topmast clusters close -l region=east --until 4h --dry-run",
     )(close)  # fmt: skip
-    command(made, "open", example="topmast clusters open east-1")(open_again)
+    command(
+        made, "open", example="topmast clusters open east-1\ntopmast clusters open -l region=east"
+    )(open_again)
 
 
 def list_all(
@@ -91,12 +108,12 @@ def _say_clusters(found: list[ClusterView]) -> None:
 
 def close(
     session: Session,
-    clusters: ClustersArgument,
+    clusters: ClustersArgument = None,
     until: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="When they open by themselves: a time, or 4h from now."),
     ] = None,
-    options: ActOptions = ActOptions(),
+    options: ClusterOptions = ClusterOptions(),
 ) -> None:
     """Give clusters no new work; what runs there goes on.
 
@@ -104,27 +121,45 @@ def close(
     """
     until_s = values.coming_s(until, "--until")
     _act(
-        session, clusters,
-        lambda client, name: client.close_cluster(name, until_s=until_s, **options.given),
+        session, clusters, options,
+        lambda client, names: client.close_clusters(
+            names, selector=options.selector or "", until_s=until_s, **options.given
+        ),
     )  # fmt: skip
 
 
 def open_again(
-    session: Session, clusters: ClustersArgument, options: ActOptions = ActOptions()
+    session: Session,
+    clusters: ClustersArgument = None,
+    options: ClusterOptions = ClusterOptions(),
 ) -> None:
     """Give clusters work again that an operator closed."""
-    _act(session, clusters, lambda client, name: client.open_cluster(name, **options.given))
+    _act(
+        session, clusters, options,
+        lambda client, names: client.open_clusters(
+            names, selector=options.selector or "", **options.given
+        ),
+    )  # fmt: skip
 
 
-def _act(session: Session, names: list[str], act: Callable[[Client, str], ClusterActed]) -> None:
+def _act(
+    session: Session,
+    clusters: list[str] | None,
+    options: ClusterOptions,
+    act: Callable[[Client, list[str]], list[ClusterActed]],
+) -> None:
+    """One request for all clusters."""
+    named = list(dict.fromkeys(clusters or ()))
+    if bool(named) == bool(options.selector):
+        both = "not both" if named else "cluster=* for all"
+        raise typer.BadParameter(f"name clusters, or give --selector; {both}")
     with session.client() as client:
-        there = [row.name for row in client.clusters()]
-        with for_each(names) as attempt:
-            known = attempt(lambda name: values.required(name, there, "cluster"))
-        with for_each(known) as attempt:
-            found = attempt(lambda name: act(client, name))
-            if found:
-                session.show({"clusters": found}, lambda: _say_acts(found))
+        if named:
+            there = [row.name for row in client.clusters()]
+            with for_each(named) as attempt:
+                attempt(lambda name: values.required(name, there, "cluster"))
+        found = act(client, named)
+    session.show({"clusters": found}, lambda: _say_acts(found))
 
 
 def _say_acts(found: list[ClusterActed]) -> None:

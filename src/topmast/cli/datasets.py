@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from topmast.cli import values
+from topmast.cli.actoptions import ActOptions
 from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_datasets, complete_regions
 from topmast.cli.output import Column, note, say, say_table
@@ -83,6 +84,7 @@ def add_one(
         typer.Option(min=1, help="How many regions should hold it at least. Default: 1, or as the "
                      "fleet file says."),
     ] = None,
+    options: ActOptions = ActOptions(),
 ) -> None:  # fmt: skip
     """Add a dataset to the catalogue.
 
@@ -93,40 +95,53 @@ def add_one(
     with session.client() as client:
         added = client.add_dataset(
             name, region, path=path, source=source, allowed=allowed or None,
-            min_replicas=min_replicas,
+            min_replicas=min_replicas, **options.given,
         )  # fmt: skip
+    options.tell()
     session.show(added, lambda: _say([added]))
 
 
-def replicate(session: Session, name: NameArgument, region: RegionArgument) -> None:
+def replicate(
+    session: Session,
+    name: NameArgument,
+    region: RegionArgument,
+    options: ActOptions = ActOptions(),
+) -> None:
     """Copy a dataset to a region.
 
     The copy goes on by itself; `topmast datasets` shows how far it is.
     """
     with session.client() as client:
-        view = client.replicate(name, region)
+        view = client.replicate(name, region, **options.given)
+    options.tell()
     session.show(view, lambda: _say([view]))
     if any(copy.target == region for copy in view.copies):
         note(f"{name} is being copied to {region}")
 
 
-def drop(session: Session, name: NameArgument, region: RegionArgument) -> None:
+def drop(
+    session: Session,
+    name: NameArgument,
+    region: RegionArgument,
+    options: ActOptions = ActOptions(),
+) -> None:
     """Drop the replica of a dataset in a region."""
     with session.client() as client:
-        view = client.drop(name, region)
+        view = client.drop(name, region, **options.given)
+    options.tell()
     session.show(view, lambda: _say([view]))
 
 
-def remove(session: Session, name: NameArgument) -> None:
+def remove(session: Session, name: NameArgument, options: ActOptions = ActOptions()) -> None:
     """Forget a dataset and delete all its replicas.
 
     Its name and its path can be used again then.
     """
     with session.client() as client:
-        view = client.remove_dataset(name)
-    session.show(
-        view, lambda: note(f"{name} is removed; it was in {plural(len(view.replicas), 'region')}")
-    )
+        view = client.remove_dataset(name, **options.given)
+    options.tell()
+    where = f"it {'is' if options.dry_run else 'was'} in {plural(len(view.replicas), 'region')}"
+    session.show(view, lambda: note(f"{name} {options.passive('removed')}; {where}"))
 
 
 def plan(session: Session) -> None:

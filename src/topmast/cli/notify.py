@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from topmast.cli import values
+from topmast.cli.actoptions import ActOptions
 from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_tenants
 from topmast.cli.output import Column, say, say_table, warn
@@ -82,6 +83,7 @@ def put(
         typer.Option(metavar="KEY=VALUE", help="Only jobs with these labels; may be repeated."),
     ] = None,
     template: Annotated[Template, typer.Option(help="What messages look like.")] = Template.JSON,
+    options: ActOptions = ActOptions(),
 ) -> None:
     """Tell a URL of events from now on, or change the webhook of this name."""
     from topmast.model.webhooks import DEFAULT_EVENTS
@@ -90,8 +92,9 @@ def put(
     with session.client() as client:
         found = client.put_webhook(
             name, url, secret=secret or "", events=event or DEFAULT_EVENTS, tenants=tenant or (),
-            labels=labels, template=template.value,
+            labels=labels, template=template.value, **options.given,
         )  # fmt: skip
+    options.tell()
     session.show(found, lambda: say(found.webhook.name))
     if not secret and template is Template.JSON:
         warn("its messages are not signed (--secret PLACE)")
@@ -104,11 +107,12 @@ def test(session: Session, name: NameArgument) -> None:
     session.show(found, lambda: say(f"{name} has taken it"))
 
 
-def remove(session: Session, name: NameArgument) -> None:
+def remove(session: Session, name: NameArgument, options: ActOptions = ActOptions()) -> None:
     """Remove a webhook. What it was not told yet, it never is."""
     with session.client() as client:
-        found = client.remove_webhook(name)
-    session.show(found, lambda: say(f"{name} is removed"))
+        found = client.remove_webhook(name, **options.given)
+    options.tell()
+    session.show(found, lambda: say(f"{name} {options.passive('removed')}"))
 
 
 def _say(found: list[WebhookView]) -> None:

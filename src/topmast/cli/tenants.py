@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,7 @@ from topmast.cli.output import Column, note, say, say_table, warn
 from topmast.cli.text import moment, number, plural
 
 if TYPE_CHECKING:
+    from topmast.client import Client
     from topmast.model.act_views import QuotaActed, TenantPause
     from topmast.model.views import TenantView
 
@@ -23,6 +25,25 @@ TenantArgument = Annotated[
     str,
     typer.Argument(metavar="TENANT", help="The name of a tenant.", autocompletion=complete_tenants),
 ]
+
+
+TenantsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="TENANT", help="Names of tenants.", autocompletion=complete_tenants),
+]
+
+
+@dataclass(frozen=True)
+class TenantOptions(ActOptions):
+    """What pausing and resuming have in common."""
+
+    selector: Annotated[
+        str | None,
+        typer.Option(
+            "--selector", "-l", metavar="KEY=VALUE,...",
+            help="Tenants by KEY=VALUE,... of tenant, parent; * stands for any characters.",
+        ),
+    ] = None  # fmt: skip
 
 
 def add(app: typer.Typer) -> None:
@@ -46,28 +67,56 @@ def add(app: typer.Typer) -> None:
 
 def pause(
     session: Session,
-    tenant: TenantArgument,
+    tenants: TenantsArgument = None,
     drain: Annotated[
         bool,
         typer.Option("--drain", help="Stop also the jobs that run, at their checkpoints."),
     ] = False,
-    options: ActOptions = ActOptions(),
+    options: TenantOptions = TenantOptions(),
 ) -> None:
     """Let no job of a tenant start, or of the tenants below it; what runs goes on.
 
     Jobs are still taken, and wait. With --drain those that run stop too, and wait; a job that may
     not be preempted runs to its end.
     """
-    with session.client() as client:
-        found = client.pause_tenant(tenant, drain=drain, **options.given)
-    session.show(found, lambda: _say_pause(found))
+    _pause(
+        session, tenants, options,
+        lambda client, names: client.pause_tenants(
+            names, selector=options.selector or "", drain=drain, **options.given
+        ),
+    )  # fmt: skip
 
 
-def resume(session: Session, tenant: TenantArgument, options: ActOptions = ActOptions()) -> None:
+def resume(
+    session: Session,
+    tenants: TenantsArgument = None,
+    options: TenantOptions = TenantOptions(),
+) -> None:
     """Let the jobs of a tenant start again."""
+    _pause(
+        session, tenants, options,
+        lambda client, names: client.resume_tenants(
+            names, selector=options.selector or "", **options.given
+        ),
+    )  # fmt: skip
+
+
+def _pause(
+    session: Session,
+    tenants: list[str] | None,
+    options: TenantOptions,
+    act: Callable[[Client, list[str]], list[TenantPause]],
+) -> None:
+    """One request for all tenants; the document of one that is named alone is its own."""
+    named = list(dict.fromkeys(tenants or ()))
+    if bool(named) == bool(options.selector):
+        both = "not both" if named else "tenant=* for all"
+        raise typer.BadParameter(f"name tenants, or give --selector; {both}")
     with session.client() as client:
-        found = client.resume_tenant(tenant, **options.given)
-    session.show(found, lambda: _say_pause(found))
+        found = act(client, named)
+    document: object = found[0] if len(named) == 1 else {"tenants": found}
+    options.tell()
+    session.show(document, lambda: _say_pauses(found))
 
 
 def apply(
@@ -166,9 +215,12 @@ def _quota_of(quota: dict[str, int], model: str) -> str:
     return number(quota[model]) if model in quota else "unlimited"
 
 
+def _say_pauses(found: list[TenantPause]) -> None:
+    for one in found:
+        _say_pause(one)
+
+
 def _say_pause(found: TenantPause) -> None:
-    if found.dry_run:
-        note("nothing was done")
     now = " so far" if found.dry_run else ""
     say(found.paused or f"tenant {found.tenant} is not paused{now}")
     say(f"{plural(found.waiting, 'job')} of it waiting, {found.running} with GPUs")

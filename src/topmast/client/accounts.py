@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from topmast.client.transport import Transport
+from topmast.client.transport import Transport, why
 from topmast.model.account_views import (
     ActPage,
     DeviceLogin,
@@ -74,40 +74,51 @@ class AccountsCalls:
             body["scopes"] = list(scopes)
         return self._transport.post(NewToken, "/tokens", body, repeatable=False)
 
-    def revoke_token(self, token: str) -> TokenView:
+    def revoke_token(self, token: str, *, reason: str = "", dry_run: bool = False) -> TokenView:
         """Make a token good for nothing; ``token`` is its id."""
-        answer = self._transport.send("DELETE", f"/tokens/{quote(token, safe='')}")
-        return self._transport.decoded(TokenView, answer)
+        path = f"/tokens/{quote(token, safe='')}"
+        return self._transport.delete(TokenView, path, reason, dry_run)
 
     def accounts(self) -> list[ServiceAccountView]:
         """The service accounts of the tenants that one may see."""
         found = self._transport.get(dict[str, list[ServiceAccountView]], "/accounts")
         return found["accounts"]
 
-    def add_account(self, name: str, tenant: str) -> ServiceAccountView:
+    def add_account(
+        self, name: str, tenant: str, *, reason: str = "", dry_run: bool = False
+    ) -> ServiceAccountView:
         """Make a service account, which belongs to a tenant."""
-        return self._transport.post(
-            ServiceAccountView, "/accounts", {"name": name, "tenant": tenant}
-        )
+        body = {"name": name, "tenant": tenant, **why(reason, dry_run)}
+        return self._transport.post(ServiceAccountView, "/accounts", body)
 
-    def remove_account(self, name: str) -> ServiceAccountView:
+    def remove_account(
+        self, name: str, *, reason: str = "", dry_run: bool = False
+    ) -> ServiceAccountView:
         """Forget a service account with its tokens and roles."""
-        answer = self._transport.send("DELETE", f"/accounts/{quote(name, safe='')}")
-        return self._transport.decoded(ServiceAccountView, answer)
+        path = f"/accounts/{quote(name, safe='')}"
+        return self._transport.delete(ServiceAccountView, path, reason, dry_run)
 
     def roles(self) -> list[RoleView]:
         """The roles at the tenants that one may see."""
         return self._transport.get(dict[str, list[RoleView]], "/roles")["roles"]
 
-    def grant(self, subject: str, role: str, tenant: str) -> RoleView:
+    def grant(
+        self, subject: str, role: str, tenant: str, *, reason: str = "", dry_run: bool = False
+    ) -> RoleView:
         """Give a role at a tenant, or at ``/``, the root."""
-        body = {"subject": subject, "role": role, "tenant": tenant}
-        return self._transport.post(RoleView, "/roles/grant", body)
+        return self._change_role("grant", subject, role, tenant, reason, dry_run)
 
-    def revoke(self, subject: str, role: str, tenant: str) -> RoleView:
+    def revoke(
+        self, subject: str, role: str, tenant: str, *, reason: str = "", dry_run: bool = False
+    ) -> RoleView:
         """Take a role away."""
-        body = {"subject": subject, "role": role, "tenant": tenant}
-        return self._transport.post(RoleView, "/roles/revoke", body)
+        return self._change_role("revoke", subject, role, tenant, reason, dry_run)
+
+    def _change_role(
+        self, verb: str, subject: str, role: str, tenant: str, reason: str, dry_run: bool
+    ) -> RoleView:
+        body = {"subject": subject, "role": role, "tenant": tenant, **why(reason, dry_run)}
+        return self._transport.post(RoleView, f"/roles/{verb}", body)
 
     def audit(
         self,

@@ -27,7 +27,7 @@ from topmast.client.identity import new_key, this_user
 from topmast.client.logs import AllLogsReader, LogChunk, LogReader
 from topmast.client.profile import ProfileCalls
 from topmast.client.sweeps import SweepsCalls
-from topmast.client.transport import Transport, patiently
+from topmast.client.transport import Transport, patiently, why
 from topmast.client.verbs import VerbsCalls
 from topmast.client.webhooks import WebhooksCalls
 from topmast.client.workdir import snapshot
@@ -279,9 +279,10 @@ class Client(
         """The job file of a job, with what was changed since; it can be submitted again."""
         return self._transport.get(JobFileView, _path("jobs", job, "spec"))
 
-    def cancel(self, job: str) -> JobView:
+    def cancel(self, job: str, *, reason: str = "", dry_run: bool = False) -> JobView:
         """Cancel a job; what runs gets its grace period. Repeating it changes nothing."""
-        return self._transport.post(JobView, _path("jobs", job, "cancel"), self._me)
+        body = {**self._me, **why(reason, dry_run)}
+        return self._transport.post(JobView, _path("jobs", job, "cancel"), body)
 
     def wait(
         self,
@@ -419,6 +420,8 @@ class Client(
         source: str | os.PathLike[str] | None = None,
         allowed: Iterable[str] | None = None,
         min_replicas: int | None = None,
+        reason: str = "",
+        dry_run: bool = False,
     ) -> DatasetView:
         """Make a dataset known in ``region``: what lies at ``path`` in the region's store.
 
@@ -427,6 +430,7 @@ class Client(
         the fleet file names stays as it is there; of another one, any region and one replica.
         """
         body: dict[str, object] = {"name": name, "region": region}
+        body |= why(reason, dry_run)
         if min_replicas is not None:
             body["min_replicas"] = min_replicas
         if path is not None:
@@ -435,23 +439,27 @@ class Client(
             body["source"] = str(Path(source).resolve())
         if allowed is not None:
             body["allowed"] = list(allowed)
-        return self._transport.post(DatasetView, "/datasets", body, repeatable=False)
+        return self._transport.post(DatasetView, "/datasets", body, repeatable=dry_run)
 
-    def replicate(self, dataset: str, region: str) -> DatasetView:
+    def replicate(
+        self, dataset: str, region: str, *, reason: str = "", dry_run: bool = False
+    ) -> DatasetView:
         """Copy a dataset to ``region``; this returns when the copy is ordered."""
-        return self._transport.post(
-            DatasetView, _path("datasets", dataset, "replicas"), {"region": region} | self._me
-        )
+        body = {"region": region, **self._me, **why(reason, dry_run)}
+        return self._transport.post(DatasetView, _path("datasets", dataset, "replicas"), body)
 
-    def drop(self, dataset: str, region: str) -> DatasetView:
+    def drop(
+        self, dataset: str, region: str, *, reason: str = "", dry_run: bool = False
+    ) -> DatasetView:
         """Drop the replica of a dataset in ``region``."""
         path = _path("datasets", dataset, "replicas", region)
-        return self._transport.decoded(DatasetView, self._transport.send("DELETE", path))
+        return self._transport.delete(DatasetView, path, reason, dry_run)
 
-    def remove_dataset(self, dataset: str) -> DatasetView:
+    def remove_dataset(
+        self, dataset: str, *, reason: str = "", dry_run: bool = False
+    ) -> DatasetView:
         """Forget a dataset and delete all its replicas; returns what there was."""
-        answer = self._transport.send("DELETE", _path("datasets", dataset))
-        return self._transport.decoded(DatasetView, answer)
+        return self._transport.delete(DatasetView, _path("datasets", dataset), reason, dry_run)
 
     # -------------------------------------------------------------------------------------- records
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from urllib.parse import quote
 
-from topmast.client.transport import Transport
+from topmast.client.transport import Transport, why
 from topmast.model.act_views import ClusterActed, HostsActed, ReservationView
 from topmast.model.errors import NotFound
 from topmast.model.views import HostView
@@ -34,13 +34,16 @@ class HostsCalls:
         also: Iterable[str] = (),
         reason: str = "",
         until_s: float | None = None,
+        dry_run: bool = False,
     ) -> HostView:
         """Place nothing more on a host, for good or until a time; what runs there goes on."""
-        return self._set_host("cordon", host, also, reason, **_until(until_s))
+        return self._set_host("cordon", host, also, reason, dry_run, **_until(until_s))
 
-    def uncordon(self, host: str, *, also: Iterable[str] = (), reason: str = "") -> HostView:
+    def uncordon(
+        self, host: str, *, also: Iterable[str] = (), reason: str = "", dry_run: bool = False
+    ) -> HostView:
         """Let a host take work again."""
-        return self._set_host("uncordon", host, also, reason)
+        return self._set_host("uncordon", host, also, reason, dry_run)
 
     def drain(
         self,
@@ -50,6 +53,7 @@ class HostsCalls:
         also: Iterable[str] = (),
         reason: str = "",
         until_s: float | None = None,
+        dry_run: bool = False,
     ) -> HostView:
         """Place nothing more on a host, and move its work away as soon as it has another place.
 
@@ -57,8 +61,9 @@ class HostsCalls:
         ``also`` becomes a place for another's work.
         """
         return self._set_host(
-            "drain", host, also, reason, **({"now": True} if now else {}), **_until(until_s)
-        )
+            "drain", host, also, reason, dry_run,
+            **({"now": True} if now else {}), **_until(until_s),
+        )  # fmt: skip
 
     def cordon_hosts(
         self,
@@ -109,6 +114,29 @@ class HostsCalls:
         """Give a cluster work again that an operator closed."""
         return self._set_cluster("open", cluster, reason, dry_run)
 
+    def close_clusters(
+        self,
+        clusters: Iterable[str] = (),
+        *,
+        selector: str = "",
+        reason: str = "",
+        until_s: float | None = None,
+        dry_run: bool = False,
+    ) -> list[ClusterActed]:
+        """Give clusters no new work, as `close_cluster`; by a selector such as ``region=east``."""
+        return self._set_clusters("close", clusters, selector, reason, dry_run, **_until(until_s))
+
+    def open_clusters(
+        self,
+        clusters: Iterable[str] = (),
+        *,
+        selector: str = "",
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> list[ClusterActed]:
+        """Give clusters work again that an operator closed."""
+        return self._set_clusters("open", clusters, selector, reason, dry_run)
+
     def reservations(self) -> list[ReservationView]:
         """Hosts that are reserved for a while."""
         kind = dict[str, list[ReservationView]]
@@ -148,13 +176,17 @@ class HostsCalls:
         return self._transport.post(ReservationView, f"/reservations/{_named(name)}/end", body)
 
     def _set_host(
-        self, verb: str, host: str, also: Iterable[str], reason: str, **more: object
+        self,
+        verb: str,
+        host: str,
+        also: Iterable[str],
+        reason: str,
+        dry_run: bool,
+        **more: object,
     ) -> HostView:
-        body: dict[str, object] = {"user": self.user, **more}
+        body: dict[str, object] = {"user": self.user, **why(reason, dry_run), **more}
         if others := list(also):
             body["also"] = others
-        if reason:
-            body["reason"] = reason
         return self._transport.post(HostView, f"/hosts/{_named(host)}/{verb}", body)
 
     def _act(
@@ -172,6 +204,23 @@ class HostsCalls:
             "user": self.user, **more,
         }  # fmt: skip
         return self._transport.post(HostsActed, f"/hosts/{verb}", body)
+
+    def _set_clusters(
+        self,
+        verb: str,
+        clusters: Iterable[str],
+        selector: str,
+        reason: str,
+        dry_run: bool,
+        **more: object,
+    ) -> list[ClusterActed]:
+        named = [clusters] if isinstance(clusters, str) else list(clusters)
+        body = {
+            "clusters": named, "selector": selector, "reason": reason, "dry_run": dry_run,
+            "user": self.user, **more,
+        }  # fmt: skip
+        kind = dict[str, list[ClusterActed]]
+        return self._transport.post(kind, f"/clusters/{verb}", body)["clusters"]
 
     def _set_cluster(
         self, verb: str, cluster: str, reason: str, dry_run: bool, **more: object

@@ -106,6 +106,11 @@ class Transport:
         answer = self.send("POST", path, content=data, headers=headers, repeatable=repeatable)
         return self.decoded(kind, answer)
 
+    def delete(self, kind: type[T], path: str, reason: str, dry_run: bool) -> T:
+        """The server's answer to a removal: what there was, or would go."""
+        params = {name: str(value) for name, value in why(reason, dry_run).items()}
+        return self.decoded(kind, self.send("DELETE", path, params=params))
+
     def send(
         self,
         method: str,
@@ -310,6 +315,11 @@ class Transport:
         return Unavailable(
             f"what answers at {self.url} is not a Topmast server ({status} for {path})"
         )
+
+
+def why(reason: str, dry_run: bool) -> dict[str, object]:
+    """The fields of a request for these, as far as they say anything."""
+    return ({"reason": reason} if reason else {}) | ({"dry_run": True} if dry_run else {})
 
 
 def client_backoff() -> Backoff:

@@ -114,6 +114,30 @@ class VerbsCalls:
         """Let the jobs of a tenant start again."""
         return self._pause(tenant, "resume", reason, dry_run)
 
+    def pause_tenants(
+        self,
+        tenants: Iterable[str] = (),
+        *,
+        selector: str = "",
+        drain: bool = False,
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> list[TenantPause]:
+        """Pause tenants as `pause_tenant`; by a selector such as ``parent=research``."""
+        more = {"drain": True} if drain else {}
+        return self._pause_many("pause", tenants, selector, reason, dry_run, **more)
+
+    def resume_tenants(
+        self,
+        tenants: Iterable[str] = (),
+        *,
+        selector: str = "",
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> list[TenantPause]:
+        """Let the jobs of tenants start again."""
+        return self._pause_many("resume", tenants, selector, reason, dry_run)
+
     def budgets(self) -> list[BudgetView]:
         """The budgets of tenants, and what is used of them this month."""
         return self._transport.get(dict[str, list[BudgetView]], "/budgets")["budgets"]
@@ -145,6 +169,23 @@ class VerbsCalls:
     ) -> TenantPause:
         body = {"user": self.user, "reason": reason, "dry_run": dry_run, **more}
         return self._transport.post(TenantPause, f"/tenants/{_named(tenant)}/{verb}", body)
+
+    def _pause_many(
+        self,
+        verb: str,
+        tenants: Iterable[str],
+        selector: str,
+        reason: str,
+        dry_run: bool,
+        **more: object,
+    ) -> list[TenantPause]:
+        named = [tenants] if isinstance(tenants, str) else list(tenants)
+        body = {
+            "tenants": named, "selector": selector, "reason": reason, "dry_run": dry_run,
+            "user": self.user, **more,
+        }  # fmt: skip
+        kind = dict[str, list[TenantPause]]
+        return self._transport.post(kind, f"/tenants/{verb}", body)["tenants"]
 
     def fleet(self) -> FleetView:
         """The fleet as a fleet file, and its version."""

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from topmast.client.transport import Transport
+from topmast.client.transport import Transport, why
 from topmast.model.webhooks import DEFAULT_EVENTS, WebhookView
 
 _JSON = {"Content-Type": "application/json"}
@@ -32,6 +32,8 @@ class WebhooksCalls:
         tenants: Iterable[str] = (),
         labels: Mapping[str, str] | None = None,
         template: str = "json",
+        reason: str = "",
+        dry_run: bool = False,
     ) -> WebhookView:
         """Tell ``url`` of events from now on; or change the webhook of this name.
 
@@ -41,15 +43,15 @@ class WebhooksCalls:
         body: dict[str, object] = {"url": url, "events": list(events), "template": template}
         body |= {"secret": secret} if secret else {}
         body |= {"tenants": list(tenants), "labels": dict(labels or {})}
+        body |= why(reason, dry_run)
         answer = self._transport.send(
             "PUT", _path(name), content=msgspec.json.encode(body), headers=_JSON
         )
         return self._transport.decoded(WebhookView, answer)
 
-    def remove_webhook(self, name: str) -> WebhookView:
+    def remove_webhook(self, name: str, *, reason: str = "", dry_run: bool = False) -> WebhookView:
         """Remove a webhook; what it was not told yet, it never is."""
-        answer = self._transport.send("DELETE", _path(name))
-        return self._transport.decoded(WebhookView, answer)
+        return self._transport.delete(WebhookView, _path(name), reason, dry_run)
 
     def test_webhook(self, name: str) -> WebhookView:
         """Send a message at once. Raises Unavailable if it is not taken."""

@@ -6,12 +6,29 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from topmast.fast.queue import GlobalQueue
 from topmast.model.access import FLEET_WIDE, ROOT, Caller, Permission
 from topmast.model.errors import Forbidden
 from topmast.ports import Act, ActRow
+
+
+class Why(Struct, frozen=True):
+    """Why something is done, and whether it is done at all."""
+
+    reason: str = ""
+    dry_run: bool = False
+    """Only look whether it could be done."""
+
+    @property
+    def note(self) -> str:
+        """The reason as the audit log holds it; empty without one."""
+        return json_text(reason=self.reason) if self.reason else ""
+
+
+NO_REASON = Why()
 
 
 class Access:

@@ -6,7 +6,7 @@ import asyncio
 import math
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ from topmast.model.errors import Forbidden, InvalidInput, NotFound
 from topmast.model.messages import TokenKind
 from topmast.ports import Act, ActFilter, Clock, Journal
 from topmast.runtime.loop import Runtime
-from topmast.service.access import Access, act
+from topmast.service.access import NO_REASON, Access, Why, act, json_text
 
 DAY_S = 86_400.0
 USUAL_S = {TokenKind.PERSONAL: 90 * DAY_S, TokenKind.SERVICE: 365 * DAY_S}
@@ -142,7 +142,7 @@ class Directory:
             if self._sees_token(caller, token)
         )
 
-    async def revoke_token(self, caller: Caller, number: str) -> v.TokenView:
+    async def revoke_token(self, caller: Caller, number: str, why: Why = NO_REASON) -> v.TokenView:
         """Make a token good for nothing, at once."""
         token = self.state.tokens.get(number)
         if token is None or not self._sees_token(caller, token):
@@ -152,7 +152,7 @@ class Directory:
             tenant = self._tenant_of(token.subject)
             self._access.require(caller, Permission.ACCOUNTS_EDIT, tenant)
             self._refuse_above(caller, token.subject)
-        await self._do(caller, "revoke-token", number, tenant, m.RevokeToken(number))
+        await self._do(caller, "revoke-token", number, tenant, m.RevokeToken(number), why)
         return _token_view(token)
 
     def _sees_token(self, caller: Caller, token: Token) -> bool:
@@ -181,17 +181,21 @@ class Directory:
             if self._access.may(caller, Permission.ACCOUNTS_VIEW, account.tenant)
         )  # fmt: skip
 
-    async def add_account(self, caller: Caller, name: str, tenant: str) -> v.ServiceAccountView:
+    async def add_account(
+        self, caller: Caller, name: str, tenant: str, why: Why = NO_REASON
+    ) -> v.ServiceAccountView:
         """Make a service account, which belongs to a tenant."""
         if not _NAME.fullmatch(name):
             raise InvalidInput("letters, digits, '.', '_' and '-'", field="name")
         tenant = self._known_tenant(caller, tenant)
         self._access.require(caller, Permission.ACCOUNTS_EDIT, tenant)
         order = m.AddServiceAccount(name, tenant)
-        await self._do(caller, "add-account", f"sa:{name}", tenant, order)
+        await self._do(caller, "add-account", f"sa:{name}", tenant, order, why)
         return v.ServiceAccountView(name, shown(tenant), 0)
 
-    async def remove_account(self, caller: Caller, name: str) -> v.ServiceAccountView:
+    async def remove_account(
+        self, caller: Caller, name: str, why: Why = NO_REASON
+    ) -> v.ServiceAccountView:
         """Forget a service account with its tokens and roles; answers what there was.
 
         Raises Forbidden if it has a role that is not the caller's to take.
@@ -200,7 +204,7 @@ class Directory:
         self._refuse_above(caller, f"sa:{name}")
         there = next(account for account in self.accounts(caller) if account.name == name)
         order = m.RemoveServiceAccount(name)
-        await self._do(caller, "remove-account", f"sa:{name}", tenant, order)
+        await self._do(caller, "remove-account", f"sa:{name}", tenant, order, why)
         return there
 
     def _managed(self, caller: Caller, name: str) -> str:
@@ -228,7 +232,9 @@ class Directory:
             if self._access.may(caller, Permission.ACCOUNTS_VIEW, binding.tenant)
         )
 
-    async def grant(self, caller: Caller, subject: str, role: str, tenant: str) -> v.RoleView:
+    async def grant(
+        self, caller: Caller, subject: str, role: str, tenant: str, why: Why = NO_REASON
+    ) -> v.RoleView:
         """Give a role; none above the caller's own, and none to an account that it may not see."""
         binding = self._asked(caller, subject, role, tenant)
         self._require_above(caller, binding)
@@ -236,27 +242,28 @@ class Directory:
         if kind == "sa":
             self._visible(caller, name)
         order = m.GrantRole(binding.subject, binding.role, binding.tenant)
-        await self._change_role(caller, "grant-role", binding, order)
+        await self._change_role(caller, "grant-role", binding, order, why)
         return v.RoleView(binding.subject, binding.role, shown(binding.tenant))
 
-    async def revoke(self, caller: Caller, subject: str, role: str, tenant: str) -> v.RoleView:
+    async def revoke(
+        self, caller: Caller, subject: str, role: str, tenant: str, why: Why = NO_REASON
+    ) -> v.RoleView:
         """Take a role away; none above the caller's own."""
         held = self._held(caller, subject, role, tenant)
         binding = held or self._asked(caller, subject, role, tenant)
         self._require_above(caller, binding)
         order = m.RevokeRole(binding.subject, binding.role, binding.tenant)
-        await self._change_role(caller, "revoke-role", binding, order)
+        await self._change_role(caller, "revoke-role", binding, order, why)
         return v.RoleView(binding.subject, binding.role, shown(binding.tenant))
 
     async def _change_role(
-        self, caller: Caller, verb: str, binding: Binding, order: m.Message
+        self, caller: Caller, verb: str, binding: Binding, order: m.Message, why: Why
     ) -> None:
         def look() -> str:
             held = [b for b in self.state.bindings if b.subject == binding.subject]
-            return msgspec.json.encode([[b.role, shown(b.tenant)] for b in held]).decode()
+            return json_text(roles=[[b.role, shown(b.tenant)] for b in held])
 
-        done = act(caller, verb, binding.subject, binding.tenant, look=look)
-        await asyncio.wrap_future(self._runtime.call(ids.ACCOUNTS, order, done))
+        await self._do(caller, verb, binding.subject, binding.tenant, order, why, look)
 
     def _asked(self, caller: Caller, subject: str, role: str, tenant: str) -> Binding:
         """A role as a request says it. Raises InvalidInput."""
@@ -348,9 +355,21 @@ class Directory:
         return v.ActPage(acts, str(acts[-1].id) if len(acts) == limit else None)
 
     async def _do(
-        self, caller: Caller, verb: str, subject: str, tenant: str, order: m.Message
+        self,
+        caller: Caller,
+        verb: str,
+        subject: str,
+        tenant: str,
+        order: m.Message,
+        why: Why,
+        look: Callable[[], str] | None = None,
     ) -> None:
-        done = act(caller, verb, subject, tenant)
+        """Do it, or raise in a dry run what that would raise."""
+        if why.dry_run:
+            now = self._clock.now()
+            await asyncio.wrap_future(self._runtime.ask(lambda: self.state.judge(order, now)))
+            return
+        done = act(caller, verb, subject, tenant, look=look, after=why.note)
         await asyncio.wrap_future(self._runtime.call(ids.ACCOUNTS, order, done))
 
 

@@ -30,10 +30,13 @@ class Arrivals:
         self._paths = Paths()
         """Folders with files on their way: the catalogue does not know them yet."""
 
-    async def add(self, document: Any, act_on: Callable[[str], Act]) -> str:
+    async def add(
+        self, document: Any, act_on: Callable[[str], Act], *, dry_run: bool = False
+    ) -> DatasetSpec:
         """Enter a dataset, uploading a directory of this machine first if ``source`` names one.
 
-        ``act_on`` makes the line of the audit log from the name of the dataset.
+        ``act_on`` makes the line of the audit log from the name of the dataset. A ``dry_run`` ends
+        when it is known what there is to enter.
         """
         if not isinstance(document, dict):
             raise InvalidInput("must be an object", field="dataset")
@@ -64,23 +67,21 @@ class Arrivals:
             error = await asyncio.wrap_future(judged)
             if error is not None:
                 raise error
-            size_bytes = await asyncio.to_thread(self._stage, spec, region, source)
+            stage = _size_bytes if dry_run and source is not None else self._stage
+            size_bytes = await asyncio.to_thread(stage, spec, region, source)
             spec = msgspec.structs.replace(spec, size_bytes=size_bytes)
+            if dry_run:
+                return spec
             entered = self._runtime.call(ids.QUEUE, m.AddDataset(spec), act_on(name))
             await asyncio.wrap_future(entered)
         finally:
             self._paths.remove(name, spec.path)
-        return name
+        return spec
 
     def _stage(self, spec: DatasetSpec, region: str, source: Any) -> int:
         """Bytes of the dataset in its store, after the upload if there is one."""
         if source is not None:
-            folder = Path(str(source))
-            if not folder.is_absolute() or not folder.is_dir():
-                raise InvalidInput(
-                    f"'{source}' is not a directory", field="source", remedy="an absolute path"
-                )
-            return self._mover.put_directory(region, spec.path, folder)
+            return self._mover.put_directory(region, spec.path, _folder(source))
         size_bytes = self._mover.measure(region, spec.path)
         if size_bytes <= 0:
             raise InvalidInput(
@@ -89,6 +90,21 @@ class Arrivals:
                 remedy="put the files there first, or give a source directory",
             )
         return size_bytes
+
+
+def _folder(source: Any) -> Path:
+    """The folder of this machine that a request names. Raises InvalidInput."""
+    folder = Path(str(source))
+    if not folder.is_absolute() or not folder.is_dir():
+        raise InvalidInput(
+            f"'{source}' is not a directory", field="source", remedy="an absolute path"
+        )
+    return folder
+
+
+def _size_bytes(spec: DatasetSpec, region: str, source: Any) -> int:
+    """Bytes of a dataset that would be uploaded. O(files)."""
+    return sum(file.stat().st_size for file in _folder(source).rglob("*") if file.is_file())
 
 
 def _keep(fields: dict[str, Any], known: DatasetSpec, region: str) -> None:

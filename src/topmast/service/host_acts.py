@@ -15,7 +15,7 @@ from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.act_views import ClusterActed, HostEffect, HostsActed
 from topmast.model.errors import InvalidInput, NotFound, Unavailable
 from topmast.model.files.fields import nearest
-from topmast.model.host_selector import hosts_selected
+from topmast.model.fleet_selector import meant
 from topmast.model.states import HostState
 from topmast.service import fleet
 from topmast.service.access import act, json_text
@@ -23,8 +23,6 @@ from topmast.service.following import Following
 
 LOOKS, LOOK_S = 10, 0.25
 """How long an answer waits for the process of a region apart to follow."""
-MAX_HOSTS = 100_000
-"""At most so many are named in one request."""
 VERBS = {
     "cordon": HostState.CORDONED,
     "uncordon": HostState.HEALTHY,
@@ -64,7 +62,7 @@ class HostActs(Following):
         self.limits.take(caller, "submit")
         self.access.require(caller, Permission.FLEET_OPERATE, ROOT)
         self._to_come(wanted.until_s)
-        found = self._hosts_meant(await self._list("hosts"), wanted)
+        found = meant("host", wanted.hosts, wanted.selector, await self._list("hosts"))
         changed = [one for one in found if not _is_so(one, wanted)]
         by_region: dict[str, list[str]] = {}
         for one in found:
@@ -96,9 +94,29 @@ class HostActs(Following):
         views: tuple[v.HostView, ...] = await self._list("hosts")
         region, others = fleet.together(views, host, also)
         self._reachable(region)
-        await self._set_hosts(caller, region, (host, *others), wanted)
         before = [one for one in views if one.name == host]
+        if wanted.dry_run:
+            return self._shown(caller, before[0])
+        await self._set_hosts(caller, region, (host, *others), wanted)
         return (await self._as_set(before, wanted.state))[0]
+
+    async def act_on_clusters(
+        self, caller: Caller, verb: str, clusters: Sequence[str], selector: str, *, by: str = "",
+        reason: str = "", until_s: float | None = None, dry_run: bool = False,
+    ) -> tuple[ClusterActed, ...]:  # fmt: skip
+        """Close clusters or open them, as `act_on_cluster`; none if one is out of reach."""
+        self.access.require(caller, Permission.FLEET_OPERATE, ROOT)
+        found = meant("cluster", clusters, selector, await self._list("clusters"))
+        for one in found:
+            self._reachable(one.region)
+        return tuple(
+            [
+                await self.act_on_cluster(
+                    caller, verb, one.name, by=by, reason=reason, until_s=until_s, dry_run=dry_run
+                )
+                for one in found
+            ]
+        )
 
     async def act_on_cluster(
         self, caller: Caller, verb: str, cluster: str, *, by: str = "", reason: str = "",
@@ -138,23 +156,6 @@ class HostActs(Following):
         return self._shown(caller, ClusterActed(verb, dry_run, before, effect, jobs))
 
     # --- which are meant ------------------------------------------------------------------------
-
-    def _hosts_meant(self, views: Sequence[v.HostView], wanted: HostsAct) -> list[v.HostView]:
-        """The hosts that are named or selected, in the order of the fleet."""
-        if bool(wanted.hosts) == bool(wanted.selector.strip()):
-            remedy = "host=* selects all of them"
-            raise InvalidInput("name hosts, or give a selector", field="hosts", remedy=remedy)
-        if len(wanted.hosts) > MAX_HOSTS:
-            remedy = "send several requests, or a selector"
-            raise InvalidInput(f"more than {MAX_HOSTS} hosts", field="hosts", remedy=remedy)
-        if not wanted.hosts:
-            return hosts_selected(wanted.selector, views)
-        of = {view.name: view for view in views}
-        unknown = [name for name in dict.fromkeys(wanted.hosts) if name not in of]
-        if unknown:
-            near = nearest(unknown[0], of)
-            raise NotFound(f"no host '{unknown[0]}'" + (f" ({near})" if near else ""))
-        return [of[name] for name in dict.fromkeys(wanted.hosts)]
 
     async def _cluster(self, cluster: str) -> tuple[v.ClusterView, str]:
         """A cluster with its region. Raises NotFound."""

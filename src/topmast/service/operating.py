@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from topmast.fast.queue import cannot_copy, cannot_drop, cannot_remove
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model import views as v
 from topmast.model.access import ROOT, Caller, Permission
-from topmast.model.errors import InvalidInput, NotFound, Unavailable, refuse_all
+from topmast.model.errors import (
+    InvalidInput,
+    NotFound,
+    TopmastError,
+    Unavailable,
+    refuse_all,
+)
 from topmast.model.files.fields import nearest, one_of
 from topmast.model.history_views import FleetHistory
 from topmast.model.map_views import FleetMap
 from topmast.model.plan_views import CapacityPlanView, DataPlanView
 from topmast.model.whatif_views import WhatIfAsk, WhatIfView
 from topmast.service import fleet
-from topmast.service.access import act, row
+from topmast.service.access import NO_REASON, Why, act, row
 from topmast.service.fleet_map import seen_by
 from topmast.service.history import RINGS, history_seen_by
 from topmast.service.host_acts import HostActs
 from topmast.service.whatif import WhatIfs
+
+CANNOT: Mapping[type[m.Message], Callable[..., TopmastError | None]] = {
+    m.RequestReplica: cannot_copy, m.DropReplica: cannot_drop, m.RemoveDataset: cannot_remove,
+}  # fmt: skip
+"""What tells why an order about a dataset would be refused."""
 
 
 class Operating(HostActs):
@@ -116,11 +128,18 @@ class Operating(HostActs):
 
     # --- datasets -------------------------------------------------------------------------------
 
-    async def add_dataset(self, caller: Caller, document: Any) -> v.DatasetView:
+    async def add_dataset(
+        self, caller: Caller, document: Any, why: Why = NO_REASON
+    ) -> v.DatasetView:
         """Enter a dataset, uploading a directory of this machine first if ``source`` names one."""
         self.access.require(caller, Permission.DATA_EDIT, ROOT)
-        name = await self.arrivals.add(document, partial(act, caller, "add-dataset"))
-        return await self.dataset(caller, name)
+        act_on = partial(act, caller, "add-dataset", after=why.note)
+        spec = await self.arrivals.add(document, act_on, dry_run=why.dry_run)
+        if why.dry_run:
+            return v.DatasetView(
+                spec.name, spec.size_bytes, spec.path, spec.allowed, spec.min_replicas, (), ()
+            )
+        return await self.dataset(caller, spec.name)
 
     async def data_plan(self, caller: Caller) -> DataPlanView:
         """What is planned about data."""
@@ -148,25 +167,40 @@ class Operating(HostActs):
         view: v.DatasetView = found[0]
         return self._shown(caller, view)
 
-    async def _change_dataset(self, caller: Caller, verb: str, name: str, order: m.Message) -> None:
+    async def _change_dataset(
+        self, caller: Caller, verb: str, name: str, order: m.Message, why: Why
+    ) -> None:
+        """Change it, or raise in a dry run what that would raise."""
         self.access.require(caller, Permission.DATA_EDIT, ROOT)
-        data = self.machines.queue.data
-        done = act(caller, verb, name, look=lambda: fleet.replicas(data.catalogue, name))
+        queue = self.machines.queue
+        if why.dry_run:
+            if (error := await self._ask(partial(CANNOT[type(order)], queue, order))) is not None:
+                raise error
+            return
+        catalogue = queue.data.catalogue
+        look = partial(fleet.replicas, catalogue, name)
+        done = act(caller, verb, name, look=look, after=why.note)
         await self._tell(ids.QUEUE, order, done)
 
-    async def replicate(self, caller: Caller, name: str, region: str, by: str) -> v.DatasetView:
+    async def replicate(
+        self, caller: Caller, name: str, region: str, by: str, why: Why = NO_REASON
+    ) -> v.DatasetView:
         """Begin a copy of a dataset to a region; nothing to do if it is there."""
         order = m.RequestReplica(name, region, self.access.by(caller, by))
-        await self._change_dataset(caller, "replicate", name, order)
+        await self._change_dataset(caller, "replicate", name, order, why)
         return await self.dataset(caller, name)
 
-    async def drop(self, caller: Caller, name: str, region: str) -> v.DatasetView:
+    async def drop(
+        self, caller: Caller, name: str, region: str, why: Why = NO_REASON
+    ) -> v.DatasetView:
         """Remove a replica that no job needs."""
-        await self._change_dataset(caller, "drop-replica", name, m.DropReplica(name, region))
+        await self._change_dataset(caller, "drop-replica", name, m.DropReplica(name, region), why)
         return await self.dataset(caller, name)
 
-    async def remove_dataset(self, caller: Caller, name: str) -> v.DatasetView:
+    async def remove_dataset(
+        self, caller: Caller, name: str, why: Why = NO_REASON
+    ) -> v.DatasetView:
         """Forget a dataset and delete its replicas; answers what there was."""
         there = await self.dataset(caller, name)
-        await self._change_dataset(caller, "remove-dataset", name, m.RemoveDataset(name))
+        await self._change_dataset(caller, "remove-dataset", name, m.RemoveDataset(name), why)
         return there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from msgspec import UNSET
@@ -14,7 +15,9 @@ from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobEffect, TenantPause
 from topmast.model.errors import NotFound
 from topmast.model.files.fields import nearest
+from topmast.model.fleet_selector import meant
 from topmast.model.job import MILLI
+from topmast.model.views import TenantView
 from topmast.service.access import act, json_text
 from topmast.service.verbs import Verbs
 
@@ -37,6 +40,38 @@ class Pausing(Verbs):
         """Let the jobs of a tenant start again; or say how many wait for that."""
         order = m.ResumeTenant(tenant, self.access.by(caller, by), reason or UNSET)
         return await self._pause(caller, "resume-tenant", order, reason, False, dry_run)
+
+    async def pause_tenants(
+        self, caller: Caller, tenants: Sequence[str], selector: str, by: str, reason: str, *,
+        drain: bool, dry_run: bool,
+    ) -> tuple[TenantPause, ...]:  # fmt: skip
+        """Pause tenants as `pause_tenant`; none if one of them is not the caller's to pause."""
+        names = await self._tenants_meant(caller, tenants, selector)
+        more = {"drain": drain, "dry_run": dry_run}
+        found = [await self.pause_tenant(caller, name, by, reason, **more) for name in names]
+        return tuple(found)
+
+    async def resume_tenants(
+        self, caller: Caller, tenants: Sequence[str], selector: str, by: str, reason: str, *,
+        dry_run: bool,
+    ) -> tuple[TenantPause, ...]:  # fmt: skip
+        """Resume tenants as `resume_tenant`, likewise."""
+        names = await self._tenants_meant(caller, tenants, selector)
+        more = {"dry_run": dry_run}
+        found = [await self.resume_tenant(caller, name, by, reason, **more) for name in names]
+        return tuple(found)
+
+    async def _tenants_meant(
+        self, caller: Caller, tenants: Sequence[str], selector: str
+    ) -> list[str]:
+        """Those that are named, or selected of the ones that the caller may see."""
+        seen = self.access.tenants(caller, Permission.JOBS_VIEW)
+        rows: tuple[TenantView, ...] = await self._list("tenants")
+        views = {row.name: row for row in rows if seen is None or row.name in seen}
+        names = [view.name for view in meant("tenant", tenants, selector, list(views.values()))]
+        for name in names:
+            self.access.require(caller, Permission.JOBS_OTHERS, name)
+        return names
 
     async def _pause(
         self,

@@ -15,7 +15,7 @@ from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.act_views import ReservationView
 from topmast.model.errors import MOST_TOLD, InvalidInput, NotFound, refuse_all
 from topmast.model.files.fields import nearest
-from topmast.model.host_selector import hosts_selected
+from topmast.model.fleet_selector import selected
 from topmast.model.window import Window
 from topmast.service.access import act, json_text
 from topmast.service.quoting import Quoting
@@ -98,7 +98,7 @@ class Reserving(Quoting):
             raise InvalidInput(f"there are {MOST} reservations already", remedy="end some")
         views: tuple[v.HostView, ...] = await self._list("hosts")
         if selector.strip():
-            meant = hosts_selected(selector, views)
+            meant = selected("host", selector, views)
             wanted = replace(wanted, hosts=tuple(view.name for view in meant))
         fleet = queue.fleet
         clusters = [cluster.name for region in fleet.regions for cluster in region.clusters]

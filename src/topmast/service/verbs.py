@@ -24,7 +24,7 @@ from topmast.model.states import TERMINAL, WAITING, JobState
 from topmast.model.sweep_views import SweepView
 from topmast.model.views import JobView
 from topmast.ports import Act
-from topmast.service.access import act, json_text, row
+from topmast.service.access import NO_REASON, Why, act, json_text, row
 from topmast.service.listing import selects
 from topmast.service.operating import Operating
 from topmast.service.sweeps import job_named, jobs_named, seen_by, views_of
@@ -189,9 +189,10 @@ class Verbs(Operating):
 
     # --- acts -----------------------------------------------------------------------------------
 
-    async def cancel(self, caller: Caller, job: str, by: str) -> JobView:
+    async def cancel(self, caller: Caller, job: str, by: str, why: Why = NO_REASON) -> JobView:
         """End a job for good; returns before its processes have stopped."""
-        await self._acted(caller, JobsAct("cancel", (job,), by=by))
+        wanted = JobsAct("cancel", (job,), by=by, reason=why.reason, dry_run=why.dry_run)
+        await self._acted(caller, wanted)
         return await self.job(caller, job)
 
     async def act_on_jobs(self, caller: Caller, wanted: JobsAct) -> JobsActed:

@@ -15,7 +15,7 @@ from topmast.model.errors import InvalidInput, NotFound, Unavailable
 from topmast.model.webhooks import Webhook, WebhookView, read_webhook, refuse_another
 from topmast.ports import ActRow, Clock
 from topmast.runtime.loop import Runtime
-from topmast.service.access import Access, json_text, row
+from topmast.service.access import NO_REASON, Access, Why, json_text, row
 from topmast.service.notifier import Keep, Message, Notifier
 
 
@@ -31,16 +31,21 @@ class Webhooks:
         self._access.require(caller, Permission.NOTIFY_EDIT, ROOT)
         return await asyncio.to_thread(self._notifier.views)
 
-    async def put(self, caller: Caller, name: str, document: dict[str, Any]) -> WebhookView:
+    async def put(
+        self, caller: Caller, name: str, document: dict[str, Any], why: Why = NO_REASON
+    ) -> WebhookView:
         """Add one, or change it."""
         self._access.require(caller, Permission.NOTIFY_EDIT, ROOT)
         webhook = read_webhook(name, document)
         self._require_tenants(webhook.tenants)
-        known = {view.webhook.name for view in await self.listed(caller)}
+        known = {view.webhook.name: view for view in await self.listed(caller)}
         if name not in known:
             refuse_another(len(known))
+        if why.dry_run:
+            return WebhookView(webhook)
+        before = _told(known[name].webhook) if name in known else ""
         line = row(caller, "put webhook", name)
-        line = replace(line, after=json_text(events=webhook.events))
+        line = replace(line, before=before, after=_told(webhook, why.reason))
         await asyncio.to_thread(self._notifier.put, webhook, self._keep(line))
         return await self._view(caller, name)
 
@@ -52,10 +57,13 @@ class Webhooks:
                     f"no tenant '{tenant}'", field=f"tenants[{index}]", remedy=remedy
                 )
 
-    async def remove(self, caller: Caller, name: str) -> WebhookView:
+    async def remove(self, caller: Caller, name: str, why: Why = NO_REASON) -> WebhookView:
         """Remove one; what it was not told yet, it never is."""
         found = await self._view(caller, name)
+        if why.dry_run:
+            return found
         line = row(caller, "remove webhook", name)
+        line = replace(line, before=_told(found.webhook), after=why.note)
         await asyncio.to_thread(self._notifier.remove, name, self._keep(line))
         return found
 
@@ -90,3 +98,12 @@ class Webhooks:
     async def _note(self, caller: Caller, verb: str, name: str, outcome: str = "done") -> None:
         line = row(caller, verb, name, outcome=outcome)
         await asyncio.wrap_future(self._runtime.note(line))
+
+
+def _told(webhook: Webhook, reason: str = "") -> str:
+    """A webhook as the audit log holds it: what may be a secret in itself is not there."""
+    more = {"reason": reason} if reason else {}
+    return json_text(
+        events=webhook.events, tenants=webhook.tenants, labels=webhook.labels,
+        template=webhook.template, signed=bool(webhook.secret), **more,
+    )  # fmt: skip

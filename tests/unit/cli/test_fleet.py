@@ -271,17 +271,18 @@ def test_clusters_are_closed_and_opened(verb: str, server: FakeServer, call: Cal
     why = "ann closed the cluster: new switches"
     closed = msgspec.structs.replace(CLUSTERS[0], state="closed", closed=why)
     server.on("GET", "/clusters", {"clusters": CLUSTERS})
-    server.on(
-        "POST", f"/clusters/east-1/{verb}", ClusterActed(verb, False, closed, "done", ("j1",))
-    )
+    acted = ClusterActed(verb, False, closed, "done", ("j1",))
+    server.on("POST", f"/clusters/{verb}", {"clusters": [acted]})
     called = call("clusters", verb, "east-1", "--reason", "new switches")
     assert f"east-1 is closed: {why}" in called.out
     assert "east-1: 1 job there goes on" in called.out
-    (order,) = server.asked("POST", f"/clusters/east-1/{verb}")
+    (order,) = server.asked("POST", f"/clusters/{verb}")
+    assert order.document["clusters"] == ["east-1"]
     assert (order.document["reason"], order.document["dry_run"]) == ("new switches", False)
     assert "no cluster 'east-9'" in call("clusters", verb, "east-9").error
     later = msgspec.structs.replace(closed, until_s=1e9)
-    server.on("POST", f"/clusters/east-1/{verb}", ClusterActed(verb, False, later, "done", ()))
+    acted = ClusterActed(verb, False, later, "done", ())
+    server.on("POST", f"/clusters/{verb}", {"clusters": [acted]})
     server.on("GET", "/clusters", {"clusters": [later]})
     called = call("clusters", verb, "east-1")
     assert f"east-1 is closed: {why}, until {moment(1e9)}" in called.out

@@ -40,13 +40,13 @@ def nasty(server: FakeServer) -> FakeServer:
     rows = msgspec.to_builtins([v.UsageRow(NASTY, 1, 1.0, 1.0, 0.0)])
     server.on("GET", "/usage", {"usage": rows, "since_s": 1e9, "until_s": 2e9, "by": "user"})
     for verb in ("pause", "resume"):
-        server.on("POST", f"/tenants/vision/{verb}", pause)
+        server.on("POST", f"/tenants/{verb}", {"tenants": [pause]})
     for verb in ("cordon", "uncordon", "drain"):
         drains = (v.DrainView("h0", "east", "draining", (move,)),) if verb == "drain" else ()
         server.on("POST", f"/hosts/{verb}", acted(verb, closed, drains=drains))
     for verb in ("close", "open"):
         answer = ClusterActed(verb, True, shut, "done", ())
-        server.on("POST", f"/clusters/east-1/{verb}", answer)
+        server.on("POST", f"/clusters/{verb}", {"clusters": [answer]})
     for path in ("/reservations", "/reservations/w1/end"):
         server.on("POST", path, reserved)
     return server

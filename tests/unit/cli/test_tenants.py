@@ -11,22 +11,39 @@ STOPS = (JobEffect("j1", "done", "", 8.0, 1.5),)
 def test_a_drain_says_what_it_stops(call: Call, server: FakeServer) -> None:
     """And the request has all that was given."""
     answer = TenantPause("vision", WHY, False, 3, 1, STOPS, 8.0, 1.5)
-    server.on("POST", "/tenants/vision/pause", answer)
+    server.on("POST", "/tenants/pause", {"tenants": [answer]})
     done = call("tenants", "pause", "vision", "--drain", "--reason", "over budget")
     assert done.code == 0
     assert WHY in done.out
     assert "3 jobs of it waiting, 1 with GPUs" in done.out
     assert "1 job stopped: 8 GPUs, 1.5 GPU-hours lost" in done.out
     (request,) = server.requests
+    assert request.document["tenants"] == ["vision"]
     assert request.document["drain"] is True
     assert request.document["reason"] == "over budget"
 
 
 def test_a_rehearsal_says_that_nothing_was_done(call: Call, server: FakeServer) -> None:
     """On stderr, for what it prints is as if it had been."""
-    server.on("POST", "/tenants/vision/resume", TenantPause("vision", "", True, 2, 0, (), 0.0, 0.0))
+    answer = TenantPause("vision", "", True, 2, 0, (), 0.0, 0.0)
+    server.on("POST", "/tenants/resume", {"tenants": [answer]})
     done = call("tenants", "resume", "vision", "--dry-run")
     assert (done.code, done.err.strip()) == (0, "nothing was done")
     assert "tenant vision is not paused so far" in done.out
     shown = call("tenants", "resume", "vision", "--dry-run", "--json").document
     assert (shown["waiting"], shown["dry_run"]) == (2, True)
+
+
+def test_several_tenants_are_one_request(call: Call, server: FakeServer) -> None:
+    """Named or selected, and not both; the document is a list of what became of each."""
+    answers = [TenantPause(name, WHY, False, 0, 0, (), 0.0, 0.0) for name in ("vision", "nlp")]
+    server.on("POST", "/tenants/pause", {"tenants": answers})
+    shown = call("tenants", "pause", "vision", "nlp", "vision", "--json").document
+    assert [one["tenant"] for one in shown["tenants"]] == ["vision", "nlp"]
+    assert server.requests[-1].document["tenants"] == ["vision", "nlp"]
+    assert call("tenants", "pause", "-l", "parent=research").code == 0
+    assert server.requests[-1].document["selector"] == "parent=research"
+    for words in ((), ("vision", "-l", "tenant=*")):
+        refused = call("tenants", "pause", *words)
+        assert (refused.code, "name tenants, or give --selector" in refused.err) == (2, True)
+    assert len(server.requests) == 2

@@ -37,7 +37,7 @@ from topmast.fast.queue.cycle.pipeline import (
 )
 from topmast.fast.queue.data.catalogue import Catalogue, DataCost, DatasetRecord
 from topmast.fast.queue.data.copies_on_demand import Wait
-from topmast.fast.queue.datasets import cannot_add
+from topmast.fast.queue.datasets import cannot_add, cannot_copy, cannot_drop, cannot_remove
 from topmast.fast.queue.invariants import check_jobs, check_quotas
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.jobs.sweeps import SweepRecord
@@ -78,6 +78,9 @@ __all__ = [
     "Wait",
     "Waiting",
     "cannot_add",
+    "cannot_copy",
+    "cannot_drop",
+    "cannot_remove",
     "check_jobs",
     "check_quotas",
     "colocated_of",

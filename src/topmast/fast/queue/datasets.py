@@ -49,19 +49,12 @@ def being_deleted(deletion: Deletion) -> Conflict:
 
 def request_replica(queue: QueueViews, event: m.RequestReplica) -> str | TopmastError:
     """Order a copy to a region; nothing if it is there or on its way."""
-    error = _cannot_copy(queue, event.dataset, event.region)
+    error = cannot_copy(queue, event)
     if error is not None:
         return error
-    record = queue.data.catalogue.datasets[event.dataset]
-    if event.region not in record.replicas:
-        source = queue.data.catalogue.source(event.dataset, event.region)
-        if source is None:
-            if not record.replicas:
-                return Conflict(
-                    f"no region has the files of '{event.dataset}': `topmast datasets add` puts "
-                    "them there"
-                )
-            return Conflict(f"no link leads from a replica to region '{event.region}'")
+    catalogue = queue.data.catalogue
+    source = catalogue.source(event.dataset, event.region)
+    if event.region not in catalogue.datasets[event.dataset].replicas and source is not None:
         begin_copy(queue, queue.data, event.dataset, source, event.region, event.cause)
     return event.dataset
 
@@ -72,7 +65,9 @@ def _no(what: str, name: str, known: Collection[str]) -> NotFound:
     return NotFound(f"no {what} '{name}'" + (f" ({near})" if near else ""))
 
 
-def _cannot_copy(queue: QueueViews, dataset: str, region: str) -> TopmastError | None:
+def cannot_copy(queue: QueueViews, event: m.RequestReplica) -> TopmastError | None:
+    """Why a dataset is not copied to a region; None if it is, or is there."""
+    dataset, region = event.dataset, event.region
     if dataset not in queue.data.catalogue.datasets:
         return _no("dataset", dataset, queue.data.catalogue.datasets)
     if region not in queue.data.catalogue.storage_bytes:
@@ -90,11 +85,28 @@ def _cannot_copy(queue: QueueViews, dataset: str, region: str) -> TopmastError |
     shared = queue.data.catalogue.shared(dataset)
     if shared:
         return Conflict(f"'{dataset}' is not copied: {shared}")
-    return None
+    if queue.data.catalogue.source(dataset, region) is not None:
+        return None
+    if record.replicas:
+        return Conflict(f"no link leads from a replica to region '{region}'")
+    return Conflict(
+        f"no region has the files of '{dataset}': `topmast datasets add` puts them there"
+    )
 
 
 def drop_replica(queue: QueueViews, event: m.DropReplica) -> str | TopmastError:
     """Delete a replica that nothing needs; files that another dataset shares stay."""
+    error = cannot_drop(queue, event)
+    if error is not None:
+        return error
+    queue.decide(f.ReplicaDropped(event.dataset, event.region))
+    if not queue.data.catalogue.shared(event.dataset):
+        _delete(queue, queue.data.catalogue.datasets[event.dataset].spec, event.region)
+    return event.dataset
+
+
+def cannot_drop(queue: QueueViews, event: m.DropReplica) -> TopmastError | None:
+    """Why a replica may not be dropped now; None if it may. O(jobs + copies)."""
     record = queue.data.catalogue.datasets.get(event.dataset)
     if record is None:
         return _no("dataset", event.dataset, queue.data.catalogue.datasets)
@@ -122,10 +134,7 @@ def drop_replica(queue: QueueViews, event: m.DropReplica) -> str | TopmastError:
     for copy in queue.data.catalogue.copies.values():
         if (copy.dataset, copy.source) == (event.dataset, event.region):
             return Conflict(f"copy {copy.id} reads it now")
-    queue.decide(f.ReplicaDropped(event.dataset, event.region))
-    if not queue.data.catalogue.shared(event.dataset):
-        _delete(queue, record.spec, event.region)
-    return event.dataset
+    return None
 
 
 def _not_there(catalogue: Catalogue, event: m.DropReplica) -> TopmastError:
@@ -149,6 +158,19 @@ def _being_placed(queue: QueueViews, dataset: str) -> Conflict | None:
 
 def remove_dataset(queue: QueueViews, event: m.RemoveDataset) -> str | TopmastError:
     """Forget a dataset that no job names and no copy moves, and delete all that is there of it."""
+    error = cannot_remove(queue, event)
+    if error is not None:
+        return error
+    record = queue.data.catalogue.datasets[event.dataset]
+    regions = () if queue.data.catalogue.shared(event.dataset) else tuple(record.replicas)
+    queue.decide(f.DatasetRemoved(event.dataset))
+    for region in regions:
+        _delete(queue, record.spec, region)
+    return event.dataset
+
+
+def cannot_remove(queue: QueueViews, event: m.RemoveDataset) -> TopmastError | None:
+    """Why a dataset may not be forgotten now; None if it may. O(jobs + copies)."""
     record = queue.data.catalogue.datasets.get(event.dataset)
     if record is None:
         return _no("dataset", event.dataset, queue.data.catalogue.datasets)
@@ -160,11 +182,7 @@ def remove_dataset(queue: QueueViews, event: m.RemoveDataset) -> str | TopmastEr
             return Conflict(
                 f"copy {copy.id} of it to '{copy.target}' is under way: try again later"
             )
-    regions = () if queue.data.catalogue.shared(event.dataset) else tuple(record.replicas)
-    queue.decide(f.DatasetRemoved(event.dataset))
-    for region in regions:
-        _delete(queue, record.spec, region)
-    return event.dataset
+    return None
 
 
 def _delete(queue: QueueViews, spec: DatasetSpec, region: str) -> None:

@@ -1,0 +1,103 @@
+"""Which hosts, clusters or tenants are meant: by name, or as text: ``cluster=east-1,gpu=H100``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from msgspec import Struct
+
+from topmast.model.errors import InvalidInput, NotFound
+from topmast.model.files.fields import nearest, one_of
+from topmast.model.selector import like, parts_of
+
+MOST = 100_000
+"""At most so many are named in one request."""
+KEYS: Mapping[str, Mapping[str, str]] = {
+    "host": {
+        "host": "name", "region": "region", "cluster": "cluster", "datacenter": "datacenter",
+        "pod": "pod", "rack": "rack", "gpu": "gpu_model", "state": "state",
+    },
+    "cluster": {"cluster": "name", "region": "region", "engine": "engine", "state": "state"},
+    "tenant": {"tenant": "name", "parent": "parent"},
+}  # fmt: skip
+"""Of each kind: attributes of its views, by the keys of the text."""
+
+
+class Named(Protocol):
+    """What a view of each kind has."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        ...
+
+
+View = TypeVar("View", bound=Named)
+
+
+class FleetSelector(Struct, frozen=True):
+    """Which are meant: by attribute, the patterns of which one must be like it."""
+
+    wanted: tuple[tuple[str, str, tuple[str, ...]], ...]
+    """Key, attribute, patterns."""
+
+    def takes(self, view: Named) -> bool:
+        """Whether one is meant. O(patterns)."""
+        return all(like(patterns, _value(view, field)) for _, field, patterns in self.wanted)
+
+
+def meant(kind: str, names: Sequence[str], selector: str, views: Sequence[View]) -> list[View]:
+    """Those of ``views`` that are named or selected, at least one.
+
+    Raises InvalidInput, and NotFound for a name that none has.
+    """
+    if bool(names) == bool(selector.strip()):
+        remedy = f"{kind}=* selects all of them"
+        raise InvalidInput(f"name {kind}s, or give a selector", field=f"{kind}s", remedy=remedy)
+    if len(names) > MOST:
+        remedy = "send several requests, or a selector"
+        raise InvalidInput(f"more than {MOST} {kind}s", field=f"{kind}s", remedy=remedy)
+    if not names:
+        return selected(kind, selector, views)
+    of = {view.name: view for view in views}
+    unknown = next((name for name in names if name not in of), None)
+    if unknown is not None:
+        near = nearest(unknown, of)
+        raise NotFound(f"no {kind} '{unknown}'" + (f" ({near})" if near else ""))
+    return [of[name] for name in dict.fromkeys(names)]
+
+
+def selected(kind: str, text: str, views: Sequence[View]) -> list[View]:
+    """Those that a text selects, at least one. Raises InvalidInput. O(views x patterns)."""
+    selector = fleet_selector_of(kind, text)
+    found = [view for view in views if selector.takes(view)]
+    if not found:
+        message, remedy = _why_none(kind, selector, views)
+        raise InvalidInput(message, field="selector", remedy=remedy)
+    return found
+
+
+def _why_none(kind: str, selector: FleetSelector, views: Sequence[Named]) -> tuple[str, str]:
+    """Why none is meant: the first pattern that none is like, and what is near it."""
+    for key, field, patterns in selector.wanted:
+        there = dict.fromkeys(_value(view, field) for view in views)
+        if not any(like(patterns, value) for value in there):
+            said = " or ".join(f"{key}={pattern}" for pattern in patterns)
+            return f"selects no {kind}: none has {said}", one_of(patterns[0], list(there))
+    return f"selects no {kind}: none has all of this", ""
+
+
+def _value(view: Named, field: str) -> str:
+    return getattr(view, field) or ""
+
+
+def fleet_selector_of(kind: str, text: str) -> FleetSelector:
+    """A selector as people write it. Raises InvalidInput."""
+    keys, found = KEYS[kind], dict[str, tuple[str, ...]]()
+    for key, value in parts_of(text, "selector"):
+        if key not in keys:
+            remedy = nearest(key, keys) or f"known: {', '.join(keys)}"
+            raise InvalidInput(f"unknown key '{key}'", field="selector", remedy=remedy)
+        found[key] = (*found.get(key, ()), value)
+    return FleetSelector(tuple((key, keys[key], patterns) for key, patterns in found.items()))
