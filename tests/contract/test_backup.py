@@ -29,8 +29,18 @@ from topmast.adapters.store import (
 )
 from topmast.adapters.store import schema as versions
 from topmast.adapters.store.checksum import crc_of
+from topmast.adapters.store.copying import columns_in
 from topmast.adapters.store.postgresql import OWNER_KEY
-from topmast.adapters.store.tables import ACTS, BLOBS, HISTORY, JOURNAL, LEADER, SNAPSHOTS, VERSION
+from topmast.adapters.store.tables import (
+    ACTS,
+    BLOBS,
+    HISTORY,
+    JOURNAL,
+    LEADER,
+    METADATA,
+    SNAPSHOTS,
+    VERSION,
+)
 from topmast.model.errors import Conflict, NotFound, TopmastError
 from topmast.ports import ActRow, AttemptRow, Audit, HistoryRow, JobRow, Record, Snapshot
 
@@ -371,14 +381,31 @@ def older(request: pytest.FixtureRequest, store: Store) -> Store:
 def test_an_older_database_is_checked_as_it_is_and_upgraded(older: Store) -> None:
     report = examined(older.target)
     assert (report.current, report.faults, report.last) == (False, (), 1)
-    with pytest.raises(JournalFailure, match="topmast db upgrade"):
-        older.open(read_only=True)
+    if report.schema < versions.READABLE_FROM:
+        with pytest.raises(JournalFailure, match="topmast db upgrade"):
+            older.open(read_only=True)
+    else:
+        with closing(older.open(read_only=True)) as journal:
+            assert list(journal.records()) == records(1, 1)
     before, after = upgrade(older.target)
     assert (before, after) == (report.schema, versions.VERSIONS[-1])
     assert upgrade(older.target) == (after, after)
     assert examined(older.target).current
     with closing(open_journal(older.target, read_only=True)) as journal:
         assert list(journal.records()) == records(1, 1)
+
+
+def test_a_version_that_is_read_as_it_is_has_the_columns_of_today(older: Store) -> None:
+    """So a standby of the newest version follows a leader of such an older one."""
+    version = examined(older.target).schema
+    with older.engine.connect() as connection:
+        lacking = [
+            f"{table.name}.{column.name}"
+            for table in METADATA.tables.values()
+            for column in table.columns
+            if column not in columns_in(connection, table)
+        ]
+    assert bool(lacking) == (version < versions.READABLE_FROM), lacking
 
 
 def test_a_backup_before_the_upgrade_is_of_the_older_version(older: Store, tmp_path: Path) -> None:

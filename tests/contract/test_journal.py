@@ -16,9 +16,10 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from tests.support.stores import Store
-from topmast.adapters.store import JournalFailure, SqlJournal, open_journal
+from topmast.adapters.store import JournalFailure, SqlJournal, WrittenByNewer, open_journal
 from topmast.adapters.store.checksum import crc_without_time
 from topmast.adapters.store.retention import Past
+from topmast.adapters.store.schema import VERSIONS
 from topmast.adapters.store.tables import JOURNAL, SNAPSHOTS, VERSION
 from topmast.model.errors import Conflict, NotFound, TopmastError
 from topmast.ports import (
@@ -35,6 +36,7 @@ from topmast.ports import (
 
 MAKES_A_JOURNAL: Callable[[str], Journal] = open_journal
 NOTHING = Audit()
+NEWER = r"written by a newer Topmast \(\S+, schema 9999; this one is \S+ and knows up to 0\d+\): install"
 LAST_ONLY, NEWEST_TWO = Past(newest=1, age_s=-1.0), Past(age_s=-1.0)
 
 
@@ -459,11 +461,32 @@ def test_reading_after_the_owner_has_gone(store: Store) -> None:
 
 
 def test_a_newer_version_is_refused(store: Store) -> None:
+    """It keeps no lock, also not while its error is looked at."""
     store.open().close()
     store.tamper(VERSION.update().values(version_num="9999"))
+    kept = []
     for read_only in (False, True):
-        with pytest.raises(TopmastError, match=r"written by a newer Topmast \(schema 9999"):
+        with pytest.raises(WrittenByNewer, match=NEWER) as error:
             store.open(read_only=read_only)
+        kept.append(error)
+    store.tamper(VERSION.update().values(version_num=VERSIONS[-1]))
+    store.open().close()
+    assert len(kept) == 2
+
+
+def test_what_a_newer_program_writes_later_is_not_read(store: Store) -> None:
+    """It took over while the journal was open: its records may have forms that are not known here."""
+    journal = store.open()
+    journal.append([record(1)], NOTHING)
+    journal.save_snapshot(snapshot(1))
+    reading = store.open(read_only=True)
+    assert [r.seq for r in reading.records(0)] == [1]
+    store.tamper(VERSION.update().values(version_num="9999"))
+    for read in (reading.latest_snapshot, lambda: list(reading.records(1))):
+        with pytest.raises(WrittenByNewer, match=NEWER):
+            read()
+    reading.close()
+    journal.close()
 
 
 def test_another_programs_database_is_refused(store: Store) -> None:

@@ -10,9 +10,15 @@ import sqlalchemy as sa
 
 from tests.support.stores import Store
 from topmast.adapters.clock import elapsed_s
-from topmast.adapters.store import Claim, JournalFailure, LeadershipLost, SqlJournal
+from topmast.adapters.store import (
+    Claim,
+    JournalFailure,
+    LeadershipLost,
+    SqlJournal,
+    WrittenByNewer,
+)
 from topmast.adapters.store import postgresql as pg
-from topmast.adapters.store.tables import JOURNAL, LEADER
+from topmast.adapters.store.tables import JOURNAL, LEADER, VERSION
 from topmast.model.errors import Conflict, InvalidInput
 from topmast.ports import Audit, HistoryRow, Record, Snapshot
 
@@ -122,6 +128,29 @@ def test_a_second_leader_is_refused_by_name_or_waits(database: Store) -> None:
     assert won[0].leader().holder == "bob:2"
     won[0].append([record(2)], NOTHING)
     won[0].close()
+
+
+def test_a_candidate_that_is_older_than_the_leader_waits_no_more(
+    database: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would only keep the candidates behind it from leading."""
+    monkeypatch.setattr(pg, "LOCK_WAIT_S", 0.1)
+    first = database.open(claim=ADA)
+    refused: list[str] = []
+
+    def wait() -> None:
+        with pytest.raises(WrittenByNewer) as error:
+            database.open(claim=Claim(waits=True))
+        refused.append(str(error.value))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    time.sleep(0.3)
+    assert waiting.is_alive()
+    database.tamper(VERSION.update().values(version_num="9999"))
+    waiting.join(10)
+    assert "schema 9999" in refused[0]
+    first.close()
 
 
 def test_while_it_waits_no_transaction_is_open(database: Store) -> None:

@@ -314,6 +314,7 @@ class QueueServer:
             topmast.__version__, time.time(), self._started_s, {},
             0 if follower is None else follower.rebuilt.seq, role="standby",
             epoch=0 if known is None else known.epoch, leader=self._leader(),
+            why="" if standby is None else standby.why,
         )  # fmt: skip
 
     def _figures(self) -> bytes:

@@ -6,6 +6,7 @@ import os
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable, Container
 from typing import NoReturn
 
@@ -24,10 +25,11 @@ from topmast.adapters.store import (
     Retired,
     SqlJournal,
     Watch,
+    WrittenByNewer,
     follow,
     open_journal,
 )
-from topmast.model.errors import InvalidInput, TopmastError
+from topmast.model.errors import InvalidInput, TopmastError, UnknownRecord
 from topmast.model.fleet import Fleet
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Follower
@@ -39,6 +41,10 @@ LOOK_S = 0.5
 """How often the journal and the lease are looked at without a hint."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.4
 """Between attempts to reach the database."""
+STAND_OFF_S = 60.0
+"""Between looks at a database that a newer program wrote: it would have to be made anew."""
+PAUSE_S = 5.0
+"""Before this process begins again after an error that may come back at once."""
 Won = tuple[SqlJournal, Keeper]
 Lead = Callable[[SqlJournal, Keeper, Follower], None]
 Show = Callable[[Follower, SqlJournal], Followed]
@@ -71,6 +77,8 @@ class Standby:
         """Records that were new when it last looked."""
         self.looked_s = elapsed_s()
         """When the last look began that brought every record; of `elapsed_s`."""
+        self.why = ""
+        """Why it does not follow; empty: it does."""
         self._store = store
         self._claim = msgspec.structs.replace(claim, waits=True)
         self._build = build
@@ -92,9 +100,11 @@ class Standby:
                 journal = open_journal(self._store, claim=self._claim)
                 self._won.put((journal, Keeper(journal, self._fail)))
                 return
+            except WrittenByNewer:
+                time.sleep(STAND_OFF_S)  # the other thread says so
             except JournalFailure as error:
                 log.warning("cannot become the leader yet", why=str(error))
-                threading.Event().wait(backoff.take())
+                time.sleep(backoff.take())
             except TopmastError as error:
                 self._fail(error)
 
@@ -119,12 +129,19 @@ class Standby:
                 reading = reading or open_journal(self._store, read_only=True)
                 self._look(reading, watch)
                 backoff.reset()
+                self.why = ""
                 watch.wait(LOOK_S)
             except Retired:
                 self._hide()
                 self.follower = None  # it was stopped for so long that it begins anew
+            except (WrittenByNewer, UnknownRecord) as error:
+                self.why = str(error)
+                log.error("this process stands off", why=self.why)
+                self._hide()
+                won = _taken(self._won, STAND_OFF_S)
             except JournalFailure as error:
-                log.warning("cannot follow the leader", why=str(error))
+                self.why = str(error)
+                log.warning("cannot follow the leader", why=self.why)
                 won = _taken(self._won, backoff.take())
             won = won or _taken(self._won)
         self._hide()
@@ -171,7 +188,8 @@ def _taken(won: queue.SimpleQueue[Won], wait_s: float = 0.0) -> Won | None:
 def step_down(error: BaseException) -> NoReturn:
     """Begin again as a candidate, in the same process but with none of its memory.
 
-    Also where the log cannot be written, such as on a full disk.
+    Also where the log cannot be written, such as on a full disk. The right to lead is let go at
+    once. An error that is not of the database may come back, so then it begins after a pause.
     """
     if isinstance(error, InvalidInput):
         try:
@@ -183,7 +201,17 @@ def step_down(error: BaseException) -> NoReturn:
         sys.stderr.flush()
         sys.stdout.flush()
     finally:
-        os.execv(sys.executable, sys.orig_argv)  # noqa: S606  the same program and arguments
+        words = sys.orig_argv  # the same program and arguments
+        if not isinstance(error, JournalFailure):
+            words = [sys.executable, "-c", _AFTER_A_PAUSE, str(PAUSE_S), *words]
+        os.execv(sys.executable, words)  # noqa: S606
+
+
+_AFTER_A_PAUSE = """
+import os, sys, time
+time.sleep(float(sys.argv[1]))
+os.execv(sys.executable, sys.argv[2:])
+"""
 
 
 def require_engines_here(

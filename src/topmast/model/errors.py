@@ -41,6 +41,10 @@ class InvalidInput(TopmastError):
         return f"{place}{field}{self.message}{remedy}"
 
 
+class UnknownRecord(TopmastError):
+    """A record of the journal has a form that this program does not know."""
+
+
 def refuse_all(errors: Iterable[InvalidInput]) -> None:
     """Raise the first of ``errors``, with the others in ``more``; nothing if there are none."""
     found = tuple(errors)

@@ -423,6 +423,8 @@ class Health(Struct, frozen=True):
     """How often a leader began to lead, up to the one that leads now."""
     leader: str = ""
     """The URL of the leader, as a standby knows it."""
+    why: str = ""
+    """Why a standby does not follow; empty: it does."""
 
 
 class EventView(Struct, frozen=True):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import Struct
 
-from topmast.ports import Journal
+from topmast.model.errors import UnknownRecord
+from topmast.model.messages import Message
+from topmast.ports import Journal, Record
 from topmast.runtime.codec import decode_event, decode_facts
 from topmast.runtime.machines import Machines
 
@@ -54,13 +57,24 @@ class Follower:
         for record in journal.records(after=seq, until_s=self._until_s):
             machine = self.machines.at(record.machine)
             if machine is not None:
-                event = decode_event(record.event)
-                for fact in decode_facts(record.machine, record.facts):
+                event, facts = _read(record)
+                for fact in facts:
                     machine.apply(event, fact, record.at_s)
             seq, at_s = record.seq, max(at_s, record.at_s)
             replayed += 1
             self.rebuilt = Rebuilt(seq, replayed, before.snapshot_seq, at_s)
         return self.rebuilt
+
+
+def _read(record: Record) -> tuple[Message, list[Struct]]:
+    """The event of a record, and its facts."""
+    try:
+        return decode_event(record.event), decode_facts(record.machine, record.facts)
+    except msgspec.ValidationError as error:
+        raise UnknownRecord(
+            f"record {record.seq} is not of this version of Topmast: install the one that wrote it "
+            f"({error})"
+        ) from error
 
 
 def rebuild(machines: Machines, journal: Journal, until_s: float | None = None) -> Rebuilt:

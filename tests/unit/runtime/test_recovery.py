@@ -5,10 +5,11 @@ import pytest
 from tests.support.build import cluster, fleet, job, profile
 from tests.support.world import World
 from topmast.model import messages as m
+from topmast.model.errors import UnknownRecord
 from topmast.ports import Record
 from topmast.runtime.codec import encode_event, encode_facts
 from topmast.runtime.machines import Machines
-from topmast.runtime.recovery import Rebuilt, rebuild
+from topmast.runtime.recovery import Follower, Rebuilt, rebuild
 
 
 def _day() -> World:
@@ -89,3 +90,21 @@ def test_a_record_of_something_outside_is_passed_over() -> None:
     world.journal.written.append(record)
     states, rebuilt = _states(world, None)
     assert (states["j1"], rebuilt.seq) == ("SUCCEEDED", seq)
+
+
+@pytest.mark.parametrize(
+    ("event", "facts"),
+    [(b'{"type":"Foretold"}', b"[]"), (b'{"type":"Wake"}', b'[{"type":"Foreseen","job":"j1"}]')],
+    ids=["an event", "a fact"],
+)
+def test_what_another_version_wrote_stops_a_recovery_at_its_record(
+    event: bytes, facts: bytes
+) -> None:
+    """All before it has been applied, nothing of it."""
+    world = _day()
+    last = world.journal.written[-1].seq
+    world.journal.written.append(Record(last + 1, 31.0, "queue", event, facts))
+    follower = Follower(Machines(profile()))
+    with pytest.raises(UnknownRecord, match=rf"record {last + 1} is not of this version .*Fore"):
+        follower.follow(world.journal)
+    assert follower.rebuilt.seq == last

@@ -18,7 +18,12 @@ from topmast.adapters.store.backup import (
     write_backup,
 )
 from topmast.adapters.store.database import Claim, Leader
-from topmast.adapters.store.errors import JournalFailure, LeadershipLost, Retired
+from topmast.adapters.store.errors import (
+    JournalFailure,
+    LeadershipLost,
+    Retired,
+    WrittenByNewer,
+)
 from topmast.adapters.store.integrity import Report, digest_of
 from topmast.adapters.store.journal import SqlJournal, open_journal
 from topmast.adapters.store.keeper import Keeper, Sweeper
@@ -51,6 +56,7 @@ __all__ = [
     "SqlJournal",
     "Sweeper",
     "Watch",
+    "WrittenByNewer",
     "checked",
     "clock_of",
     "copy_database",

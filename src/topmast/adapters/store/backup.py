@@ -186,7 +186,7 @@ def _named(place: str) -> Iterator[None]:
     except JournalFailure as error:
         if str(error).startswith(("/", "postgresql")):
             raise
-        raise JournalFailure(f"{place}: {error}") from error
+        raise type(error)(f"{place}: {error}") from error
 
 
 def _fill(

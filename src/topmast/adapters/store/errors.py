@@ -22,6 +22,10 @@ class LeadershipLost(JournalFailure):
     """Another process leads: nothing of this transaction was written."""
 
 
+class WrittenByNewer(JournalFailure):
+    """A newer program wrote the database: this one would not know all that is in it."""
+
+
 class Retired(JournalFailure):
     """Records that were asked for are deleted: a newer snapshot has what they led to."""
 

@@ -34,7 +34,6 @@ from topmast.adapters.store.tables import (
     SNAPSHOTS,
     USAGE_DAYS,
 )
-from topmast.model.errors import TopmastError
 from topmast.ports import (
     ActFilter,
     ActRow,
@@ -70,13 +69,10 @@ def open_journal(
     database = open_database(target, None if read_only else claim)
     try:
         return SqlJournal(database)
-    except TopmastError as error:
+    except BaseException as error:
         dispose(database)
         if isinstance(error, JournalFailure) and database.place not in str(error):
-            raise JournalFailure(f"{database.place}: {error}") from error
-        raise
-    except BaseException:
-        dispose(database)
+            raise type(error)(f"{database.place}: {error}") from error
         raise
 
 
@@ -98,15 +94,19 @@ class SqlJournal:
         with explained(self._place):
             if database.writer is None:
                 with database.reader.begin() as connection:
-                    schema.require_current(connection)
+                    schema.require_readable(connection)
                 return
             assert database.lease is not None
             self._writer = database.writer.connect()
             self._lease = database.lease
-            with self._writer.begin():
-                schema.migrate(self._writer)
-            with self._writer.begin():
-                self._lease.take(self._writer)
+            try:
+                with self._writer.begin():
+                    schema.migrate(self._writer)
+                with self._writer.begin():
+                    self._lease.take(self._writer)
+            except BaseException:
+                self._writer.close()  # with it goes the lock, also while the error is kept
+                raise
             self._insert = Inserts(self._writer.dialect)
             with self._writer.begin():
                 self._last_seq = self._writer.scalar(select(_newest_seq())) or 0
@@ -248,7 +248,8 @@ class SqlJournal:
         A damaged one is passed over, with a warning: the records since the one before are kept.
         """
         with self._reading() as connection:
-            seqs = _snapshot_seqs()
+            schema.refuse_newer(connection)
+            seqs = select(SNAPSHOTS.c.seq).distinct().order_by(SNAPSHOTS.c.seq.desc())
             if until_s is not None:
                 seqs = seqs.where(SNAPSHOTS.c.at_s <= until_s)
             found = connection.scalars(seqs).all()
@@ -273,10 +274,11 @@ class SqlJournal:
         """Records with ``seq`` > ``after``, in order, up to the first later than ``until_s``.
 
         All are of one moment, and few are in memory at a time. Raises when some that were asked
-        for are retired: what follows them would mean nothing without them.
+        for are retired, or may have been written by a newer program, which took over meanwhile.
         """
         query = select(JOURNAL).where(JOURNAL.c.seq > after).order_by(JOURNAL.c.seq)
         with self._reading() as connection:
+            schema.refuse_newer(connection)
             self._refuse_retired(connection, after)
             streamed = connection.execution_options(yield_per=RECORDS_PER_FETCH)
             previous, epoch = after, 0
@@ -446,10 +448,6 @@ def _newest_seq() -> Any:
     newest_record = select(func.max(JOURNAL.c.seq)).scalar_subquery()
     newest_snapshot = select(func.max(SNAPSHOTS.c.seq)).scalar_subquery()
     return func.coalesce(newest_record, newest_snapshot)
-
-
-def _snapshot_seqs() -> Select[Any]:
-    return select(SNAPSHOTS.c.seq).distinct().order_by(SNAPSHOTS.c.seq.desc())
 
 
 def _snapshots() -> Select[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, create_engine, event, make_url
 
 from topmast.adapters.clock import elapsed_s
+from topmast.adapters.store import schema
 from topmast.adapters.store.database import Claim, Database, Leader
 from topmast.adapters.store.errors import JournalFailure, LeadershipLost, explained
 from topmast.model.errors import Conflict, InvalidInput
@@ -65,6 +66,7 @@ FROM leader
 WITH_DRIVER = "pip install 'topmast[postgres]'"
 _CLOCK = "SELECT extract(epoch FROM clock_timestamp()), current_setting('server_version')"
 _LAST_SEEN = "SELECT holder, address FROM leader"
+_VERSIONS = "SELECT version_num, version FROM alembic_version, leader"
 _PLACE = """
 SELECT s.system_identifier::text, c.timeline_id
 FROM pg_control_system() s, pg_control_checkpoint() c
@@ -155,6 +157,8 @@ def _wait_for_lock(cursor: Any) -> None:
 
     cursor.execute(f"SET lock_timeout = '{LOCK_WAIT_S:g}s'")
     while True:
+        if _has_leader(cursor):  # of a newer program it is no candidate
+            schema.require_known(*cursor.execute(_VERSIONS).fetchone())
         try:
             cursor.execute("SELECT pg_advisory_lock(%s)", (OWNER_KEY,))
         except LockNotAvailable:
@@ -174,11 +178,16 @@ def _holder(cursor: Any) -> str:
     """The process that has the lock, as far as can be told."""
     row = cursor.execute(_HOLDER, LOCK).fetchone()
     backend = f"backend pid {row[0]}" if row else "it has just ended"
-    if cursor.execute("SELECT to_regclass('leader')").fetchone()[0] is None:
+    if not _has_leader(cursor):
         return backend
     holder, address = cursor.execute(_LAST_SEEN).fetchone()
     named = f"{holder} at {address}, " if holder else ""
     return f"{named}{backend}; stop it first, or let this one stand by (--standby)"
+
+
+def _has_leader(cursor: Any) -> bool:
+    """Whether the database has the table of the leader: it is neither empty nor very old."""
+    return cursor.execute("SELECT to_regclass('leader')").fetchone()[0] is not None
 
 
 def _require_safe(raw: Any, cursor: Any, place: str) -> None:
