@@ -15,6 +15,13 @@ SKIPS  := $(abspath $(VENV))/.skips
 # both runs are shown.
 REAL_PROCESSES := tests/crash tests/integration tests/contract
 
+# The tests with a mark, on the real thing: one that cannot run is named, and is no success.
+define on_the_real
+	@rm -f $(SKIPS)-$(1)
+	@TOPMAST_SKIPS=$(SKIPS)-$(1) $(PY) -m pytest -q -m "$(1)$(if $(SMOKE), and not slow)" $(or $(ARGS),$(2))
+	@$(PY) -m tests.support.skips --none $(SKIPS)-$(1)
+endef
+
 RUNTIME := $(VENV)/.runtime
 DEV     := $(VENV)/.dev
 DOCS    := $(VENV)/.docs
@@ -72,7 +79,7 @@ slurm-tools: $(DEV) ## install Slurm, from Debian's packages
 	@$(PY) -m tests.support.slurmlab install
 
 test-slurm: slurm-tools ## the tests on real Slurm clusters, which it installs (SMOKE=1 for the quick ones)
-	@$(PY) -m pytest -q -m "slurm$(if $(SMOKE), and not slow)" $(or $(ARGS),tests/contract/slurm tests/integration/test_demo_engines.py tests/integration/test_bench_closed_loop.py)
+	$(call on_the_real,slurm,tests/contract/slurm tests/integration/test_demo_engines.py tests/integration/test_bench_closed_loop.py)
 
 chaos-ssh: ssh-tools ## N rounds of faults on real hosts behind SSH: nothing runs twice, nothing is lost
 	@$(PY) -m tests.crash.ssh --rounds $(N) $(ARGS)
@@ -81,7 +88,7 @@ ssh-tools: $(DEV) ## install an SSH server, from Debian's packages
 	@$(PY) -m tests.support.sshlab install
 
 test-ssh: ssh-tools ## the tests on real hosts behind SSH, as root (SMOKE=1 for the quick ones)
-	@$(PY) -m pytest -q -m "ssh$(if $(SMOKE), and not slow)" $(or $(ARGS),tests/contract/ssh)
+	$(call on_the_real,ssh,tests/contract/ssh)
 
 kubernetes-tools: ## build a Kubernetes to test with, in the user's cache: five minutes, once
 	@tests/support/kubelab/build.sh
@@ -90,7 +97,7 @@ chaos-kubernetes: kubernetes-tools $(DEV) ## N rounds of faults on a real Kubern
 	@$(PY) -m tests.crash.kubernetes --rounds $(N) $(ARGS)
 
 test-kubernetes: kubernetes-tools $(DEV) ## the tests on a real Kubernetes, which it builds; its nodes need root (SMOKE=1 for the quick ones)
-	@$(PY) -m pytest -q -m "kubernetes$(if $(SMOKE), and not slow)" $(or $(ARGS),tests/contract/kubernetes)
+	$(call on_the_real,kubernetes,tests/contract/kubernetes)
 
 test-everywhere: slurm-tools ssh-tools kubernetes-tools ## one queue over all kinds of clusters at once, as root: minutes
 	@$(PY) -m pytest -q -s -m "" tests/everywhere

@@ -11,7 +11,13 @@ import pytest
 
 from topmast.adapters.engines.far.launcher import Part, Refused, Ticket
 from topmast.adapters.engines.far.slurm import SlurmOptions
-from topmast.adapters.engines.far.slurm.batch import BOOT, arguments, script
+from topmast.adapters.engines.far.slurm.batch import (
+    BOOT,
+    arguments,
+    script,
+    submission_options,
+)
+from topmast.adapters.engines.far.slurm.options import BY_TENANT
 
 TICKET = Ticket("https://h:1", "PEM\n#TOPMAST\n" * 300, "secret", "tm-f-j1-1-0", 60.0, 20.0)
 RUNNER = (
@@ -164,3 +170,13 @@ def test_a_folder_of_another_account_is_not_used(tmp_path: Path, kind: str) -> N
     assert done.stdout.startswith(f"{tmp_path}/topmast-"), done.stderr
     assert not done.stdout.startswith(f"{mine}/")
     assert not [*elsewhere.iterdir()]
+
+
+def test_each_tenant_of_which_an_option_speaks_is_known() -> None:
+    """Whichever option it is; a submission for each is tried by `topmast doctor`."""
+    said: dict[str, Any] = {name: {"": "x", f"of-{name}": "y"} for name in BY_TENANT}
+    assert SlurmOptions(**said).tenants == sorted(f"of-{name}" for name in BY_TENANT)
+    assert SlurmOptions(constraint={"vision": "fast"}).tenants == ["vision"]
+    assert submission_options(SlurmOptions(constraint={"vision": "fast"}), "vision") == {
+        "constraint": "fast"
+    }

@@ -20,7 +20,7 @@ from functools import lru_cache
 import msgspec
 
 from topmast.adapters.engines.far.launcher import Part, Refused
-from topmast.adapters.engines.far.slurm.options import SlurmOptions
+from topmast.adapters.engines.far.slurm.options import BY_TENANT, SlurmOptions
 
 MIB = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -113,8 +113,7 @@ def arguments(part: Part, hosts: Sequence[str], options: SlurmOptions) -> list[s
 
 def submission_options(options: SlurmOptions, tenant: str) -> dict[str, str]:
     """What a site wants to be said of jobs of a tenant."""
-    names = ("partition", "account", "qos", "wckey", "reservation", "constraint")
-    return {name: said for name in names if (said := options.of_tenant(name, tenant))}
+    return {name: said for name in BY_TENANT if (said := options.of_tenant(name, tenant))}
 
 
 def script(part: Part, hosts: Sequence[str], options: SlurmOptions, runner: str) -> str:

@@ -29,7 +29,7 @@ def examine(cluster: ClusterSpec, options: SlurmOptions) -> tuple[Finding, ...]:
 
 def _permissions(options: SlurmOptions) -> Iterator[Finding]:
     commands = Commands(options)
-    for tenant in _tenants(options):
+    for tenant in ("", *options.tenants):
         what = f"submit for tenant {tenant}" if tenant else "submit"
         said = submission_options(options, tenant)
         flags = [f"--{name}={value}" for name, value in said.items()]
@@ -59,9 +59,3 @@ def _containment(options: SlurmOptions) -> Iterator[Finding]:
             f"a process that a job hides can outlive it, with ProctrackType {kind}",
             f"set ProctrackType={CGROUP} in slurm.conf",
         )  # fmt: skip
-
-
-def _tenants(options: SlurmOptions) -> list[str]:
-    """The tenants that options name, and all others as one."""
-    told = (options.partition, options.account, options.qos, options.wckey, options.reservation)
-    return sorted({"", *(tenant for said in told for tenant in said)})

@@ -10,6 +10,8 @@ from topmast.adapters.engines.far.options import FarOptions
 
 ByTenant = dict[str, str]
 """``account: x`` for all, ``account.TENANT: y`` for one: key "" and key TENANT."""
+BY_TENANT = ("partition", "account", "qos", "wckey", "reservation", "constraint")
+"""The options that may differ by tenant, each called as `sbatch` calls it."""
 ANY_TYPE = "any"
 
 
@@ -50,6 +52,12 @@ class SlurmOptions(FarOptions, frozen=True):
     """Python 3.8 or newer on the hosts."""
     command_s: Annotated[float, Meta(gt=0, le=600)] = 20.0
     """A command that takes longer is ended: the controller does not answer."""
+
+    @property
+    def tenants(self) -> list[str]:
+        """Those for which something of its own is said, by name."""
+        named = {tenant for option in BY_TENANT for tenant in getattr(self, option)}
+        return sorted(named - {""})
 
     def of_tenant(self, option: str, tenant: str) -> str:
         """What such an option says for jobs of ``tenant``; empty if nothing."""
