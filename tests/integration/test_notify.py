@@ -74,6 +74,8 @@ def test_a_webhook_is_told_over_restarts(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match=r"tenants\[1\]: no tenant 'visoin'"):
             await service.webhooks.put(ROOT, "ops", hook | {"tenants": ["vision", "visoin"]})
         await service.webhooks.put(ROOT, "ops", hook)
+        fleets = hook | {"tenants": [], "events": ["fleet-changed"]}
+        await service.webhooks.put(ROOT, "fleets", fleets)
         await service.webhooks.test(ROOT, "ops")
         receipt = await service.submit(ROOT, JOB, "ada", "", "")
         await service.submit(ROOT, JOB | {"tenant": "speech"}, "bob", "", "")
@@ -86,12 +88,17 @@ def test_a_webhook_is_told_over_restarts(tmp_path: Path) -> None:
     second = plane(tmp_path / "state")
     asyncio.run(second.service.cancel(ROOT, job, "ada"))
     wait_for(3)
+    tenants = {"tenants": FLEET["tenants"] | {"new": {}}}
+    asyncio.run(second.service.fleet_apply(ROOT, tenants, None, "they came"))
+    wait_for(4)
     acts = [act.verb for act in second.journal.acts(_all()) if "webhook" in act.verb]
     second.close()
     server.shutdown()
     server.server_close()
     told = [json.loads(body) for _, body in SEEN]
-    assert [message["event"] for message in told] == ["test", "submitted", "CANCELLED"]
+    events = [message["event"] for message in told]
+    assert events == ["test", "submitted", "CANCELLED", "fleet-changed"]
+    assert told[3]["text"] == "the fleet is changed by root (tenant new added): they came"
     assert told[2]["job"] == {
         "id": job,
         "name": "a",
@@ -103,7 +110,7 @@ def test_a_webhook_is_told_over_restarts(tmp_path: Path) -> None:
     text = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     signed = base64.b64encode(hmac.new(b"a key", text, hashlib.sha256).digest()).decode()
     assert headers["webhook-signature"] == f"v1,{signed}"
-    assert sorted(acts) == ["put webhook", "test webhook"]
+    assert sorted(acts) == ["put webhook", "put webhook", "test webhook"]
 
 
 def _all() -> Any:

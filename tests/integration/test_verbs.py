@@ -337,6 +337,10 @@ def test_the_fleet_of_a_running_server_changes_without_a_start(door: Entrance) -
             line = door.acts()[0]
             assert (line.actor, line.verb, line.object) == ("sa:chief", "fleet-apply", version)
             assert "host east-a-9: added" in line.after
+            rows = [row for _, row in door.system.journal.history_after(0, 1000)]
+            assert [row.text for row in rows if row.kind == "fleet-changed"] == [
+                "the fleet is changed by sa:chief (host east-a-9 added, tenant vision changed): more"
+            ]
             empty = await client.post("/fleet/apply", json={**body, "base": ""})
             assert (empty.status_code, empty.json()["field"]) == (422, "base")
             assert await fleet_of(client) == (done.json()["version"], document)

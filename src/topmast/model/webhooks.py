@@ -24,7 +24,7 @@ EVENTS = (
     "replica-dropped", "dataset-removed", "host-up", "host-down", "host-closed", "host-opened",
     "host-suspect", "host-trusted", "host-cordoned", "host-uncordoned", "host-drained",
     "cluster-closed", "cluster-opened", "hosts-reserved", "reservation-over", "tenant-paused",
-    "tenant-resumed", "quota-set", "quota-over", "budget",
+    "tenant-resumed", "fleet-changed", "quota-set", "quota-over", "budget",
 )  # fmt: skip
 """What there is to tell: states that jobs come into, and what else the histories name."""
 

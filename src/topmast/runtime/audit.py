@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from topmast.fast.queue import GlobalQueue, JobRecord
@@ -22,6 +22,7 @@ from topmast.model.messages import (
     AssignHosts,
     AttemptEnded,
     AttemptsStarting,
+    ConfigureFleet,
     EditJobs,
     EndQuota,
     EndWindow,
@@ -40,6 +41,9 @@ from topmast.model.states import HostState, JobState
 from topmast.model.window import CLOSURE, Window
 from topmast.ports import ActRow, AttemptRow, HistoryRow, JobRow
 from topmast.runtime.placed_lines import all_placed, placed
+
+FLEET_NAMED = 5
+"""So many changes of a fleet are named in a line."""
 
 
 class AuditLog:
@@ -225,6 +229,15 @@ class AuditLog:
         detail = {"tenant": fact.tenant, "month": fact.month, "percent": fact.percent}
         self._line(now, "", "budget", event.text, **detail)
 
+    def _fleet_set(self, fact: f.FleetSet, event: ConfigureFleet, now: float) -> None:
+        if event.changed is UNSET:
+            return  # that of a start
+        reason = f": {event.reason}" if event.reason else ""
+        more = len(event.changed) - FLEET_NAMED
+        named = ", ".join(event.changed[:FLEET_NAMED]) + (f" and {more} more" if more > 0 else "")
+        text = f"the fleet is changed by {event.by or 'an unknown user'} ({named}){reason}"
+        self._line(now, "", "fleet-changed", text, changed=event.changed, by=event.by)
+
     def _quota_set(self, fact: f.QuotaSet, event: SetQuota, now: float) -> None:
         self._line(now, "", "quota-set", event.timed.why(), tenant=fact.tenant)
 
@@ -329,6 +342,7 @@ _TELLERS: dict[type[Struct], Callable[..., None]] = {
     f.HoldSet: AuditLog._hold_set,
     f.TenantPaused: AuditLog._tenant_paused,
     f.BudgetNoted: AuditLog._budget_noted,
+    f.FleetSet: AuditLog._fleet_set,
     f.QuotaSet: AuditLog._quota_set,
     f.QuotaOver: AuditLog._quota_over,
     f.WindowSet: AuditLog._window_set,

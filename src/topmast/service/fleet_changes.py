@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from topmast.fast.queue import GlobalQueue, jobs_in_clusters, stranded
@@ -30,6 +31,8 @@ from topmast.service.access import act, json_text, row
 from topmast.service.pausing import Pausing
 
 PARTS = ("fleet", "tenants")
+NAMED = 100
+"""So many changes are named in the history; the audit log has all."""
 
 
 class Surroundings(Protocol):
@@ -109,7 +112,11 @@ class FleetChanges(Pausing):
         after = json_text(changes=changes, reason=reason)
         done = act(caller, "fleet-apply", found.version, after=after)
         try:
-            await self._tell(ids.QUEUE, m.ConfigureFleet(fleet, base=found.version), done)
+            order = m.ConfigureFleet(
+                fleet, base=found.version, by=self.access.by(caller, ""), reason=reason or UNSET,
+                changed=tuple(_in_short(change) for change in found.changes[:NAMED]),
+            )  # fmt: skip
+            await self._tell(ids.QUEUE, order, done)
         finally:
             await self._settle()
 
@@ -189,6 +196,12 @@ def _in_region(queue: GlobalQueue, now: Fleet, name: str) -> list[str]:
 _JOBS_OF: Mapping[str, Callable[[GlobalQueue, Fleet, str], list[str]]] = {
     "tenant": _of_tenant, "host": _on_host, "cluster": _in_cluster, "region": _in_region,
 }  # fmt: skip
+
+
+def _in_short(change: FleetChange) -> str:
+    """A change for all to read: figures of a tenant are for its own people."""
+    is_whole = change.change in ("added", "removed")
+    return f"{change.what} {change.change}" if is_whole else f"{change.what} changed"
 
 
 def _is_gone(change: FleetChange, kind: str) -> bool:

@@ -22,6 +22,10 @@ class ConfigureFleet(Message, frozen=True):
     """The version that it changes; absent: whatever there is."""
     file: str | UnsetType = UNSET
     """The version of the file that it was read from; absent: it comes from no file."""
+    by: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    changed: tuple[str, ...] | UnsetType = UNSET
+    """What an operator changes, in words for the history; absent: it is the fleet of a start."""
 
 
 class SkipAttempts(Message, frozen=True):

@@ -1,0 +1,10 @@
+"""Records of a changed fleet say by whom it was changed, and what, for the history."""
+
+from __future__ import annotations
+
+revision = "0010"
+down_revision = "0009"
+
+
+def upgrade() -> None:
+    """Change no table: the version alone keeps older programs away."""
