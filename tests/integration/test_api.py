@@ -141,6 +141,8 @@ ROUTES = {
     "post /tenants/{tenant}/quota", "post /tenants/{tenant}/quota/end", "get /budgets",
     "get /reservations", "post /reservations", "post /reservations/{name}/end",
     "post /hosts/cordon", "post /hosts/uncordon", "post /hosts/drain",
+    "post /clusters/close", "post /clusters/open", "post /tenants/pause", "post /tenants/resume",
+    "get /profile", "put /profile",
     "post /clusters/{cluster}/close", "post /clusters/{cluster}/open",
     "post /jobs/cancel", "post /jobs/hold", "post /jobs/release", "post /jobs/suspend",
     "post /jobs/resume", "post /jobs/preempt", "post /jobs/requeue", "post /jobs/edit",

@@ -86,6 +86,7 @@ SHOWN = (
     history_views.FleetHistory,
     map_views.FleetMap,
     system_views.SystemView,
+    system_views.ProfileAct,
     whatif_views.WhatIfView,
 )
 
