@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,9 @@ def test_a_selector_cancels_what_it_finds_and_nothing_else(door: Entrance) -> No
             assert (line.verb, line.tenant, line.outcome) == ("cancel", "vision", "done")
             assert line.object == f"{meant[0]}..{meant[-1]}"
             assert "it diverged" in line.after
+            were, are = (json.loads(text)["states"] for text in (line.before, line.after))
+            assert (sum(were.values()), were.get("CANCELLED")) == (30, None)
+            assert are["CANCELLED"] > 0
             again = await acted(client, "cancel", jobs=meant)
             assert again["counts"] == {"done": 0, "unchanged": 30, "refused": 0}
             for job in (meant[0], meant[-1]):

@@ -7,6 +7,7 @@ import math
 import re
 import secrets
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -152,7 +153,15 @@ class Directory:
             tenant = self._tenant_of(token.subject)
             self._access.require(caller, Permission.ACCOUNTS_EDIT, tenant)
             self._refuse_above(caller, token.subject)
-        await self._do(caller, "revoke-token", number, tenant, m.RevokeToken(number), why)
+        await self._do(
+            caller,
+            "revoke-token",
+            number,
+            tenant,
+            m.RevokeToken(number),
+            why,
+            partial(self._token_told, number),
+        )
         return _token_view(token)
 
     def _sees_token(self, caller: Caller, token: Token) -> bool:
@@ -190,7 +199,8 @@ class Directory:
         tenant = self._known_tenant(caller, tenant)
         self._access.require(caller, Permission.ACCOUNTS_EDIT, tenant)
         order = m.AddServiceAccount(name, tenant)
-        await self._do(caller, "add-account", f"sa:{name}", tenant, order, why)
+        look = partial(self._account_told, name)
+        await self._do(caller, "add-account", f"sa:{name}", tenant, order, why, look)
         return v.ServiceAccountView(name, shown(tenant), 0)
 
     async def remove_account(
@@ -204,7 +214,8 @@ class Directory:
         self._refuse_above(caller, f"sa:{name}")
         there = next(account for account in self.accounts(caller) if account.name == name)
         order = m.RemoveServiceAccount(name)
-        await self._do(caller, "remove-account", f"sa:{name}", tenant, order, why)
+        look = partial(self._account_told, name)
+        await self._do(caller, "remove-account", f"sa:{name}", tenant, order, why, look)
         return there
 
     def _managed(self, caller: Caller, name: str) -> str:
@@ -259,10 +270,7 @@ class Directory:
     async def _change_role(
         self, caller: Caller, verb: str, binding: Binding, order: m.Message, why: Why
     ) -> None:
-        def look() -> str:
-            held = [b for b in self.state.bindings if b.subject == binding.subject]
-            return json_text(roles=[[b.role, shown(b.tenant)] for b in held])
-
+        look = partial(self._roles_told, binding.subject)
         await self._do(caller, verb, binding.subject, binding.tenant, order, why, look)
 
     def _asked(self, caller: Caller, subject: str, role: str, tenant: str) -> Binding:
@@ -353,6 +361,23 @@ class Directory:
             for row in rows
         )  # fmt: skip
         return v.ActPage(acts, str(acts[-1].id) if len(acts) == limit else None)
+
+    def _roles_told(self, subject: str) -> str:
+        """The roles of a subject for the audit log."""
+        held = [b for b in self.state.bindings if b.subject == subject]
+        return json_text(roles=[[b.role, shown(b.tenant)] for b in held])
+
+    def _account_told(self, name: str) -> str:
+        """A service account for the audit log; empty if there is none."""
+        account = self.state.accounts.get(name)
+        return "" if account is None else json_text(tenant=shown(account.tenant))
+
+    def _token_told(self, number: str) -> str:
+        """A token for the audit log; empty if there is none."""
+        token = self.state.tokens.get(number)
+        if token is None:
+            return ""
+        return json_text(subject=token.subject, kind=token.kind, label=token.label)
 
     async def _do(
         self,

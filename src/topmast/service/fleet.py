@@ -115,6 +115,14 @@ def closure_of(placer: RegionalPlacer, name: str) -> Closure | None:
     return given(placer.state.closures, {}).get(name)
 
 
+def closed_by(placer: RegionalPlacer | None, cluster: str) -> str:
+    """Whether a cluster is closed, for the audit log; empty for a region of another process."""
+    if placer is None:
+        return ""
+    closure = closure_of(placer, cluster)
+    return msgspec.json.encode({"closed": "" if closure is None else closure.why}).decode()
+
+
 def closed_why(placer: RegionalPlacer, host: str) -> str:
     """By what order a host takes no work and why, or what its engine says; empty: it does."""
     order = given(placer.state.orders, {}).get(host)

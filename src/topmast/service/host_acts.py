@@ -143,7 +143,8 @@ class HostActs(Following):
         if not dry_run:
             order = m.SetClosure(cluster, closure, by, reason or UNSET)
             note = json_text(reason=reason, until_s=until_s, jobs=len(jobs))
-            line = act(caller, f"{verb}-cluster", cluster, after=note)
+            look = partial(fleet.closed_by, self.machines.placers.get(region), cluster)
+            line = act(caller, f"{verb}-cluster", cluster, look=look, after=note)
             await self._tell(ids.placer(region), order, line)
             for _ in range(LOOKS):
                 before, _ = await self._cluster(cluster)

@@ -94,8 +94,13 @@ class Pausing(Verbs):
             return before
         jobs = [effect.job for effect in before.stops]
         after = json_text(reason=reason, waiting=before.waiting, stops=len(jobs))
-        await self._tell(ids.QUEUE, order, act(caller, verb, tenant, tenant, after=after))
-        now = await self._ask(lambda: self.machines.queue.tenancy.paused_by(tenant))
+        tenancy = self.machines.queue.tenancy
+        done = act(
+            caller, verb, tenant, tenant, after=after,
+            look=lambda: json_text(paused=tenancy.paused_by(tenant)),
+        )  # fmt: skip
+        await self._tell(ids.QUEUE, order, done)
+        now = await self._ask(lambda: tenancy.paused_by(tenant))
         return replace(before, paused=now)
 
     def _meant(self, tenant: str, drain: bool, dry_run: bool) -> TenantPause:

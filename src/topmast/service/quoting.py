@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from msgspec import UNSET
@@ -47,7 +48,8 @@ class Quoting(FleetChanges):
                 quota=wanted.quota, from_s=wanted.from_s, until_s=wanted.until_s,
                 reason=wanted.reason,
             )  # fmt: skip
-            line = act(caller, "set-quota", wanted.tenant, wanted.tenant, after=note)
+            look = partial(self._quota_of, wanted.tenant)
+            line = act(caller, "set-quota", wanted.tenant, wanted.tenant, look=look, after=note)
             await self._tell(ids.QUEUE, m.SetQuota(wanted), line)
         quota = {**(spec.quota or {}), **wanted.quota}
         found = QuotaActed(
@@ -69,7 +71,8 @@ class Quoting(FleetChanges):
         usual = next(one for one in queue.fleet.tenants if one.name == tenant)
         if not dry_run:
             order = m.EndQuota(tenant, self.access.by(caller, by), reason or UNSET)
-            line = act(caller, "end-quota", tenant, tenant, after=json_text(reason=reason))
+            note, look = json_text(reason=reason), partial(self._quota_of, tenant)
+            line = act(caller, "end-quota", tenant, tenant, look=look, after=note)
             await self._tell(ids.QUEUE, order, line)
         found = QuotaActed(
             tenant, dry_run, spec.quota or {}, usual.quota or {}, None, None, reason, 0, 0
@@ -82,6 +85,11 @@ class Quoting(FleetChanges):
         found = () if self.budgets is None else await asyncio.to_thread(self.budgets.views)
         seen = self.access.tenants(caller, Permission.USAGE_VIEW)
         return tuple(view for view in found if seen is None or view.tenant in seen)
+
+    def _quota_of(self, tenant: str) -> str:
+        """The quota that a tenant has now, for the audit log."""
+        spec = self.machines.queue.tenancy.ledger.tenants.get(tenant)
+        return "" if spec is None else json_text(in_force=spec.quota)
 
     async def _tenant(self, tenant: str) -> TenantSpec:
         """A tenant with the quota that it has now. Raises NotFound."""

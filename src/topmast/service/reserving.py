@@ -76,7 +76,8 @@ class Reserving(Quoting):
         view = await self._ask(partial(self._reservation, one.window, bool(one.begun)))
         if not dry_run:
             order = m.EndWindow(name, self.access.by(caller, by), reason or UNSET)
-            line = act(caller, "end-reservation", name, after=json_text(reason=reason))
+            note, look = json_text(reason=reason), partial(self._window_of, name)
+            line = act(caller, "end-reservation", name, look=look, after=note)
             await self._tell(ids.QUEUE, order, line)
         return self._shown(caller, view)
 
@@ -140,6 +141,15 @@ class Reserving(Quoting):
             window.cluster, window.region, window.tenants, window.by, window.reason, float(gpus),
             tuple(jobs),
         )  # fmt: skip
+
+    def _window_of(self, name: str) -> str:
+        """A reservation for the audit log; empty when it is over."""
+        one = self.machines.queue.windows.known.get(name)
+        if one is None:
+            return ""
+        window = one.window
+        what = window.cluster or window.region or ",".join(window.hosts)
+        return json_text(what=what, from_s=window.from_s, until_s=window.until_s)
 
     def _may_stay(self, tenant: str, window: Window) -> bool:
         return not set(self.access.path(tenant)).isdisjoint(window.tenants)

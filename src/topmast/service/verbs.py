@@ -187,6 +187,16 @@ class Verbs(Operating):
             state=record.state.value, cause=record.cause, band=spec.band.name.lower(), **more
         )
 
+    def _states_of(self, jobs: Sequence[str]) -> str:
+        """The states of many jobs for the audit log: how many are in each. O(jobs)."""
+        known = self.machines.queue.jobs.records
+        records = [record for job in jobs if (record := known.get(job)) is not None]
+        held = sum(bool(record.hold) for record in records)
+        bands = (given(record.next_spec, record.spec).band.name.lower() for record in records)
+        more = {"held": held} if held else {}
+        states = Counter(record.state.value for record in records)
+        return json_text(states=states, bands=Counter(bands), **more)
+
     # --- acts -----------------------------------------------------------------------------------
 
     async def cancel(self, caller: Caller, job: str, by: str, why: Why = NO_REASON) -> JobView:
@@ -362,7 +372,8 @@ class Verbs(Operating):
             look = partial(self._state_of, jobs[0])
             note = json_text(reason=wanted.reason, **more) if wanted.reason else ""
         else:
-            look, note = None, json_text(jobs=len(jobs), reason=wanted.reason, **more)
+            look = partial(self._states_of, jobs)
+            note = json_text(jobs=len(jobs), reason=wanted.reason, **more)
         done = act(caller, wanted.verb, compact(jobs), tenant, look=look, after=note)
         order = wanted.order(self.access.by(caller, wanted.by))
         await self._tell_of(jobs, order, done)
