@@ -29,7 +29,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo recording recording-everywhere test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools prometheus-tools azure-tools helm-tools web-tools test-web screenshots bench-web check format bench bench-all bench-engines bounds mutants crash-test failover-test docs docs-output docs-test manifests lock hooks clean
+.PHONY: help venv demo recording recording-everywhere test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools prometheus-tools azure-tools helm-tools web-tools test-web screenshots bench-web check format bench bench-all bench-engines bounds mutants crash-test failover-test failover-mutants docs docs-output docs-test manifests lock hooks clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -153,6 +153,9 @@ crash-test: $(DEV) ## kill servers N times, hosts and tasks too, and check what 
 
 failover-test: $(DEV) ## take the leader away N times, in every way there is, and check what was promised; needs root and PostgreSQL
 	@$(PY) -m tests.failover.run --rounds $(N) $(ARGS)
+
+failover-mutants: $(DEV) ## break the fence of leaders in each way, and see that the failover test notices; as root: minutes
+	@$(PY) -m pytest -q -m "" -k caught $(or $(ARGS),tests/failover)
 
 bounds: $(DEV) ## run the tests of compiled kernels with every index checked: minutes
 	@NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/.bounds $(PYTEST) --timeout 900 $(BOUNDS)

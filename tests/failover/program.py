@@ -3,33 +3,43 @@
     python -m tests.failover.program FOLDER MUTANT up ...
 
 ``FOLDER/orders`` gets a line for each order that an engine carries out, where it does so: process, epoch,
-order. While there is a file ``FOLDER/stall.PID`` the process halts itself between the decision that an
-order may leave and the order; with ``FOLDER/hang.PID``, in the middle of it, when it was found that its
-leader still leads. ``FOLDER/clock`` says by how much the clock of the machine is wrong for a process that starts.
+order; ``FOLDER/batches`` one for each batch that a region apart takes of the queue. While there is a file
+``FOLDER/stall.PID`` the process halts itself between the decision that an order may leave and the order;
+with ``FOLDER/hang.PID``, in the middle of it, when it was found that its leader still leads; with
+``FOLDER/send.PID``, right before a batch for a region apart leaves. When it goes on it notices a little
+late that it leads no more, so that what it was at gets out. ``FOLDER/clock`` says by how much the
+clock of the machine is wrong for a process that starts.
 """
 
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from topmast.adapters import clock
 from topmast.adapters.engines.leader import LeaderFence
 from topmast.adapters.engines.local.engine import LocalEngine
+from topmast.adapters.link import Batch, LinkEnd
 from topmast.adapters.store import SqlJournal, postgresql
-from topmast.app import main
+from topmast.app import main, queue, standby
 from topmast.app.process import Process
+from topmast.app.region import RegionProcess
 from topmast.ports import Engine, Orders
 
 FOLDER, MUTANT = (Path(sys.argv[1]), sys.argv[2]) if __name__ == "__main__" else (Path(), "")
 NO_FENCE, SAME_EPOCH, NO_EPOCH, NO_HOLD = "no-fence", "same-epoch", "no-epoch", "no-hold"
 MUTANTS = (NO_FENCE, SAME_EPOCH, NO_EPOCH, NO_HOLD)
 _order, _admitted, _wall_s = Process._order, Orders.order, clock.wall_s
+_send, _receive = LinkEnd._send, RegionProcess.receive
 _do, _carry_out = LocalEngine._do, LocalEngine._carry_out
+_step_down = standby.step_down
 _now = threading.local()
+halted = threading.Event()
+LATE_S = 0.5
 
 
 def halt(where: str) -> None:
@@ -37,6 +47,7 @@ def halt(where: str) -> None:
     file = FOLDER / f"{where}.{os.getpid()}"
     if file.exists():
         file.unlink()
+        halted.set()
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
@@ -69,6 +80,28 @@ def do(engine: LocalEngine, command: Callable[[], None]) -> None:
     _do(engine, noted)
 
 
+def send(end: LinkEnd, envelopes: list[Any]) -> Any:
+    """What leaves for a region apart."""
+    if envelopes:
+        halt("send")
+    return _send(end, envelopes)
+
+
+def receive(process: RegionProcess, batch: Batch) -> Any:
+    """What a region apart takes, and does not refuse."""
+    receipt = _receive(process, batch)
+    with (FOLDER / "batches").open("a") as file:
+        file.write(f"queue {batch.leader} {len(batch.envelopes)}-envelopes\n")
+    return receipt
+
+
+def step_down(error: BaseException) -> NoReturn:
+    """What a leader does that leads no more."""
+    if halted.is_set():
+        time.sleep(LATE_S)
+    _step_down(error)
+
+
 def skewed_s(skew_s: float) -> float:
     """The time of a machine with a wrong clock."""
     return _wall_s() + skew_s
@@ -79,6 +112,9 @@ def set_up() -> None:
     Process._order = order  # type: ignore[assignment,method-assign]
     Orders.order = admitted  # type: ignore[assignment,method-assign]
     LocalEngine._do = do  # type: ignore[assignment,method-assign]
+    LinkEnd._send = send  # type: ignore[assignment,method-assign]
+    RegionProcess.receive = receive  # type: ignore[assignment,method-assign]
+    queue.step_down = step_down  # type: ignore[attr-defined]
     file = FOLDER / "clock"
     skew_s = float(file.read_text()) if file.exists() else 0.0
     clock.wall_s = lambda: skewed_s(skew_s)

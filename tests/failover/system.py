@@ -19,7 +19,9 @@ from tests.support.live import end_agents
 
 NAMES = ("a", "b")
 DATABASE = "10.77.0.1"
-"""Its address, for both servers."""
+"""Its address, and that of the region apart, for both servers."""
+LINK_PORT = 6279
+HOSTS = 3
 CLONE_NEWNET = 0x40000000
 PATIENCE_S = 90.0
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -46,6 +48,7 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
         number = NAMES.index(name) + 1
         self.near, self.far = f"10.77.{number}.1", f"10.77.{number}.2"
+        self.link = f"{self.far}:{LINK_PORT}"
         self.callers = ThreadPoolExecutor(8, initializer=self._enter)
 
     def plug_in(self) -> None:
@@ -112,9 +115,10 @@ class Server:
         system = self._system
         words = [
             "ip", "netns", "exec", self.space, sys.executable, "-m", "tests.failover.program",
-            str(system.folder), self._mutant or "-", "up", "--standby",
+            str(system.folder), self._mutant or "-", "up", "--standby", "--role", "queue",
             "--store", system.database.url_for(DATABASE), "--state", str(system.state),
-            "--fleet", str(system.fleet), "--port", str(self.port),
+            "--fleet", str(system.fleet), "--port", str(self.port), "--link", self.link,
+            "--placer", f"west=http://{system.placer}", "--token-file", str(system.token),
         ]  # fmt: skip
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -144,13 +148,9 @@ class Server:
             os.kill(self.pid, signal.SIGCONT)
         self.frozen = False
 
-    def stall(self) -> None:
-        """Have it halt itself before its next order."""
-        (self._system.folder / f"stall.{self.pid}").touch()
-
-    def hang(self) -> None:
-        """Have it halt itself in the middle of its next order."""
-        (self._system.folder / f"hang.{self.pid}").touch()
+    def halt_at(self, where: str) -> None:
+        """Have it halt itself at one of the places of `tests.failover.program`."""
+        (self._system.folder / f"{where}.{self.pid}").touch()
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -192,28 +192,60 @@ class System:
     def __init__(self, folder: Path, mutant: str, first_port: int) -> None:
         self.folder = folder
         self.state = folder / "state"
+        self.apart = folder / "west"
+        """The folder of the region with a process of its own."""
+        self.apart.mkdir()
+        self.placer = f"{DATABASE}:{first_port}"
+        self.token = folder / "token"
+        self.token.touch(0o600)
+        self.token.write_text("a-secret-of-links-for-tests\n")
         self.fleet = folder / "fleet.yaml"
         self.fleet.write_text(json.dumps(FLEET))
+        self._mutant = mutant
+        self._region: subprocess.Popen[bytes] | None = None
         self.database = postgresql.Listening(folder / "pg", "10.77.0.0/16")
         self.servers = {
             name: Server(self, name, first_port + n, mutant) for n, name in enumerate(NAMES)
         }
 
     def start(self) -> None:
-        """Start the database, the first leader, and its standby."""
+        """Start the database, the region apart, the first leader, and its standby."""
         for server in self.servers.values():
             server.plug_in()
         self.database.start()
+        self._start_region()
         for server in self.servers.values():
             server.start()
             self.wait_for(lambda: self.leader() is not None, "no server leads")
         self.wait_whole()
+        self.wait_for(lambda: len(self.hosts()) == HOSTS, "the region apart is not linked")
+
+    def _start_region(self) -> None:
+        host, port = self.placer.split(":")
+        queue = ",".join(f"http://{server.link}" for server in self.servers.values())
+        words = [
+            sys.executable, "-m", "tests.failover.program", str(self.apart), self._mutant or "-",
+            "up", "--role", "placer", "--region", "west", "--host", host, "--port", port,
+            "--queue", queue, "--state", str(self.apart / "state"), "--token-file", str(self.token),
+        ]  # fmt: skip
+        with (self.folder / "west.log").open("ab") as log:
+            self._region = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def hosts(self) -> list[Any]:
+        """All that the leader knows."""
+        leader = self.leader()
+        status, found = (0, {}) if leader is None else leader.ask("GET", "/hosts")
+        return list(found["hosts"]) if status == 200 else []
 
     def end(self) -> None:
         """End everything, tasks of the engine too."""
         for server in self.servers.values():
             server.kill()
-        end_agents(self.state)
+        if self._region is not None:
+            self._region.kill()
+            self._region.wait()
+        for state in (self.state, self.apart / "state"):
+            end_agents(state)
         self.database.stop("immediate")
         for server in self.servers.values():
             server.unplug()
@@ -245,7 +277,7 @@ class System:
 
     def tails(self) -> str:
         """The ends of the logs."""
-        logs = [server.log for server in self.servers.values() if server.log.exists()]
+        logs = sorted(self.folder.glob("*.log"))
         return "\n".join(f"{log.name}: {log.read_text()[-3000:]}" for log in logs)
 
 
@@ -253,7 +285,10 @@ FLEET = {
     "regions": {
         "east": {
             "clusters": {"east-1": {"hosts": [{"count": 2, "gpu": "H100", "gpus": 8, "cpus": 64}]}}
-        }
+        },
+        "west": {
+            "clusters": {"west-1": {"hosts": [{"count": 1, "gpu": "L4", "gpus": 8, "cpus": 64}]}}
+        },
     },
-    "tenants": {"default": {"quota": {"H100": 16}}},
+    "tenants": {"default": {"quota": {"H100": 16, "L4": 8}}},
 }

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.failover.load import stale_orders
-from tests.failover.program import MUTANTS, NO_HOLD
-from tests.failover.run import failover_test
+from tests.failover.program import MUTANTS, NO_FENCE, NO_HOLD
+from tests.failover.run import CHAIN, failover_test, missed
 from tests.support import postgresql
 
 needs_cables = pytest.mark.skipif(
@@ -39,15 +39,46 @@ def folder() -> Iterator[Path]:
     ids=["in order", "an old epoch", "one epoch, two leaders", "the same process again", "none"],
 )
 def test_an_order_of_an_old_epoch_is_seen(tmp_path: Path, orders: str, want_stale: int) -> None:
-    (tmp_path / "orders").write_text(orders)
-    assert len(stale_orders(tmp_path)) == want_stale
+    file = tmp_path / "orders"
+    file.write_text(orders)
+    assert len(stale_orders(file)) == want_stale
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "p99_s", "goal_s", "want"),
+    [
+        (900, 4.8, 5.0, ""),
+        (900, 5.2, 5.0, "took 5.2 s"),
+        (900, 5.2, None, ""),
+        (900, None, 5.0, "in no round"),
+        (900, None, None, ""),
+        (0, 1.0, None, "no job was acknowledged"),
+    ],
+    ids=["in time", "too late", "not judged", "only cold", "only cold, not judged", "nothing done"],
+)
+def test_the_last_line_is_judged(
+    acknowledged: int, p99_s: float | None, goal_s: float | None, want: str
+) -> None:
+    found = missed({"acknowledged": acknowledged, "failover_p99_s": p99_s}, goal_s)
+    assert bool(found) == bool(want), found
+    assert want in "".join(found)
+
+
+@needs_cables
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_chain_of_leaders_is_lost_and_nothing_else(folder: Path) -> None:
+    """Five in a row, each as soon as it leads."""
+    line, verdict = failover_test(folder, rounds=1, seed=5, only=CHAIN)
+    assert verdict.clean, verdict
+    assert (line["rounds"], line["hot_rounds"]) == (1, 0)
 
 
 @needs_cables
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_each_fault_is_survived(folder: Path) -> None:
-    line, verdict = failover_test(folder, rounds=8, seed=5)
+    line, verdict = failover_test(folder, rounds=11, seed=5)
     assert verdict.clean, verdict
     assert line["acknowledged"]
 
@@ -55,9 +86,12 @@ def test_each_fault_is_survived(folder: Path) -> None:
 @needs_cables
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mutant", MUTANTS)
-def test_a_server_without_a_fence_is_caught(folder: Path, mutant: str) -> None:
+@pytest.mark.parametrize(
+    ("mutant", "only"),
+    [*((mutant, "stall") for mutant in MUTANTS if mutant != NO_HOLD), (NO_HOLD, "hang"),
+     (NO_FENCE, "send")],
+)  # fmt: skip
+def test_a_server_without_a_fence_is_caught(folder: Path, mutant: str, only: str) -> None:
     """Without the check, a higher epoch, orders that carry one, or a hold, old orders are carried out."""
-    only = "hang" if mutant == NO_HOLD else "stall"
     _, verdict = failover_test(folder, rounds=2, seed=5, mutant=mutant, only=only)
     assert verdict.stale_orders
