@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -59,6 +60,9 @@ def _import(session: Session, importer: Importer, file: Path, strict: bool) -> i
     found = importer.read(data, where)
     for one in found.notes:
         note(one.of(where))
-    parse_job(found.job, where=f"the job file of {where}")
-    session.show(found, lambda: say_block(as_yaml(found.job)))
+    jobs, before = (found.job, *found.more), Counter[str]()
+    for job in jobs:
+        parse_job(job, where=f"the job file of {where}", before=before)
+        before[job.get("name", "")] += 1
+    session.show(found, lambda: say_block("\n---\n".join(map(as_yaml, jobs))))
     return int(strict and bool(found.notes))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,9 +19,6 @@ STDIN = "-"
 """Stands for a job file on standard input."""
 COMMAND_LINE = "command line"
 NONE_BEFORE: Mapping[str, int] = MappingProxyType({})
-_BETWEEN = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
-_CONTENT = re.compile(rb"^(?!---)[ \t]*[^#\s]", re.MULTILINE)
-"""A line that is neither empty nor a comment."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +39,11 @@ class JobSource:
     def parts(self) -> list[JobSource]:
         """The jobs of a file: one, or several between lines of three dashes.
 
-        Each part begins with empty lines, so that errors name the lines of the file.
+        Errors name the lines of the file.
         """
-        begins = [0, *(found.start() for found in _BETWEEN.finditer(self.data))]
-        found = []
-        for begin, end in itertools.pairwise([*begins, len(self.data)]):
-            text = self.data[begin:end]
-            if _CONTENT.search(text):
-                lines = b"\n" * self.data.count(b"\n", 0, begin)
-                found.append(replace(self, data=lines + text))
-        return found if len(found) > 1 else [self]
+        from topmast.model.files.source import documents_in
+
+        return [replace(self, data=text) for text in documents_in(self.data)]
 
     def read(self, before: Mapping[str, int] = NONE_BEFORE) -> tuple[dict[str, Any], Path | None]:
         """The document, checked, and the folder that the job works in.

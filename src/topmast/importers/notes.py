@@ -34,6 +34,8 @@ class Imported(Struct, frozen=True):
     """The document of a job file."""
     notes: tuple[Note, ...]
     """In the order of the lines."""
+    more: tuple[dict[str, Any], ...] = ()
+    """Those of the jobs that follow it, in one submission."""
 
 
 class Notes:

@@ -14,6 +14,7 @@ from topmast.importers.sbatch_options import IGNORED, LEFT, LONG, TAKES_NO_VALUE
 from topmast.importers.srun import without_srun
 from topmast.model.errors import InvalidInput
 from topmast.model.files.jobfile import SCRIPT_LIMIT_BYTES
+from topmast.model.files.sweeps import MAX_JOBS
 
 _MEMORY = re.compile(r"([0-9]+)([KMGT]?)B?", re.IGNORECASE)
 _GRES = re.compile(r"(?:gres/)?gpu(?::([A-Za-z][\w.-]*))?(?:[:=]([0-9]+))?(?:\(.*\))?")
@@ -31,6 +32,17 @@ export SLURM_SUBMIT_DIR="$PWD" SLURM_RESTART_COUNT=$((TOPMAST_EPOCH - 1))
 """
 
 
+_ARRAY = re.compile(r"([^%]+)(?:%([1-9][0-9]{0,8}))?")
+_INDICES = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
+_INDEX = "SLURM_ARRAY_TASK_ID"
+_OF_ARRAY = """\
+export SLURM_ARRAY_JOB_ID="${TOPMAST_SWEEP#s}" SLURM_ARRAY_TASK_COUNT="$TOPMAST_SWEEP_SIZE"
+export SLURM_ARRAY_TASK_MIN=%d SLURM_ARRAY_TASK_MAX=%d
+"""
+_AFTER = {"after": "started", "afterany": "any", "afterok": "ok"}
+"""Slurm's words for what a job waits for, and those of a job file."""
+
+
 class _Option(Struct, frozen=True):
     """An option of a ``#SBATCH`` line."""
 
@@ -46,6 +58,14 @@ class _Size(Struct, frozen=True):
     most_nodes: int
     tasks: int
     per_node: int
+
+
+class _Array(Struct, frozen=True):
+    """A job array: its tasks are the jobs of a sweep."""
+
+    sweep: dict[str, Any]
+    bounds: tuple[int, int]
+    """The least and the largest index."""
 
 
 def import_sbatch(data: bytes, where: str) -> Imported:
@@ -68,7 +88,11 @@ def import_sbatch(data: bytes, where: str) -> Imported:
     for option in options.values():
         if option.name in LEFT:
             notes.add(option.line, f"--{option.name}", "is left out", LEFT[option.name])
-    job["run"] = _script(lines, options, size, gpus[0], notes)
+    array = _array(options, notes)
+    if array is not None:
+        job["sweep"] = array.sweep
+    _dependency(options, notes)
+    job["run"] = _script(lines, options, size, gpus[0], array, notes)
     job["resources"] = {field: value for field, value in job["resources"].items() if value}
     return notes.imported(job)
 
@@ -208,6 +232,50 @@ def _cpus_and_memory(
     return {"cpus": cpus, "memory": None}
 
 
+def _array(options: dict[str, _Option], notes: Notes) -> _Array | None:
+    """The indices ``0-9``, ``1,3,5-7`` or ``0-15:4``, of which ``%2`` lets two run at a time."""
+    option = options.get("array")
+    if option is None:
+        return None
+    found = _ARRAY.fullmatch(option.value)
+    ranges = [_indices(piece) for piece in found[1].split(",")] if found else [range(0)]
+    if found is None or not all(ranges) or sum(map(len, ranges)) > MAX_JOBS:
+        remedy = f"write sweep: {{range: {{variable: {_INDEX}, from: 0, to: 9}}}}"
+        notes.add(option.line, "--array", f"{option.value!r} is not understood", remedy)
+        return None
+    sweep: dict[str, Any] = {"max_parallel": int(found[2])} if found[2] else {}
+    first, *others = ranges
+    if others:
+        indices = sorted({index for one in ranges for index in one})
+        sweep["list"] = [{_INDEX: index} for index in indices]
+    else:
+        bounds = {"from": first.start, "to": first[-1], "step": first.step}
+        sweep["range"] = {"variable": _INDEX, **bounds}
+    return _Array(sweep, (min(one.start for one in ranges), max(one[-1] for one in ranges)))
+
+
+def _indices(text: str) -> range:
+    """The indices of ``3``, ``0-9`` or ``0-15:4``; none of what is neither."""
+    found = _INDICES.fullmatch(text.strip())
+    if found is None or found[3] == "0":
+        return range(0)
+    return range(int(found[1]), int(found[2] or found[1]) + 1, int(found[3] or 1))
+
+
+def _dependency(options: dict[str, _Option], notes: Notes) -> None:
+    """The jobs of Slurm that it waits for have other ids here, or none: say what to write."""
+    option = options.get("dependency")
+    if option is None:
+        return
+    for piece in re.split("[,?]", option.value):
+        kind, _, _ = piece.partition(":")
+        known = _AFTER.get(kind)
+        remedy = f"write depends_on: [{{job: ID, after: {known}}}] with the id that it has here"
+        if known is None:
+            remedy = "a job can wait until others have started, ended or succeeded: depends_on"
+        notes.add(option.line, "--dependency", f"{piece} is left out", remedy)
+
+
 def _rest(options: dict[str, _Option], notes: Notes) -> dict[str, Any]:
     """Tenant, time limit, folder, image, restarts and grace."""
     job: dict[str, Any] = {}
@@ -263,7 +331,12 @@ def _seconds(text: str) -> int | None:
 
 
 def _script(
-    lines: list[str], options: dict[str, _Option], size: _Size, gpus: float, notes: Notes
+    lines: list[str],
+    options: dict[str, _Option],
+    size: _Size,
+    gpus: float,
+    array: _Array | None,
+    notes: Notes,
 ) -> str:
     """What each task runs: the script, with the variables that Slurm would give it."""
     wrap = options.get("wrap")
@@ -284,4 +357,5 @@ def _script(
             'begin what only one may do with: [ "$RANK" = 0 ] &&',
         )  # fmt: skip
     values = (shlex.quote(name), size.nodes, size.per_node, round(gpus * size.per_node), cpus)
-    return _ALIASES % values + text.strip("\n") + "\n"
+    of_array = "" if array is None else _OF_ARRAY % array.bounds
+    return _ALIASES % values + of_array + text.strip("\n") + "\n"

@@ -60,9 +60,11 @@ USED = frozenset(
         "container-image",
         "wrap",
         "no-requeue",
+        "array",
+        "dependency",
     }
 )
-"""Those that become fields."""
+"""Those that become fields, or that are noted by what they say."""
 TAKES_NO_VALUE = frozenset(
     {
         "hold",
@@ -135,8 +137,6 @@ LEFT = {
     "exclusive": "ask for all GPUs of a host",
     "oversubscribe": "ask for a share: H100:0.5",
     "overcommit": "say what a task needs under resources",
-    "array": "launch a job for each setting, with --env SLURM_ARRAY_TASK_ID=N",
-    "dependency": "launch it when the other job has ended",
     "begin": "launch it then",
     "deadline": "it has no deadline",
     "hold": "topmast hold JOB",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 from topmast.importers.notes import Imported, Notes, Part
-from topmast.model.files.source import JOB_LIMITS, parse_text
+from topmast.model.files.source import JOB_LIMITS, documents_in, parse_text
 
 _CHOSEN = "Topmast chooses where it runs"
 _DISK = "disks are not requested"
@@ -31,6 +33,9 @@ _RESOURCES = {
     "autostop": "a job holds its hosts until it ends",
     "priority": "write priority: high, normal or low at the top",
 }  # fmt: skip
+_HEADER = frozenset({"name", "execution"})
+"""The fields of the first document of a pipeline, which is no task."""
+_OF_HEADER = {"name": "each job has a name of its own; give them a label to find them together"}
 _ALIASES = """\
 # As SkyPilot runs it: what a line returns does not end the script.
 set +eu +o pipefail
@@ -41,9 +46,47 @@ export SKYPILOT_NUM_GPUS_PER_NODE="$TOPMAST_GPUS_PER_TASK"
 
 
 def import_skypilot(data: bytes, where: str) -> Imported:
-    """The job of a task file. Raises InvalidInput for what is no YAML."""
-    notes = Notes()
-    root = Part(parse_text(data, where, JOB_LIMITS), "", notes)
+    """The job of a task file, or the jobs of a pipeline. Raises InvalidInput."""
+    parts = [Part(parse_text(text, where, JOB_LIMITS), "", Notes()) for text in documents_in(data)]
+    header = parts.pop(0) if len(parts) > 1 and set(parts[0].keys()) <= _HEADER else None
+    tasks = [_task(part) for part in parts]
+    if len(tasks) > 1:
+        tasks = _named_apart(tasks)
+        _chain(tasks, header)
+    found = [part.notes.imported(task) for part, task in zip(parts, tasks, strict=True)]
+    notes = [note for one in found for note in one.notes]
+    if header is not None:
+        header.leave(_OF_HEADER)
+        notes = [*header.notes.imported({}).notes, *notes]
+    return Imported(found[0].job, tuple(notes), tuple(one.job for one in found[1:]))
+
+
+def _chain(tasks: list[dict[str, Any]], header: Part | None) -> None:
+    """Let each task of a pipeline start when the one before it has succeeded."""
+    execution = header.get("execution") if header else None
+    if execution and execution.text == "parallel":
+        execution.note("each starts as soon as it has a place", "they do not wait for one another")
+        return
+    for before, task in pairwise(tasks):
+        task["depends_on"] = [before["name"]]
+
+
+def _named_apart(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same with a name for each that no other has."""
+    taken = Counter(task["name"] for task in tasks)
+    return [
+        task if taken[task["name"]] == 1 and task["name"] else {**task, "name": _name(task, number)}
+        for number, task in enumerate(tasks, 1)
+    ]
+
+
+def _name(task: dict[str, Any], number: int) -> str:
+    return f"{task['name'] or 'task'}-{number}"
+
+
+def _task(root: Part) -> dict[str, Any]:
+    """The job of one task."""
+    notes = root.notes
     name, workdir, nodes = root.get("name"), root.get("workdir"), root.get("num_nodes")
     job: dict[str, Any] = {"name": notes.name(name.line, "name", name.text) if name else None}
     job["num_nodes"] = nodes.plain if nodes else None
@@ -61,7 +104,7 @@ def import_skypilot(data: bytes, where: str) -> Imported:
         if script:
             job[field] = _ALIASES + script.text
     root.leave(_TOP)
-    return notes.imported(job)
+    return job
 
 
 def _resources(part: Part) -> dict[str, Any]:

@@ -22,6 +22,17 @@ def test_a_file_is_imported(call: Call, tmp_path: Path) -> None:
     assert [note["field"] for note in document["notes"]] == ["--partition"]
 
 
+def test_a_pipeline_can_be_launched_as_it_is_printed(call: Call, tmp_path: Path) -> None:
+    """Its jobs stand between lines of three dashes."""
+    file = tmp_path / "p.yaml"
+    file.write_text("name: a\nrun: x\n---\nname: b\nrun: y\n")
+    printed = call("import", "skypilot", file).out
+    (first, second) = yaml.safe_load_all(printed)
+    assert (first["name"], second["depends_on"]) == ("a", ["a"])
+    document = call("import", "skypilot", file, "--json").document
+    assert [job["name"] for job in (document["job"], *document["more"])] == ["a", "b"]
+
+
 def test_what_cannot_be_a_job_is_an_error(call: Call, tmp_path: Path) -> None:
     """After what was found of it."""
     file = tmp_path / "task.yaml"

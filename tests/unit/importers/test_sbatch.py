@@ -78,6 +78,60 @@ def test_options_become_fields(options: str, want: dict[str, Any]) -> None:
     assert found == want
 
 
+INDEX = "SLURM_ARRAY_TASK_ID"
+
+
+@pytest.mark.parametrize(
+    ("array", "want", "bounds"),
+    [
+        ("0-9%2", {"max_parallel": 2, "range": {"variable": INDEX, "from": 0, "to": 9, "step": 1}}, "0 9"),
+        ("0-15:4", {"range": {"variable": INDEX, "from": 0, "to": 12, "step": 4}}, "0 12"),
+        ("7", {"range": {"variable": INDEX, "from": 7, "to": 7, "step": 1}}, "7 7"),
+        ("5-6,1,5", {"list": [{INDEX: 1}, {INDEX: 5}, {INDEX: 6}]}, "1 6"),
+    ],
+)  # fmt: skip
+def test_a_job_array_becomes_a_sweep(array: str, want: dict[str, Any], bounds: str) -> None:
+    """With as many at a time, and the variables that its tasks know."""
+    script = f"#SBATCH --array={array}\necho $SLURM_ARRAY_TASK_MIN $SLURM_ARRAY_TASK_MAX "
+    script += "$SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_COUNT\n"
+    found = import_sbatch(script.encode(), "x")
+    assert (found.job["sweep"], found.notes) == (want, ())
+    parse_job(found.job)
+    envs = {
+        "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "TOPMAST_JOB_ID": "j9",
+        "TOPMAST_HOSTS": "a", "TOPMAST_EPOCH": "1", "TOPMAST_SWEEP": "s7",
+        "TOPMAST_SWEEP_SIZE": "3", "PATH": "/usr/bin:/bin",
+    }  # fmt: skip
+    done = subprocess.run(
+        ["bash", "-c", found.job["run"]], env=envs, capture_output=True, text=True
+    )
+    assert done.stdout == f"{bounds} 7 3\n", done.stderr
+
+
+@pytest.mark.parametrize("array", ["", "x", "9-0", "0-9%", "0-9%0", "1,,2", "0-4:0", "0-200000"])
+def test_an_array_that_is_not_understood_is_noted(array: str) -> None:
+    """The job is one then, and the note says what to write."""
+    found = import_sbatch(f"#SBATCH --array={array}\ntrue\n".encode(), "x")
+    assert "sweep" not in found.job
+    assert [note.field for note in found.notes] == ["--array"]
+    assert "sweep: {range:" in found.notes[0].remedy
+
+
+def test_what_a_script_waits_for_is_noted_with_what_to_write() -> None:
+    """Jobs of Slurm have other ids here; a condition that there is not here is said to be none."""
+    script = b"#SBATCH -d afterok:12:13,afterany:14,singleton\ntrue\n"
+    found = import_sbatch(script, "x")
+    assert "depends_on" not in found.job
+    assert [(note.message, note.remedy) for note in found.notes] == [
+        ("afterok:12:13 is left out",
+         "write depends_on: [{job: ID, after: ok}] with the id that it has here"),
+        ("afterany:14 is left out",
+         "write depends_on: [{job: ID, after: any}] with the id that it has here"),
+        ("singleton is left out",
+         "a job can wait until others have started, ended or succeeded: depends_on"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("command", "want"),
     [

@@ -1,6 +1,7 @@
 """Task files of SkyPilot as job files."""
 
 import subprocess
+from collections import Counter
 
 from topmast.importers.skypilot import import_skypilot
 from topmast.model.files.jobfile import parse_job
@@ -70,3 +71,46 @@ def test_the_variables_of_skypilot_are_there() -> None:
         check=True,
     )
     assert done.stdout.splitlines() == ["1 2 j7", "a"]
+
+
+PIPELINE = b"""\
+name: nightly
+---
+name: train
+resources: {accelerators: H100:8, infra: aws}
+run: python train.py
+---
+# what it made is judged
+run: python eval.py
+---
+resources: {infra: gcp}
+run: python publish.py
+"""
+
+
+def test_a_pipeline_becomes_jobs_that_wait_for_one_another() -> None:
+    """As SkyPilot runs its tasks one after another; each note has its line of the whole file."""
+    found = import_skypilot(PIPELINE, "p.yaml")
+    jobs = (found.job, *found.more)
+    assert [(job["name"], job.get("depends_on")) for job in jobs] == [
+        ("train", None), ("task-2", ["train"]), ("task-3", ["task-2"]),
+    ]  # fmt: skip
+    assert [job["run"].splitlines()[-1] for job in jobs] == [
+        "python train.py", "python eval.py", "python publish.py",
+    ]  # fmt: skip
+    assert [(note.line, note.field) for note in found.notes] == [
+        (1, "name"), (4, "resources.infra"), (10, "resources.infra"),
+    ]  # fmt: skip
+    before = Counter[str]()
+    for job in jobs:
+        parse_job(job, before=before)
+        before[job["name"]] += 1
+
+
+def test_tasks_that_run_at_once_do_not_wait() -> None:
+    """That is said of the line; names that are the same are told apart."""
+    text = b"name: g\nexecution: parallel\n---\nname: a\nrun: x\n---\nname: a\nrun: y\n"
+    found = import_skypilot(text, "g.yaml")
+    assert [job["name"] for job in (found.job, *found.more)] == ["a-1", "a-2"]
+    assert all("depends_on" not in job for job in (found.job, *found.more))
+    assert (2, "execution") in [(note.line, note.field) for note in found.notes]

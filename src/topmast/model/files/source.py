@@ -8,6 +8,7 @@ is refused long before it is read to its end. Scalars follow YAML 1.2's core sch
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import re
@@ -23,6 +24,10 @@ from msgspec import Struct
 
 from topmast.model.errors import InvalidInput
 from topmast.model.units import show
+
+_BETWEEN = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
+_CONTENT = re.compile(rb"^(?!---)[ \t]*[^#\s]", re.MULTILINE)
+"""A line that is neither empty nor a comment."""
 
 
 class Limits(Struct, frozen=True):
@@ -96,6 +101,19 @@ def read_bytes(path: Path, where: str, limits: Limits) -> bytes:
         reason = getattr(error, "strerror", None) or "the path is not valid"
         raise InvalidInput(f"cannot be read: {reason}", where=where) from None
     return data
+
+
+def documents_in(data: bytes) -> list[bytes]:
+    """The documents of a text, between lines of three dashes; at least one.
+
+    Each begins with empty lines, so that errors name the lines of the whole text.
+    """
+    begins = [0, *(found.start() for found in _BETWEEN.finditer(data))]
+    found = []
+    for begin, end in itertools.pairwise([*begins, len(data)]):
+        if _CONTENT.search(data, begin, end):
+            found.append(b"\n" * data.count(b"\n", 0, begin) + data[begin:end])
+    return found if len(found) > 1 else [data]
 
 
 def parse_text(data: bytes, where: str, limits: Limits) -> Node:
