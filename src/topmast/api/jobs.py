@@ -149,20 +149,6 @@ def _one_job(router: APIRouter, service: Service) -> None:
     async def spec(job: str, request: Request) -> Response:
         return answer(await service.job_file(caller_of(request), job))
 
-    @router.post(
-        "/jobs/{job}/cancel",
-        tags=["jobs"],
-        summary="Cancel a job",
-        **takes(_CANCEL),
-        **returns(v.JobView, 202),
-    )
-    @needs(Permission.JOBS_CANCEL)
-    async def cancel(job: str, request: Request) -> Response:
-        body = await read_object(request, _CANCEL)
-        wanted = why(body)
-        view = await service.cancel(caller_of(request), job, user(body), wanted)
-        return answer(view, 200 if wanted.dry_run else 202)
-
     @router.get(
         "/jobs/{job}/logs",
         tags=["jobs"],
@@ -185,6 +171,24 @@ def _one_job(router: APIRouter, service: Service) -> None:
             "X-Complete": str(int(chunk.complete)),
         }
         return Response(chunk.data, media_type="text/plain", headers=headers)
+
+    _cancel(router, service)
+
+
+def _cancel(router: APIRouter, service: Service) -> None:
+    @router.post(
+        "/jobs/{job}/cancel",
+        tags=["jobs"],
+        summary="Cancel a job",
+        **takes(_CANCEL),
+        **returns(v.JobView, 202),
+    )
+    @needs(Permission.JOBS_CANCEL)
+    async def cancel(job: str, request: Request) -> Response:
+        body = await read_object(request, _CANCEL)
+        wanted = why(body)
+        view = await service.cancel(caller_of(request), job, user(body), wanted)
+        return answer(view, 200 if wanted.dry_run else 202)
 
 
 def _workdirs(router: APIRouter, service: Service) -> None:

@@ -1,4 +1,4 @@
-"""Records of a changed fleet say by whom it was changed, and what, for the history."""
+"""Records of a changed fleet say what was changed, and why, for the history."""
 
 from __future__ import annotations
 
