@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.entrance import entrance, run
-from tests.support.live import Server
+from tests.support.live import PATIENCE_S, Server
+from topmast import Client
 from topmast.model.access import Role
 from topmast.model.errors import InvalidInput
 
@@ -69,6 +71,65 @@ def test_what_is_set_decides_from_the_next_start_on(server: Server) -> None:
         with server.up() as client:
             assert client.profile().now.name == "fifo"
         server.stop()
+
+
+ONE_GPU = "regions: {r: {clusters: {c: {hosts: [{count: 1, gpu: G, gpus: 1}]}}}}\n"
+SLEEPS = {"run": "sleep 600", "expected_duration": "500s", "resources": {"accelerators": "G:1"}}
+
+
+def test_forecasts_go_by_what_was_calibrated_also_after_a_restart(
+    server: Server, tmp_path: Path
+) -> None:
+    """A start of 120 s, on GPUs of half the speed: the next job waits for 1,120 s instead of 500."""
+    server.fleet, found = tmp_path / "fleet.yaml", tmp_path / "lab.set"
+    server.fleet.write_text(ONE_GPU)
+    found.write_text("# fitted to jobs.csv\nsim.startup_s=120\nsim.gpu_speed.G=0.5\n")
+    kept = {"sim.startup_s": "120", "sim.gpu_speed.G": "0.5"}
+    with server.up() as client:
+        for _ in range(2):
+            client.submit(SLEEPS)
+        assert expected_wait_s(client) == pytest.approx(500.0, abs=60.0)
+        assert client.profile().foreseen == {}
+    server.stop()
+    for arguments in (("--set", f"@{found}"), ()):
+        server.arguments = arguments
+        with server.up() as client:
+            assert expected_wait_s(client) == pytest.approx(1_120.0, abs=60.0)
+            assert client.profile().foreseen == kept
+            shown = told("policies", "show", "--server", server.url)
+            assert "told:         sim.startup_s=120, sim.gpu_speed.G=0.5\n" in shown
+        server.stop()
+
+
+def expected_wait_s(client: Client) -> float:
+    """How long the second job will wait, counted from the start of the first."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline_s:
+        start_s, start = client.job("j1").start_s, client.explain("j2").expected_start
+        if start_s is not None and start is not None and start.at_s is not None:
+            return start.at_s - start_s
+        time.sleep(0.1)
+    raise AssertionError("no forecast")
+
+
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [
+        (["sim.host_mtbf_s=9"], "is not an option of up"),
+        (["sim.startup_s=-1"], "out of range"),
+        (["sim.gpu_speed.H=2"], "no such GPU model"),
+    ],
+)
+def test_what_no_forecast_goes_by_is_refused(tmp_path: Path, words: list[str], want: str) -> None:
+    """Before anything is started."""
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(ONE_GPU)
+    options = ["--fleet", str(fleet), "--state", str(tmp_path / "state"), "--port", "0"]
+    done = subprocess.run(
+        [*PROGRAM, "up", *options, "--set", *words], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, (tmp_path / "state").exists()) == (2, False)
+    assert want in done.stderr
 
 
 def test_a_profile_is_set_by_those_that_may_and_the_audit_log_has_it(tmp_path: Path) -> None:

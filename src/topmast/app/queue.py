@@ -62,11 +62,13 @@ from topmast.policies.options import Profile
 from topmast.policies.registry import DEFAULT_PROFILE, load_profile, profile_names
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Follower
+from topmast.service.forecast import FORESEEN
 from topmast.service.metrics import of_standby
 from topmast.service.profile import PROFILE
 from topmast.service.regions import Elsewhere
 from topmast.service.warnings import quotas_beyond
 from topmast.service.whatif import WhatIfs
+from topmast.sim.settings import check_models, read_foreseen, told_apart
 from topmast.traces.throughputs import read_throughputs
 from topmast.web import routes as pages
 
@@ -78,7 +80,8 @@ log = structlog.get_logger(__name__)
 
 def profile_of(options: ServeOptions) -> Profile:
     """The policies that the command line asks for."""
-    return load_profile(options.profile or DEFAULT_PROFILE, options.settings)
+    own, _ = told_apart(options.settings)
+    return load_profile(options.profile or DEFAULT_PROFILE, own)
 
 
 class QueueServer:
@@ -91,6 +94,8 @@ class QueueServer:
         faults = Faults()
         self._fleet = faults.of(lambda: read_fleet(options.fleet) if options.fleet else None)
         self._given = faults.of(lambda: profile_of(options))
+        self._own, self._foreseen = told_apart(options.settings)
+        faults.of(self._check_foreseen)
         self._token = faults.of(lambda: read_token(options.token_file))
         speeds = options.throughputs
         self._speeds = faults.of(lambda: read_throughputs(speeds) if speeds else None)
@@ -197,7 +202,7 @@ class QueueServer:
     def _profile(self, journal: SqlJournal) -> Profile:
         """What is kept goes before what a standby is given, and before the default."""
         kept = journal.option(PROFILE)
-        asked = self._options.profile is not None or bool(self._options.settings)
+        asked = self._options.profile is not None or bool(self._own)
         if kept is None or (asked and not self._options.standby):
             return self._given
         profile = msgspec.json.decode(kept, type=Profile)
@@ -216,6 +221,17 @@ class QueueServer:
             return kept
         journal.set_option(KEEP_MONTHS, str(asked))
         return asked
+
+    def _check_foreseen(self) -> None:
+        settings = read_foreseen(self._foreseen, "up")
+        if self._fleet is not None:
+            check_models(settings, self._fleet.models())
+
+    def _keep_foreseen(self, journal: SqlJournal) -> None:
+        """Forecasts and what-ifs read it there. A standby keeps what the leader was told."""
+        known = self._options.standby and journal.option(FORESEEN) is not None
+        if self._foreseen and not known:
+            journal.set_option(FORESEEN, json.dumps(self._foreseen))
 
     def _machines(self, journal: SqlJournal) -> Machines:
         return Machines(self._profile(journal), relays_of(self._apart), self._speeds)
@@ -237,6 +253,7 @@ class QueueServer:
         )  # fmt: skip
         self._system = system
         refuse_local_engines(system.fleet, options)
+        self._keep_foreseen(journal)
         system.open()
         if options.validate:
             system.validate()

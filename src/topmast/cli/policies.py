@@ -67,6 +67,9 @@ def _say_act(found: ProfileAct) -> None:
         note("nothing was done")
     say(f"It decides by:              {_named(found.now)}")
     say(f"The next leader decides by: {_named(found.later)}")
+    if found.foreseen:
+        told = ", ".join(f"{name}={value}" for name, value in found.foreseen.items())
+        say(f"Forecasts are told:         {told}")
     if found.effect == "done" and not found.dry_run:
         note("a server takes a profile up when it begins to lead: start it again")
 

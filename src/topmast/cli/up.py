@@ -51,7 +51,7 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Change a setting; may be repeated.",
+        help="Change a setting, or what forecasts go by (sim.KEY); may be repeated.",
         autocompletion=complete_settings,
     ),
 ]
@@ -300,6 +300,8 @@ def _faults_of_placer(options: ServeOptions) -> Iterator[str]:
          "--listen, --accounts and --otlp are options of the queue"),
         (options.throughputs is not None,
          "--throughputs is an option of the queue, which decides which jobs share GPUs"),
+        (any(key.startswith("sim.") for key in options.settings),
+         "--set sim.KEY is an option of the queue, which makes the forecasts"),
         (options.fleet is not None,
          "a placer gets its part of the fleet from the queue: leave out --fleet"),
     ):  # fmt: skip

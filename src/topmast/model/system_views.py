@@ -55,3 +55,5 @@ class ProfileAct(Struct, frozen=True):
     """``done`` or ``unchanged``, of an act."""
     dry_run: bool = False
     """Nothing was done."""
+    foreseen: dict[str, str] = {}
+    """What forecasts are told of starts, checkpoints and GPUs: `topmast up --set sim.KEY=VALUE`."""

@@ -73,7 +73,7 @@ class Core:
         self.regions = regions or Regions(runtime.machines)
         self.data_plans = data_plans
         self.capacity_plans = capacity_plans
-        self.forecasts = Forecasts(runtime, self.regions, clock)
+        self.forecasts = Forecasts(runtime, self.regions, clock, journal.option)
         self.whatifs: WhatIfs | None = None
         """None where no process can be run for them."""
         self.fleet_maps = FleetMaps(runtime, clock, process_of, elapsed_s)

@@ -20,7 +20,11 @@ from topmast.ports import Clock
 from topmast.runtime.loop import Runtime
 from topmast.service.regions import Regions
 from topmast.sim.forecast import Forecast, forecast_start
+from topmast.sim.settings import Settings, read_foreseen
 from topmast.sim.whatif import StateSnapshot, state_snapshot_of
+
+FORESEEN = "foreseen"
+"""The option of the journal with what `topmast up --set sim.KEY=VALUE` said of starts and GPUs."""
 
 PATIENCE_S = 0.8
 """How long a copy may run for one question; what is beyond is estimated by list scheduling."""
@@ -40,8 +44,16 @@ log = structlog.get_logger(__name__)
 class Forecasts:
     """Estimates when jobs will start; without an estimate it answers nothing."""
 
-    def __init__(self, runtime: Runtime, regions: Regions, clock: Clock) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        regions: Regions,
+        clock: Clock,
+        option: Callable[[str], str | None],
+    ) -> None:
+        """``option``: what is kept in the journal."""
         self._runtime = runtime
+        self._option = option
         self._regions = regions
         self._clock = clock
         self._lock = threading.Lock()
@@ -88,7 +100,8 @@ class Forecasts:
     def _run_on(self, jobs: Sequence[str], state: StateSnapshot) -> None:
         try:
             with self._lock:
-                last = self._last = Forecast(state, self._runtime.machines.profile)
+                profile = self._runtime.machines.profile
+                last = self._last = Forecast(state, profile, self._settings())
                 self._made_s = time.monotonic()
                 known, give_up = last.whatif.machines.queue.jobs.records, patience()
                 for job in jobs:
@@ -112,6 +125,9 @@ class Forecasts:
 
         return await asyncio.wrap_future(runtime.ask(question))
 
+    def _settings(self) -> Settings:
+        return read_foreseen(foreseen(self._option(FORESEEN)), "up")
+
     def _serves(self, job: str) -> bool:
         """Whether the last forecast still tells about a job."""
         last, age_s = self._last, time.monotonic() - self._made_s
@@ -127,7 +143,7 @@ class Forecasts:
                     if state is None:
                         return None
                     profile = self._runtime.machines.profile
-                    self._last = Forecast(state, profile)
+                    self._last = Forecast(state, profile, self._settings())
                     self._made_s = time.monotonic()
                 return self._last.start_of(job, give_up)
         except Exception:
@@ -139,10 +155,15 @@ class Forecasts:
         try:
             with self._lock:
                 profile = self._runtime.machines.profile
-                return forecast_start(state, profile, spec, give_up=patience())
+                return forecast_start(state, profile, spec, self._settings(), patience())
         except Exception:
             log.exception("no forecast", job=spec.name)
             return None
+
+
+def foreseen(kept: str | None) -> dict[str, str]:
+    """The options `sim.KEY` that the journal keeps; none if nothing is kept."""
+    return {} if kept is None else msgspec.json.decode(kept, type=dict[str, str])
 
 
 def patience() -> Callable[[], bool]:

@@ -16,6 +16,7 @@ from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile
 from topmast.runtime.loop import Runtime
 from topmast.service.access import Access, json_text, row
+from topmast.service.forecast import FORESEEN, foreseen
 from topmast.service.policies import flat
 
 PROFILE = "profile"
@@ -39,8 +40,9 @@ class Profiles:
         return self._runtime.machines.profile
 
     async def view(self) -> ProfileAct:
-        """What decides now, and from the next leader on."""
-        return ProfileAct(_view(self._now), _view(await self._later()))
+        """What decides now, and from the next leader on; what forecasts are told."""
+        kept = await asyncio.to_thread(self._option, FORESEEN)
+        return ProfileAct(_view(self._now), _view(await self._later()), foreseen=foreseen(kept))
 
     async def set(
         self, caller: Caller, name: str, options: dict[str, str], reason: str, *, dry_run: bool

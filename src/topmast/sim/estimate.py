@@ -36,6 +36,10 @@ class Basis(StrEnum):
     OVERRUN = "overrun"
 
 
+MEASURED = (Basis.HISTORY, Basis.LIKE)
+"""Runs from launch to end: the start and the checkpoints are in them."""
+
+
 class Estimate(Struct, frozen=True):
     """The whole run, in seconds: early, as expected, late. ``source``: the group of a history, or
     what the jobs that are alike are called.

@@ -46,11 +46,19 @@ def list_scheduled_start(whatif: WhatIf, job: str) -> tuple[float, int] | None:
         spec = queue.jobs.records[name].spec
         start_s: float | None = whatif.clock.now_s
         if gpus := spec.gpus_milli() / MILLI:
-            pool = pools.get(_model(spec, pools))
-            start_s = None if pool is None else pool.start(gpus, whatif.work.left_s[name])
+            model = _model(spec, pools)
+            pool = pools.get(model)
+            start_s = None if pool is None else pool.start(gpus, _held_s(whatif, name, model))
         if name == job:
             return None if start_s is None else (start_s, ahead)
     return None
+
+
+def _held_s(whatif: WhatIf, job: str, model: str) -> float:
+    """How long a job that waits will have GPUs of a model, but for checkpoints."""
+    spec, settings = whatif.machines.queue.jobs.records[job].spec, whatif.settings
+    speed = 1.0 if spec.duration_s is None else settings.gpu_speed.get(model, 1.0)
+    return settings.startup_s + whatif.work.left_s[job] / speed
 
 
 def _model(spec: JobSpec, pools: dict[str, Pool]) -> str:

@@ -104,6 +104,12 @@ _ABOVE_ZERO = (
 )
 
 
+ROUNDS = ROUNDS_ALONE, ROUNDS_SHARED = "rounds_s", "shares.round_s"
+"""Options of a profile that are found beside those of the world: of one that shares no time, and of
+one that does.
+"""
+
+
 def told_apart(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """The options of a profile, and those of the world."""
     own = {key: text for key, text in options.items() if not key.startswith(PREFIX)}
@@ -136,6 +142,20 @@ def read_settings(options: Mapping[str, str]) -> Settings:
         if not (low_ok and value <= _AT_MOST.get(name, 1e12)):
             raise InvalidInput(f"{value} is out of range", field=f"--set sim.{name}")
     return settings
+
+
+def read_foreseen(options: Mapping[str, str], command: str) -> Settings:
+    """The world of a look ahead: what `calibrate` found of it; no overheads but these.
+
+    Raises InvalidInput for other options: a look ahead draws no faults and loses no messages.
+    """
+    for key in options:
+        if key not in OVERHEADS and not key.startswith(GPU_SPEED):
+            raise InvalidInput(
+                f"is not an option of {command}", field=f"--set {key}",
+                remedy=f"of the world: {', '.join(OVERHEADS)}, {GPU_SPEED}MODEL",
+            )  # fmt: skip
+    return read_settings({**dict.fromkeys(OVERHEADS, "0"), **options})
 
 
 def _meant(name: str) -> str:

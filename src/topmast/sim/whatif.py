@@ -27,7 +27,7 @@ from topmast.runtime.machines import Machines, RegionState
 from topmast.sim.ahead import Checkpoints
 from topmast.sim.clock import VirtualClock
 from topmast.sim.engine import SimulatedEngine, Work
-from topmast.sim.estimate import Estimate, Estimates
+from topmast.sim.estimate import MEASURED, Estimate, Estimates
 from topmast.sim.heap import EventHeap
 from topmast.sim.loop import Hear, Loop
 from topmast.sim.mover import SimulatedMover
@@ -182,7 +182,11 @@ class WhatIf:
         again.
         """
         estimate = self.left[record.id] = self.estimates.of(record.spec, done_s)
-        left_s = self.work.left_s[record.id] = max(SHORTEST_S, estimate.run_s - work_kept_s(record))
+        run_s, settings = estimate.run_s, self.settings
+        if estimate.basis in MEASURED:
+            run_s -= settings.startup_s
+            run_s /= 1 + settings.checkpoint_s / record.spec.checkpoint.interval_s
+        left_s = self.work.left_s[record.id] = max(SHORTEST_S, run_s - work_kept_s(record))
         if record.kept_s > 0:
             self.work.kept_s[record.id] = record.kept_s
         return left_s

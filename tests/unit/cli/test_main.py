@@ -223,6 +223,21 @@ MISTAKES = [
         "--reads goes with --standby; a placer needs --region NAME and --queue URL; "
         "--keep-months is an option of the queue; a placer gets its part of the fleet",
     ),
+    Mistake(
+        "a placer makes no forecasts",
+        [
+            "up",
+            "--role",
+            "placer",
+            "--region",
+            "r",
+            "--queue",
+            "http://q",
+            "--set",
+            "sim.startup_s=1",
+        ],
+        "--set sim.KEY is an option of the queue, which makes the forecasts",
+    ),
     Mistake("no such month", ["up", "--keep-months", "30000"], "must be at most 1200 (see"),
     Mistake("no address", ["queue", "--server", "a b"], "'a b' is not the address of a server"),
     Mistake("no folder", ["datasets", "add", "d", "--region", "r", "--source", "no"], "no is not"),

@@ -24,12 +24,14 @@ from topmast.sim.books import JOBS, Tables
 from topmast.sim.estimate import Basis, Estimates
 from topmast.sim.forecast import Forecast, forecast_start
 from topmast.sim.list_scheduling import list_scheduled_start
+from topmast.sim.settings import Settings
 from topmast.sim.simulation import Simulation
-from topmast.sim.whatif import StateSnapshot, state_snapshot_of
+from topmast.sim.whatif import LIVE, StateSnapshot, WhatIf, state_snapshot_of
 from topmast.traces.trace import Trace, trace_of
 
 WORLD = fleet(cluster("r-1", hosts=4, gpus=8))
 ONE_GPU = fleet(cluster("r-1", hosts=1, gpus=1))
+ONE_HOST = fleet(cluster("r-1", hosts=1, gpus=8))
 
 
 class Watched:
@@ -139,6 +141,28 @@ def test_how_far_off_starts_are_that_rest_on_history() -> None:
     assert len(errors) > 50
     assert statistics.median(errors) < 0.4
     assert any("historical durations of" in basis for basis in bases)
+
+
+CALIBRATED = Settings(startup_s=30.0, checkpoint_s=6.0, restore_s=0.0, switch_s=0.0)
+
+
+def test_calibrated_starts_come_before_given_durations() -> None:
+    """Two jobs of 500 s on one host: each has it for the start, its work and no checkpoint."""
+    run = Watched(jobs((0.0, 500.0, 8), (1.0, 500.0, 8), (2.0, 500.0, 8)), ONE_HOST)
+    state = run.state(100.0)
+    forecast = Forecast(state, run.profile, CALIBRATED)
+    assert [forecast.start_of(job).at_s for job in ("j2", "j3")] == [530.0, 1_060.0]
+    assert list_scheduled_start(WhatIf(state, run.profile, CALIBRATED), "j3") == (1_060.0, 1)
+
+
+@pytest.mark.parametrize("settings", [LIVE, CALIBRATED])
+def test_starts_and_checkpoints_are_in_measured_runs_already(settings: Settings) -> None:
+    """Runs of 1,236 s, with a start of 30 s and one checkpoint of 6 s or without: the next ends so, too."""
+    trace = jobs(*((float(n), 1_236.0, 8) for n in range(4)), group=["g"] * 4)
+    run = Watched(trace, ONE_HOST)
+    found = Forecast(_without_durations(run.state(2_500.0)), run.profile, settings).start_of("j4")
+    assert found.at_s == pytest.approx(3 * 1_236.0, abs=6.0)
+    assert found.basis == "historical durations of group g (2 runs)"
 
 
 def _raw(document: object) -> msgspec.Raw:
