@@ -22,19 +22,12 @@ from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile, with_options
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import rebuild
+from topmast.service.forecast import FORESEEN, foreseen
 from topmast.sim.outlook import Outlook
-from topmast.sim.settings import (
-    GPU_SPEED,
-    PREFIX,
-    Settings,
-    check_models,
-    read_settings,
-    told_apart,
-)
+from topmast.sim.settings import ROUNDS, check_models, read_foreseen, told_apart
 from topmast.sim.whatif import StateSnapshot, state_snapshot_of
 from topmast.traces.throughputs import read_throughputs
 
-OVERHEADS = tuple(f"{PREFIX}{key}" for key in ("startup_s", "checkpoint_s", "restore_s"))
 NO_GPUS = "cpu"
 """The kind of hosts without GPUs."""
 Tell = Callable[[int, int, float], None]
@@ -44,12 +37,13 @@ def compare_futures(options: WhatIfOptions, tell: Tell) -> dict[str, Any]:
     """The figures of both futures, as a document. Raises a TopmastError for what does not fit."""
     base = profile_of_state(options.state)
     edits = {job: changes_within(of, f"--job {job}") for job, of in options.jobs.items()}
-    own, world = told_apart(options.settings)
-    settings = _world(world)
+    own, world = told_apart({**options.found, **options.settings})
     changed = with_options(load_profile(options.profile) if options.profile else base, own)
-    snapshot_, fleet = _state_snapshot(options, base)
+    base = with_options(base, _rounds_of_both(options))
+    snapshot_, fleet, kept = _state_snapshot(options, base)
     wanted = _changed(fleet, options)
-    check_models(settings, wanted.models())
+    check_models(read_foreseen(world, "whatif"), wanted.models())
+    settings = read_foreseen({**kept, **world}, "whatif")
     load_kernels()
     load_solvers(base)
     load_solvers(changed)
@@ -78,19 +72,22 @@ def _of_both(tell: Tell, before: int) -> Tell:
     return lambda over, jobs, now_s: tell(before * jobs + over, 2 * jobs, now_s)
 
 
-def _world(options: dict[str, str]) -> Settings:
-    """The overheads of both futures: none, unless they are given."""
-    for key in options:
-        if key not in OVERHEADS and not key.startswith(GPU_SPEED):
-            raise InvalidInput(
-                "is not an option of whatif", field=f"--set {key}",
-                remedy=f"of the world: {', '.join(OVERHEADS)}, {GPU_SPEED}MODEL",
-            )  # fmt: skip
-    return read_settings({**dict.fromkeys(OVERHEADS, "0"), **options})
+def _rounds_of_both(options: WhatIfOptions) -> dict[str, str]:
+    """Rounds that were found are of the cluster as it is; those that a person sets are a change."""
+    return {
+        key: text
+        for key, text in options.found.items()
+        if key in ROUNDS and key not in options.settings
+    }
 
 
-def _state_snapshot(options: WhatIfOptions, profile: Profile) -> tuple[StateSnapshot, Fleet]:
-    """The state as it is now, or was when its server stopped; the folder is only read."""
+def _state_snapshot(
+    options: WhatIfOptions, profile: Profile
+) -> tuple[StateSnapshot, Fleet, dict[str, str]]:
+    """The state as it is now, or was when its server stopped, and what forecasts there go by.
+
+    The folder is only read.
+    """
     state = options.state
     target = existing_store(state)
     speeds = read_throughputs(options.throughputs) if options.throughputs else None
@@ -99,6 +96,7 @@ def _state_snapshot(options: WhatIfOptions, profile: Profile) -> tuple[StateSnap
     try:
         rebuilt = rebuild(machines, journal, options.until_s)
         snapshot = journal.latest_snapshot(options.until_s)
+        kept = foreseen(journal.option(FORESEEN))
     finally:
         journal.close()
     at_s = options.until_s
@@ -119,7 +117,8 @@ def _state_snapshot(options: WhatIfOptions, profile: Profile) -> tuple[StateSnap
             field="--state",
             remedy="whatif needs the state folder of a server that runs all regions in one process",
         )  # fmt: skip
-    return state_snapshot_of(machines.queue, machines.region_states(), at_s, rebuilt.seq), fleet
+    state_ = state_snapshot_of(machines.queue, machines.region_states(), at_s, rebuilt.seq)
+    return state_, fleet, kept
 
 
 def _changed(fleet: Fleet, options: WhatIfOptions) -> Fleet:
@@ -226,7 +225,9 @@ def _told(options: WhatIfOptions, fleet: Fleet) -> list[str]:
         told.append(f"{hosts}, like {like.name} ({_host_in_words(like)})")
     told += [f"quota {key} = {gpus}" for key, gpus in options.quotas.items()]
     told += [f"profile {options.profile}"] if options.profile else []
-    told += [f"{key} = {value}" for key, value in options.settings.items()]
+    both = _rounds_of_both(options)
+    own, _ = told_apart({**options.found, **options.settings})
+    told += [f"{key} = {value}" for key, value in own.items() if key not in both]
     told += [
         f"{key} of {job} = {value if isinstance(value, str) else json.encode(value).decode()}"
         for job, document in options.jobs.items()

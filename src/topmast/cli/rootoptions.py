@@ -133,6 +133,8 @@ class WhatIfOptions:
     """Whole GPUs by ``TENANT:MODEL``."""
     profile: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
+    found: dict[str, str] = field(default_factory=dict)
+    """The same, out of files: rounds in them are of both futures."""
     lose_regions: tuple[str, ...] = ()
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Other values of what a job asks for, by job: those that `edit` changes."""

@@ -39,7 +39,7 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Change an option; may be repeated.",
+        help="Change an option, or @FILE of calibrate; may be repeated.",
         autocompletion=complete_settings,
     ),
 ]
@@ -103,6 +103,7 @@ def add(app: typer.Typer) -> None:
             raise typer.BadParameter(
                 "whatif asks no server: name the server's state folder", param_hint="'--state'"
             )
+        given = settings or []
         options = WhatIfOptions(
             state=session.state_folder(),
             until_s=values.moment_s(until),
@@ -110,7 +111,8 @@ def add(app: typer.Typer) -> None:
             add_hosts=_added(add_hosts),
             quotas=_quotas(quota),
             profile=profile,
-            settings=values.assignments(settings or []),
+            settings=values.assignments(text for text in given if not text.startswith("@")),
+            found=values.assignments(text for text in given if text.startswith("@")),
             lose_regions=tuple(lose_region or ()),
             jobs=_edits(job),
             throughputs=throughputs,

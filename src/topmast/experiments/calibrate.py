@@ -20,7 +20,15 @@ from topmast.experiments.run import RunOptions, load, run
 from topmast.model.errors import InvalidInput
 from topmast.policies.registry import NO_SHARES
 from topmast.sim.books import JOBS, Tables
-from topmast.sim.settings import GPU_SPEED, PREFIX, Settings, check_models
+from topmast.sim.settings import (
+    GPU_SPEED,
+    OVERHEADS,
+    PREFIX,
+    ROUNDS_ALONE,
+    ROUNDS_SHARED,
+    Settings,
+    check_models,
+)
 from topmast.sim.simulation import Simulation
 
 COLUMNS = ("job_id", "submit_s", "finish_s")
@@ -31,8 +39,6 @@ MODEL = "gpu_model"
 """Where a job ran last: then the speeds of these models are fitted, too."""
 FIRST_START = "first_start_s"
 """With it rounds are found: jobs that waited start at multiples of them."""
-ROUNDS, SHARED_ROUNDS = "rounds_s", "shares.round_s"
-"""The option of a profile, and of one that shares time in rounds."""
 WAITED_S = 1.0
 """A job that starts so soon may not have waited for a round."""
 _AT = [JOBS.index(name) for name in COLUMNS]
@@ -109,11 +115,11 @@ def calibrate(
     if names is None:
         known = [times for times in real.values() if times.wait_s is not None]
         models = sorted({times.model for times in known if times.model})
-        names = (*FITTED, *(f"{GPU_SPEED}{model}" for model in models), ROUNDS)
+        names = (*FITTED, *(f"{GPU_SPEED}{model}" for model in models), ROUNDS_ALONE)
     load_kernels()
     load_solvers(options.world()[0])
-    rounds = _rounds(options, real) if ROUNDS in names else {}
-    names = tuple(name for name in names if name != ROUNDS)
+    rounds = _rounds(options, real) if ROUNDS_ALONE in names else {}
+    names = tuple(name for name in names if name != ROUNDS_ALONE)
     world = _World(options, real, names, rounds, tell)
     before = world.simulate({})
     shared = [job for job in real if job in before]
@@ -160,14 +166,13 @@ def _rounds(options: RunOptions, real: Mapping[str, Times]) -> dict[str, float]:
     ]
     found_s = rounds_of(starts_s)
     profile, _ = options.world()
-    key = ROUNDS if profile.shares.policy == NO_SHARES else SHARED_ROUNDS
+    key = ROUNDS_ALONE if profile.shares.policy == NO_SHARES else ROUNDS_SHARED
     return {} if found_s is None or key in options.settings else {key: found_s}
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Raises InvalidInput for a setting that is no time of the world, nor rounds."""
-    known = [f"{PREFIX}{name}" for name in Settings.__struct_fields__ if name.endswith("_s")]
-    known.append(ROUNDS)
+    """Raises InvalidInput for a setting that `whatif` and forecasts could not go by."""
+    known = (*OVERHEADS, ROUNDS_ALONE)
     speeds = [name for name in names if name.startswith(GPU_SPEED) and name != GPU_SPEED]
     if unknown := [name for name in names if name not in known and name not in speeds]:
         raise InvalidInput(

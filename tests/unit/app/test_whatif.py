@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +12,20 @@ import pytest
 
 from tests.support.build import cluster, fleet, job, needs, tenant
 from tests.support.world import World
+from tests.unit.cli import program
 from topmast.adapters.store import JOURNAL, PROFILE, open_journal
 from topmast.app import whatif
 from topmast.app.whatif import compare_futures
+from topmast.cli import main
 from topmast.cli.rootoptions import WhatIfOptions
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.policies.registry import load_profile
 from topmast.ports import Audit
+from topmast.service.forecast import FORESEEN
 from topmast.sim import outlook
 
+ROOT = replace(program.ROOT, whatif=compare_futures)
 WORLD = fleet(
     cluster("east-1", hosts=1, gpus=8),
     cluster("west-1", hosts=1, gpus=8),
@@ -166,6 +172,53 @@ def test_what_calibration_found_holds_in_both_futures(state: Path) -> None:
     base, changed = futures(state, settings=found)
     assert base["wait_s"]["mean"] == changed["wait_s"]["mean"] == pytest.approx(2_030.0, abs=0.1)
     assert base["held_gpu_s"] == changed["held_gpu_s"] == pytest.approx(16 * (2_030.0 + 1_230.0))
+
+
+@pytest.fixture
+def lab(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """What `calibrate` wrote of a cluster with rounds of 400 s and starts of 30 s."""
+    files = (
+        "--trace", str(tmp_path / "jobs.csv"), "--fleet", str(tmp_path / "fleet.yaml"),
+        "--profile", "fifo-skip", "--overheads", "none",
+    )  # fmt: skip
+    (tmp_path / "fleet.yaml").write_text(
+        "regions: {r: {clusters: {c: {hosts: [{count: 1, gpu: G, gpus: 8}]}}}}\n"
+    )
+    rows = [f"j{n},{31.7 * n},{100 + 37.3 * (n % 7)},{(1, 2, 4)[n % 3]}" for n in range(60)]
+    header = "job_id,submit_s,duration_s,gpus"
+    (tmp_path / "jobs.csv").write_text("\n".join([header, *rows]) + "\n")
+    real, found = tmp_path / "real", tmp_path / "lab.set"
+    told = ("--set", "rounds_s=400", "--set", "sim.startup_s=30")
+    assert main(ROOT, ["simulate", *files, *told, "--out", str(real)]) == 0
+    measured = ("--measured", str(real / "jobs.csv"), "--write", str(found))
+    assert main(ROOT, ["calibrate", *files, *measured]) == 0
+    capsys.readouterr()
+    assert {"rounds_s=400", "sim.startup_s=30"} <= set(found.read_text().splitlines())
+    return found
+
+
+def test_rounds_that_calibration_found_are_of_the_cluster_as_it_is(
+    state: Path, lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """1,030 s until the first two end, and the next round is at 1,200; one that is set by hand is a change."""
+    words = ["whatif", "--state", str(state), "--set", f"@{lab}", "--for", "1h", "--json"]
+    waits = []
+    for more in ([], ["--set", "rounds_s=900"]):
+        assert main(ROOT, [*words, *more]) == 0
+        found = json.loads(capsys.readouterr().out)
+        waits.append([found[future]["wait_s"]["mean"] for future in ("base", "changed")])
+        assert found["changes"] == (["rounds_s = 900"] if more else [])
+    assert waits == [[1_200.0, 1_200.0], [1_030.0, 1_800.0]]
+
+
+def test_what_the_server_was_told_holds_unless_the_command_says_otherwise(state: Path) -> None:
+    """Starts that the server was told of hold in both futures, unless the command names others."""
+    journal = open_journal(state / JOURNAL)
+    journal.set_option(FORESEEN, '{"sim.startup_s": "30"}')
+    journal.close()
+    for given, wait_s in (({}, 1_030.0), ({"sim.startup_s": "50"}, 1_050.0)):
+        base, changed = futures(state, settings=given)
+        assert base["wait_s"]["mean"] == changed["wait_s"]["mean"] == pytest.approx(wait_s)
 
 
 def test_the_folder_is_only_read(state: Path) -> None:

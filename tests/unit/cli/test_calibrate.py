@@ -141,6 +141,11 @@ def _with_models(run: Path) -> str:
         ("job_id,submit_s,finish_s\na,5,\n", (), "no job in it has ended"),
         ("job_id,submit_s,finish_s\na,5,6\n", (), "only 0 of its jobs end in the simulation"),
         ("job_id,submit_s,finish_s\na,5,6\n", ("--fit", "sim.loss"), "sim.loss cannot be fitted"),
+        (
+            "job_id,submit_s,finish_s\na,5,6\n",
+            ("--fit", "sim.plan_s"),
+            "sim.plan_s cannot be fitted",
+        ),
         ("job_id,submit_s,finish_s\na,5,6\n", ("--fit", ","), "nothing to fit"),
         ("job_id,submit_s,finish_s\na,5,6\n", ("--fit", "sim.gpu_speed."), "cannot be fitted"),
         (
