@@ -37,5 +37,6 @@ def test_a_run_is_foretold(engine: str) -> None:
     assert run["jobs"] == 12
     assert run["makespan_s"] > run["mean_jct_s"] > 1.5
     assert run["before"]["mean"] < 0
+    assert abs(run["after"]["mean"]) < abs(run["before"]["mean"])
     assert all(math.isfinite(run["after"][key]) for key in ("mean", "p50", "p99", "makespan"))
     assert run["within_5_pct"] == document["within_5_pct"]
