@@ -29,7 +29,7 @@ DOCS    := $(VENV)/.docs
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo recording recording-everywhere test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools prometheus-tools azure-tools helm-tools web-tools test-web screenshots bench-web check format bench bench-all bench-engines bounds mutants crash-test failover-test failover-mutants docs docs-output docs-test manifests lock hooks clean
+.PHONY: help venv demo recording recording-everywhere test test-all test-everywhere test-frameworks test-slurm chaos-slurm slurm-tools test-ssh chaos-ssh ssh-tools test-kubernetes chaos-kubernetes kubernetes-tools prometheus-tools azure-tools helm-tools web-tools test-web screenshots bench-web check format bench bench-all bench-engines bounds mutants crash-test failover-test failover-mutants docs docs-output docs-test manifests lock hooks clean profiles
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -126,6 +126,10 @@ screenshots: web-tools ## the gallery of the dashboard in docs/assets/dashboard,
 
 bench-web: web-tools ## the dashboard of a server with a million jobs and 100,000 GPUs, as JSON (ARGS="--jobs 100000" for less)
 	@$(PY) -m tests.support.weblab.bench $(ARGS)
+
+profiles: $(DEV) ## pictures of where the time of each hot path goes, in docs/assets/profiles (ARGS="search burst" for some)
+	@[ -x $(VENV)/bin/py-spy ] || $(PIP) install py-spy
+	@$(PY) -m tests.support.flames docs/assets/profiles $(ARGS)
 
 check: $(DEV) ## formatting, lint, types, import rules: seconds
 	@$(VENV)/bin/ruff format --check --quiet || { echo "run 'make format'"; exit 1; }
