@@ -253,7 +253,8 @@ class ControlPlane(Process):
 
     def _tell_link(self, region: str, up: bool, why: str) -> None:
         """The queue asks only regions that can be reached."""
-        news = m.LinkUp(region) if up else m.LinkDown(region, why)
+        columns = self.ends[region].columns
+        news = m.LinkUp(region, columns) if up else m.LinkDown(region, why)
         self.runtime.post(ids.QUEUE, news)
 
     def receive(self, region: str, batch: Batch) -> Future[m.Receipt]:

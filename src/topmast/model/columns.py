@@ -7,7 +7,7 @@ for first, and go along with them from machine to machine of a process.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate, chain, groupby, pairwise
 from operator import itemgetter
@@ -65,6 +65,26 @@ class SeatColumns(Struct, frozen=True, dict=True):
             hosts=tuple([those[0].host for hosts in on_hosts for those in hosts]),
             tasks=tuple([len(those) for hosts in on_hosts for those in hosts]),
             slots=tuple([slot for gang in seats for seat in gang for slot in seat.slots]),
+        )
+
+    @classmethod
+    def chosen(
+        cls, parts: Sequence[SeatColumns], rows: Sequence[tuple[int, int]], jobs: Sequence[str]
+    ) -> SeatColumns:
+        """The seats of some gangs of several columns: for each, of which, and which row."""
+        kinds, kind_of = _joined([part.kinds for part in parts])
+        kind, spans = [], []
+        hosts, tasks, slots = list[str](), list[int](), list[int]()
+        for number, row in rows:
+            part = parts[number]
+            kind.append(kind_of[number][part.kind[row]])
+            spans.append(part.spans[row])
+            first, end = part._host_at[row], part._host_at[row + 1]
+            hosts += part.hosts[first:end]
+            tasks += part.tasks[first:end]
+            slots += part.slots[part._slot_at[row] : part._slot_at[row + 1]]
+        return cls(
+            tuple(jobs), kinds, tuple(kind), tuple(spans), tuple(hosts), tuple(tasks), tuple(slots)
         )
 
     @cached_property
@@ -171,6 +191,42 @@ class PlanColumns(Struct, frozen=True, dict=True):
             versions=versions,
         )
 
+    @classmethod
+    def chosen(
+        cls,
+        parts: Sequence[PlanColumns],
+        rows: Sequence[tuple[int, int]],
+        jobs: Sequence[str],
+        balance: Sequence[float],
+    ) -> PlanColumns:
+        """Some of the plans of several columns: for each job, of which, and which row.
+
+        ``balance``: for each job, this term of the score. O(their slots).
+        """
+        clusters, cluster_of = _joined([part.clusters for part in parts])
+        terms, terms_of = _joined([part.terms for part in parts], _terms_key)
+        cluster, of_terms, fragmentation = [], [], []
+        versions: dict[str, int] = {}
+        for number, row in rows:
+            part = parts[number]
+            at = cluster_of[number][part.cluster[row]]
+            cluster.append(at)
+            of_terms.append(terms_of[number][part.of_terms[row]])
+            fragmentation.append(part.fragmentation[row])
+            region = clusters[at][0]
+            if region not in versions:
+                versions[region] = part.versions[region]
+        return cls(
+            seats=SeatColumns.chosen([part.seats for part in parts], rows, jobs),
+            clusters=clusters,
+            cluster=tuple(cluster),
+            terms=terms,
+            of_terms=tuple(of_terms),
+            fragmentation=tuple(fragmentation),
+            balance=tuple(balance),
+            versions=versions,
+        )
+
     def __len__(self) -> int:
         return len(self.cluster)
 
@@ -234,6 +290,27 @@ def some(column: Sequence[T], rows: Iterable[int]) -> tuple[T, ...]:
 
 def _runs(column: tuple[T, ...], starts: list[int], rows: Iterable[int]) -> tuple[T, ...]:
     return tuple(chain.from_iterable([column[starts[row] : starts[row + 1]] for row in rows]))
+
+
+def _terms_key(terms: Terms) -> Hashable:
+    return terms.model, terms.level, tuple(sorted(terms.terms.items()))
+
+
+def _joined(
+    tables: Sequence[Sequence[T]], key: Callable[[T], Hashable] = lambda one: one
+) -> tuple[tuple[T, ...], list[list[int]]]:
+    """One table of all that is in several, each once; for each table, where its entries are."""
+    numbers: dict[Hashable, int] = {}
+    found: list[T] = []
+    places: list[list[int]] = []
+    for table in tables:
+        places.append([])
+        for one in table:
+            at = numbers.setdefault(key(one), len(found))
+            if at == len(found):
+                found.append(one)
+            places[-1].append(at)
+    return tuple(found), places
 
 
 def _used(

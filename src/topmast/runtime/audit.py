@@ -90,9 +90,9 @@ class AuditLog:
         decided = given(fact.decided, None)
         self.history.append(placed(now, fact.epoch, fact.plan, fact.over_quota, decided))
 
-    def _all_planned(self, fact: f.AllPlanned, event: FleetBids, now: float) -> None:
-        if event.plans:
-            self.history += all_placed(now, event.plans, fact.first, fact.epochs, fact.over_quota)
+    def _all_planned(self, fact: f.AllPlanned, event: Message, now: float) -> None:
+        plans = fact.columns(event)
+        self.history += all_placed(now, plans, fact.first, fact.epochs, fact.over_quota)
 
     def _unplanned(self, fact: f.Unplanned, event: Message, now: float) -> None:
         self._line(now, fact.job, "refused", f"the region refused the plan: {fact.why}")

@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from topmast.model.errors import InvalidInput
-from topmast.model.messages import AttemptEnded, Message, Recovered, Send, Wake
+from topmast.model.messages import AttemptEnded, Deliver, Message, Recovered, Send, Wake
 from topmast.ports import Act, ActRow, Audit, Clock, HistoryRow, Journal, Record, Snapshot
 from topmast.runtime.around import Around
 from topmast.runtime.audit import AuditLog
@@ -276,6 +276,8 @@ class Runtime:
 
     def _take_in(self, item: _Item, message: Message) -> Any:
         """Handle an event from outside, if it can be journalled; the answer goes to its sender."""
+        if type(message) is Deliver:  # what it brings is encoded as it is handled
+            return self._cascade(item.to, message)
         # What is asked was decoded from JSON just now; what is posted was put together by hand.
         encode = encode_event if item.answer is not None else encode_foreign
         try:

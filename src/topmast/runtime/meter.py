@@ -184,9 +184,8 @@ class Meter:
     def _planned(self, fact: f.Planned, event: Message) -> None:
         self._placed([self.queue.jobs.records[fact.job]])
 
-    def _all_planned(self, fact: f.AllPlanned, event: FleetBids) -> None:
-        columns, records = given(event.plans, None), self.queue.jobs.records
-        jobs = columns.jobs[fact.first :] if columns is not None else ()
+    def _all_planned(self, fact: f.AllPlanned, event: Message) -> None:
+        jobs, records = fact.columns(event).jobs[fact.first :], self.queue.jobs.records
         self._placed([records[job] for job in jobs[: len(fact.epochs)]])
 
     def _placed(self, records: Sequence[JobRecord]) -> None:

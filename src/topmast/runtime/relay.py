@@ -21,8 +21,8 @@ from topmast.model.errors import Conflict
 from topmast.ports import Decision
 
 MAY_BE_LOST: tuple[type[m.Message], ...] = (
-    m.RequestRegionBids, m.RegionBids, m.DropLeases, m.ScaleUpAttempt, m.Progress,
-    m.TaskPreparing,
+    m.RequestRegionBids, m.RegionBids, m.RequestRegionPlans, m.RegionPlans, m.DropLeases,
+    m.ScaleUpAttempt, m.Progress, m.TaskPreparing,
 )  # fmt: skip
 """Questions, answers, hints: nothing durable follows from them, and silence is provided for."""
 
@@ -128,7 +128,7 @@ class Relay(EventMachine):
         state = self.state
         refused = self._refusal(event)
         if refused:
-            return m.Receipt(state.stream, state.applied, refused)
+            return m.Receipt(state.stream, state.applied, refused, columns=True)
         last = state.applied
         for envelope in event.envelopes:
             if envelope.seq > last + 1:
@@ -139,7 +139,7 @@ class Relay(EventMachine):
         if last > state.applied:
             # It comes last in the cascade, and so into the commit that has all of them.
             self.send(ids.relay(self.name), m.Heard(last))
-        return m.Receipt(state.stream, last)
+        return m.Receipt(state.stream, last, columns=True)
 
     def _refusal(self, event: m.Deliver) -> str:
         state = self.state

@@ -61,7 +61,8 @@ class LinkEnd:
     """The end of a link here, between the relay ``name`` and the machine ``to`` that it serves.
 
     ``changed`` is called, from this end's thread, when the other end can be reached and when it
-    cannot, and why. At the start it counts as unreachable.
+    cannot, and why; also when it turns out to be of another version. At the start it counts as
+    unreachable.
     """
 
     def __init__(
@@ -79,6 +80,8 @@ class LinkEnd:
         self.peer = peer
         self.up = False
         self.why = "not reached since this process started"
+        self.columns = False
+        """Whether the other end takes and makes plans in columns."""
         self._inbox = inbox
         self._changed = changed
         self._leader = leader
@@ -214,6 +217,10 @@ class LinkEnd:
         if back:
             self._inbox.call(relay, m.Pair(receipt.stream, receipt.applied)).result()
             self._peer_stream = receipt.stream
+        if receipt.columns != self.columns:
+            self.columns = receipt.columns
+            if self.up:
+                self._changed(True, self.why)
         left = [envelope for envelope in envelopes if envelope.seq > receipt.applied]
         with self._lock:
             for _ in envelopes:

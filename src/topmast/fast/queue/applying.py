@@ -72,10 +72,9 @@ def _planned(queue: QueueState, fact: f.Planned, event: m.Message) -> None:
     queue.book([record])
 
 
-def _all_planned(queue: QueueState, fact: f.AllPlanned, event: m.FleetBids) -> None:
+def _all_planned(queue: QueueState, fact: f.AllPlanned, event: m.Message) -> None:
     """O(their seats)."""
-    columns = given(event.plans, None)
-    assert columns is not None
+    columns = fact.columns(event)
     rows = slice(fact.first, fact.first + len(fact.epochs))
     jobs, plans, hosts = columns.jobs[rows], columns.plans[rows], columns.seats.hosts_each[rows]
     records = [queue.jobs.records[job] for job in jobs]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import UNSET, Struct, UnsetType, field
 
 from topmast.fast.machine import Fact, JobFact
+from topmast.model.columns import PlanColumns
 from topmast.model.dataset import Copy, Deletion
 from topmast.model.decided import AS_FORESEEN, Decided
 from topmast.model.messages import FleetBids, Message
@@ -62,6 +63,14 @@ class AllPlanned(Fact, frozen=True):
     epochs: tuple[int, ...]
     """As in `Planned`, one for each."""
     over_quota: tuple[bool, ...]
+    plans: PlanColumns | UnsetType = UNSET
+    """The plans, where they are chosen of those of several regions; absent: those of the event."""
+
+    def columns(self, event: Message) -> PlanColumns:
+        """The plans of which these are some."""
+        plans = self.plans or (event.plans if isinstance(event, FleetBids) else UNSET)
+        assert plans
+        return plans
 
 
 class Unplanned(JobFact, frozen=True):
@@ -261,7 +270,7 @@ def plans_won(event: Message, facts: Iterable[Struct]) -> Iterator[Planned]:
     for fact in facts:
         if isinstance(fact, Planned):
             yield fact
-        elif isinstance(fact, AllPlanned) and isinstance(event, FleetBids) and event.plans:
-            plans = event.plans.plans[fact.first :]
+        elif isinstance(fact, AllPlanned):
+            plans = fact.columns(event).plans[fact.first :]
             for plan, epoch, over in zip(plans, fact.epochs, fact.over_quota, strict=False):
                 yield Planned(plan.job, epoch, plan, over, AS_FORESEEN)

@@ -169,6 +169,7 @@ class GlobalQueue(QueueViews):
         m.DeletionFailed: datasets.deletion_failed,
         m.FleetBids: cycle.fleet_offered,
         m.RegionBids: cycle.offered,
+        m.RegionPlans: cycle.planned,
         m.PlanCommitted: lifecycle.committed,
         m.PlanRefused: lifecycle.refused,
         m.CapacityChanged: cycle.capacity,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from topmast.fast.region import facts as f
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.attempts import announce, launch, launch_each, stop
@@ -13,6 +15,10 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.plan import Plan, Victim, needs_of
 from topmast.model.states import Outcome
+
+
+NEVER = -1
+"""No version of the books."""
 
 
 def commit(placer: RegionAnswers, event: m.CommitPlan) -> None:
@@ -44,17 +50,19 @@ def commit(placer: RegionAnswers, event: m.CommitPlan) -> None:
 
 
 def commit_each(placer: RegionAnswers, event: m.CommitPlans) -> None:
-    """Take the slots of several plans and launch them all; one by one if anything has changed."""
+    """Take the slots of several plans and launch them all; one by one if not all of them fit."""
     state, plans = placer.state, event.plans
-    unchanged = (
-        not len(placer.holds)
-        and not state.places
-        and plans.versions[placer.region] == state.version
+    unchanged = not len(placer.holds) and plans.versions[placer.region] == state.version
+    fits = (
+        state.places.keys().isdisjoint(plans.jobs)
         and state.allocations.keys().isdisjoint(plans.jobs)
+        and (unchanged or placer.columns.have_room(plans.seats))
     )
-    if not unchanged:
+    if not fits:
         for one in event.one_by_one():
-            placer.send(ids.placer(placer.region), one)
+            # Each is looked at: a plan that is refused leaves a version for which none was made.
+            plan = replace(one.plan, region_version=NEVER)
+            placer.send(ids.placer(placer.region), replace(one, plan=plan))
         return
     placer.decide(f.AllTaken())
     launch_each(placer, event)

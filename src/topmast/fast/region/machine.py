@@ -70,6 +70,7 @@ class RegionalPlacer(RegionAnswers):
         m.Recovered: _recovered,
         m.Wake: _wake,
         m.RequestRegionBids: questions.ask,
+        m.RequestRegionPlans: questions.plan_each,
         m.CommitPlan: commits.commit,
         m.CommitPlans: commits.commit_each,
         m.StopAttempt: attempts.stop_attempt,

@@ -8,9 +8,10 @@ from topmast.fast.region import facts as f
 from topmast.fast.region.answers import RegionAnswers
 from topmast.fast.region.attempts import announce
 from topmast.fast.region.inventory.allocation import bid_to_external
+from topmast.fast.region.search import many
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.plan import PlacementRequest, needs_of
+from topmast.model.plan import PlacementRequest, RegionTerms, needs_of
 
 
 def ask(placer: RegionAnswers, event: m.RequestRegionBids) -> None:
@@ -98,6 +99,38 @@ class _Answers:
             for ask, bids in self._open:
                 bid = placer.offer(ask)
                 bids.append(bid if bid.plan is None else m.Bid(ask.job, None))
+
+
+def plan_each(placer: RegionAnswers, event: m.RequestRegionPlans) -> None:
+    """Find places for many jobs, each once those before it run; a kind without room is left out.
+
+    O(kinds without room) times a kernel call.
+    """
+    index, weights = placer.pool.index(), placer.score.weights(event.kinds[0])
+    fit = [
+        placer.score.weights(kind) == weights and many.applies(kind, weights)
+        for kind in event.kinds
+    ]
+    answer = m.RegionPlans(event.batch, placer.region)
+    if not many.may_place(index) or not any(fit):
+        placer.send(ids.QUEUE, replace(answer, able=False))
+        return
+    number = {kind: at for at, kind in enumerate(k for k, fits in enumerate(fit) if fits)}
+    asks = [event.kinds[kind] for kind in number]
+    order = [kind for kind in event.order if fit[kind]]
+    while order:
+        plans = many.plans_of(
+            index, asks, ("",) * len(order), [number[kind] for kind in order],
+            {placer.region: RegionTerms()}, many.Supply({}, {}), weights,
+            {placer.region: placer.state.version},
+        )  # fmt: skip
+        found = len(plans)
+        if found == len(order):
+            answer = replace(answer, kinds=tuple(order), plans=plans)
+            break
+        lacking = order[found]
+        order = order[:found] + [kind for kind in order[found:] if kind != lacking]
+    placer.send(ids.QUEUE, answer)
 
 
 def drop_leases(placer: RegionAnswers, event: m.DropLeases) -> None:

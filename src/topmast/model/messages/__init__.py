@@ -97,8 +97,10 @@ from topmast.model.messages.placers import (
     PlanCommitted,
     PlanRefused,
     RegionBids,
+    RegionPlans,
     RequestFleetBids,
     RequestRegionBids,
+    RequestRegionPlans,
     ScaleUpAttempt,
     SetClosure,
     SetHost,
@@ -145,6 +147,7 @@ Event = (
     | AddDataset | RequestReplica | DropReplica | RemoveDataset
     | CopyDone | CopyFailed | ReplicaDeleted | DeletionFailed | TreeGrown
     | ConfigureRegion | RequestFleetBids | FleetBids | RequestRegionBids | RegionBids
+    | RequestRegionPlans | RegionPlans
     | CommitPlan | CommitPlans | PlanCommitted | PlanRefused | StopAttempt | ScaleUpAttempt
     | SetHost | SetClosure | AssignHosts | HostsMoved | CapacityChanged | CheckBlocked | Unblocked
     | OutOfService
@@ -239,12 +242,14 @@ __all__ = [
     "Receipt",
     "Recovered",
     "RegionBids",
+    "RegionPlans",
     "ReleaseJobs",
     "RemoveDataset",
     "RemoveServiceAccount",
     "ReplicaDeleted",
     "RequestFleetBids",
     "RequestRegionBids",
+    "RequestRegionPlans",
     "RequestReplica",
     "RequeueJobs",
     "ResumeGang",

@@ -13,6 +13,7 @@ from topmast.model.messages.clusters import (
     AttemptPacked,
     AttemptResumed,
     AttemptRunning,
+    AttemptsStarting,
     AttemptStarting,
     AttemptStopping,
     AttemptSuspended,
@@ -22,6 +23,7 @@ from topmast.model.messages.placers import (
     AssignHosts,
     CapacityChanged,
     CommitPlan,
+    CommitPlans,
     ConfigureRegion,
     DropLeases,
     HostsMoved,
@@ -29,7 +31,9 @@ from topmast.model.messages.placers import (
     PlanCommitted,
     PlanRefused,
     RegionBids,
+    RegionPlans,
     RequestRegionBids,
+    RequestRegionPlans,
     ScaleUpAttempt,
     SetClosure,
     SetHost,
@@ -74,13 +78,14 @@ class Acked(Message, frozen=True):
 
 
 ToPlacer = (
-    ConfigureRegion | RequestRegionBids | CommitPlan | StopAttempt | ScaleUpAttempt
-    | SetHost | SetClosure | AssignHosts | DropLeases
+    ConfigureRegion | RequestRegionBids | RequestRegionPlans | CommitPlan | CommitPlans
+    | StopAttempt | ScaleUpAttempt | SetHost | SetClosure | AssignHosts | DropLeases
 )  # fmt: skip
 """What a queue may say to a placer in another process."""
 
 ToQueue = (
-    RegionBids | PlanCommitted | PlanRefused | CapacityChanged | AttemptStarting | AttemptRunning
+    RegionBids | RegionPlans | PlanCommitted | PlanRefused | CapacityChanged | AttemptStarting
+    | AttemptsStarting | AttemptRunning
     | AttemptStopping | AttemptCheckpointed | AttemptResumed | AttemptEnded | Progress | HostsMoved
     | AttemptSuspended | AttemptContinued | AttemptPacked | OutOfService
     | TaskPreparing
@@ -119,3 +124,5 @@ class Receipt(Struct, frozen=True):
     """All messages up to this one are on the receiver's disk."""
     refused: str = ""
     """Why nothing was accepted; empty if it was."""
+    columns: bool = False
+    """Whether the receiver takes and makes plans in columns; older versions do not."""

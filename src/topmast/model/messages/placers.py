@@ -116,6 +116,33 @@ class RegionBids(Message, frozen=True, tag="PlansOffered"):
     """Leases of earlier offers that made way for the job that was due."""
 
 
+class RequestRegionPlans(Message, frozen=True, tag="AskColumns"):
+    """Where would so many jobs like these run best, each once those before it do?
+
+    Answered by ``RegionPlans`` with the same batch number. Nothing is held: what is chosen is
+    committed before the next such question, and is validated where the region has changed.
+    """
+
+    batch: int
+    kinds: tuple[PlacementRequest, ...]
+    """Requests of common gangs; each stands for many jobs."""
+    order: tuple[int, ...]
+    """For each place that is wanted, the number of its request."""
+
+
+class RegionPlans(Message, frozen=True, tag="ColumnsOffered"):
+    """A region's places for jobs of some kinds, in columns."""
+
+    batch: int
+    region: str
+    kinds: tuple[int, ...] = ()
+    """For each place, the number of the request."""
+    plans: PlanColumns | UnsetType = UNSET
+    """The places, for no jobs yet; absent: there are none."""
+    able: bool = True
+    """Whether the region can be asked so."""
+
+
 class CommitPlan(Message, frozen=True):
     """The auction was won: take the slots, stop the victims, launch when all slots are free."""
 
@@ -331,6 +358,8 @@ class LinkUp(Message, frozen=True):
     """The process of a region's placer can be reached (again)."""
 
     region: str
+    columns: bool = False
+    """Whether it takes and makes plans in columns."""
 
 
 class LinkDown(Message, frozen=True):

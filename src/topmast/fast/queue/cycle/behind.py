@@ -38,12 +38,12 @@ def ask_behind(queue: QueueViews, decision: PendingDecision) -> m.Behind | Unset
     count = min(PER_REQUEST * queue.cycle.budget, foreseen.most)
     if count < LEAST or len(queue.backlog.ranking) <= LEAST:
         return UNSET
-    if not _are_common(queue) or not _is_plain(queue, decision):
+    if not are_common(queue) or not is_plain(queue, decision):
         return UNSET
     if foreseen.pause:
         foreseen.pause -= 1
         return UNSET
-    asked = _kinds_behind(queue, decision.candidate, count)
+    asked = kinds_behind(queue, decision.candidate, count)
     if len(asked.jobs) < LEAST:
         return UNSET
     foreseen.ask(asked, decision.candidate.job)
@@ -60,38 +60,43 @@ def ask_behind(queue: QueueViews, decision: PendingDecision) -> m.Behind | Unset
     )
 
 
-def _are_common(queue: QueueViews) -> bool:
-    """Whether all regions are in this process, and nothing in them is reserved."""
-    cycle = queue.cycle
-    apart = cycle.reach.apart or cycle.reach.absent
-    return not apart and cycle.backfill.reservation is None and not queue.windows.known
+def are_common(queue: QueueViews) -> bool:
+    """Whether nothing in the regions is reserved."""
+    return queue.cycle.backfill.reservation is None and not queue.windows.known
 
 
-def _is_plain(queue: QueueViews, decision: PendingDecision) -> bool:
+def is_plain(queue: QueueViews, decision: PendingDecision) -> bool:
     """Whether a candidate is asked about in all regions alike."""
     moves = queue.jobs.records[decision.candidate.job].moves
     return queue.is_without_data(decision.costs) and not moves
 
 
-def _kinds_behind(queue: QueueViews, first: Candidate, count: int) -> Asked:
+def kinds_behind(queue: QueueViews, first: Candidate, count: int) -> Asked:
     """The candidates behind one, up to the first that is not common, and their kinds."""
     numbers: dict[tuple[int, bool], int] = {}
     kinds: list[Kind] = []
     found: dict[str, int] = {}
-    for job, number, over_quota in _next(queue, first, count):
+    candidates = _next(queue, first, count)
+    for job, number, over_quota in candidates:
         if job in found:
             continue  # over quota as well
         if queue.backlog.may_move(job):
             break
         at = numbers.get((number, over_quota))
         if at is None:
-            kind = _kind_of(queue, job, queue.backlog.blocked.by_number[number], over_quota)
+            kind = kind_of(queue, job, queue.backlog.blocked.by_number[number], over_quota)
             if kind is None:
                 break
             at = numbers[number, over_quota] = len(kinds)
             kinds.append(kind)
         found[job] = at
-    return Asked(tuple(found), tuple(kinds), tuple(found.values()))
+    else:
+        return _asked(found, kinds, are_all=len(candidates) < count)
+    return _asked(found, kinds)
+
+
+def _asked(found: dict[str, int], kinds: list[Kind], *, are_all: bool = False) -> Asked:
+    return Asked(tuple(found), tuple(kinds), tuple(found.values()), are_all)
 
 
 def _next(queue: QueueViews, first: Candidate, count: int) -> list[tuple[str, int, bool]]:
@@ -105,7 +110,7 @@ def _next(queue: QueueViews, first: Candidate, count: int) -> list[tuple[str, in
     return [(c.job, backlog.job_class(c.job).number, c.over_quota) for c in candidates]
 
 
-def _kind_of(queue: QueueViews, job: str, job_class: JobClass, over_quota: bool) -> Kind | None:
+def kind_of(queue: QueueViews, job: str, job_class: JobClass, over_quota: bool) -> Kind | None:
     """The kind of a common job; None for one that has to be asked about by itself."""
     record, spec = queue.jobs.records[job], job_class.spec
     alone = record.bound is not None or record.avoid_hosts or job_class.grant is not None
@@ -130,8 +135,8 @@ def foreseen_plan(queue: QueueViews, decision: PendingDecision) -> Plan | None:
     if (
         plan.job == candidate.job
         and before.plan is not None
-        and _are_common(queue)
-        and _is_plain(queue, decision)
+        and are_common(queue)
+        and is_plain(queue, decision)
         and foreseen.kind_of(foreseen.row).covers(candidate, job_class, decision.choices)
     ):
         foreseen.last = candidate.job
@@ -163,7 +168,8 @@ def decide_foreseen(queue: QueueViews) -> bool:
         rows, epochs, [r.spec for r in records], bands, [r.time_left_s() for r in records],
         [queue.backlog.remaining_s(r) for r in records],
     )  # fmt: skip
-    queue.decide(f.AllPlanned(first, tuple(epochs), tuple(over_quota)))
+    chosen = plans if foreseen.are_chosen else UNSET
+    queue.decide(f.AllPlanned(first, tuple(epochs), tuple(over_quota), chosen))
     for hook in queue.hooks.on_committed:
         for record in records:
             hook.on_committed(record)
@@ -178,7 +184,7 @@ def _may_decide_at_once(queue: QueueViews, count: int) -> bool:
     first = foreseen.row
     if (
         queue.jobs.records[foreseen.last].plan is None
-        or not _are_common(queue)
+        or not are_common(queue)
         or backlog.blocked.stopped is not None
         or backlog.grants.are_limited
         or queue.tenancy.keeps_models

@@ -14,10 +14,12 @@ from topmast.fast.queue.backlog.blocked import (
 from topmast.fast.queue.backlog.placement_class import colocated_of
 from topmast.fast.queue.cycle.auction import PendingDecision, Phase
 from topmast.fast.queue.cycle.behind import decide_foreseen, send_commits
+from topmast.fast.queue.cycle.bulk_requests import take_answers
 from topmast.fast.queue.cycle.checks import CHECKS, OTHER_MODE, no_room_for_class
 from topmast.fast.queue.cycle.deciding import decide, found_no_place
+from topmast.fast.queue.cycle.foreseen import PER_REQUEST
 from topmast.fast.queue.cycle.outright import refused_outright
-from topmast.fast.queue.cycle.pipeline import first_step
+from topmast.fast.queue.cycle.pipeline import STEPS, first_step
 from topmast.fast.queue.cycle.requests import (
     ASK_TIMEOUT_S,
     ask_again,
@@ -106,6 +108,13 @@ def _offer_freed(queue: QueueViews) -> None:
 
 
 def advance(queue: QueueViews) -> None:
+    """Decide about the next candidates, and send what was chosen of plans that were foreseen."""
+    _advance(queue)
+    queue.cycle.foreseen.forget()
+    send_commits(queue)
+
+
+def _advance(queue: QueueViews) -> None:
     """Decide about the next candidates until an answer is waited for, or the budget is spent.
 
     1. While regions think about a job, wait for them.
@@ -120,6 +129,9 @@ def advance(queue: QueueViews) -> None:
         decision = queue.cycle.decision
         if decision is not None and decision.awaited:
             return
+        if decision is not None and queue.cycle.bulk.batch == decision.batch:
+            _take_answers(queue, decision)
+            continue
         if decision is not None:
             decide(queue, decision)
             continue
@@ -133,6 +145,21 @@ def advance(queue: QueueViews) -> None:
             return
         queue.cycle.budget -= 1
         try_admit(queue, candidate)
+
+
+def _take_answers(queue: QueueViews, decision: PendingDecision) -> None:
+    """Regions have answered a bulk question: go on with their plans, or ask about one job alone.
+
+    While they did others had their turn.
+    """
+    record = queue.jobs.records.get(decision.candidate.job)
+    if record is None or queue.backlog.class_of(record.id) is None:
+        queue.cycle.bulk.close()
+        queue.cycle.decision = None  # it was cancelled while the regions searched
+    elif take_answers(queue, decision):
+        queue.cycle.budget = ASKS_PER_WAKE + -(-queue.cycle.foreseen.left // PER_REQUEST)
+    else:
+        put(queue, record, decision, STEPS[Phase.FREE])
 
 
 def try_admit(queue: QueueViews, candidate: Candidate) -> None:
@@ -192,6 +219,22 @@ def offered(queue: QueueViews, event: m.RegionBids) -> None:
         ask_again(queue, decision, region)
 
 
+def planned(queue: QueueViews, event: m.RegionPlans) -> None:
+    """A region has answered a bulk question."""
+    region, reach, bulk = event.region, queue.cycle.reach, queue.cycle.bulk
+    if reach.hear(region):
+        queue.backlog.unblock(Anything())
+    if not event.able:
+        reach.find(region, columns=False)
+    decision = queue.cycle.decision
+    if decision is None or not event.batch == bulk.batch == decision.batch:
+        return
+    if region in decision.awaited:
+        bulk.answers[region] = event
+        decision.awaited.remove(region)
+        advance(queue)
+
+
 def fleet_offered(queue: QueueViews, event: m.FleetBids) -> None:
     """The regions of this process have answered."""
     decision = queue.cycle.decision
@@ -205,8 +248,6 @@ def fleet_offered(queue: QueueViews, event: m.FleetBids) -> None:
     decision.bids.update(event.offers)
     queue.cycle.foreseen.hear(event.plans)
     advance(queue)
-    queue.cycle.foreseen.forget()
-    send_commits(queue)
 
 
 def _give_up_on_silent(queue: QueueViews, decision: PendingDecision) -> None:
@@ -220,7 +261,7 @@ def _give_up_on_silent(queue: QueueViews, decision: PendingDecision) -> None:
 
 def link_up(queue: QueueViews, event: m.LinkUp) -> None:
     """A region is back: it may have room for jobs that found none elsewhere."""
-    queue.cycle.reach.find(event.region)
+    queue.cycle.reach.find(event.region, columns=event.columns)
     queue.backlog.unblock(Anything())
 
 
@@ -232,6 +273,7 @@ def link_down(queue: QueueViews, event: m.LinkDown) -> None:
     if decision is None:
         return
     decision.bids.pop(event.region, None)
+    queue.cycle.bulk.answers.pop(event.region, None)
     if decision.best is not None and decision.best.region == event.region:
         decision.best = None
     if event.region in decision.awaited:

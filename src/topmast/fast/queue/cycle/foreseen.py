@@ -46,6 +46,8 @@ class Asked(Struct, frozen=True):
     kinds: tuple[Kind, ...] = ()
     kind: tuple[int, ...] = ()
     """By job, which of the kinds."""
+    are_all: bool = False
+    """Whether there are no candidates behind these but for more of the same sort."""
 
 
 class Chosen(Struct):
@@ -72,6 +74,8 @@ class Foreseen:
         """The job before the next of these plans."""
         self.awaited = False
         """Whether an answer about them is to come."""
+        self.are_chosen = False
+        """Whether the plans are chosen of those of several regions, and in no event."""
         self.most = MOST
         """How many jobs to ask about at once."""
         self.pause = 0
@@ -86,11 +90,11 @@ class Foreseen:
         """The fleet placer is asked about these jobs, behind another."""
         self.asked, self.last, self.awaited = asked, last, True
 
-    def hear(self, plans: PlanColumns | UnsetType) -> None:
-        """The fleet placer has answered."""
+    def hear(self, plans: PlanColumns | UnsetType, *, are_chosen: bool = False) -> None:
+        """The fleet placer has answered, or (``are_chosen``) each of the regions."""
         if not self.awaited:
             return
-        self.awaited, self.row = False, 0
+        self.awaited, self.row, self.are_chosen = False, 0, are_chosen
         self.plans = plans or None
         found, asked = self.left, len(self.asked.jobs)
         if found == asked:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 SILENCE_S = 30.0
@@ -24,19 +26,23 @@ class Reach:
 
     def __init__(self) -> None:
         self.apart: dict[str, bool] = {}
-        """Regions that are asked over a link."""
+        """Regions that are asked over a link, and whether for plans in columns."""
         self.absent: dict[str, Absence] = {}
 
     def lose(self, region: str, why: str, now: float) -> None:
         """The link to a region is down; the first moment counts."""
-        self.apart[region] = True
+        self.apart[region] = False
         known = self.absent.get(region)
         self.absent[region] = Absence(known.since_s if known else now, why)
 
-    def find(self, region: str) -> None:
-        """The link to a region is up."""
-        self.apart[region] = True
+    def find(self, region: str, *, columns: bool) -> None:
+        """The link to a region is up; ``columns``: whether it makes plans in columns."""
+        self.apart[region] = columns
         self.absent.pop(region, None)
+
+    def make_columns(self, regions: Iterable[str]) -> bool:
+        """Whether all of these that are apart make plans in columns. O(regions)."""
+        return all(self.apart.get(region, True) for region in regions)
 
     def miss(self, region: str, patience_s: float, now: float) -> None:
         """A region did not answer in time, though its link is not known to be down."""

@@ -11,6 +11,7 @@ from topmast.fast.queue.backlog.blocked import Candidate
 from topmast.fast.queue.backlog.placement_class import colocated_of
 from topmast.fast.queue.cycle.auction import PendingDecision, Phase
 from topmast.fast.queue.cycle.behind import ask_behind, foreseen_plan, send_commits
+from topmast.fast.queue.cycle.bulk_requests import ask_in_bulk
 from topmast.fast.queue.cycle.checks import first_verdict
 from topmast.fast.queue.cycle.pipeline import (
     Step,
@@ -45,11 +46,14 @@ def put(queue: QueueViews, record: JobRecord, decision: PendingDecision, step: S
     decision.held, decision.changes = request.held, queue.backlog.blocked.changes
     queue.cycle.decision = decision
     apart = queue.cycle.reach.apart
+    if apart and step.phase is Phase.FREE and ask_in_bulk(queue, decision):
+        return
     here = [r for r in decision.awaited if r not in apart] if apart else decision.awaited
     if here:
         terms = queue.terms_of(here, decision.costs)
         placement = queue.backlog.job_class(record.id).placement[decision.candidate.over_quota]
-        behind = ask_behind(queue, decision) if step.phase is Phase.FREE else UNSET
+        alone = apart or step.phase is not Phase.FREE
+        behind = UNSET if alone else ask_behind(queue, decision)
         whole = m.RequestFleetBids(
             queue.cycle.batch, request, terms, placement.number, queue.cycle.reach.hold_s(), behind
         )
@@ -93,7 +97,8 @@ def _ask_apart(
         go_without(queue, decision)
     idle = [r for r in lacking if alone or not is_coming(queue, decision, r)]
     due = [region for region in idle if region in decision.awaited]
-    looked = 0 if alone else prefetch.to_look_at(at_once=bool(idle), is_due=bool(due))
+    alone_now = alone or queue.cycle.bulk.follows
+    looked = 0 if alone_now else prefetch.to_look_at(at_once=bool(idle), is_due=bool(due))
     ahead = _ahead(queue, decision, looked) if looked else []
     if ahead:
         _keep_what_is_wanted(queue, decision, ahead)

@@ -17,6 +17,7 @@ from topmast.fast.queue.backlog.task_mix import Mix, Shapes
 from topmast.fast.queue.backlog.topology_policy import TopologyPolicy
 from topmast.fast.queue.cycle.auction import PendingDecision
 from topmast.fast.queue.cycle.backfill import Backfill
+from topmast.fast.queue.cycle.bulk import Bulk
 from topmast.fast.queue.cycle.defragmentation import Defragmentation
 from topmast.fast.queue.cycle.early_binding import EarlyBinding
 from topmast.fast.queue.cycle.foreseen import Foreseen
@@ -84,6 +85,7 @@ class Cycle:
         self.reach = Reach()
         self.prefetch = Prefetch(profile.ask_ahead)
         self.foreseen = Foreseen()
+        self.bulk = Bulk()
         self.decision: PendingDecision | None = None
         """The job that regions are being asked about."""
         self.batch = 0

@@ -14,6 +14,7 @@ from topmast.fast.queue.backlog.ordered_index import Key
 from topmast.fast.queue.backlog.placement_class import NOT_TRIED, JobClass, Verdict
 from topmast.fast.queue.backlog.running import RunningOrder
 from topmast.fast.queue.backlog.task_mix import takes_any
+from topmast.fast.queue.cycle.liveness import Absence
 from topmast.fast.queue.cycle.state import QueueState
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.jobs.record import JobRecord
@@ -28,8 +29,8 @@ from topmast.model.states import WAITING
 class QueueViews(QueueState):
     """Questions to the state; none of them writes it."""
 
-    _without_data: tuple[Fleet | None, dict[str, DataCost]] = (None, {})
-    """What `data_costs` says of jobs without datasets, in a fleet."""
+    _without_data: tuple[Fleet | None, dict[str, DataCost], dict[str, Absence]] = (None, {}, {})
+    """What `data_costs` says of jobs without datasets, in a fleet, while some regions are away."""
 
     # --- what a job may have ----------------------------------------------------------------------
 
@@ -125,7 +126,7 @@ class QueueViews(QueueState):
 
     def is_without_data(self, costs: Mapping[str, DataCost]) -> bool:
         """Whether these are the costs of a job without datasets, in all regions. O(1)."""
-        fleet, plain = self._without_data
+        fleet, plain, _ = self._without_data
         return costs is plain and fleet is self.fleet
 
     def outranked(self, candidate: Candidate) -> tuple[str, ...]:
@@ -167,14 +168,15 @@ class QueueViews(QueueState):
     def data_costs(self, spec: JobSpec) -> dict[str, DataCost]:
         """For every region, by name: what it takes to have the job's data there. Not to be changed.
 
-        O(regions x datasets x regions), or O(1) without datasets while all regions can be reached.
+        O(regions x datasets x regions), or O(absent regions) without datasets.
         """
-        nothing = not spec.datasets and not self.cycle.reach.absent
-        if nothing and self._without_data[0] is self.fleet:
-            return self._without_data[1]
+        nothing, absent = not spec.datasets, self.cycle.reach.absent
+        known = self._without_data
+        if nothing and known[0] is self.fleet and known[2] == absent:
+            return known[1]
         costs = {}
         for region in self.regions:
-            absence = self.cycle.reach.absent.get(region)
+            absence = absent.get(region)
             if absence is not None:
                 costs[region] = DataCost(barred=Rejection.UNREACHABLE, detail=absence.why)
                 continue
@@ -187,7 +189,7 @@ class QueueViews(QueueState):
                 )
             costs[region] = cost
         if nothing:
-            self._without_data = (self.fleet, costs)
+            self._without_data = (self.fleet, costs, dict(absent))
         return costs
 
     def costs_of(self, record: JobRecord) -> dict[str, DataCost]:

@@ -292,12 +292,33 @@ class Columns(Amounts):
         if self.counts is not None:
             self.counts.hold(self, allocation)
 
-    def hold_each(self, seats: SeatColumns, allocations: Sequence[Allocation]) -> None:
-        """Several attempts without CPUs and memory take their seats. O(slots of their hosts)."""
+    def have_room(self, seats: SeatColumns) -> bool:
+        """Whether all these seats are free, on hosts that take work, and none is there twice.
+
+        For gangs without CPUs and memory. O(slots).
+        """
+        if self.slices > 1 or not all(host in self.index for host in seats.hosts):
+            return False
+        rows, taken, slots = self._taken_by(seats)
+        numbers = slots - np.repeat(self.offset[rows], taken)
+        return bool(
+            self.available[rows].all()
+            and (numbers < np.repeat(self.gpus[rows], taken)).all()
+            and (self.free_milli[slots] == MILLI).all()
+            and len(np.unique(slots)) == len(slots)
+        )
+
+    def _taken_by(self, seats: SeatColumns) -> tuple[Ints, Ints, Ints]:
+        """The rows of the hosts, how many slots are taken of each, and the numbers of these."""
         rows = np.array([self.index[host] for host in seats.hosts], dtype=np.int64)
         gpus = np.array([kind.gpus for kind in seats.kinds], dtype=np.int64)[list(seats.kind)]
         taken = np.array(seats.tasks, dtype=np.int64) * np.repeat(gpus, seats.spans)
         slots = np.repeat(self.offset[rows], taken) + np.array(seats.slots, dtype=np.int64)
+        return rows, taken, slots
+
+    def hold_each(self, seats: SeatColumns, allocations: Sequence[Allocation]) -> None:
+        """Several attempts without CPUs and memory take their seats. O(slots of their hosts)."""
+        rows, taken, slots = self._taken_by(seats)
         self.free_milli[slots] -= MILLI
         self.version[rows] += 1
         if self.counts is None:
