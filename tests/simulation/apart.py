@@ -210,7 +210,8 @@ class Wire:
         if self.up != up:
             self.up = up
             if self.source.name == ids.QUEUE:
-                news = m.LinkUp(self.name) if up else m.LinkDown(self.name, "the wire is cut")
+                up_news = m.LinkUp(self.name, self.storm.in_bulk)
+                news = up_news if up else m.LinkDown(self.name, "the wire is cut")
                 self.source.deliver(ids.QUEUE, news)
 
 
@@ -226,6 +227,8 @@ class ApartStorm:
         self.count = 0
         self.seen: dict[str, int] = {}
         self.slow_s = self.rng.choice([0.01, 0.1, 0.5])
+        self.in_bulk = seed % 2 == 1
+        """Whether regions make plans in columns."""
         self.queue = Part(self, ids.QUEUE, {ids.placer(r): ids.relay(r) for r in REGIONS})
         self.queue.fleet = apart_fleet()
         self.queue.mover.stock(self.queue.fleet)
@@ -318,10 +321,12 @@ class ApartStorm:
     def ordered(self, part: Part, send: m.Send) -> None:
         """In its own time something comes of an order."""
         message, name = send.message, send.to.partition("/")[2]
-        if isinstance(message, m.StartGang):
-            for seat in message.seats:
-                task = (message.job, message.epoch, seat.rank)
-                self.at(self.rng.uniform(0.0, 2.0), self._start, part, name, task)
+        if isinstance(message, m.StartGang | m.StartGangs):
+            gangs = message.gangs if isinstance(message, m.StartGangs) else (message,)
+            for gang in gangs:
+                for seat in gang.seats:
+                    task = (gang.job, gang.epoch, seat.rank)
+                    self.at(self.rng.uniform(0.0, 2.0), self._start, part, name, task)
         elif isinstance(message, m.StopTasks):
             for task in part.engines[name].of(message.job, message.epoch):
                 self.at(self.rng.uniform(0.0, 2.0), self._end, part, name, task, 143)
@@ -364,6 +369,8 @@ class ApartStorm:
             self.queue.deliver(ids.placer(region), order)
         else:
             specs = tuple(self._job() for _ in range(self.rng.randint(1, 3)))
+            if self.in_bulk and self.rng.random() < 0.3:
+                specs = (job(gpus=1, tenant="a"),) * self.rng.randint(4, 12)
             self.witness.acknowledged(self.queue.deliver(ids.QUEUE, m.SubmitJobs(specs)))
 
     def _cut(self, wires: list[Wire], broken: bool) -> None:

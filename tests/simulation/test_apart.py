@@ -11,12 +11,21 @@ from typing import Any
 import pytest
 
 from tests.simulation.apart import ApartStorm
+from topmast.fast.queue.cycle import bulk
+from topmast.fast.queue.facts import AllPlanned
 from topmast.fast.region.reservation.leases import OfferLeases
 from topmast.model import messages as m
 from topmast.runtime.relay import Relay
 
 STEPS = 2_000
 FIRST, BEYOND = (int(x) for x in os.environ.get("TOPMAST_STORM_SEEDS", "0:6").split(":"))
+
+
+@pytest.fixture(autouse=True)
+def _few_in_bulk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where regions make plans in columns, they do so for a few jobs."""
+    monkeypatch.setattr(bulk, "LEAST", 2)
+    monkeypatch.setattr(bulk, "LEAST_APART", 2)
 
 
 @pytest.mark.timeout(300)
@@ -27,11 +36,12 @@ def test_nothing_is_lost_or_done_twice_between_processes(seed: int) -> None:
 
 
 def test_a_storm_between_processes_is_one() -> None:
-    """Over a few seeds each kind of trouble comes up."""
+    """Over a few seeds each kind of trouble comes up, and jobs are placed one by one and in bulk."""
     seen: dict[str, int] = {}
     for seed in range(2):
         storm = ApartStorm(seed)
         storm.run(STEPS)
+        assert bool(storm.queue.facts(AllPlanned)) is storm.in_bulk
         for what, count in storm.seen.items():
             seen[what] = seen.get(what, 0) + count
     assert set(seen) == {"request lost", "answer lost", "kill", "cut"}

@@ -15,6 +15,7 @@ from topmast.adapters.link import LinkEnd, Peer, decode_batch, encode_receipt
 from topmast.adapters.link import end as link_end
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.columns import PlanColumns
 from topmast.model.errors import InvalidInput
 from topmast.model.states import Outcome
 from topmast.runtime.relay import LOST_HISTORY, OTHER_JOURNAL, Relay
@@ -35,9 +36,13 @@ class Side(httpx.BaseTransport):
         self.served = ids.QUEUE if name == "queue" else ids.placer(name)
         self.got: list[m.Message] = []
         self.news: list[tuple[bool, str]] = []
+        self.columns: list[bool] = []
+        """Whether the other side knew of columns, with each of these."""
         self.fate: list[str] = []
         """What happens to the next requests: ``lost``, ``answer lost``."""
         self.requests = 0
+        self.is_older = False
+        """Whether its receipts are those of a version that knows no columns."""
         self.relay = Relay(other)
         self.end: LinkEnd
         self._lock = threading.RLock()
@@ -46,9 +51,12 @@ class Side(httpx.BaseTransport):
     def connect(self, line: "Side") -> None:
         """Give it an end whose requests go through ``line``."""
         peer = Peer("east", "http://127.0.0.1:1", transport=line)
-        self.end = LinkEnd(
-            self.other, self.served, peer, self, lambda up, why: self.news.append((up, why))
-        )
+        self.end = LinkEnd(self.other, self.served, peer, self, self.changed)
+
+    def changed(self, up: bool, why: str) -> None:
+        """What the queue is told of its link."""
+        self.news.append((up, why))
+        self.columns.append(self.end.columns)
 
     def tell(self, to: str, message: m.Message) -> Any:
         """What the runtime does, in short."""
@@ -93,6 +101,9 @@ class Side(httpx.BaseTransport):
         receipt = self.end.receive(batch).result()
         if fate == "answer lost":
             raise httpx.ReadTimeout("no answer")
+        if self.is_older:
+            older = {"stream": receipt.stream, "applied": receipt.applied, "refused": ""}
+            return httpx.Response(200, json=older)
         return httpx.Response(200, content=encode_receipt(receipt))
 
 
@@ -182,6 +193,40 @@ def test_each_side_takes_only_what_the_other_may_say(sides: tuple[Side, Side]) -
     eventually(lambda: any("422" in why for _, why in east.news), "it is refused")
     eventually(lambda: east.end.up, "and forgotten")
     assert queue.got == []
+
+
+def test_a_side_of_an_older_version_is_known_by_its_receipts(sides: tuple[Side, Side]) -> None:
+    """Before anything is sent that it does not know; also when it changes while the link is up."""
+    old, east = sides
+    old.end.close()
+    east.is_older = True
+    queue = Side("queue", "east")
+    queue.connect(east)
+    queue.end.open("queue-journal")
+    eventually(lambda: queue.end.up, "the link is up")
+    assert queue.columns == [False]
+    east.is_older = False
+    eventually(lambda: queue.columns == [False, True], "it is told anew")
+    assert queue.news == [(True, ""), (True, "")]
+    queue.end.close()
+
+
+def test_an_older_side_refuses_columns_in_words(sides: tuple[Side, Side]) -> None:
+    """An order that it cannot read waits, and the link says what to do."""
+    queue, east = sides
+    told = b'"type":"CommitPlans"'
+    decode = link_end.Peer.post
+
+    def as_older(self: Peer, body: bytes) -> bytes:
+        return decode(self, body.replace(told, b'"type":"SaidByLaterOnes"'))
+
+    with pytest.MonkeyPatch.context() as older:
+        older.setattr(link_end.Peer, "post", as_older)
+        queue.post("relay/east", m.CommitPlans(PlanColumns.of([]), (), (), (), (), ()))
+        eventually(lambda: not queue.end.up, "it is refused")
+        assert "not a batch of this version" in queue.end.why
+        assert east.got == []
+    eventually(lambda: east.got, "once the other side is of this version, it arrives")
 
 
 def test_silence_from_the_other_side_counts_as_out_of_reach(

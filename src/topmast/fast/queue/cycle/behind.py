@@ -77,25 +77,23 @@ def kinds_behind(queue: QueueViews, first: Candidate, count: int) -> Asked:
     kinds: list[Kind] = []
     found: dict[str, int] = {}
     candidates = _next(queue, first, count)
+    are_all = len(candidates) < count
     for job, number, over_quota in candidates:
         if job in found:
             continue  # over quota as well
         if queue.backlog.may_move(job):
+            are_all = False
             break
         at = numbers.get((number, over_quota))
         if at is None:
-            kind = kind_of(queue, job, queue.backlog.blocked.by_number[number], over_quota)
+            job_class = queue.backlog.blocked.by_number[number]
+            kind = kind_of(queue, job, job_class, over_quota)
             if kind is None:
+                are_all = not queue.choices_of(job_class)[over_quota]  # else it is asked about
                 break
             at = numbers[number, over_quota] = len(kinds)
             kinds.append(kind)
         found[job] = at
-    else:
-        return _asked(found, kinds, are_all=len(candidates) < count)
-    return _asked(found, kinds)
-
-
-def _asked(found: dict[str, int], kinds: list[Kind], *, are_all: bool = False) -> Asked:
     return Asked(tuple(found), tuple(kinds), tuple(found.values()), are_all)
 
 

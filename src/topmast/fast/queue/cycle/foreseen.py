@@ -47,7 +47,7 @@ class Asked(Struct, frozen=True):
     kind: tuple[int, ...] = ()
     """By job, which of the kinds."""
     are_all: bool = False
-    """Whether there are no candidates behind these but for more of the same sort."""
+    """Whether no job is asked about behind these, in this mode: none is left."""
 
 
 class Chosen(Struct):

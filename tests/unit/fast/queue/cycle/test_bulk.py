@@ -1,0 +1,130 @@
+"""Bulk questions: what each region is asked for, and which of the places jobs get."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.build import job, needs
+from topmast.fast.queue.cycle.bulk import Bulk, choose, fits, shared_out
+from topmast.fast.queue.cycle.foreseen import PAUSE
+from topmast.model.columns import PlanColumns
+from topmast.model.job import JobSpec, Level
+from topmast.model.messages import RegionPlans
+from topmast.model.plan import Plan, Seat
+
+GPUS = {"east": 1_000, "north": 1_000, "west": 1_000}
+
+
+def place(region: str, number: int, score: float) -> Plan:
+    """A place for one GPU."""
+    seats = (Seat("main", 0, f"{region}-{number}", (0,)),)
+    terms = {"balance": 0.0, "fragmentation": score}
+    return Plan("", region, f"{region}-1", "H100", 1_000, seats, Level.HOST, score, terms)
+
+
+def answered(asked: int = 0, **offers: list[tuple[int, float]]) -> Bulk:
+    """What regions answered: kinds and scores. Each was asked for so many places of each kind."""
+    bulk = Bulk()
+    for region, places in offers.items():
+        plans = [place(region, n, score) for n, (_, score) in enumerate(places)]
+        kinds = tuple(kind for kind, _ in places)
+        columns = {"plans": PlanColumns.of(plans)} if plans else {}
+        bulk.answers[region] = RegionPlans(1, region, kinds, **columns)
+        bulk.asked[region] = (asked,) * 4
+    return bulk
+
+
+def regions_of(bulk: Bulk, order: list[int], price: float = 0.0) -> list[str]:
+    """Where jobs of these kinds get their places."""
+    choice = choose(bulk, order, {}, GPUS, price)
+    return [plan.region for plan in choice.plans(["j"] * len(choice.rows)).plans]
+
+
+def test_each_job_gets_the_best_place_that_is_left_for_its_kind() -> None:
+    """Ties by region; a place that is not taken bars no other."""
+    bulk = answered(9, west=[(0, 0.1), (1, 0.1), (0, 0.3)], east=[(0, 0.2), (1, 0.4), (0, 0.3)])
+    assert regions_of(bulk, [0, 0, 1, 0, 0, 1]) == ["west", "east", "west", "east", "west", "east"]
+
+
+def test_a_region_costs_more_as_it_fills_up() -> None:
+    """At 50 for a full one each GPU of a thousand costs 0.05."""
+    offers = [(0, 0.0)] * 4
+    bulk = answered(9, west=offers, east=[(0, 0.12)] * 4)
+    assert regions_of(bulk, [0] * 6, price=50.0) == ["west"] * 3 + ["east", "west", "east"]
+    choice = choose(bulk, [0] * 4, {"west": 500_000}, GPUS, 50.0)
+    assert choice.balance == pytest.approx([0.0, 0.05, 0.1, 0.15])
+
+
+def test_it_ends_before_a_job_that_would_do_better_in_a_region_to_be_asked_again() -> None:
+    """Not if that is little, nor if the region has no room for more."""
+    bulk = answered(2, west=[(0, 0.1), (0, 0.3)], east=[(0, 0.2), (0, 0.305), (0, 0.32)])
+    assert regions_of(bulk, [0] * 5) == ["west", "east", "west", "east"]
+    bulk = answered(9, west=[(0, 0.1), (0, 0.3)], east=[(0, 0.2), (0, 0.305), (0, 0.32)])
+    assert regions_of(bulk, [0] * 5) == ["west", "east", "west", "east", "east"]
+
+
+def test_it_ends_before_a_job_for_which_no_place_is_left() -> None:
+    """That is said to be full only if no region could be asked for more."""
+    for asked, is_full in ((1, False), (9, True)):
+        choice = choose(answered(asked, west=[(0, 0.1)], east=[(1, 0.1)]), [0, 1, 0, 1], {}, GPUS, 0.0)
+        assert (len(choice.rows), choice.is_full) == (2, is_full)
+    choice = choose(answered(9, west=[(0, 0.1)], east=[]), [0, 2, 0], {}, GPUS, 0.0)
+    assert (len(choice.rows), choice.is_full) == (1, True)
+    assert choose(answered(9, east=[]), [0], {}, GPUS, 0.0).rows == []
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=80), st.floats(0.01, 1.0))
+def test_a_share_has_its_part_of_each_kind_in_order(order: list[int], share: float) -> None:
+    """The first of each kind is in it, and a little more than the share; of one all is asked."""
+    part = list(shared_out(order, share))
+    left = iter(order)
+    assert all(kind in left for kind in part), "it is not in the order of the jobs"
+    jobs, places = Counter(order), Counter(part)
+    for kind, count in jobs.items():
+        assert min(count, share * count + 1) <= places[kind] <= min(count, 1.25 * share * count + 2)
+    assert part[0] == order[0]
+    assert list(shared_out(order, 1.0)) == order
+
+
+def test_shares_follow_what_regions_have_and_what_they_won() -> None:
+    """One that alone has what jobs ask for is asked for all of them the next time."""
+    bulk, regions = Bulk(), sorted(GPUS)
+    assert bulk.shares(regions, GPUS) == pytest.approx(dict.fromkeys(regions, 1 / 3))
+    bulk.won(["east"] * 9)
+    assert bulk.shares(regions, GPUS) == pytest.approx({"east": 1.0, "north": 1 / 3, "west": 1 / 3})
+    bulk.won([])
+    bulk.won(["west"] * 9)
+    assert bulk.shares(regions, {**GPUS, "north": 0})["west"] == pytest.approx(0.8)
+
+
+def test_after_answers_in_vain_more_jobs_are_asked_about_alone() -> None:
+    """One, two, four; the next that is not in vain begins anew."""
+    bulk, pauses = Bulk(), []
+    for _ in range(8):
+        bulk.heard(0, is_full=True)
+        pauses.append(bulk.pause)
+    assert pauses == [1, 2, 4, 8, 16, PAUSE, PAUSE, PAUSE]
+    bulk.heard(7, is_full=False)
+    assert bulk.pause == 0
+    bulk.heard(7, is_full=True)
+    assert bulk.pause == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "fit"),
+    [
+        (job(gpus=2, count=3), True),
+        (job(gpus=0.5), False),
+        (job(resources=needs(2, "H100", cpus=4)), False),
+        (job(resources=needs(2, "H100", memory=1)), False),
+        (job(resources=needs(0, cpus=4)), False),
+        (job(resources=needs(2, "H100", "A100")), True),
+    ],
+)
+def test_only_whole_gpus_are_asked_for_in_bulk(spec: JobSpec, fit: bool) -> None:
+    """All else is searched for one by one."""
+    assert fits(spec) is fit
