@@ -26,7 +26,6 @@ from topmast.model.messages import (
     EditJobs,
     EndQuota,
     EndWindow,
-    FleetBids,
     Message,
     NoteBudget,
     ReleaseJobs,

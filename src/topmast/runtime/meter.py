@@ -17,13 +17,11 @@ from msgspec import Struct
 from topmast.fast.queue import GlobalQueue, JobRecord
 from topmast.fast.queue import facts as f
 from topmast.fast.region import facts as p
-from topmast.model.absent import given
 from topmast.model.expansion import jobs_of
 from topmast.model.job import MILLI, Band
 from topmast.model.messages import (
     AttemptEnded,
     AttemptsStarting,
-    FleetBids,
     Message,
     SubmitJobs,
 )

@@ -55,7 +55,9 @@ def test_plans_are_chosen_of_several_columns(seed: int) -> None:
     plans = [random_plan(rng, number, versions) for number in range(24)]
     by_region = [[p for p in plans if p.region == region] for region in ("east", "west")]
     parts = [PlanColumns.of(of) for of in by_region if of]
-    rows = [(n, row) for n, part in enumerate(parts) for row in range(len(part)) if rng.random() < 0.6]
+    rows = [
+        (n, row) for n, part in enumerate(parts) for row in range(len(part)) if rng.random() < 0.6
+    ]
     rng.shuffle(rows)
     jobs, balance = [f"k{at}" for at in range(len(rows))], [rng.random() for _ in rows]
     chosen = PlanColumns.chosen(parts, rows, jobs, balance)

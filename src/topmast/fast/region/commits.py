@@ -16,7 +16,6 @@ from topmast.model import messages as m
 from topmast.model.plan import Plan, Victim, needs_of
 from topmast.model.states import Outcome
 
-
 NEVER = -1
 """No version of the books."""
 

@@ -85,7 +85,9 @@ def test_after_a_refusal_the_next_plan_is_looked_at_too() -> None:
     ],
     ids=["free", "twice the same", "beyond the last", "taken", "of no service", "unknown"],
 )
-def test_there_is_room_for_seats_that_are_free(host: str, slots: tuple[int, ...], there: bool) -> None:
+def test_there_is_room_for_seats_that_are_free(
+    host: str, slots: tuple[int, ...], there: bool
+) -> None:
     """Each once, on hosts that take work."""
     world = World(fleet(cluster("east-1", hosts=3, gpus=2)))
     world.submit(job(gpus=1))

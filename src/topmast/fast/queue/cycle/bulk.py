@@ -1,4 +1,4 @@
-"""Bulk questions: regions are asked for places for thousands of jobs at once, and answer in columns.
+"""Bulk questions: regions are asked for places for thousands of jobs, and answer in columns.
 
 Each region makes plans for its share of the next jobs, by what they ask for. The queue gives the
 jobs these places in their order, each the best that is left at the price of this moment. What is
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from topmast.fast.queue.cycle.foreseen import LEAST, PAUSE, Asked, Kind
+from topmast.fast.queue.cycle.foreseen import LEAST, MOST, PAUSE, Asked, Kind
 from topmast.fast.queue.cycle.prefetch import CLOSE, SLACK
 from topmast.model.columns import PlanColumns
 from topmast.model.job import MILLI, JobSpec, has_image
@@ -42,6 +42,8 @@ class Bulk:
         """Of the question that is out; 0: there is none."""
         self.count = 0
         """How many jobs behind the candidate it is about, at most."""
+        self.most = MOST
+        """How many to ask about."""
         self.wanted = Wanted((), {}, ())
         self.asked: dict[str, tuple[int, ...]] = {}
         """By region, how many places of each request it was asked for."""
@@ -64,6 +66,13 @@ class Bulk:
         won = sum([self._won.get(region, 0.0) for region in regions]) or 1.0
         return {r: max(gpus.get(r, 0) / supply, self._won.get(r, 0.0) / won) for r in regions}
 
+    def used(self, jobs: int) -> None:
+        """So many plans were of use, and others were not: next time fewer are asked for."""
+        self.most = max(LEAST_APART, 2 * jobs)
+
+    def _double(self) -> None:
+        self.most = min(MOST, 2 * self.most)
+
     def won(self, regions: Iterable[str]) -> None:
         """Jobs got their places in these regions. O(those)."""
         for region in self._won:
@@ -75,11 +84,12 @@ class Bulk:
         """The question is answered, or nobody waits for the answers any more."""
         self.batch, self.answers = 0, {}
 
-    def heard(self, found: int, *, is_full: bool) -> None:
-        """So many jobs have a place; ``is_full``: nowhere is room for the next.
+    def heard(self, found: int, asked: int, *, is_full: bool) -> None:
+        """So many jobs of those asked about have a place; ``is_full``: there is none for the next.
 
         That one is asked about alone: its turn is not over, as others may be stopped for it.
         """
+        self.used(found) if found < asked else self._double()
         self._vain = 0 if found else self._vain + 1
         self.pause = min(PAUSE, 1 << max(0, self._vain - 1)) if is_full or not found else 0
 
@@ -89,7 +99,7 @@ def fits(spec: JobSpec) -> bool:
     if len(spec.groups) != 1 or has_image(spec):
         return False
     needs = spec.groups[0].resources
-    whole = all([one.gpus_milli >= MILLI for one in needs.accelerators])
+    whole = all(one.gpus_milli >= MILLI for one in needs.accelerators)
     return bool(needs.accelerators) and whole and not needs.cpus and not needs.memory_bytes
 
 

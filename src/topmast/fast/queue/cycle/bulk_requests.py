@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from topmast.fast.queue.cycle.auction import PendingDecision
 from topmast.fast.queue.cycle.behind import are_common, is_plain, kind_of, kinds_behind
-from topmast.fast.queue.cycle.bulk import LEAST_APART, Wanted, choose, enough, fits, shared_out
+from topmast.fast.queue.cycle.bulk import Wanted, choose, enough, fits, shared_out
 from topmast.fast.queue.cycle.foreseen import PER_REQUEST, Asked, Kind
 from topmast.fast.queue.cycle.views import QueueViews
 from topmast.model import ids
@@ -19,10 +19,10 @@ def ask_in_bulk(queue: QueueViews, decision: PendingDecision) -> bool:
 
     O(jobs asked about).
     """
-    foreseen, bulk, reach = queue.cycle.foreseen, queue.cycle.bulk, queue.cycle.reach
+    bulk, reach = queue.cycle.bulk, queue.cycle.reach
     bulk.close()
     bulk.follows = False
-    count = min(PER_REQUEST * queue.cycle.budget, max(foreseen.most, LEAST_APART))
+    count = min(PER_REQUEST * queue.cycle.budget, bulk.most)
     if (
         queue.cycle.prefetch.most_jobs == 1
         or not reach.make_columns(decision.awaited)
@@ -110,7 +110,7 @@ def take_answers(queue: QueueViews, decision: PendingDecision) -> bool:
         queue.profile.score.balance,
     )  # fmt: skip
     bulk.close()
-    bulk.heard(len(chosen.rows), is_full=chosen.is_full)
+    bulk.heard(len(chosen.rows), len(order), is_full=chosen.is_full)
     if first is None or not chosen.rows:
         return False
     foreseen.ask(behind, candidate.job)

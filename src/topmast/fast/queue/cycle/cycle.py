@@ -110,6 +110,8 @@ def _offer_freed(queue: QueueViews) -> None:
 def advance(queue: QueueViews) -> None:
     """Decide about the next candidates, and send what was chosen of plans that were foreseen."""
     _advance(queue)
+    if queue.cycle.foreseen.left:
+        queue.cycle.bulk.used(queue.cycle.foreseen.row)
     queue.cycle.foreseen.forget()
     send_commits(queue)
 

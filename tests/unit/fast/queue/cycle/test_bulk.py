@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.build import job, needs
-from topmast.fast.queue.cycle.bulk import Bulk, choose, fits, shared_out
-from topmast.fast.queue.cycle.foreseen import PAUSE
+from topmast.fast.queue.cycle.bulk import LEAST_APART, Bulk, choose, fits, shared_out
+from topmast.fast.queue.cycle.foreseen import MOST, PAUSE
 from topmast.model.columns import PlanColumns
 from topmast.model.job import JobSpec, Level
 from topmast.model.messages import RegionPlans
@@ -70,7 +70,9 @@ def test_it_ends_before_a_job_that_would_do_better_in_a_region_to_be_asked_again
 def test_it_ends_before_a_job_for_which_no_place_is_left() -> None:
     """That is said to be full only if no region could be asked for more."""
     for asked, is_full in ((1, False), (9, True)):
-        choice = choose(answered(asked, west=[(0, 0.1)], east=[(1, 0.1)]), [0, 1, 0, 1], {}, GPUS, 0.0)
+        choice = choose(
+            answered(asked, west=[(0, 0.1)], east=[(1, 0.1)]), [0, 1, 0, 1], {}, GPUS, 0.0
+        )
         assert (len(choice.rows), choice.is_full) == (2, is_full)
     choice = choose(answered(9, west=[(0, 0.1)], east=[]), [0, 2, 0], {}, GPUS, 0.0)
     assert (len(choice.rows), choice.is_full) == (1, True)
@@ -105,13 +107,25 @@ def test_after_answers_in_vain_more_jobs_are_asked_about_alone() -> None:
     """One, two, four; the next that is not in vain begins anew."""
     bulk, pauses = Bulk(), []
     for _ in range(8):
-        bulk.heard(0, is_full=True)
+        bulk.heard(0, 9, is_full=True)
         pauses.append(bulk.pause)
     assert pauses == [1, 2, 4, 8, 16, PAUSE, PAUSE, PAUSE]
-    bulk.heard(7, is_full=False)
+    bulk.heard(7, 9, is_full=False)
     assert bulk.pause == 0
-    bulk.heard(7, is_full=True)
+    bulk.heard(7, 9, is_full=True)
     assert bulk.pause == 1
+
+
+def test_as_many_jobs_are_asked_about_as_plans_are_of_use() -> None:
+    """Twice as many as the last time, of all as long as each has its place."""
+    bulk = Bulk()
+    assert bulk.most == MOST
+    bulk.heard(100, 2_000, is_full=False)
+    assert bulk.most == 200
+    bulk.heard(200, 200, is_full=False)
+    assert bulk.most == 400
+    bulk.used(3)
+    assert bulk.most == LEAST_APART
 
 
 @pytest.mark.parametrize(
