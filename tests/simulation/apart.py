@@ -37,12 +37,12 @@ CALM_S = 6 * 3_600.0
 BATCH = 20
 
 
-def apart_fleet() -> Fleet:
-    """Two small regions, and two tenants of which one has little quota."""
+def apart_fleet(gpus: int = 4) -> Fleet:
+    """Two small regions with so many GPUs a host, and two tenants of which one has little quota."""
     return fleet(
-        cluster("east-1", hosts=2, gpus=4),
-        cluster("west-1", hosts=2, gpus=4),
-        tenants=(tenant("a", H100=16), tenant("b", borrow=8, H100=8)),
+        cluster("east-1", hosts=2, gpus=gpus),
+        cluster("west-1", hosts=2, gpus=gpus),
+        tenants=(tenant("a", H100=4 * gpus), tenant("b", borrow=8, H100=8)),
     )
 
 
@@ -230,7 +230,7 @@ class ApartStorm:
         self.in_bulk = seed % 2 == 1
         """Whether regions make plans in columns."""
         self.queue = Part(self, ids.QUEUE, {ids.placer(r): ids.relay(r) for r in REGIONS})
-        self.queue.fleet = apart_fleet()
+        self.queue.fleet = apart_fleet(16 if self.in_bulk else 4)
         self.queue.mover.stock(self.queue.fleet)
         self.placers = {r: Part(self, r, {ids.QUEUE: ids.relay("queue")}) for r in REGIONS}
         self.parts = [self.queue, *self.placers.values()]
@@ -369,8 +369,8 @@ class ApartStorm:
             self.queue.deliver(ids.placer(region), order)
         else:
             specs = tuple(self._job() for _ in range(self.rng.randint(1, 3)))
-            if self.in_bulk and self.rng.random() < 0.3:
-                specs = (job(gpus=1, tenant="a"),) * self.rng.randint(4, 12)
+            if self.in_bulk and self.rng.random() < 0.35:
+                specs = (job(gpus=1, tenant="a", max_restarts=3),) * self.rng.randint(4, 16)
             self.witness.acknowledged(self.queue.deliver(ids.QUEUE, m.SubmitJobs(specs)))
 
     def _cut(self, wires: list[Wire], broken: bool) -> None:

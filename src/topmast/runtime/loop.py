@@ -276,7 +276,7 @@ class Runtime:
 
     def _take_in(self, item: _Item, message: Message) -> Any:
         """Handle an event from outside, if it can be journalled; the answer goes to its sender."""
-        if type(message) is Deliver:  # what it brings is encoded as it is handled
+        if type(message) is Deliver:  # it was JSON; what it brings is encoded as it is noted
             return self._cascade(item.to, message)
         # What is asked was decoded from JSON just now; what is posted was put together by hand.
         encode = encode_event if item.answer is not None else encode_foreign

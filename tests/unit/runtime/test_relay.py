@@ -100,7 +100,7 @@ def test_each_message_is_applied_once_and_in_order(case: Arrival) -> None:
         assert jobs(sends) == want
         assert isinstance(receipt, m.Receipt)
         assert not receipt.refused
-    assert receipt == m.Receipt("ours", case.applied)
+    assert receipt == m.Receipt("ours", case.applied, columns=True)
     fleet_placer.restart()
     assert jobs(fleet_placer.tell(news(*range(1, case.applied + 1)))[1]) == []
 
@@ -200,7 +200,7 @@ def test_nothing_is_taken_before_the_other_side_was_reached() -> None:
     assert isinstance(receipt, m.Receipt)
     assert receipt.refused
     assert sends == []
-    assert fleet_placer.tell(news())[0] == m.Receipt("ours", 0)
+    assert fleet_placer.tell(news())[0] == m.Receipt("ours", 0, columns=True)
     assert fleet_placer.tell(m.Pair("theirs", 0))[0] is None
     assert jobs(fleet_placer.tell(news(1))[1]) == ["j1"]
     assert isinstance(fleet_placer.tell(m.Pair("somebody", 0))[0], Conflict)

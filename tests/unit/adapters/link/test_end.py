@@ -203,8 +203,7 @@ def test_a_side_of_an_older_version_is_known_by_its_receipts(sides: tuple[Side, 
     queue = Side("queue", "east")
     queue.connect(east)
     queue.end.open("queue-journal")
-    eventually(lambda: queue.end.up, "the link is up")
-    assert queue.columns == [False]
+    eventually(lambda: queue.columns == [False], "the link is up")
     east.is_older = False
     eventually(lambda: queue.columns == [False, True], "it is told anew")
     assert queue.news == [(True, ""), (True, "")]

@@ -57,6 +57,10 @@ class Bulk:
         self._won: dict[str, float] = {}
         """By region, jobs that it got, the older ones counted less."""
 
+    def is_out(self, batch: int) -> bool:
+        """Whether this is the number of the question that is out; 0 is none."""
+        return batch == self.batch != 0
+
     def shares(self, regions: Sequence[str], gpus: Mapping[str, int]) -> dict[str, float]:
         """The part of the jobs that each region is likely to get.
 
@@ -81,7 +85,7 @@ class Bulk:
             self._won[region] = self._won.get(region, 0.0) + 1.0
 
     def close(self) -> None:
-        """The question is answered, or nobody waits for the answers any more."""
+        """The question is answered, or its answers are not waited for any more."""
         self.batch, self.answers = 0, {}
 
     def heard(self, found: int, asked: int, *, is_full: bool) -> None:

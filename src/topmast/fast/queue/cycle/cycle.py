@@ -131,7 +131,7 @@ def _advance(queue: QueueViews) -> None:
         decision = queue.cycle.decision
         if decision is not None and decision.awaited:
             return
-        if decision is not None and queue.cycle.bulk.batch == decision.batch:
+        if decision is not None and queue.cycle.bulk.is_out(decision.batch):
             _take_answers(queue, decision)
             continue
         if decision is not None:
@@ -229,7 +229,7 @@ def planned(queue: QueueViews, event: m.RegionPlans) -> None:
     if not event.able:
         reach.find(region, columns=False)
     decision = queue.cycle.decision
-    if decision is None or not event.batch == bulk.batch == decision.batch:
+    if decision is None or event.batch != decision.batch or not bulk.is_out(event.batch):
         return
     if region in decision.awaited:
         bulk.answers[region] = event
