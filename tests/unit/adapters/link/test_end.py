@@ -214,13 +214,13 @@ def test_an_older_side_refuses_columns_in_words(sides: tuple[Side, Side]) -> Non
     """An order that it cannot read waits, and the link says what to do."""
     queue, east = sides
     told = b'"type":"CommitPlans"'
-    decode = link_end.Peer.post
+    post = Peer.post
 
     def as_older(self: Peer, body: bytes) -> bytes:
-        return decode(self, body.replace(told, b'"type":"SaidByLaterOnes"'))
+        return post(self, body.replace(told, b'"type":"SaidByLaterOnes"'))
 
     with pytest.MonkeyPatch.context() as older:
-        older.setattr(link_end.Peer, "post", as_older)
+        older.setattr(Peer, "post", as_older)
         queue.post("relay/east", m.CommitPlans(PlanColumns.of([]), (), (), (), (), ()))
         eventually(lambda: not queue.end.up, "it is refused")
         assert "not a batch of this version" in queue.end.why

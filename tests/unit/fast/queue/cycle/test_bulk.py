@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from tests.support.build import job, needs
 from topmast.fast.queue.cycle.bulk import LEAST_APART, Bulk, choose, fits, shared_out
@@ -32,8 +33,8 @@ def answered(asked: int = 0, **offers: list[tuple[int, float]]) -> Bulk:
     for region, places in offers.items():
         plans = [place(region, n, score) for n, (_, score) in enumerate(places)]
         kinds = tuple(kind for kind, _ in places)
-        columns = {"plans": PlanColumns.of(plans)} if plans else {}
-        bulk.answers[region] = RegionPlans(1, region, kinds, **columns)
+        columns = PlanColumns.of(plans) if plans else UNSET
+        bulk.answers[region] = RegionPlans(1, region, kinds, columns)
         bulk.asked[region] = (asked,) * 4
     return bulk
 
