@@ -17,6 +17,8 @@ from topmast.model.errors import Conflict
 
 JOBS = "/api/v1/jobs"
 STARTS = 15
+CANCELLED = 7_000
+"""So many of the jobs of the bulk request are cancelled in one."""
 
 
 def measure_submission(
@@ -27,7 +29,8 @@ def measure_submission(
     state: Path | None,
     store: str | None = None,
 ) -> dict[str, Any]:
-    """One client alone, ``clients`` at once, one bulk request of ``jobs``; and submit-to-start.
+    """One client alone, ``clients`` at once, one bulk request of ``jobs``, some of which one more
+    request cancels; and submit-to-start.
 
     ``store``: the URL of an empty database for the journal, instead of a file.
     """
@@ -41,7 +44,9 @@ def measure_submission(
             _fill(server.url)
             single = asyncio.run(_load(server.url, 1, duration_s, rng))
             together = asyncio.run(_load(server.url, clients, duration_s, rng))
-            bulk_s = asyncio.run(_bulk(server.url, jobs, rng))
+            bulk_s, ids = asyncio.run(_bulk(server.url, jobs, rng))
+            cancelled = ids[:CANCELLED]
+            cancel_s = asyncio.run(_cancel(server.url, cancelled))
             rss_bytes = server.peak_rss_bytes()
             _empty(server.url)
         finally:
@@ -50,6 +55,8 @@ def measure_submission(
         "single_per_s": len(single) / duration_s,
         "concurrent_per_s": len(together) / duration_s,
         "bulk_per_s": jobs / bulk_s,
+        "cancel_s": cancel_s,
+        "cancelled_jobs": len(cancelled),
         "p50_ms": _percentile(together, 50),
         "p99_ms": _percentile(together, 99),
         "single_p50_ms": _percentile(single, 50),
@@ -130,8 +137,8 @@ async def _load(url: str, clients: int, duration_s: float, rng: random.Random) -
     return latencies
 
 
-async def _bulk(url: str, jobs: int, rng: random.Random) -> float:
-    """Seconds until one request of ``jobs`` jobs is acknowledged."""
+async def _bulk(url: str, jobs: int, rng: random.Random) -> tuple[float, list[str]]:
+    """Seconds until one request of ``jobs`` jobs is acknowledged, and their ids."""
     documents = [job(rng, i) for i in range(jobs)]
     connection = Connection(url)
     await connection.open()
@@ -139,6 +146,19 @@ async def _bulk(url: str, jobs: int, rng: random.Random) -> float:
     answer = await connection.post(f"{JOBS}/bulk", {"jobs": documents, "user": "bench"})
     taken_s = time.perf_counter() - begun_s
     assert len(answer["ids"]) == jobs
+    connection.close()
+    return taken_s, answer["ids"]
+
+
+async def _cancel(url: str, jobs: list[str]) -> float:
+    """Seconds until one request that cancels waiting jobs is answered: all of them have ended."""
+    connection = Connection(url)
+    await connection.open()
+    begun_s = time.perf_counter()
+    answer = await connection.post(f"{JOBS}/cancel", {"jobs": jobs, "user": "bench"})
+    taken_s = time.perf_counter() - begun_s
+    assert {job["state"] for job in answer["jobs"]} == {"CANCELLED"}
+    assert len(answer["jobs"]) == len(jobs)
     connection.close()
     return taken_s
 
