@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +16,7 @@ import httpx
 import pytest
 
 from tests.support.entrance import ROOT, URL, Entrance, entrance, run
+from tests.support.live import live
 from tests.support.openid import Browser, Provider, install, provider
 from topmast.adapters.oidc import OpenId
 from topmast.api import create_api
@@ -140,6 +145,63 @@ def test_a_command_line_logs_in_by_a_code(door: Entrance) -> None:
             assert (await client.get("/whoami")).json()["subject"] == "user:ann@example.com"
 
     run(story)
+
+
+LIVE = """
+regions: {east: {clusters: {east-a: {hosts: [{count: 1, gpu: H100, gpus: 1}]}}}}
+tenants: {vision: {quota: {H100: 1}}}
+"""
+
+
+def test_the_command_logs_in_and_out_at_a_real_server(issuer: Provider, tmp_path: Path) -> None:
+    """`topmast login` prints where to go, waits, keeps the token for its owner alone; `logout` ends it."""
+    accounts = tmp_path / "accounts.yaml"
+    scopes = "[openid, email, groups]"
+    accounts.write_text(
+        f"oidc: {{issuer: '{issuer.issuer}', client_id: topmast, scopes: {scopes}}}\n"
+    )
+    with live(tmp_path, LIVE, arguments=("--accounts", str(accounts))) as (server, _):
+        shell = Shell(server.url, tmp_path / "config")
+        assert shell.run("whoami", want_code=1).stderr.startswith("topmast: ")
+        with shell.begin("login") as login:
+            assert login.stderr is not None
+            words = login.stderr.readline().split()
+            assert (words[0], words[2:5]) == ("Open", ["and", "enter", words[-1]])
+            Browser("ann").until(words[1], text="Sign-in Success")
+            said, _ = login.communicate(timeout=60)
+        assert login.returncode == 0
+        assert said.startswith("user:ann@example.com is logged in until ")
+        kept = tmp_path / "config" / "topmast" / "tokens.json"
+        assert kept.stat().st_mode & 0o777 == 0o600
+        assert list(json.loads(kept.read_text())) == [server.url]
+        me = json.loads(shell.run("whoami", "--json").stdout)
+        assert (me["subject"], me["groups"]) == ("user:ann@example.com", ["ml", "staff"])
+        assert shell.run("logout").stdout == f"logged out of {server.url}\n"
+        assert json.loads(kept.read_text()) == {}
+        assert shell.run("whoami", want_code=1).stdout == ""
+
+
+class Shell:
+    """A shell of a person that keeps its tokens in a folder."""
+
+    def __init__(self, url: str, config: Path) -> None:
+        self._url = url
+        self._environment = {**os.environ, "XDG_CONFIG_HOME": str(config)}
+        self._environment.pop("TOPMAST_TOKEN", None)
+
+    def begin(self, *words: str) -> subprocess.Popen[str]:
+        """A command that goes on."""
+        command = [sys.executable, "-m", "topmast.app", *words, "--server", self._url]
+        return subprocess.Popen(
+            command, env=self._environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )  # fmt: skip
+
+    def run(self, *words: str, want_code: int = 0) -> subprocess.CompletedProcess[str]:
+        """A command to its end."""
+        with self.begin(*words) as begun:
+            out, err = begun.communicate(timeout=60)
+        assert begun.returncode == want_code, (out, err)
+        return subprocess.CompletedProcess(words, begun.returncode, out, err)
 
 
 def test_a_person_without_groups_has_its_own_roles_alone(door: Entrance) -> None:
