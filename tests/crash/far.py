@@ -26,14 +26,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 from unittest.mock import patch
 
 from tests.contract.engines import WallClock
+from tests.crash.mutants import PROTOCOLS, careless
 from topmast.adapters.engines.far import engine
-from topmast.adapters.engines.far import events as e
-from topmast.adapters.engines.far.attempts import Attempt, Place
-from topmast.adapters.engines.far.protocol import Protocol
+from topmast.adapters.engines.far.engine import FarEngine
 from topmast.model.job import Checkpoint, JobSpec, Resources, TaskGroup
 from topmast.model.messages import Message, StartGang, TaskEvicted, TaskExited, TaskLost
 from topmast.model.plan import Seat
@@ -70,21 +69,11 @@ class Result:
         return self.bodies_twice + self.lost_acknowledged + self.told_dead_while_alive
 
 
-class Credulous(Protocol):
-    """Grants every claim of a runner: a mutant, by which rounds show that they see second bodies."""
-
-    def _find(self, event: Any) -> tuple[Attempt | None, Place | None, int]:
-        found = self.attempts.part(event.part)
-        place = found[1].places.get(event.host) if found else None
-        if found is None or place is None:
-            return None, None, e.OVER
-        return found[0], place, e.GRANTED
-
-
 @dataclass
 class Chaos(ABC):
     """An engine over a cluster, and what was seen."""
 
+    engine_type: ClassVar[type[FarEngine]]
     faults: ClassVar[Mapping[str, Sequence[str]]]
     """Names of methods, by what they are done to: one of a kind at a time. A fault returns what
     mends it.
@@ -96,8 +85,6 @@ class Chaos(ABC):
     done: Counter[str] = field(default_factory=Counter)
     ordered: list[StartGang] = field(default_factory=list)
     """The gangs of this round, as far as they were ordered."""
-    credulous: bool = False
-    """Whether it is played with a mutant, which has to be caught."""
     chosen: dict[str, list[str]] = field(default_factory=dict)
     """Those of the faults that this run has."""
     _ended: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -325,8 +312,14 @@ def run(
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--only", default="", metavar="FAULT,...", help="no faults but these")
     parser.add_argument(
-        "--credulous", action="store_true",
-        help="with an engine that grants every claim: second bodies must be seen",
+        "--mutant",
+        choices=PROTOCOLS,
+        default="",
+        help="with an engine that breaks a promise: that must be seen",
+    )
+    parser.add_argument(
+        "--credulous", dest="mutant", action="store_const", const="credulous",
+        help="the same as --mutant credulous: second bodies must be seen",
     )  # fmt: skip
     given = parser.parse_args(arguments)
     if reason := missing():
@@ -337,11 +330,12 @@ def run(
     folder = Path(tempfile.mkdtemp(prefix="topmast-chaos-"))
     (folder / "evidence").mkdir()
     with ExitStack() as stack:
-        if given.credulous:
-            stack.enter_context(patch.object(engine, "Protocol", Credulous))
+        stack.enter_context(patch.object(engine, "Protocol", PROTOCOLS[given.mutant]))
         made = stack.enter_context(lab(folder / "lab"))
         player = chaos(made, folder, random.Random(given.seed))
-        player.credulous = given.credulous
+        if given.mutant == "credulous":
+            twice = careless(player.engine_type.launcher_type)
+            stack.enter_context(patch.object(player.engine_type, "launcher_type", twice))
         player.choose(given.only)
         player.open()
         try:

@@ -43,6 +43,7 @@ CLAIM = "evidence"
 class KubernetesChaos(Chaos):
     """Two nodes."""
 
+    engine_type = KubernetesEngine
     lab: Lab | None = None
     _restarted_s: dict[str, float] = field(default_factory=dict)
     """When the kubelet of a node that was deleted was started anew."""

@@ -19,15 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from msgspec.structs import replace
-
 from tests.crash.far import LEASE_S, PATIENCE_S, Chaos, Mend, nothing, run
 from tests.support.slurmlab import SlurmCluster, missing, slurm_cluster
-from topmast.adapters.engines.far import runner
-from topmast.adapters.engines.far.engine import FarEngine
-from topmast.adapters.engines.far.launcher import Part
-from topmast.adapters.engines.far.slurm import SlurmEngine, SlurmLauncher, SlurmOptions
-from topmast.adapters.engines.far.slurm.batch import arguments, script
+from topmast.adapters.engines.far.slurm import SlurmEngine, SlurmOptions
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.ports import Engine, Site
 
@@ -35,26 +29,11 @@ HOSTS = 4
 GOOD = ("idle", "mixed", "allocated", "completing")
 
 
-class CarelessLauncher(SlurmLauncher):
-    """Submits each part twice, and holds none: a mutant."""
-
-    def submit(self, part: Part) -> None:
-        hosts = list(part.hosts)
-        argv = arguments(replace(part, hold=False), hosts, self._options)
-        for _ in range(2):
-            self._commands.ask(*argv, text=script(part, hosts, self._options, runner.text()))
-
-
-class CarelessEngine(FarEngine):
-    """With `Credulous`, every body runs twice."""
-
-    launcher_type = CarelessLauncher
-
-
 @dataclass
 class SlurmChaos(Chaos):
     """Four hosts."""
 
+    engine_type = SlurmEngine
     lab: SlurmCluster | None = None
     old: Path | None = None
     """A state of the controller of before the round."""
@@ -83,8 +62,7 @@ class SlurmChaos(Chaos):
         options = SlurmOptions(
             conf=str(self._lab.conf), poll_s=0.3, lease_s=LEASE_S, command_s=4.0
         )  # fmt: skip
-        kind = CarelessEngine if self.credulous else SlurmEngine
-        return kind(ClusterSpec("lab", hosts, "slurm"), folder, site, options)
+        return SlurmEngine(ClusterSpec("lab", hosts, "slurm"), folder, site, options)
 
     def prepare(self) -> None:
         if self.old is not None:

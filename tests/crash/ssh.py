@@ -27,6 +27,7 @@ from topmast.ports import Engine, Site
 class SshChaos(Chaos):
     """Three hosts."""
 
+    engine_type = SshEngine
     lab: SshLab | None = None
     faults: ClassVar = {
         "cable": ("cut", "cut_for_long", "cut_often", "one_way"),
