@@ -478,7 +478,11 @@ class World:
     def gang(self, job: str, hosts: Sequence[str]) -> m.StartGang:
         """A gang with a task on each of these hosts."""
         spec = JobSpec("a job", (TaskGroup("trainer", len(hosts), Resources(), "true"),))
-        seats = tuple(Seat("trainer", n, host, (n,)) for n, host in enumerate(hosts))
+        large = {host for host in HOSTS if self.dice.random() < 0.2}
+        seats = tuple(
+            Seat("trainer", n, host, (2 * n, 2 * n + 1) if host in large else (2 * n,))
+            for n, host in enumerate(hosts)
+        )
         gang = self.gangs[job, 1] = m.StartGang(job, 1, spec, "east", "east-1", seats)
         return gang
 

@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.contract.engines import HOSTS, Rig, opened, order, site_of
 from tests.contract.test_engine import *  # noqa: F403
 from tests.support.slurmlab import SlurmCluster, missing, slurm_cluster
 from topmast.adapters.engines.far.slurm import SlurmEngine, SlurmOptions
 from topmast.model.fleet import ClusterSpec, HostSpec
+from topmast.model.plan import Seat
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +54,31 @@ def test_a_gang_knows_its_ranks_and_hosts(rig: Rig) -> None:  # type: ignore[no-
     gpus = [log[0].rsplit(" ", 1)[1] for log in logs]
     assert sorted(gpus[0::2]) == sorted(gpus[1::2]) == ["0", "1"]
     assert len({log[1] for log in logs}) == 1
+
+
+MEET = """
+import os, socket, time
+home = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if os.environ["RANK"] == "0":
+    socket.create_server(home).accept()
+while os.environ["RANK"] == "1":
+    try:
+        socket.create_connection(home)
+        break
+    except OSError:
+        time.sleep(0.1)
+"""
+
+
+def test_hosts_with_unequal_numbers_of_gpus_are_one_gang(rig: Rig) -> None:
+    """A batch job for each, with what its host gives; it ends well only if its ranks meet."""
+    said = "echo $SLURM_JOB_ID $TOPMAST_HOST $CUDA_VISIBLE_DEVICES $WORLD_SIZE"
+    gang = order("j1", f"{said}; python3 -c '{MEET}'", tasks=2)
+    seats = (Seat("trainer", 0, "h0", (0, 1, 2, 3)), Seat("trainer", 1, "h1", (0,)))
+    rig.engine.start_gang(replace(gang, seats=seats))
+    assert [rig.end_of("j1", rank).code for rank in range(2)] == [0, 0]
+    logs = [rig.log("j1", rank).split() for rank in range(2)]
+    assert [(log[1], len(log[2].split(",")), log[3]) for log in logs] == [
+        ("h0", 4, "2"), ("h1", 1, "2"),
+    ]  # fmt: skip
+    assert logs[0][0] != logs[1][0], "two jobs of Slurm"
