@@ -149,6 +149,18 @@ FAR = (
         "",
     ),
     step(
+        "without a lease the scheduler is believed",
+        "            if attempt.lease_s is None or truth:",
+        "            if truth:",
+        STEPS,
+    ),
+    step(
+        "without a lease silence is no end",
+        "            if attempt.lease_s is None:\n                continue\n",
+        "            attempt.lease_s = attempt.lease_s or 600.0\n",
+        STEPS,
+    ),
+    step(
         "a daemon that comes back needs a while to end what is over",
         "place.host, patience_s)",
         "place.host, self._now.s)",

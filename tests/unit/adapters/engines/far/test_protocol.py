@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from topmast.adapters.engines.far import events as e
+from topmast.adapters.engines.far.engine import terms_of
 from topmast.adapters.engines.far.launcher import Host, Listed, State
+from topmast.adapters.engines.far.options import FarOptions
 from topmast.adapters.engines.far.plan import make_parts
 from topmast.adapters.engines.far.protocol import Protocol, Terms
 from topmast.model import messages as m
@@ -400,6 +402,43 @@ def test_ends_are_told_again_after_a_restart() -> None:
     after = story.restarted()
     outcome = after.protocol.recover(e.Moment(after.now_s, after.now_s))
     assert [ended.code for ended in news(outcome, m.TaskExited)] == [7]
+def without_a_lease() -> Story:
+    """A part with a claim, of a cluster with ``lease_s: none``."""
+    story = Story(Protocol(terms_of(FarOptions(lease_s="none")), HOSTS)).released()
+    story.does(e.Claim(PART, "h0", "n1", run="r1"))
+    story.looks(listed(State.RUNNING, run="r1"))
+    return story
+
+
+def test_without_a_lease_silence_is_no_end() -> None:
+    """Not after days, nor after a restart: a host that is cut off may compute on."""
+    story = without_a_lease()
+    day_s = 86400.0
+    assert not story.does(e.Tick(), after_s=7 * day_s).actions
+    after = story.restarted()
+    after.protocol.recover(e.Moment(after.now_s, after.now_s))
+    assert not after.does(e.Tick(), after_s=7 * day_s).actions
+    assert not news(after.looks(listed(State.RUNNING, run="r1")), m.TaskLost)
+    assert after.does(e.Beat(PART, "h0", "n1")).answer.status == e.GRANTED
+
+
+def test_without_a_lease_the_scheduler_is_believed_without_the_daemon() -> None:
+    """Its word is all there is, once the runner is silent; also that it knows nothing of a part."""
+    ended = (listed(State.ENDED, why="NODE_FAIL", run="r1"),)
+    for story_of, shown, is_heard, want_lost in (
+        ("it says ended", ended, False, True),
+        ("it does not know it any more", (), False, True),
+        ("the runner was just heard", ended, True, False),
+    ):
+        story = without_a_lease()
+        story.now_s += 3600.0
+        if is_heard:
+            story.does(e.Beat(PART, "h0", "n1"))
+        story.looks(*shown, silent=("h0",))
+        lost = news(story.looks(*shown, silent=("h0",)), m.TaskLost)
+        assert bool(lost or story.protocol.attempts.known["j1", 1].over) is want_lost, story_of
+
+
 
 
 def test_a_host_is_closed_first_and_down_when_nothing_lives_there() -> None:
