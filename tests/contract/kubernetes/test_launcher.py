@@ -1,5 +1,6 @@
 """The launcher before a real API server, scheduler and kubelets."""
 
+import base64
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,26 @@ def test_a_part_runs_on_its_host_with_what_it_asked_for_and_tells_its_end(
     assert pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"
     assert "s3cret-token" not in msgspec.json.encode(pod).decode()
     assert not any("serviceaccount" in str(volume) for volume in pod["spec"]["volumes"])
+
+
+def test_no_secret_is_shown_to_those_who_may_look(launched: Launched) -> None:
+    """Not in pods, their events, nodes, or what else a reader without the right to Secrets sees."""
+    running = launched.started(gpus=2)
+    lab = launched.lab
+    kept = lab.get("secret", running.name)["data"]
+    assert b"s3cret-token" in b"".join(base64.b64decode(text) for text in kept.values())
+
+    def seen() -> str:
+        return lab.kubectl("get", "pods,events,nodes,configmaps", "-A", "-o", "yaml")
+
+    launched.wait(lambda: "Created container" in seen(), "events of the pod")
+    shown = seen()
+    assert running.name in shown
+    for word in ("s3cret-token", *kept.values()):
+        assert word not in shown
+    described = lab.kubectl("describe", "pods,secrets", "-A")
+    assert running.name in described
+    assert "s3cret-token" not in described
 
 
 def test_what_ended_is_listed_until_it_is_forgotten_and_then_nothing_is_left(

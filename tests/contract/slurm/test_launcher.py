@@ -456,10 +456,20 @@ def test_an_account_without_any_rights_is_enough(bench: Bench, tmp_path: Path) -
     assert bench.ends(part).why.startswith("FAILED")
 
 
-def test_many_are_submitted_and_listed_in_one_question(bench: Bench) -> None:
-    """Forty held parts, with hostile values; one listing has all, each once."""
+def test_many_are_submitted_and_listed_in_one_question(bench: Bench, tmp_path: Path) -> None:
+    """Forty held parts, with hostile values; one `squeue` has all, each once, one `sinfo` all hosts."""
+    (bin := tmp_path / "bin").mkdir()
+    run = tmp_path / "run"
+    for name in ("sbatch", "squeue", "sinfo", "scontrol", "scancel"):
+        (bin / name).write_text(f'#!/bin/sh\necho {name} >> {run}\nexec /usr/bin/{name} "$@"\n')
+        (bin / name).chmod(0o755)
+    counted = make(bench.lab, tmp_path, bin=str(bin))
     parts = [bench.part(index % 3, tenant="a b'\"$(x);|") for index in range(40)]
     for part in parts:
-        bench.launcher.submit(part)
-    names = [listed.name for listed in bench.launcher.list() if listed.state is State.HELD]
+        counted.submit(part)
+    assert run.read_text().split() == ["sbatch"] * (1 + len(parts)), "its version, and the parts"
+    run.unlink()
+    names = [listed.name for listed in counted.list() if listed.state is State.HELD]
     assert sorted(names) == sorted(part.name for part in parts)
+    assert len(counted.hosts()) == len(bench.lab.hosts)
+    assert run.read_text().split() == ["squeue", "sinfo"]

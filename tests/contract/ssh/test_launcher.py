@@ -25,6 +25,7 @@ from topmast.adapters.engines.far.launcher import (
     Unreachable,
 )
 from topmast.adapters.engines.far.ssh import SshLauncher, SshOptions, launcher
+from topmast.adapters.engines.far.ssh.lines import Channel
 from topmast.adapters.engines.registry import read_options
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import ClusterSpec, HostSpec
@@ -134,6 +135,27 @@ def test_a_runner_calls_home_through_the_connection(bench: Bench) -> None:
     assert (host, address) == ("ssh1", bench.lab.hosts["ssh1"].address)
     assert (ticket["token"], ticket["part"]) == (SECRET, part.name)
     assert ticket["url"].startswith(f"unix:{HOME}/.l")
+
+
+def test_a_listing_is_one_question_to_each_host(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many parts there are; what is known of hosts costs none."""
+    parts = [bench.part(f"ssh{index % 3}") for index in range(12)]
+    for part in parts:
+        bench.launcher.submit(part)
+    asked: list[str] = []
+    ask = Channel.ask
+
+    async def counted(channel: Channel, **request: Any) -> Any:
+        asked.append(request["op"])
+        return await ask(channel, **request)
+
+    monkeypatch.setattr(Channel, "ask", counted)
+    names = {listed.name for listed in bench.launcher.list()}
+    assert names >= {part.name for part in parts}
+    assert len(bench.launcher.hosts()) == len(bench.lab.hosts)
+    assert asked == ["list"] * len(bench.lab.hosts)
 
 
 def test_secrets_show_nowhere(bench: Bench) -> None:
