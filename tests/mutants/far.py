@@ -74,7 +74,7 @@ FAR = (
     ),
     step(
         "what does not start with the others is told",
-        "            for place in part.stranded(self._now.wall_s, attempt.lease_s):",
+        "            for place in part.stranded(self._now.s, attempt.lease_s):",
         "            for place in ():",
         STEPS,
     ),
@@ -124,8 +124,8 @@ FAR = (
     ),
     step(
         "leases count anew after a restart",
-        "                    place.heard_s = now.s\n            self._tell(attempt)",
-        "                    pass\n            self._tell(attempt)",
+        "                        place.heard_s = place.claimed_s = now.s",
+        "                        place.claimed_s = now.s",
     ),
     step(
         "ends are told again after a restart",

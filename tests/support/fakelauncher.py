@@ -54,7 +54,11 @@ FAULTS = (
     "message comes twice",
     "peers of what ended give up",
     "we crash",
+    "our wall clock is set",
+    "wall clock of a host is wrong",
 )
+SKEWS_S = (-86400.0, -120.0, 120.0, 86400.0)
+"""How wrong a wall clock is, or by how much it is set."""
 CHAOS_S = 250.0
 QUIET_S = 500.0
 
@@ -227,8 +231,9 @@ class Runner:
             return
         if not self.still:
             code, evicted = self.ends[rank]
+            at_s = self.world.now_s + self.world.hosts_ahead_s[self.host]
             event = e.RankEnded(
-                self.entry.name, self.host, self.nonce, rank, code, self.world.now_s, "", evicted
+                self.entry.name, self.host, self.nonce, rank, code, at_s, "", evicted
             )
             self.ask(event, lambda answer, asked_s: self.heard_told(rank))
         self.world.at(2.0, self.tell, rank)
@@ -311,6 +316,9 @@ class World:
         self.story: list[str] = []
         self.life = 0
         self.up = False
+        self.ahead_s = 0.0
+        """Of our wall clock before the right time; it may be set while we run."""
+        self.hosts_ahead_s = {host: self.wrong_s("wall clock of a host is wrong") for host in HOSTS}
         self.boot()
 
     # --- time and chance ------------------------------------------------------------------------
@@ -323,6 +331,10 @@ class World:
         if struck:
             self.note(fault)
         return struck
+
+    def wrong_s(self, fault: str) -> float:
+        """How far a clock is ahead, by the dice."""
+        return self.dice.choice(SKEWS_S) if self.strikes(fault) else 0.0
 
     def note(self, *words: object) -> None:
         self.story.append(f"{self.now_s:8.2f} " + " ".join(str(word) for word in words))
@@ -376,7 +388,7 @@ class World:
         self.at(1.0, self.tick, self.life)
 
     def moment(self) -> e.Moment:
-        return e.Moment(self.now_s, self.now_s)
+        return e.Moment(self.now_s, self.now_s + self.ahead_s)
 
     def crash(self) -> None:
         self.note("crash")
@@ -612,6 +624,7 @@ class World:
                 entry.state = State.HELD
         if self.strikes("daemon of a host is silent"):
             self.silence(self.dice.choice(HOSTS))
+        self.ahead_s += self.wrong_s("our wall clock is set")
 
     def silence(self, host: str) -> None:
         self.silent[host] = True

@@ -29,7 +29,9 @@ class Place:
     nonce: str = ""
     """Of the runner that has the claim; empty: it is unclaimed."""
     claimed_at_s: float = 0.0
-    """Since the UTC epoch."""
+    """Since the UTC epoch, as it is told."""
+    claimed_s: float = math.inf
+    """The same on the monotonic clock; since a restart, when that was."""
     address: str = ""
     port: int = 0
     run: str = ""
@@ -87,13 +89,13 @@ class Part:
         """Its places that a runner may still claim."""
         return [place for place in self.places.values() if place.left and not place.nonce]
 
-    def stranded(self, wall_s: float, lease_s: float) -> list[Place]:
+    def stranded(self, now_s: float, lease_s: float) -> list[Place]:
         """Those that are unclaimed a lease after another one was claimed: they start together.
 
         A runner may be killed before it claims, and the others wait for it.
         """
-        claimed_s = [place.claimed_at_s for place in self.places.values() if place.nonce]
-        return self.unclaimed if claimed_s and wall_s > min(claimed_s) + lease_s else []
+        claimed_s = [place.claimed_s for place in self.places.values() if place.nonce]
+        return self.unclaimed if claimed_s and now_s > min(claimed_s) + lease_s else []
 
     @property
     def running(self) -> list[Place]:

@@ -94,8 +94,9 @@ class Protocol:
             for part in attempt.parts:
                 part.since_s = now.s
                 part.cancelled = attempt.stop is not None  # perhaps
-                for place in part.running:
-                    place.heard_s = now.s
+                for place in part.places.values():
+                    if place.nonce:
+                        place.heard_s = place.claimed_s = now.s
             self._tell(attempt)
         return self._end()
 
@@ -222,6 +223,7 @@ class Protocol:
         if status == e.GRANTED and attempt is not None and place is not None and not place.nonce:
             at = (self._now.wall_s, event.address, event.port, event.run)
             self._note(e.Claimed(event.part, event.host, event.nonce, *at))
+            place.claimed_s = self._now.s
             for rank in place.ranks:
                 self._say(m.TaskStarted(*attempt.key, rank, place.claimed_at_s))
         self._answer(attempt, place, status)
@@ -417,7 +419,7 @@ class Protocol:
             for place in part.running:
                 if self._now.s > place.heard_s + attempt.lease_s + self.terms.margin_s:
                     self._lose(attempt, place, f"its runner was silent for {attempt.lease_s:g} s")
-            for place in part.stranded(self._now.wall_s, attempt.lease_s):
+            for place in part.stranded(self._now.s, attempt.lease_s):
                 self._lose(attempt, place, NEVER_CLAIMED, blameless=True)
 
     def _down_hosts(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from topmast.adapters.engines.far.certificate import Certificate
 from topmast.adapters.engines.far.listener import (
@@ -85,6 +86,15 @@ def test_a_runner_trusts_this_certificate_and_no_other(
     other = Certificate(tmp_path / "other", NOW)
     with pytest.raises(ssl.SSLCertVerificationError):
         ask(home[0], other.pem)
+
+
+def test_clocks_of_hosts_may_be_wrong(tmp_path: Path) -> None:
+    """A day behind ours or ahead of it, and years later: the certificate stays good for a cluster."""
+    pem = Certificate(tmp_path, NOW).pem
+    (made,) = x509.load_pem_x509_certificates(pem.encode())
+    day = datetime.timedelta(days=1)
+    for theirs in (NOW - day, NOW, NOW + day, NOW + 20 * 365 * day):
+        assert made.not_valid_before_utc < theirs < made.not_valid_after_utc, theirs
 
 
 def test_clients_that_say_nothing_keep_no_runner_waiting(

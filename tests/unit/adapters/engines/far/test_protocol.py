@@ -33,11 +33,13 @@ class Story:
         default_factory=lambda: Protocol(Terms(LEASE_S, 15.0, 30.0, 60.0), HOSTS)
     )
     now_s: float = 100.0
+    ahead_s: float = 0.0
+    """Of our wall clock before the monotonic one."""
     facts: list[e.Fact] = field(default_factory=list)
 
     def does(self, event: Any, after_s: float = 1.0) -> e.Outcome:
         self.now_s += after_s
-        outcome = self.protocol.handle(event, e.Moment(self.now_s, self.now_s))
+        outcome = self.protocol.handle(event, e.Moment(self.now_s, self.now_s + self.ahead_s))
         self.facts += outcome.facts
         return outcome
 
@@ -212,6 +214,22 @@ def test_a_runner_that_does_not_start_with_the_others_is_lost() -> None:
     assert story.claims("h1", "n2").status == e.OVER
 
 
+def test_a_wall_clock_that_is_set_loses_nothing_and_keeps_nothing() -> None:
+    """By a day, ahead or back, between two claims: what does not start is told after a lease."""
+    for ahead_s in (86400.0, -86400.0):
+        story = Story()
+        story.start(2)
+        story.looks()
+        story.does(e.Submitted(PART))
+        story.looks(held())
+        story.claims("h0")
+        story.ahead_s = ahead_s
+        assert not news(story.does(e.Tick()), m.TaskLost), ahead_s
+        story.does(e.Beat(PART, "h0", "n1"), LEASE_S - 10.0)
+        lost = news(story.does(e.Tick(), 20.0), m.TaskLost)
+        assert [one.rank for one in lost] == [1], ahead_s
+
+
 def test_a_refused_submission_is_lost_with_the_reason() -> None:
     """The scheduler's own words reach the job."""
     story = Story()
@@ -384,24 +402,6 @@ def test_a_claimed_part_that_is_not_listed_is_waited_for() -> None:
     assert news(story.does(e.Tick(), after_s=15.0), m.TaskLost)
 
 
-def test_leases_count_anew_after_a_restart() -> None:
-    """What was answered just before is not known."""
-    story = Story().released()
-    story.claims()
-    after = story.restarted()
-    outcome = after.protocol.recover(e.Moment(after.now_s, after.now_s))
-    assert news(outcome, m.TaskStarted)
-    assert not news(after.does(e.Tick(), after_s=LEASE_S), m.TaskLost)
-
-
-def test_ends_are_told_again_after_a_restart() -> None:
-    """They may not have been delivered."""
-    story = Story().released()
-    story.claims()
-    story.does(e.RankEnded(PART, "h0", "n1", 0, 7, 5.0))
-    after = story.restarted()
-    outcome = after.protocol.recover(e.Moment(after.now_s, after.now_s))
-    assert [ended.code for ended in news(outcome, m.TaskExited)] == [7]
 def without_a_lease() -> Story:
     """A part with a claim, of a cluster with ``lease_s: none``."""
     story = Story(Protocol(terms_of(FarOptions(lease_s="none")), HOSTS)).released()
@@ -439,6 +439,24 @@ def test_without_a_lease_the_scheduler_is_believed_without_the_daemon() -> None:
         assert bool(lost or story.protocol.attempts.known["j1", 1].over) is want_lost, story_of
 
 
+def test_leases_count_anew_after_a_restart() -> None:
+    """What was answered just before is not known."""
+    story = Story().released()
+    story.claims()
+    after = story.restarted()
+    outcome = after.protocol.recover(e.Moment(after.now_s, after.now_s))
+    assert news(outcome, m.TaskStarted)
+    assert not news(after.does(e.Tick(), after_s=LEASE_S), m.TaskLost)
+
+
+def test_ends_are_told_again_after_a_restart() -> None:
+    """They may not have been delivered."""
+    story = Story().released()
+    story.claims()
+    story.does(e.RankEnded(PART, "h0", "n1", 0, 7, 5.0))
+    after = story.restarted()
+    outcome = after.protocol.recover(e.Moment(after.now_s, after.now_s))
+    assert [ended.code for ended in news(outcome, m.TaskExited)] == [7]
 
 
 def test_a_host_is_closed_first_and_down_when_nothing_lives_there() -> None:
