@@ -488,7 +488,7 @@ class World:
         self.at(CHAOS_S + 200.0, self.event, e.Stop(job, 1, 1.0))
 
     def gang(self, job: str, hosts: Sequence[str]) -> m.StartGang:
-        """A gang with a task on each of these hosts."""
+        """A gang with a task on each of these hosts; some hosts give each of theirs two GPUs."""
         spec = JobSpec("a job", (TaskGroup("trainer", len(hosts), Resources(), "true"),))
         large = {host for host in HOSTS if self.dice.random() < 0.2}
         seats = tuple(
@@ -725,3 +725,12 @@ class World:
         waiting = [n for n in self.entries if n.state in (State.HELD, State.WAITING)]
         if waiting:
             raise Broken(f"{[n.listed() for n in waiting]} wait, and all is over")
+
+
+def tell(seeds: range) -> None:
+    """The stories of these seeds; what is broken in one names its seed."""
+    for seed in seeds:
+        try:
+            World(seed).run()
+        except Broken as broken:
+            raise AssertionError(f"seed {seed}: {broken}") from broken
