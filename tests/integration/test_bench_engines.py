@@ -11,7 +11,7 @@ from topmast.model.errors import InvalidInput, Unavailable
 
 FLEET = "regions: {here: {clusters: {one: {hosts: [{names: [a, b], gpu: H100, gpus: 8}]}}}}"
 KEYS = {
-    "engine", "cluster", "latency_p50_s", "latency_p99_s", "bare_p50_s", "bare_p99_s",
+    "engine", "cluster", "latency_p50_s", "latency_p99_s", "bare_p50_s", "bare_p99_s", "goal_s", "reached",
     "starts_per_s", "bare_starts_per_s", "listing_s", "listing_jobs",
 }  # fmt: skip
 
@@ -26,11 +26,15 @@ def fleet(tmp_path: Path) -> Path:
 
 def test_each_cluster_has_a_row_beside_its_own_tool(fleet: Path, tmp_path: Path) -> None:
     options = EnginesOptions(fleet=fleet, starts=2, gangs=3, jobs=10)
-    (row,) = measure_engines(options, tmp_path / "state")["rows"]
+    document = measure_engines(options, tmp_path / "state")
+    (row,) = document["rows"]
     assert row.keys() >= KEYS
     assert (row["engine"], row["cluster"], row["tasks"]) == ("local", "one", 2)
     assert 0 < row["latency_p50_s"] <= row["latency_p99_s"]
     assert 0 < row["bare_p50_s"] <= row["bare_p99_s"]
+    assert row["goal_s"] == 1.5 * row["bare_p50_s"] + 0.2
+    assert row["reached"] is (row["latency_p50_s"] <= row["goal_s"])
+    assert document["load"].keys() == {"before", "after"}
     assert row["starts_per_s"] > 0
     assert row["bare_starts_per_s"] > 0
     assert row["listing_jobs"] == 0  # the local engine has no scheduler that could be listed

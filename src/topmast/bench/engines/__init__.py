@@ -8,6 +8,7 @@ turns, so that both see the same machine.
 from __future__ import annotations
 
 import math
+import os
 import resource
 import secrets
 import sys
@@ -30,6 +31,8 @@ from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import ClusterSpec
 from topmast.policies.registry import load_profile
 
+GOAL_TIMES, GOAL_MORE_S = 1.5, 0.2
+"""A start may take so many times what it takes the bare tool, and so much more, in the median."""
 PATIENCE_S = 120.0
 """For a gang to start, and to end."""
 SUBMITTERS = 8
@@ -52,13 +55,14 @@ def measure_engines(options: EnginesOptions, state: Path | None) -> dict[str, An
             raise InvalidInput(
                 f"there is no cluster '{name}'", field="--cluster", remedy=f"known: {known}"
             )
-    rows = []
+    rows, before = [], os.getloadavg()[0]
     with folder(state) as path:
         for region_name, cluster in chosen:
             with _Rig(cluster, region_name, path / cluster.name, options) as rig:
                 rows.append(rig.row())
     given = {"starts": options.starts, "gangs": options.gangs, "jobs": options.jobs}
-    return {"rows": rows, **given, "machine": machine()}
+    load = {"before": before, "after": os.getloadavg()[0]}
+    return {"rows": rows, **given, "load": load, "machine": machine()}
 
 
 class _Rig(ExitStack):
@@ -98,14 +102,18 @@ class _Rig(ExitStack):
         beside = self._together(self._bare.start, self._bare.finish)
         _note(f"{cluster.name}: listing {options.jobs} jobs")
         listing = measure_listing(cluster, self._bare, options.jobs)
+        median_s, bare_s = _percentile(ours, 50), _percentile(theirs, 50)
+        goal_s = GOAL_TIMES * bare_s + GOAL_MORE_S
         return {
             "engine": cluster.engine,
             "cluster": cluster.name,
             "tasks": self._tasks,
-            "latency_p50_s": _percentile(ours, 50),
+            "latency_p50_s": median_s,
             "latency_p99_s": _percentile(ours, 99),
-            "bare_p50_s": _percentile(theirs, 50),
+            "bare_p50_s": bare_s,
             "bare_p99_s": _percentile(theirs, 99),
+            "goal_s": goal_s,
+            "reached": median_s <= goal_s,
             **together,
             **{f"bare_{name}": value for name, value in beside.items()},
             **listing,
