@@ -22,6 +22,9 @@ from pathlib import Path
 from topmast.demo.lab import slurm
 from topmast.demo.lab.slurm import environments, lacking
 
+ACCOUNTING = ("slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server-core")
+"""Packages of Debian for a cluster that keeps accounts: see `slurmdb`."""
+
 
 def missing() -> str:
     """Why there can be no cluster here; empty if there can."""
@@ -30,15 +33,22 @@ def missing() -> str:
     return "" if os.geteuid() == 0 else "no Slurm: tests use it by several accounts, as root"
 
 
+def missing_accounting() -> str:
+    """The same for one that keeps accounts."""
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+    programs = [name for name in ("slurmdbd", "mariadbd") if shutil.which(name, path=path) is None]
+    return f"no accounting: {', '.join(programs)} not found" if programs else missing()
+
+
 def install() -> None:
     """Install what is missing with apt; the packages start no daemon here."""
-    if not missing():
+    if not missing() and not missing_accounting():
         return
     as_root = () if os.geteuid() == 0 else ("sudo", "-n")
     quiet = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y")
     subprocess.run([*as_root, *quiet, "update"], check=True)
     subprocess.run(
-        [*as_root, *quiet, "install", "--no-install-recommends", *slurm.PACKAGES],
+        [*as_root, *quiet, "install", "--no-install-recommends", *slurm.PACKAGES, *ACCOUNTING],
         check=True,
         stdout=subprocess.DEVNULL,
     )
@@ -105,10 +115,12 @@ class SlurmCluster(slurm.SlurmCluster):
 
 
 @contextmanager
-def slurm_cluster(name: str = "lab", **options: object) -> Iterator[SlurmCluster]:
+def slurm_cluster(
+    name: str = "lab", kind: type[SlurmCluster] | None = None, **options: object
+) -> Iterator[SlurmCluster]:
     """A cluster that runs, in a folder of its own that is removed with it."""
     folder = Path(tempfile.mkdtemp(prefix=f"topmast-slurm-{name}-"))
-    cluster = SlurmCluster(folder, name, **options)  # type: ignore[arg-type]
+    cluster = (kind or SlurmCluster)(folder, name, **options)  # type: ignore[arg-type]
     try:
         cluster.start()
         yield cluster

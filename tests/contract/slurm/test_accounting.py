@@ -1,0 +1,90 @@
+"""A site whose Slurm enforces accounts by slurmdbd, and what is asked for each tenant."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.slurm.test_launcher import RUNNER, Bench, make
+from tests.support.slurmdb import AccountedCluster
+from tests.support.slurmlab import missing_accounting, slurm_cluster
+from topmast.adapters.engines.far.launcher import Refused
+from topmast.adapters.engines.far.slurm import launcher
+
+pytestmark = pytest.mark.slow
+USER = "nobody"
+OURS: dict[str, Any] = {
+    "account": {"vision": "vis", "speech": "spe", "": "nowhere"},
+    "qos": {"vision": "fast"},
+    "wckey": {"vision": "imagenet", "speech": "words"},
+}
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[AccountedCluster]:
+    """Two accounts: only one of them may use the fast quality of service."""
+    if reason := missing_accounting():
+        pytest.skip(reason)
+    with slurm_cluster("acct", AccountedCluster, nodes=1) as cluster:
+        assert isinstance(cluster, AccountedCluster)
+        cluster.account("add", "qos", "fast")
+        for account, key, qos in (("vis", "imagenet", "normal,fast"), ("spe", "words", "normal")):
+            cluster.account("add", "account", account)
+            user = (f"account={account}", f"qos={qos}", "defaultqos=normal", f"wckeys={key}")
+            cluster.account("add", "user", USER, *user)
+        yield cluster
+
+
+@pytest.fixture
+def bench(
+    site: AccountedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Bench]:
+    """A launcher that runs Slurm's commands as a user without any rights: root may all."""
+    monkeypatch.setattr(launcher, "_runner", lambda: RUNNER)
+    (bin := tmp_path / "bin").mkdir()
+    for name in ("sbatch", "squeue", "sinfo", "scontrol", "scancel"):
+        be = "exec setpriv --reuid=65534 --regid=65534 --clear-groups"
+        (bin / name).write_text(f'#!/bin/sh\n{be} /usr/bin/{name} "$@"\n')
+        (bin / name).chmod(0o755)
+    notes = Path(tempfile.mkdtemp(dir=site.folder))
+    notes.chmod(0o777)
+    made = make(site, tmp_path, bin=str(bin), python="/usr/bin/python3", **OURS)
+    yield Bench(site, notes, made)
+    made.close()
+
+
+def test_each_tenant_has_its_account_qos_and_key(bench: Bench, site: AccountedCluster) -> None:
+    """The site's own books say so, of jobs that ran."""
+    for tenant, want in (("vision", "vis|fast|imagenet"), ("speech", "spe|normal|words")):
+        part = bench.part(0, tenant=tenant)
+        running = bench.begins(part)
+        asked = ("sacct", "-X", "-n", "-P", "-a", "-j", running.id, "-o", "Account,QOS,WCKey")
+        site.until(lambda asked=asked: site.run(*asked).strip(), "nothing in the books")  # type: ignore[misc]
+        assert site.run(*asked).split() == [want]
+        bench.launcher.cancel(running, 0.0)
+        bench.ends(part)
+
+
+@pytest.mark.parametrize(
+    ("story", "tenant", "options", "want", "everyone"),
+    [
+        ("an account that is not there", "other", {}, "(?i)account.*option `account`", True),
+        ("an account of other users", "vision", {"account": {"vision": "root"}},
+         "(?i)account.*option `account`", False),
+        ("a quality of service of another account", "speech", {"qos": {"": "fast"}},
+         "(?i)qos.*option `qos`", True),
+        ("a key of nothing", "speech", {"wckey": {"": "wrong"}}, "(?i)wckey.*option `wckey`", True),
+    ],
+)  # fmt: skip
+def test_what_accounting_refuses_is_refused_with_the_option(
+    bench: Bench, story: str, tenant: str, options: dict[str, Any], want: str, everyone: bool
+) -> None:
+    """Whether it is a matter of one tenant, or the cluster takes nothing."""
+    given = {"bin": bench.launcher._options.bin, "python": "/usr/bin/python3", **OURS, **options}
+    refusing = make(bench.lab, bench.folder, **given)
+    with pytest.raises(Refused, match=want) as refused:
+        refusing.submit(bench.part(0, tenant=tenant))
+    assert refused.value.everyone is everyone, story
+    refusing.close()
