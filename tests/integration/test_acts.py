@@ -30,7 +30,7 @@ ELSEWHERE = {
     "run a command beside a task": "test_exec.py",
     "give it input": "test_exec.py",
     "end it": "test_exec.py",
-    "compare two futures": "test_verbs.py, tests/unit/cli/test_fleet.py",
+    "compare two futures": "below, tests/unit/web/test_views.py, tests/integration/test_cli.py",
 }
 """Acts without an effect of their own, and those that are streams: where these are tried."""
 MAKES = {
@@ -147,3 +147,13 @@ def test_each_act_in_each_way(world: World, act: Act, way: str) -> None:
     refused = min(act.again) >= 400
     assert status in act.again if way == "REST" else status == (404 if refused else 200), said
     assert act.look(world, subject) == act.want
+
+
+def test_a_program_compares_two_futures(world: World) -> None:
+    """Begun and looked at by the client: with a larger quota, a while ahead."""
+    begun = world.client.start_whatif(for_s=60.0, quotas={"vision:H100": 24})
+    assert (begun.state, begun.asked.quotas) == ("running", {"vision:H100": 24})
+    eventually(lambda: world.client.whatif(begun.id).state != "running", "it ends")
+    done = world.client.whatif(begun.id)
+    assert (done.state, done.why) == ("done", "")
+    assert done.result

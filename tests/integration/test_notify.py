@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import ipaddress
 import json
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -15,17 +16,19 @@ from typing import Any
 import pytest
 
 from tests.support.entrance import FLEET, ROOT
+from topmast.adapters.webhooks import TIMEOUT_S
 from topmast.app.control_plane import ControlPlane
 from topmast.app.process import Outside
 from topmast.bench.fake_engine import FakeEngine
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import parse_fleet
+from topmast.model.webhooks import WebhookView
 from topmast.policies.registry import load_profile
 
 NETWORKS = [ipaddress.ip_network("127.0.0.0/8")]
 JOB = {"run": "true", "tenant": "vision", "name": "a", "resources": {"accelerators": "H100:8"}}
 
-
+JOBS = 24
 SEEN: list[tuple[dict[str, str], bytes]] = []
 
 
@@ -111,6 +114,32 @@ def test_a_webhook_is_told_over_restarts(tmp_path: Path) -> None:
     signed = base64.b64encode(hmac.new(b"a key", text, hashlib.sha256).digest()).decode()
     assert headers["webhook-signature"] == f"v1,{signed}"
     assert sorted(acts) == ["put webhook", "put webhook", "test webhook"]
+
+
+def test_a_receiver_that_hangs_slows_no_decision(tmp_path: Path) -> None:
+    """Submissions are acknowledged and jobs placed while a message waits for its answer."""
+    with socket.create_server(("127.0.0.1", 0)) as hangs:  # it takes connections, and says nothing
+        system = plane(tmp_path / "state")
+        url = f"http://127.0.0.1:{hangs.getsockname()[1]}/x"
+        hook = {"url": url, "events": ["submitted", "placed", "STARTING"]}
+
+        async def story() -> tuple[WebhookView, set[str]]:
+            service = system.service
+            assert service.webhooks is not None
+            await service.webhooks.put(ROOT, "hangs", hook)
+            one = JOB | {"resources": {"accelerators": "H100:1"}}
+            ids = [(await service.submit(ROOT, one, "ada", "", "")).id for _ in range(JOBS)]
+            states = {(await service.job(ROOT, job)).state for job in ids[:2]}
+            (view,) = await service.webhooks.listed(ROOT)
+            return view, states
+
+        begun_s = time.monotonic()
+        view, states = asyncio.run(story())
+        taken_s = time.monotonic() - begun_s
+        system.close()
+    assert (view.delivered, view.pending > 0) == (0, True)
+    assert states <= {"STARTING", "RUNNING", "SUCCEEDED"}
+    assert taken_s < JOBS * TIMEOUT_S / 4, "each would wait for the receiver"
 
 
 def _all() -> Any:

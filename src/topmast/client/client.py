@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 from urllib.parse import quote
 
 import httpx
@@ -30,6 +30,7 @@ from topmast.client.sweeps import SweepsCalls
 from topmast.client.transport import Transport, patiently, why
 from topmast.client.verbs import VerbsCalls
 from topmast.client.webhooks import WebhooksCalls
+from topmast.client.whatif import WhatIfCalls
 from topmast.client.workdir import snapshot
 from topmast.model.act_views import JobFileView
 from topmast.model.errors import NotFound, TopmastError
@@ -55,9 +56,6 @@ from topmast.model.views import (
     UsageRow,
 )
 
-if TYPE_CHECKING:
-    pass
-
 PAGE_JOBS = 1000
 MANY_JOBS = 50
 PATIENCE_S = 30.0
@@ -80,7 +78,14 @@ class UsageReport(Struct, frozen=True):
 
 
 class Client(
-    AccountsCalls, VerbsCalls, ExecCalls, HostsCalls, ProfileCalls, SweepsCalls, WebhooksCalls
+    AccountsCalls,
+    VerbsCalls,
+    ExecCalls,
+    HostsCalls,
+    ProfileCalls,
+    SweepsCalls,
+    WebhooksCalls,
+    WhatIfCalls,
 ):
     """Speaks to a Topmast server.
 
