@@ -46,7 +46,11 @@ An option, not a variable: tests that run pytest run all that they name.
 """
 
 PARTED = ("crash", "integration", "contract", "properties", "simulation", "mutants")
-"""Those tests, by folder. A file stays whole, and so does a page of the docs."""
+"""Those tests, by folder. A file stays whole, and so does a page of the docs.
+
+What is marked ``always`` is left out by no part: the promises that a company relies on are kept at each
+commit, not at one of so many.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,7 +61,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _keep_part(config: pytest.Config, items: list[pytest.Item], parts: int) -> None:
     """Files are dealt out in turn, so that each part has of all kinds."""
     number = part_number(parts)
-    parted = [item for item in items if item.path.relative_to(REPO).parts[1] in PARTED]
+    parted = [
+        item
+        for item in items
+        if item.path.relative_to(REPO).parts[1] in PARTED
+        and item.get_closest_marker("always") is None
+    ]
     names = dict.fromkeys(map(_whole, parted))
     mine = {name for turn, name in enumerate(names) if turn % parts == number}
     out = [item for item in parted if _whole(item) not in mine]

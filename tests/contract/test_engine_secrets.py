@@ -8,6 +8,8 @@ import pytest
 
 from tests.contract.engines import ENGINES, Rig, alive_of, opened, order
 
+pytestmark = pytest.mark.always
+
 SECRET = "s3cret $HOME 'and more'"
 
 

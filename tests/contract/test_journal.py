@@ -34,6 +34,8 @@ from topmast.ports import (
     Snapshot,
 )
 
+pytestmark = pytest.mark.always
+
 MAKES_A_JOURNAL: Callable[[str], Journal] = open_journal
 NOTHING = Audit()
 NEWER = r"written by a newer Topmast \(\S+, schema 9999; this one is \S+ and knows up to 0\d+\): install"

@@ -22,6 +22,8 @@ from topmast.adapters.store.tables import JOURNAL, LEADER, VERSION
 from topmast.model.errors import Conflict, InvalidInput
 from topmast.ports import Audit, HistoryRow, Record, Snapshot
 
+pytestmark = pytest.mark.always
+
 NOTHING = Audit()
 ADA, BOB = Claim("ada:1", "http://127.0.0.1:1", "f1"), Claim("bob:2", "http://127.0.0.1:2", "f2")
 

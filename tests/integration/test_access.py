@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.support.entrance import ROOT, URL, Entrance, entrance, run
+from topmast.api.observing import METRICS, PROBES
 from topmast.model.access import ALLOWED, FLEET_WIDE, Permission, Role
 from topmast.model.files.jobfile import faults_in_fleet
 from topmast.model.messages import TokenKind
@@ -27,6 +28,8 @@ from topmast.service.limits import Rate, Rates
 from topmast.web import STATIC
 from topmast.web.registry import all_pages
 from topmast.web.routes import LEADS_TO
+
+pytestmark = pytest.mark.always
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +156,10 @@ def test_each_route_declares_one_permission(door: Entrance) -> None:
     names = {name_of(route): declared(route.endpoint) for route in door.routes()}
     assert len(names) > 40
     known = {path.removeprefix("/api/v1").removeprefix("/auth") for path in door.paths()}
-    shown = {f"{URL}{path}" for path in (*(page.path for page in all_pages()), *LEADS_TO)} | {FILES}
+    machines = (METRICS, *PROBES)
+    shown = {
+        f"{URL}{path}" for path in (*(page.path for page in all_pages()), *LEADS_TO, *machines)
+    } | {FILES}
     assert {name.split()[1] for name in names} == known | shown
     assert door.others() == {
         "/openapi.json", "/{region}", "/{region}/books", "/{region}/log", "/{region}/exec",
@@ -162,7 +168,7 @@ def test_each_route_declares_one_permission(door: Entrance) -> None:
     open_to_all = {name for name, found in names.items() if found is None}
     assert open_to_all == {
         "GET /login", "GET /callback", "POST /device", "POST /device/token", "POST /logout",
-        f"GET {FILES}",
+        f"GET {FILES}", *(f"GET {URL}{probe}" for probe in PROBES),
     }  # fmt: skip
     needs_body = {n for n, p in names.items() if p and n.split()[0] in ("POST", "PUT")}
     assert needs_body == set(CALLS)
@@ -203,6 +209,32 @@ def test_every_route_asks_for_a_login_for_a_role_and_audits_changes_once(
 
 
 ROOTLESS = (Role.VIEWER, Role.SUBMITTER, Role.TENANT_ADMIN)
+
+
+def test_figures_are_for_roles_at_the_root_and_probes_for_all(door: Entrance) -> None:
+    """Figures count the jobs of all tenants: a role below the root is refused, and that is audited."""
+
+    async def story() -> None:
+        seen = [role for role in ROOTLESS if Permission.USAGE_VIEW in ALLOWED[role]]
+        assert seen
+        for role in seen:
+            token = await door.token(f"below-{role}", (role, "vision"))
+            before = len(door.acts())
+            async with door.client(token) as client:
+                answer = await client.get(f"{URL}{METRICS}")
+            assert (answer.status_code, "topmast_" in answer.text) == (403, False), role
+            (line,) = door.acts()[: len(door.acts()) - before]
+            assert (line.actor, line.outcome[:8]) == (f"sa:below-{role}", "refused:")
+        async with door.client(await door.token("scrapes", (Role.VIEWER, "/"))) as client:
+            answer = await client.get(f"{URL}{METRICS}")
+            assert (answer.status_code, "topmast_gpus{" in answer.text) == (200, True)
+        async with door.client() as stranger:
+            assert (await stranger.get(f"{URL}{METRICS}")).status_code == 401
+            for probe in PROBES:
+                answer = await stranger.get(f"{URL}{probe}")
+                assert (answer.status_code, answer.text) == (200, "ok\n"), probe
+
+    run(story)
 
 
 async def try_route(

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from tests.integration.test_schema import tried
 from tests.support.entrance import ROOT, URL, Entrance, entrance, run
 from tests.support.live import live
 from tests.support.openid import Browser, Provider, install, provider
@@ -22,6 +23,8 @@ from topmast.adapters.oidc import OpenId
 from topmast.api import create_api
 from topmast.model import account_views as v
 from topmast.model.files import accountsfile
+
+pytestmark = pytest.mark.always
 
 BACK = f"{URL}/auth/callback"
 
@@ -254,3 +257,8 @@ def test_a_client_with_a_secret_and_claims_in_the_user_info(tmp_path: Path) -> N
 
     with provider(BACK, in_userinfo=True) as issuer, entrance(tmp_path) as door:
         run(lambda: story(with_provider(door, issuer, "secretive")))
+
+
+def test_no_request_of_a_login_is_answered_with_a_fault_of_the_server(door: Entrance) -> None:
+    """Whatever is sent to the routes that people log in by, with a provider behind them."""
+    assert tried(door, "", {}, below="/auth", least=40) == []

@@ -25,9 +25,12 @@ regions:
 tenants: {vision: {quota: {H100: 2, A100: 2}}, speech: {quota: {H100: 2}}}
 """
 
-pytestmark = pytest.mark.skipif(
-    prometheus.found("prometheus") is None, reason="no Prometheus: run `make prometheus-tools`"
-)
+pytestmark = [
+    pytest.mark.always,
+    pytest.mark.skipif(
+        prometheus.found("prometheus") is None, reason="no Prometheus: run `make prometheus-tools`"
+    ),
+]
 
 
 def configuration(target: str) -> str:

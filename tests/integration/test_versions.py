@@ -17,6 +17,8 @@ from tests.support.newer import SCHEMA, VERSION
 from topmast.adapters.store import WrittenByNewer, examined
 from topmast.adapters.store.schema import VERSIONS
 
+pytestmark = pytest.mark.always
+
 JOB = {"job": {"run": "true", "tenant": "default", "name": "one"}}
 REFUSED = f"written by a newer Topmast ({VERSION}, schema {SCHEMA}; this one is "
 

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from topmast.api import PREFIX, create_api
 from topmast.api.guard import Gate, Guard, LoginGate
+from topmast.api.observing import Timed
 from topmast.app.control_plane import ControlPlane
 from topmast.app.login import OPEN_PATHS
 from topmast.app.process import Outside
@@ -45,27 +46,35 @@ class Entrance:
         self.service = system.service
         self.service.set_limits(UNLIMITED)
         self.gate = gate or LoginGate(self.service.logins, URL, (), (), OPEN_PATHS)
-        self.app = create_api(self.service, gate=self.gate, pages=pages(self.service))
+        self.app = create_api(
+            self.service, gate=self.gate, metrics=system.metrics, pages=pages(self.service)
+        )
+
+    @property
+    def guard(self) -> Guard:
+        """What lets requests in."""
+        found = self.app.app if isinstance(self.app, Timed) else self.app
+        assert isinstance(found, Guard)
+        return found
+
+    @property
+    def inner(self) -> FastAPI:
+        """The application behind it."""
+        assert isinstance(self.guard.app, FastAPI)
+        return self.guard.app
 
     def routes(self) -> list[GuardedRoute]:
         """Every route of the interface; those of links have tokens of their own."""
-        assert isinstance(self.app, Guard)
-        assert isinstance(self.app.app, FastAPI)
-        return routes_of(self.app.app)
+        return routes_of(self.inner)
 
     def others(self) -> set[str]:
         """The paths of routes that declare no permission."""
-        assert isinstance(self.app, Guard)
-        assert isinstance(self.app.app, FastAPI)
-        found = _routes(self.app.app.routes)
+        found = _routes(self.inner.routes)
         return {route.path for route in found if not isinstance(route, GuardedRoute)}
 
     def paths(self) -> list[str]:
         """The paths of the OpenAPI document."""
-        assert isinstance(self.app, Guard)
-        inner = self.app.app
-        assert isinstance(inner, FastAPI)
-        return list(inner.openapi()["paths"])
+        return list(self.inner.openapi()["paths"])
 
     async def token(self, name: str, *roles: tuple[Role, str]) -> str:
         """A token of a new service account of vision, with roles."""

@@ -11,7 +11,6 @@ import pytest
 
 from tests.support.entrance import ROOT, URL, Entrance, entrance, run
 from tests.unit.web.support import JOB, local
-from topmast.api.guard import Guard
 from topmast.model.access import Role
 from topmast.web.assets import FOLDER, TYPES, assets
 from topmast.web.registry import all_pages
@@ -141,7 +140,6 @@ def test_a_person_without_a_login_is_sent_to_it(door: Entrance) -> None:
     """And comes back to the page; programs are told 401 as before, and so is who cannot log in."""
 
     async def story() -> None:
-        assert isinstance(door.app, Guard)
         async with door.client(Accept="text/html,*/*") as client:
             alone = await client.get(f"{URL}/jobs/j1?tab=logs")
             assert (alone.status_code, alone.headers["content-type"][:9]) == (401, "text/html")
@@ -150,7 +148,7 @@ def test_a_person_without_a_login_is_sent_to_it(door: Entrance) -> None:
                 assert word in alone.text
             plain = await client.get(f"{URL}/", headers={"Accept": "application/json"})
             assert plain.json()["remedy"] == "topmast login, or a token"
-            door.app.login = "/auth/login"
+            door.guard.login = "/auth/login"
             try:
                 sent = await client.get(f"{URL}/jobs/j1?tab=logs")
                 assert sent.status_code == 302
@@ -158,7 +156,7 @@ def test_a_person_without_a_login_is_sent_to_it(door: Entrance) -> None:
                 assert (await client.get("/jobs")).status_code == 401
                 assert (await client.get(f"{URL}/", headers={"Accept": "*/*"})).status_code == 401
             finally:
-                door.app.login = ""
+                door.guard.login = ""
 
     run(story)
 
