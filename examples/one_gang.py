@@ -8,13 +8,16 @@ Its output is in docs/internals/one-gang.md, word for word; a test compares the 
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
+from topmast.fast.region.inventory.allocation_table import NONE
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.preemption.plain import PlainPreemption
 from topmast.fast.region.preemption.price import STOP, cost_gpu_s
 from topmast.fast.region.preemption.search import PreemptiveSearch
+from topmast.fast.region.preemption.sections import section_offer
 from topmast.fast.region.search.compiled import costs_of
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import (
@@ -148,9 +151,12 @@ def show_victims(search: PreemptiveSearch, ask: PlacementRequest) -> None:
     for level, name in ((1, "rack"), (2, "pod")):
         low, high = index.arrays.by_cluster[0, 0, level - 1].tolist()
         for section in range(low, high):
-            offer = hunt.offer(0, 0, 0, section, {})
-            job = "" if offer.branch is None else index.holders.jobs[offer.branch][1]
-            print(f"{name:6} {section - low}   {offer.bound:7.3f} {offer.score:7.3f}   {job}")
+            place = np.array([0, 0, 0, section])
+            bound, truth, branch = section_offer(
+                hunt.arrays, hunt.held, hunt.question, hunt.terms, hunt.scratch, place
+            )
+            job = "" if branch == NONE else index.holders.jobs[branch][1]
+            print(f"{name:6} {section - low}   {bound:7.3f} {truth:7.3f}   {job}")
     plan = search.best(msgspec.structs.replace(ask, mode=Preempt()))
     assert plan is not None
     print(

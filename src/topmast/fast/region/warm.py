@@ -9,9 +9,6 @@ from topmast import jit
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import index_of
-from topmast.fast.region.preemption.branching import PREEMPT
-from topmast.fast.region.preemption.plain import PlainPreemption
-from topmast.fast.region.preemption.price import STOP
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.reservation.earliest import bounds_s
 from topmast.fast.region.search.blocked_index import (
@@ -28,7 +25,6 @@ from topmast.model.job import (
     Accelerator,
     Band,
     JobSpec,
-    Level,
     Resources,
     TaskGroup,
     Topology,
@@ -97,18 +93,12 @@ def _load_victims() -> None:
 def _load_what_seldom_happens(
     columns: Columns, held: dict[str, Allocation], search: PreemptiveSearch
 ) -> None:
-    """Victims of one host, a search that branches on several, a host that fails and returns."""
+    """Victims of one host, and a host that fails and returns."""
     attempt = _hold(columns, held, search, 0.0, preempt=False)
     single = PlacementRequest(
         "", (GroupRequest("g", 1, _needs(0.0)),), Topology(), Band.NORMAL, Preempt()
     )
     assert search.best(single) is not None
-    index = index_of(columns)
-    cost = np.zeros(len(index.clusters))
-    ask, profile = _ask(0.0, preempt=True), search.profile
-    branching = PlainPreemption(index, ask, profile, profile.score, cost, 0.0, STOP)
-    row = index.holders.rows[columns.region, attempt.plan.job]
-    branching.offer(0, 0, int(Level.RACK), 0, {row: PREEMPT})
     for state in (HostState.DOWN, HostState.HEALTHY):
         columns.set_state(columns.hosts[0].name, state)
     columns.let_go(held.pop(attempt.plan.job))

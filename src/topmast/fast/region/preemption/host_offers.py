@@ -1,4 +1,4 @@
-"""Compiled kernels: the price for tasks of a plain gang on a host, by stopping attempts there.
+"""Compiled kernels: the price for tasks of a plain gang on hosts, by stopping attempts there.
 
 A host offers to take t tasks at a price: the least sum of its victims' prices and of the change in
 stranded GPUs, over all sets of attempts there that may be stopped. Where only whole GPUs count,
@@ -27,158 +27,227 @@ ITEMS_LIMIT = 62
 """Attempts on one host among which the best set is found by a knapsack."""
 SETS_LIMIT = 10
 """Attempts on one host of which all sets are tried, where more than whole GPUs counts."""
-OPEN_LIMIT = 64
-"""Sections of one request that are kept to branch on."""
+
+BOOLS = NDArray[np.bool_]
 
 
 class Scratch(NamedTuple):
-    """Room to work in, and the choices made so far."""
+    """Room to work in, by attempt (A), and the choices made so far."""
 
     fate: NDArray[np.int8]
-    """(A) UNDECIDED, PREEMPT or KEEP."""
+    """UNDECIDED, PREEMPT or KEEP."""
     spread: F64
-    """(A) its parts in the section looked at: GPUs, or 1 on a host where it has none of its own."""
+    """Its parts on the hosts looked at: GPUs, or 1 on a host where it has none of its own."""
     charged: F64
-    """(A) how much of its price the offers taken have paid."""
-    victim: NDArray[np.bool_]
-    """(A) whether it is a victim of the offers taken."""
-    gone: NDArray[np.bool_]
-    """(A) false but while a host is looked at without them."""
-    unsettled: F64
-    """(OPEN_LIMIT x 5) sections with a loose bound: bound, cluster, choice, level, section."""
+    """How much of its price the offers taken have paid."""
+    victim: BOOLS
+    """Whether it is a victim of the offers taken."""
+    gone: BOOLS
+    """False but while a host is looked at without them."""
 
 
-@inner
-def parts_of(h: AllocationTable, entry: int) -> float:
-    """The parts of its attempt's price that an entry stands for: its GPUs, or 1 without any."""
-    return float(h.entries[entry].whole) if h.entries[entry].whole > 0 else 1.0
+class Offers(NamedTuple):
+    """What some hosts (m) offer to a gang, and the *items* (E) there: an attempt's on one host.
 
-
-@inner
-def offers_of(
-    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, host: int, gpus: int,
-    stranded: F64, price: F64, items: I64, chosen: NDArray[np.bool_],
-) -> int:  # fmt: skip
-    """What it costs to let a host take 0 to so many tasks, written to ``price`` (tasks + 1).
-
-    ``items`` (at least the host's entries) gets the attempts that might go, their number is
-    returned; ``chosen`` (tasks + 1 x items) tells which of them go. O(items * W), or
-    O(2**items * items) where sets are tried.
+    An attempt on several of the hosts costs each of them its share of the price.
     """
-    for t in range(price.shape[0]):
-        price[t] = INFINITE if t else 0.0
-        for i in range(chosen.shape[1]):
-            chosen[t, i] = False
-    costs = np.zeros(items.shape[0])
-    count, odd = _items(h, p, s, host, items, costs)
-    costs = costs[:count]
-    free = a.whole[host]
-    if not odd and p.cpus == 0.0 and p.memory == 0.0 and count <= ITEMS_LIMIT:
-        _by_knapsack(h, s, free, gpus, stranded, price, items[:count], costs, chosen)
-    elif count <= SETS_LIMIT:
-        _by_sets(a, h, p, s, host, gpus, stranded, price, items[:count], costs, chosen)
-    else:
-        _by_rate(a, h, p, s, host, gpus, stranded, price, items[:count], costs, chosen)
-    return count
+
+    gpus: int
+    """Of a task."""
+    hosts: I64
+    most: I64
+    """(m) tasks that a host might take."""
+    first: I64
+    """(m + 1) host i has the items first[i]:first[i + 1], in the order of its list."""
+    shared: BOOLS
+    """(m) whether shares of its GPUs may go."""
+    entry: I64
+    """(E) in the table: the main one of its attempt."""
+    of: I64
+    """(E) the attempt."""
+    whole: I64
+    """(E) GPUs held wholly."""
+    price: F64
+    """(E) of the attempt; infinite if it may not go."""
+    share: F64
+    """(E) the part of the price that counts here."""
+    stale: BOOLS
+    """(m) whether the price is to be worked out anew."""
+    prices: F64
+    """(m x tasks of a host + 1)"""
+    goes: BOOLS
+    """(tasks of a host + 1 x E) the victims for so many tasks."""
+    able: I64
+    """Room for the items of a host that may go, and what it pays for each: (most on one host)."""
+    cost: F64
+    least: F64
+    """Room for the knapsack: (GPUs that may be freed + 1)."""
+    sets: I64
 
 
 @inner
-def _items(
-    h: AllocationTable, p: Terms, s: Scratch, host: int, items: I64, costs: F64
-) -> tuple[int, bool]:
-    """The main entries of the attempts that go or might go, and whether shares are among them.
+def offers_on(
+    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, hosts: I64, gpus: int, tasks: int
+) -> Offers:
+    """Offers of hosts to take up to so many tasks, yet without prices (see `reprice`). O(entries).
 
-    ``costs``: what the host pays for each; nothing for one that goes anyhow.
+    Adds up the ``spread`` of the attempts there.
     """
-    count, odd = 0, False
-    entry = h.hosts[host].first
+    m = hosts.shape[0]
+    first, most = np.zeros(m + 1, np.int64), np.zeros(m, np.int64)
+    widest, deepest, freed = 0, 0, 0
+    for i in range(m):
+        count = entries_on(h, hosts[i])
+        first[i + 1] = first[i] + count
+        if p.usable[hosts[i]]:
+            most[i] = min(tasks, h.cleared[p.threshold, hosts[i]] // gpus)
+            widest, deepest = max(widest, most[i]), max(deepest, count)
+            freed = max(freed, h.cleared[-1, hosts[i]] - a.whole[hosts[i]])
+    size = first[m]
+    r = Offers(
+        gpus, hosts, most, first, np.zeros(m, np.bool_), np.empty(size, np.int64),
+        np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size), np.empty(size),
+        np.ones(m, np.bool_), np.full((m, widest + 1), INFINITE),
+        np.zeros((widest + 1, size), np.bool_), np.empty(deepest, np.int64), np.empty(deepest),
+        np.empty(freed + 1), np.empty(freed + 1, np.int64),
+    )  # fmt: skip
+    _list_items(h, p, s, r)
+    return r
+
+
+@inner
+def _list_items(h: AllocationTable, p: Terms, s: Scratch, r: Offers) -> None:
+    """Read the lists of the hosts, once for all prices."""
+    n = 0
+    for i in range(r.hosts.shape[0]):
+        entry = h.hosts[r.hosts[i]].first
+        while entry != NONE:
+            v = h.entries[entry].of
+            price = price_of(h, p, v)
+            if h.entries[entry].slot != NONE:
+                r.shared[i] = r.shared[i] or price < INFINITE
+            else:
+                whole = h.entries[entry].whole
+                r.entry[n], r.of[n], r.whole[n], r.price[n] = entry, v, whole, price
+                r.share[n] = float(whole) if whole > 0 else 1.0
+                s.spread[v] = 0.0
+                n += 1
+            entry = h.entries[entry].after
+    for n in range(r.of.shape[0]):
+        s.spread[r.of[n]] += r.share[n]
+    for n in range(r.of.shape[0]):
+        r.share[n] /= s.spread[r.of[n]]
+
+
+@inner
+def reprice(a: Arrays, h: AllocationTable, p: Terms, s: Scratch, r: Offers, stranded: F64) -> None:
+    """Work out anew what it costs to let the stale hosts take tasks, and who goes for them.
+
+    For each O(items * W), or O(2**items * items) where sets are tried.
+    """
+    for i in range(r.hosts.shape[0]):
+        if not r.stale[i] or r.most[i] == 0:
+            continue
+        r.stale[i] = False
+        count = 0
+        for n in range(r.first[i], r.first[i + 1]):
+            fate = s.fate[r.of[n]]
+            if r.price[n] < INFINITE and fate != KEEP:
+                r.able[count] = n
+                r.cost[count] = 0.0 if fate == PREEMPT else r.price[n] * r.share[n]
+                count += 1
+        for t in range(r.prices.shape[1]):
+            r.prices[i, t] = INFINITE if t else 0.0
+        simple = p.cpus == 0.0 and p.memory == 0.0 and not _shares_may_go(h, p, s, r, i)
+        if simple and count <= ITEMS_LIMIT:
+            _by_knapsack(s, r, i, a.whole[r.hosts[i]], stranded, r.able[:count])
+        elif count <= SETS_LIMIT:
+            _by_sets(a, h, p, s, r, i, stranded, r.able[:count])
+        else:
+            _by_rate(a, h, p, s, r, i, stranded, r.able[:count])
+
+
+@inner
+def _shares_may_go(h: AllocationTable, p: Terms, s: Scratch, r: Offers, i: int) -> bool:
+    entry = h.hosts[r.hosts[i]].first if r.shared[i] else NONE
     while entry != NONE:
         v = h.entries[entry].of
-        if s.fate[v] != KEEP:
-            price = price_of(h, p, v)
-            if price < INFINITE and h.entries[entry].slot != NONE:
-                odd = True
-            elif price < INFINITE:
-                items[count] = entry
-                if s.fate[v] != PREEMPT:
-                    costs[count] = price * (parts_of(h, entry) / s.spread[v] if p.shared else 1.0)
-                count += 1
+        if h.entries[entry].slot != NONE and s.fate[v] != KEEP and price_of(h, p, v) < INFINITE:
+            return True
         entry = h.entries[entry].after
-    return count, odd
+    return False
 
 
 @inner
-def _by_knapsack(
-    h: AllocationTable, s: Scratch, free: int, gpus: int, stranded: F64, price: F64,
-    items: I64, costs: F64, chosen: NDArray[np.bool_],
-) -> None:  # fmt: skip
+def _by_knapsack(s: Scratch, r: Offers, i: int, free: int, stranded: F64, able: I64) -> None:
     """Exactly, by the number of GPUs freed; a set of items is the bits of a number."""
-    total = 0
-    for i in range(items.shape[0]):
-        total += h.entries[items[i]].whole
-    least = np.full(total + 1, INFINITE)
-    sets = np.zeros(total + 1, np.int64)
-    _fill_knapsack(h, s, items, costs, least, sets)
-    for t in range(1, price.shape[0]):
-        for freed in range(max(0, t * gpus - free), total + 1):
-            if least[freed] < INFINITE:
+    total = _fill_knapsack(s, r, able)
+    for t in range(1, r.most[i] + 1):
+        best = np.int64(0)
+        for freed in range(max(0, t * r.gpus - free), total + 1):
+            if r.least[freed] < INFINITE:
                 left = free + freed
-                cost = least[freed] + stranded[left - t * gpus] - stranded[left]
-                if cost < price[t]:
-                    price[t] = cost
-                    for i in range(items.shape[0]):
-                        chosen[t, i] = (sets[freed] >> i) & 1
+                cost = r.least[freed] + stranded[left - t * r.gpus] - stranded[left]
+                if cost < r.prices[i, t]:
+                    r.prices[i, t], best = cost, r.sets[freed]
+        for n in range(r.first[i], r.first[i + 1]):
+            r.goes[t, n] = False
+        for k in range(able.shape[0]):
+            r.goes[t, able[k]] = (best >> k) & 1
 
 
 @inner
-def _fill_knapsack(
-    h: AllocationTable, s: Scratch, items: I64, costs: F64, least: F64, sets: I64
-) -> None:  # fmt: skip
+def _fill_knapsack(s: Scratch, r: Offers, able: I64) -> int:
     """The ``least`` price to free just so many GPUs, and the set in ``sets``. O(items * GPUs).
 
-    least[i][f] = min(least[i - 1][f], least[i - 1][f - GPUs of item i] + its cost), in place,
-    largest f first.
+    least[k][f] = min(least[k - 1][f], least[k - 1][f - GPUs of item k] + its cost), in place,
+    largest f first. The most GPUs that may be freed.
     """
-    least[0] = 0.0
+    least, sets = r.least, r.sets
+    least[0], sets[0] = 0.0, 0
     done = 0
-    for i in range(items.shape[0]):
-        size = h.entries[items[i]].whole
-        bit = np.int64(1) << i
-        if s.fate[h.entries[items[i]].of] == PREEMPT:  # it goes anyhow
+    for k in range(able.shape[0]):
+        size = r.whole[able[k]]
+        bit = np.int64(1) << k
+        for freed in range(done + 1, done + size + 1):
+            least[freed] = INFINITE
+        if s.fate[r.of[able[k]]] == PREEMPT:  # it goes anyhow
             for freed in range(done, -1, -1):
                 least[freed + size], sets[freed + size] = least[freed], sets[freed] | bit
             for freed in range(size):
                 least[freed] = INFINITE
         elif size > 0:
             for freed in range(done, -1, -1):
-                cost = least[freed] + costs[i]
+                cost = least[freed] + r.cost[k]
                 if cost < least[freed + size]:
                     least[freed + size], sets[freed + size] = cost, sets[freed] | bit
         done += size
+    return done
 
 
 @inner
 def room_without(
-    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, host: int, gpus: int, items: I64,
-    going: NDArray[np.bool_],
-) -> tuple[int, int]:  # fmt: skip
-    """Tasks that fit, and GPUs wholly free, without the ``going`` (items). O(entries ** 2)."""
-    free = a.whole[host]
-    cpus, memory = a.free_cpus[host], a.free_memory[host]
-    for i in range(items.shape[0]):
-        if going[i]:
-            s.gone[h.entries[items[i]].of] = True
-            free += h.entries[items[i]].whole
-            cpus += h.entries[items[i]].cpus
-            memory += h.entries[items[i]].memory
-    entry = h.hosts[host].first
-    while entry != NONE:
-        if h.entries[entry].slot != NONE and s.gone[h.entries[entry].of]:
-            free += _slot_is_freed(a, h, host, entry, s.gone)
-        entry = h.entries[entry].after
-    for i in range(items.shape[0]):
-        s.gone[h.entries[items[i]].of] = False
-    return fitting(free // gpus, cpus, memory, p.cpus, p.memory, EPSILON), free
+    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, r: Offers, i: int, goes: BOOLS
+) -> tuple[int, int]:
+    """Tasks that fit, and GPUs wholly free, without the items (E) that go. O(entries ** 2)."""
+    host = r.hosts[i]
+    free, cpus, memory = a.whole[host], a.free_cpus[host], a.free_memory[host]
+    for n in range(r.first[i], r.first[i + 1]):
+        if goes[n]:
+            free += r.whole[n]
+            cpus += h.entries[r.entry[n]].cpus
+            memory += h.entries[r.entry[n]].memory
+    if r.shared[i]:
+        for n in range(r.first[i], r.first[i + 1]):
+            s.gone[r.of[n]] = goes[n]
+        entry = h.hosts[host].first
+        while entry != NONE:
+            if h.entries[entry].slot != NONE and s.gone[h.entries[entry].of]:
+                free += _slot_is_freed(a, h, host, entry, s.gone)
+            entry = h.entries[entry].after
+        for n in range(r.first[i], r.first[i + 1]):
+            s.gone[r.of[n]] = False
+    return fitting(free // r.gpus, cpus, memory, p.cpus, p.memory, EPSILON), free
 
 
 @inner
@@ -200,28 +269,29 @@ def _slot_is_freed(
 
 @inner
 def _by_sets(
-    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, host: int, gpus: int,
-    stranded: F64, price: F64, items: I64, costs: F64, chosen: NDArray[np.bool_],
-) -> None:  # fmt: skip
+    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, r: Offers, i: int, stranded: F64, able: I64
+) -> None:
     """Exactly, by every set of items."""
-    count = items.shape[0]
     deepest = _highest(stranded)  # no seats can lower what is stranded by more
-    going = np.zeros(count, np.bool_)
-    for which in range(np.int64(1) << count):
+    going = r.goes[0]
+    for n in range(r.first[i], r.first[i + 1]):
+        going[n] = False
+    for which in range(np.int64(1) << able.shape[0]):
         cost, skip = 0.0, False
-        for i in range(count):
-            going[i] = (which >> i) & 1
-            skip = skip or (s.fate[h.entries[items[i]].of] == PREEMPT and not going[i])
-            cost += costs[i] if going[i] else 0.0
-        if skip or cost - deepest >= _highest(price):
+        for k in range(able.shape[0]):
+            n, goes = able[k], (which >> k) & 1
+            going[n] = goes
+            skip = skip or (s.fate[r.of[n]] == PREEMPT and not goes)
+            cost += r.cost[k] if goes else 0.0
+        if skip or cost - deepest >= _highest(r.prices[i, : r.most[i] + 1]):
             continue
-        room, free = room_without(a, h, p, s, host, gpus, items, going)
-        for t in range(1, min(room + 1, price.shape[0])):
-            with_seats = cost + stranded[free - t * gpus] - stranded[free]
-            if with_seats < price[t]:
-                price[t] = with_seats
-                for i in range(count):
-                    chosen[t, i] = going[i]
+        room, free = room_without(a, h, p, s, r, i, going)
+        for t in range(1, min(room, r.most[i]) + 1):
+            with_seats = cost + stranded[free - t * r.gpus] - stranded[free]
+            if with_seats < r.prices[i, t]:
+                r.prices[i, t] = with_seats
+                for n in range(r.first[i], r.first[i + 1]):
+                    r.goes[t, n] = going[n]
 
 
 @inner
@@ -234,55 +304,53 @@ def _highest(values: F64) -> float:
 
 @inner
 def _by_rate(
-    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, host: int, gpus: int,
-    stranded: F64, price: F64, items: I64, costs: F64, chosen: NDArray[np.bool_],
-) -> None:  # fmt: skip
+    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, r: Offers, i: int, stranded: F64, able: I64
+) -> None:
     """Not exactly: the cheapest by GPU go until the tasks fit, then those that need not go stay."""
-    count = items.shape[0]
-    going = np.zeros(count, np.bool_)
-    for i in range(count):
-        going[i] = s.fate[h.entries[items[i]].of] == PREEMPT
-    order = np.zeros(count, np.int64)
-    _by_rising_rate(h, items, costs, order)
+    going = r.goes[0]
+    for n in range(r.first[i], r.first[i + 1]):
+        going[n] = s.fate[r.of[n]] == PREEMPT
+    order = _by_rising_rate(r, able)
     at = 0
-    for t in range(1, price.shape[0]):
+    for t in range(1, r.most[i] + 1):
         while True:
-            room, free = room_without(a, h, p, s, host, gpus, items, going)
-            if room >= t or at == count:
+            room, free = room_without(a, h, p, s, r, i, going)
+            if room >= t or at == order.shape[0]:
                 break
-            going[order[at]] = True
+            going[able[order[at]]] = True
             at += 1
         if room < t:
             return
-        for i in range(count):
-            chosen[t, i] = going[i]
+        for n in range(r.first[i], r.first[i + 1]):
+            r.goes[t, n] = going[n]
         for back in range(at - 1, -1, -1):
-            i = order[back]
-            if s.fate[h.entries[items[i]].of] == PREEMPT:
+            n = able[order[back]]
+            if s.fate[r.of[n]] == PREEMPT:
                 continue
-            chosen[t, i] = False
-            room, left = room_without(a, h, p, s, host, gpus, items, chosen[t])
+            r.goes[t, n] = False
+            room, left = room_without(a, h, p, s, r, i, r.goes[t])
             if room < t:
-                chosen[t, i] = True
+                r.goes[t, n] = True
             else:
                 free = left
         cost = 0.0
-        for i in range(count):
-            cost += costs[i] if chosen[t, i] else 0.0
-        price[t] = cost + stranded[free - t * gpus] - stranded[free]
+        for k in range(able.shape[0]):
+            cost += r.cost[k] if r.goes[t, able[k]] else 0.0
+        r.prices[i, t] = cost + stranded[free - t * r.gpus] - stranded[free]
 
 
 @inner
-def _by_rising_rate(h: AllocationTable, items: I64, costs: F64, order: I64) -> None:
-    """Sort items by price per GPU, ties to the first: `np.argsort` compiles long. O(items ** 2)."""
-    rates = np.zeros(items.shape[0])
-    for i in range(items.shape[0]):
-        rates[i] = costs[i] / max(0.5, float(h.entries[items[i]].whole))
-        at = i
-        while at > 0 and rates[order[at - 1]] > rates[i]:
+def _by_rising_rate(r: Offers, able: I64) -> I64:
+    """Items by price per GPU, ties to the first: `np.argsort` compiles long. O(items ** 2)."""
+    order, rates = np.empty(able.shape[0], np.int64), np.empty(able.shape[0])
+    for k in range(able.shape[0]):
+        rates[k] = r.cost[k] / max(0.5, float(r.whole[able[k]]))
+        at = k
+        while at > 0 and rates[order[at - 1]] > rates[k]:
             order[at] = order[at - 1]
             at -= 1
-        order[at] = i
+        order[at] = k
+    return order
 
 
 @inner
@@ -312,15 +380,6 @@ def price_by_gpus(
         left = free + freed
         best = min(best, least[freed] + stranded[left - need] - stranded[left])
     return best
-
-
-@inner
-def most_entries(h: AllocationTable, hosts: I64) -> int:
-    """The most attempts on any of some hosts. O(entries)."""
-    most = 0
-    for host in hosts:
-        most = max(most, entries_on(h, host))
-    return most
 
 
 @inner

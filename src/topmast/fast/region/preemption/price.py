@@ -100,8 +100,6 @@ class Terms(NamedTuple):
     cpus: float
     """Of a task; 0 where they do not limit."""
     memory: float
-    shared: bool
-    """Whether a victim on several hosts pays for each by its part there."""
 
 
 @kernel
