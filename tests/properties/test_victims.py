@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.support.build import ask, job, needs, profile
-from tests.support.crowd import all_seated, crowded_columns, run_jobs
+from tests.support.crowd import all_seated, attempt_of, crowded_columns, run_jobs
 from tests.support.strategies import bounded
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns
@@ -21,13 +21,15 @@ from topmast.fast.region.preemption.price import cost_gpu_s, eligible_victims
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search.scoring import choices_of, score_terms, total
 from topmast.fast.region.search.search import fewest_gpus_milli
+from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import Band, Level, Topology
-from topmast.model.plan import PlacementRequest, Plan, Preempt
+from topmast.model.plan import PlacementRequest, Plan, Preempt, Seat
 from topmast.policies.options import ScoreWeights
 
 NOW = 1_000.0
 WEIGHTS = ScoreWeights(preemption=50.0, locality=0.7, fragmentation=0.3)
 OPTIONS = profile(score=WEIGHTS, restart_cost_s=20.0, min_runtime_s=100.0)
+YOUNG_TOO = replace(OPTIONS, min_runtime_s=0.0)
 
 
 def _question(rng: random.Random) -> PlacementRequest:
@@ -90,6 +92,64 @@ def test_no_set_of_victims_scores_lower(seed: int) -> None:
     if found is not None and best is not None:
         assert found.score == pytest.approx(best[0], abs=1e-6)
         _holds_what_it_may(columns, held, question, found)
+
+
+@bounded(400)
+@given(st.integers(0, 2**32 - 1))
+def test_no_hosts_cost_less_where_all_on_them_stop(seed: int) -> None:
+    """Tasks of a whole host each: up to ten hosts in racks, attempts on up to five of them."""
+    rng = random.Random(seed)
+    racks = [f"r{rng.randint(0, 2)}" for _ in range(rng.randint(3, 10))]
+    hosts = [
+        HostSpec(f"h{i}", "H100", 4, cpus=8.0, datacenter="d", pod="p", rack=rack)
+        for i, rack in enumerate(racks)
+    ]
+    columns = Columns(RegionSpec("east", (ClusterSpec("c", tuple(hosts)),)))
+    held = _wide_attempts(rng, columns)
+    spec = job(
+        count=rng.randint(2, 4), resources=needs(4, cpus=rng.choice((0.0, 6.0))), band=Band.CRITICAL,
+        topology=Topology(rng.choice((None, Level.RACK)), Level.RACK),
+    )  # fmt: skip
+    question = ask(spec, preempt=True)
+    found = PreemptiveSearch("east", columns, held, YOUNG_TOO, 0, NOW).best(question)
+    may = {a.job for a in eligible_victims(held, question, YOUNG_TOO, NOW)}
+    on = [[a.job for a in held.values() if host.name in a.plan.hosts] for host in hosts]
+    lost_gpu_s = {job: cost_gpu_s(held[job], YOUNG_TOO, NOW) for job in may}
+    costs = list[float]()
+    for chosen in combinations(range(len(hosts)), spec.groups[0].count):
+        gone = {job for n in chosen for job in on[n]}
+        together = len({racks[n] for n in chosen}) == 1
+        if gone <= may and (together or spec.topology.required is None):
+            lost = sum(lost_gpu_s[job] for job in gone)
+            apart = 0.0 if together else WEIGHTS.locality
+            costs.append(WEIGHTS.preemption * lost / 3600.0 + apart)
+    event("none" if found is None else f"{len(found.victims)} victims")
+    assert (found is None) == (not costs)
+    if found is not None:
+        cost = found.terms["preemption"] + found.terms["locality"]
+        assert cost == pytest.approx(min(costs), abs=1e-6)
+
+
+def _wide_attempts(rng: random.Random, columns: Columns) -> dict[str, Allocation]:
+    """Attempts on one to five hosts, until the hosts are full or 25 have come."""
+    held: dict[str, Allocation] = {}
+    columns.allocations = held
+    free = dict.fromkeys(range(len(columns.hosts)), 4)
+    for number in range(25):
+        gpus, width = rng.choice((1, 2, 4)), rng.choice((1, 1, 2, 3, 5))
+        rows = [row for row, left in free.items() if left >= gpus]
+        if len(rows) < width:
+            continue
+        seats = list[Seat]()
+        for row in rng.sample(rows, width):
+            first = 4 - free[row]
+            slots = tuple(range(first, first + gpus))
+            seats.append(Seat("main", len(seats), columns.hosts[row].name, slots))
+            free[row] -= gpus
+        attempt = attempt_of(rng, f"a{number}", "c", needs(gpus), tuple(seats))
+        held[attempt.job] = attempt
+        columns.hold(attempt)
+    return held
 
 
 def _holds_what_it_may(

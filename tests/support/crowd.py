@@ -57,7 +57,7 @@ def run_jobs(rng: random.Random, columns: Columns) -> dict[str, Allocation]:
                     break
                 seats.append(seat)
         if seats:
-            attempt = _attempt(rng, f"j{number + 10}", cluster, resources, tuple(seats))
+            attempt = attempt_of(rng, f"j{number + 10}", cluster, resources, tuple(seats))
             held[attempt.job] = attempt
             columns.hold(attempt)
             if rng.random() < 0.2:
@@ -85,9 +85,10 @@ def _seat(
     return Seat("main", rank, columns.hosts[row].name, tuple(slots), min(milli, MILLI) or MILLI)
 
 
-def _attempt(
+def attempt_of(
     rng: random.Random, name: str, cluster: str, resources: Resources, seats: tuple[Seat, ...]
 ) -> Allocation:
+    """An attempt of some band and age that holds these seats."""
     band = rng.choice(BANDS)
     spec = job(
         name, count=len(seats), resources=resources, band=band, preemptible=rng.random() < 0.9

@@ -1,4 +1,6 @@
-"""Branch and bound over attempts on several hosts: one search for plain and mixed gangs.
+"""Branch and bound over attempts on several hosts, for mixed gangs.
+
+For plain gangs `sections` does the same, compiled.
 
 While such an attempt is undecided, each of its hosts in the domain is charged a part of its price;
 the parts are never more than the whole. Then hosts are independent, and a knapsack over them gives
@@ -9,11 +11,11 @@ Where they do not, the search branches: once the attempt is stopped, once it is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
 
 from msgspec import Struct
 
 from topmast.fast.region.search.kernels import EPSILON, INFINITE
+from topmast.model.plan import Plan
 
 MOST_BRANCHES = 128
 """How often a request branches; exact if that suffices, else the best plan until then wins."""
@@ -23,36 +25,28 @@ UNDECIDED, PREEMPT, KEEP = 0, 1, 2
 Decisions = Mapping[int, int]
 """By attempt, PREEMPT or KEEP; the others are undecided."""
 
-Answer = TypeVar("Answer")
 
-
-class Offer(Struct, Generic[Answer], frozen=True):
+class Offer(Struct, frozen=True):
     """What a domain costs under some decisions."""
 
     bound: float
     """Under these decisions no seats score lower."""
-    score: float
-    """The score of the seats found."""
+    plan: Plan
+    """The seats found and the victims, with the score."""
     branch: int | None
     """The attempt to decide about next; None where the bound is the score."""
-    answer: Callable[[], Answer]
-    """The seats found and the victims; called only if they are the best."""
 
 
-class BranchAndBound(Generic[Answer]):
-    """The best answer to one request so far, over all domains given to it."""
+class BranchAndBound:
+    """The best plan for one request so far, over all domains given to it."""
 
     def __init__(self) -> None:
         self.score: float = INFINITE
-        self.answer: Answer | None = None
+        self.plan: Plan | None = None
         self.branches_left = MOST_BRANCHES
 
-    def take(self, score: float, answer: Answer) -> None:
-        """Note a better answer."""
-        self.score, self.answer = score, answer
-
-    def look_at(self, offer_of: Callable[[Decisions], Offer[Answer] | None]) -> None:
-        """Find the best answer of a domain, if it is better than that known.
+    def look_at(self, offer_of: Callable[[Decisions], Offer | None]) -> None:
+        """Find the best plan of a domain, if it is better than that known.
 
         ``offer_of``: what the domain offers under some decisions; None if that cannot be better.
         """
@@ -62,8 +56,8 @@ class BranchAndBound(Generic[Answer]):
             offer = offer_of(decisions)
             if offer is None or offer.bound >= self.score - EPSILON:
                 continue
-            if offer.score < self.score - EPSILON:
-                self.take(offer.score, offer.answer())
+            if offer.plan.score < self.score - EPSILON:
+                self.score, self.plan = offer.plan.score, offer.plan
             if offer.branch is None or self.branches_left == 0:
                 continue
             if offer.bound < self.score - EPSILON:

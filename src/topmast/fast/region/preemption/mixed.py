@@ -89,7 +89,7 @@ class MixedPreemption:
         self.attempts = attempts
         self.plan_of = plan_of
         self.free = hosts_of(columns, ask)
-        self.search: BranchAndBound[Plan] = BranchAndBound()
+        self.search = BranchAndBound()
 
     def plan(self) -> Plan | None:
         """The plan of least score; ties to the tightest level, then the first cluster, domain."""
@@ -106,7 +106,7 @@ class MixedPreemption:
                 kinds, _ = self._kinds(hosts, shared)
         for level in wider:
             self._look_at_level(level, kinds)
-        return self.search.answer
+        return self.search.plan
 
     def _look_at_level(self, level: Level, kinds: Kinds) -> None:
         """Go through the domains of a level, the least bound first, until none can be better."""
@@ -172,7 +172,7 @@ class MixedPreemption:
         numbers[domain.hosts] = 0
         self.search.look_at(partial(self._offer, domain, self._prices(numbers)))
 
-    def _offer(self, domain: Domain, prices: Prices, decisions: Decisions) -> Offer[Plan] | None:
+    def _offer(self, domain: Domain, prices: Prices, decisions: Decisions) -> Offer | None:
         """A domain's offer for the gang under decisions; None if it is too dear or too small."""
         for attempt, fate in decisions.items():
             prices.settled[attempt] = fate
@@ -186,7 +186,7 @@ class MixedPreemption:
         plan = self._priced(domain, going, seated, prices)
         agreed = plan.score <= bound + EPSILON
         branch = None if agreed else self._contested(domain, seated)
-        return Offer(bound, plan.score, branch, lambda: plan)
+        return Offer(bound, plan, branch)
 
     def _seat(self, domain: Domain, prices: Prices) -> Cheapest:
         kinds, seen = self._kinds(domain.hosts, prices)
