@@ -237,17 +237,24 @@ def room_without(
             free += r.whole[n]
             cpus += h.entries[r.entry[n]].cpus
             memory += h.entries[r.entry[n]].memory
-    if r.shared[i]:
-        for n in range(r.first[i], r.first[i + 1]):
-            s.gone[r.of[n]] = goes[n]
-        entry = h.hosts[host].first
-        while entry != NONE:
-            if h.entries[entry].slot != NONE and s.gone[h.entries[entry].of]:
-                free += _slot_is_freed(a, h, host, entry, s.gone)
-            entry = h.entries[entry].after
-        for n in range(r.first[i], r.first[i + 1]):
-            s.gone[r.of[n]] = False
+    free += _slots_freed(a, h, s, r, i, goes) if r.shared[i] else 0
     return fitting(free // r.gpus, cpus, memory, p.cpus, p.memory, EPSILON), free
+
+
+@inner
+def _slots_freed(a: Arrays, h: AllocationTable, s: Scratch, r: Offers, i: int, goes: BOOLS) -> int:
+    """GPUs held in shares that come free without the items that go. O(entries ** 2)."""
+    for n in range(r.first[i], r.first[i + 1]):
+        s.gone[r.of[n]] = goes[n]
+    freed = 0
+    entry = h.hosts[r.hosts[i]].first
+    while entry != NONE:
+        if h.entries[entry].slot != NONE and s.gone[h.entries[entry].of]:
+            freed += _slot_is_freed(a, h, r.hosts[i], entry, s.gone)
+        entry = h.entries[entry].after
+    for n in range(r.first[i], r.first[i + 1]):
+        s.gone[r.of[n]] = False
+    return freed
 
 
 @inner
@@ -273,19 +280,25 @@ def _by_sets(
 ) -> None:
     """Exactly, by every set of items."""
     deepest = _highest(stranded)  # no seats can lower what is stranded by more
-    going = r.goes[0]
+    host, going = r.hosts[i], r.goes[0]
     for n in range(r.first[i], r.first[i + 1]):
         going[n] = False
     for which in range(np.int64(1) << able.shape[0]):
         cost, skip = 0.0, False
+        free, cpus, memory = a.whole[host], a.free_cpus[host], a.free_memory[host]
         for k in range(able.shape[0]):
-            n, goes = able[k], (which >> k) & 1
-            going[n] = goes
-            skip = skip or (s.fate[r.of[n]] == PREEMPT and not goes)
-            cost += r.cost[k] if goes else 0.0
+            n = able[k]
+            going[n] = (which >> k) & 1
+            if going[n]:
+                cost, free = cost + r.cost[k], free + r.whole[n]
+                cpus += h.entries[r.entry[n]].cpus
+                memory += h.entries[r.entry[n]].memory
+            elif s.fate[r.of[n]] == PREEMPT:
+                skip = True
         if skip or cost - deepest >= _highest(r.prices[i, : r.most[i] + 1]):
             continue
-        room, free = room_without(a, h, p, s, r, i, going)
+        free += _slots_freed(a, h, s, r, i, going) if r.shared[i] else 0
+        room = fitting(free // r.gpus, cpus, memory, p.cpus, p.memory, EPSILON)
         for t in range(1, min(room, r.most[i]) + 1):
             with_seats = cost + stranded[free - t * r.gpus] - stranded[free]
             if with_seats < r.prices[i, t]:
@@ -361,8 +374,7 @@ def price_by_gpus(
 
     ``least`` is room for the GPUs that might be freed, and one. O(entries * W).
     """
-    for freed in range(least.shape[0]):
-        least[freed] = INFINITE if freed else 0.0
+    least[0] = 0.0
     done = 0
     entry = h.hosts[host].first
     while entry != NONE:
@@ -371,6 +383,8 @@ def price_by_gpus(
         if price < INFINITE and h.entries[entry].slot != NONE:
             return np.nan
         if price < INFINITE and size > 0:
+            for freed in range(done + 1, done + size + 1):
+                least[freed] = INFINITE
             for freed in range(done, -1, -1):
                 least[freed + size] = min(least[freed + size], least[freed] + price)
             done += size

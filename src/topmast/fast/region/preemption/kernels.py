@@ -125,36 +125,27 @@ def _best_host(
             step += 1
     if at == NOWHERE:
         return INFINITE, NOWHERE, NOWHERE, NOWHERE
-    best = _score_on(a, h, q, p, s, candidates[place, 0], candidates[place, 1], host)
     step, first = -1, at
+    need = q.choice_gpus[candidates[place, 1]] * q.tasks
+    price = _host_price(q, candidates[place, 0], candidates[place, 1])
+    best: float = price + _offer_of(a, h, q, p, s, host, need).prices[0, 1]
+    simple, least = p.cpus == 0.0 and p.memory == 0.0, np.empty(q.stranded.shape[0])
     for c in range(candidates.shape[0]):
         cluster, choice, section = candidates[c, 0], candidates[c, 1], candidates[c, 2]
+        need, price = q.choice_gpus[choice] * q.tasks, _host_price(q, cluster, choice)
         for i in range(a.member_start[section], a.member_start[section + 1]):
             step += 1
             floor, earlier = floors[step], step < at
             hopeful = floor < best - 2 * EPSILON or (earlier and floor <= best)
             if step == first or floor == INFINITE or not hopeful:
                 continue
-            score = _score_on(a, h, q, p, s, cluster, choice, a.members[i])
-            if score < best - EPSILON or (earlier and score <= best + EPSILON):
-                best, at, place, host = score, step, c, a.members[i]
+            offer, free = np.nan, a.whole[a.members[i]]
+            if simple:
+                offer = price_by_gpus(h, p, a.members[i], free, need, q.stranded, least)
+            if np.isnan(offer):
+                offer = _offer_of(a, h, q, p, s, a.members[i], need).prices[0, 1]
+            if price + offer < best - EPSILON or (earlier and price + offer <= best + EPSILON):
+                best, at, place, host = price + offer, step, c, a.members[i]
     if best == INFINITE:
         return INFINITE, NOWHERE, NOWHERE, NOWHERE
     return best, candidates[place, 0], candidates[place, 1], host
-
-
-@inner
-def _score_on(
-    a: Arrays, h: AllocationTable, q: Question, p: Terms, s: Scratch, cluster: int, choice: int,
-    host: int,
-) -> float:  # fmt: skip
-    """The score of the whole gang on one host. O(a host's offers)."""
-    need = q.choice_gpus[choice] * q.tasks
-    price = _host_price(q, cluster, choice)
-    if p.cpus == 0.0 and p.memory == 0.0:
-        least = np.empty(h.cleared[-1, host] - a.whole[host] + 1)
-        simple = price_by_gpus(h, p, host, a.whole[host], need, q.stranded, least)
-        if not np.isnan(simple):
-            return price + simple
-    score: float = price + _offer_of(a, h, q, p, s, host, need).prices[0, 1]
-    return score
