@@ -141,7 +141,7 @@ def _list_items(h: AllocationTable, p: Terms, s: Scratch, r: Offers) -> None:
 
 @inner
 def reprice(a: Arrays, h: AllocationTable, p: Terms, s: Scratch, r: Offers, stranded: F64) -> None:
-    """Work out anew what it costs to let the stale hosts take tasks, and who goes for them.
+    """Work out anew what it costs to let the stale hosts take tasks, and the victims for them.
 
     For each O(items * W), or O(2**items * items) where sets are tried.
     """
@@ -149,27 +149,32 @@ def reprice(a: Arrays, h: AllocationTable, p: Terms, s: Scratch, r: Offers, stra
         if not r.stale[i] or r.most[i] == 0:
             continue
         r.stale[i] = False
-        count = 0
+        for t in range(r.most[i] + 1):
+            r.prices[i, t] = INFINITE if t else 0.0
+        count, free, going = 0, a.whole[r.hosts[i]], 0
         for n in range(r.first[i], r.first[i + 1]):
             fate = s.fate[r.of[n]]
-            if r.price[n] < INFINITE and fate != KEEP:
-                r.able[count] = n
-                r.cost[count] = 0.0 if fate == PREEMPT else r.price[n] * r.share[n]
+            for t in range(r.most[i] + 1):
+                r.goes[t, n] = fate == PREEMPT
+            if fate == PREEMPT:
+                going, free = going + 1, free + r.whole[n]
+            elif r.price[n] < INFINITE and fate != KEEP:
+                r.able[count], r.cost[count] = n, r.price[n] * r.share[n]
                 count += 1
-        for t in range(r.prices.shape[1]):
-            r.prices[i, t] = INFINITE if t else 0.0
-        simple = p.cpus == 0.0 and p.memory == 0.0 and not _shares_may_go(h, p, s, r, i)
-        if simple and count <= ITEMS_LIMIT:
-            _by_knapsack(s, r, i, a.whole[r.hosts[i]], stranded, r.able[:count])
-        elif count <= SETS_LIMIT:
-            _by_sets(a, h, p, s, r, i, stranded, r.able[:count])
+        simple = p.cpus == 0.0 and p.memory == 0.0
+        if simple and r.shared[i]:
+            simple = not _shares_may_go(h, p, s, r, i)
+        if simple and count + going <= ITEMS_LIMIT:
+            _by_knapsack(r, i, free, stranded, count)
+        elif count + going <= SETS_LIMIT:
+            _by_sets(a, h, p, s, r, i, stranded, count)
         else:
-            _by_rate(a, h, p, s, r, i, stranded, r.able[:count])
+            _by_rate(a, h, p, s, r, i, stranded, count)
 
 
 @inner
 def _shares_may_go(h: AllocationTable, p: Terms, s: Scratch, r: Offers, i: int) -> bool:
-    entry = h.hosts[r.hosts[i]].first if r.shared[i] else NONE
+    entry = h.hosts[r.hosts[i]].first
     while entry != NONE:
         v = h.entries[entry].of
         if h.entries[entry].slot != NONE and s.fate[v] != KEEP and price_of(h, p, v) < INFINITE:
@@ -179,54 +184,37 @@ def _shares_may_go(h: AllocationTable, p: Terms, s: Scratch, r: Offers, i: int) 
 
 
 @inner
-def _by_knapsack(s: Scratch, r: Offers, i: int, free: int, stranded: F64, able: I64) -> None:
-    """Exactly, by the number of GPUs freed; a set of items is the bits of a number."""
-    total = _fill_knapsack(s, r, able)
-    for t in range(1, r.most[i] + 1):
-        best = np.int64(0)
-        for freed in range(max(0, t * r.gpus - free), total + 1):
-            if r.least[freed] < INFINITE:
-                left = free + freed
-                cost = r.least[freed] + stranded[left - t * r.gpus] - stranded[left]
-                if cost < r.prices[i, t]:
-                    r.prices[i, t], best = cost, r.sets[freed]
-        for n in range(r.first[i], r.first[i + 1]):
-            r.goes[t, n] = False
-        for k in range(able.shape[0]):
-            r.goes[t, able[k]] = (best >> k) & 1
-
-
-@inner
-def _fill_knapsack(s: Scratch, r: Offers, able: I64) -> int:
-    """The ``least`` price to free just so many GPUs, and the set in ``sets``. O(items * GPUs).
+def _by_knapsack(r: Offers, i: int, free: int, stranded: F64, count: int) -> None:
+    """Exactly, by the number of GPUs freed; a set of items is the bits of a number.
 
     least[k][f] = min(least[k - 1][f], least[k - 1][f - GPUs of item k] + its cost), in place,
-    largest f first. The most GPUs that may be freed.
+    largest f first. One function: a call with so many arrays takes longer than what it does.
     """
     least, sets = r.least, r.sets
     least[0], sets[0] = 0.0, 0
-    done = 0
-    for k in range(able.shape[0]):
-        size = r.whole[able[k]]
-        bit = np.int64(1) << k
-        for freed in range(done + 1, done + size + 1):
+    total = 0
+    for k in range(count):
+        size, bit = r.whole[r.able[k]], np.int64(1) << k
+        for freed in range(total + 1, total + size + 1):
             least[freed] = INFINITE
-        if s.fate[r.of[able[k]]] == PREEMPT:  # it goes anyhow
-            for freed in range(done, -1, -1):
-                least[freed + size], sets[freed + size] = least[freed], sets[freed] | bit
-            for freed in range(size):
-                least[freed] = INFINITE
-        elif size > 0:
-            for freed in range(done, -1, -1):
-                cost = least[freed] + r.cost[k]
-                if cost < least[freed + size]:
-                    least[freed + size], sets[freed + size] = cost, sets[freed] | bit
-        done += size
-    return done
+        for freed in range(total, -1, -1):
+            cost = least[freed] + r.cost[k]
+            if cost < least[freed + size]:
+                least[freed + size], sets[freed + size] = cost, sets[freed] | bit
+        total += size
+    for t in range(1, r.most[i] + 1):
+        best = np.int64(0)
+        for freed in range(max(0, t * r.gpus - free), total + 1):
+            left = free + freed
+            cost = least[freed] + stranded[left - t * r.gpus] - stranded[left]
+            if cost < r.prices[i, t]:
+                r.prices[i, t], best = cost, sets[freed]
+        for k in range(count):
+            r.goes[t, r.able[k]] = (best >> k) & 1
 
 
 @inner
-def room_without(
+def _room_without(
     a: Arrays, h: AllocationTable, p: Terms, s: Scratch, r: Offers, i: int, goes: BOOLS
 ) -> tuple[int, int]:
     """Tasks that fit, and GPUs wholly free, without the items (E) that go. O(entries ** 2)."""
@@ -237,12 +225,12 @@ def room_without(
             free += r.whole[n]
             cpus += h.entries[r.entry[n]].cpus
             memory += h.entries[r.entry[n]].memory
-    free += _slots_freed(a, h, s, r, i, goes) if r.shared[i] else 0
+    free += slots_freed(a, h, s, r, i, goes) if r.shared[i] else 0
     return fitting(free // r.gpus, cpus, memory, p.cpus, p.memory, EPSILON), free
 
 
 @inner
-def _slots_freed(a: Arrays, h: AllocationTable, s: Scratch, r: Offers, i: int, goes: BOOLS) -> int:
+def slots_freed(a: Arrays, h: AllocationTable, s: Scratch, r: Offers, i: int, goes: BOOLS) -> int:
     """GPUs held in shares that come free without the items that go. O(entries ** 2)."""
     for n in range(r.first[i], r.first[i + 1]):
         s.gone[r.of[n]] = goes[n]
@@ -276,35 +264,33 @@ def _slot_is_freed(
 
 @inner
 def _by_sets(
-    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, r: Offers, i: int, stranded: F64, able: I64
-) -> None:
+    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, r: Offers, i: int, stranded: F64,
+    count: int,
+) -> None:  # fmt: skip
     """Exactly, by every set of items."""
     deepest = _highest(stranded)  # no seats can lower what is stranded by more
     host, going = r.hosts[i], r.goes[0]
-    for n in range(r.first[i], r.first[i + 1]):
-        going[n] = False
-    for which in range(np.int64(1) << able.shape[0]):
-        cost, skip = 0.0, False
+    for which in range(np.int64(1) << count):
+        cost = 0.0
+        for k in range(count):
+            going[r.able[k]] = (which >> k) & 1
+            cost += r.cost[k] if going[r.able[k]] else 0.0
+        if cost - deepest >= _highest(r.prices[i, : r.most[i] + 1]):
+            continue
         free, cpus, memory = a.whole[host], a.free_cpus[host], a.free_memory[host]
-        for k in range(able.shape[0]):
-            n = able[k]
-            going[n] = (which >> k) & 1
+        for n in range(r.first[i], r.first[i + 1]):
             if going[n]:
-                cost, free = cost + r.cost[k], free + r.whole[n]
+                free += r.whole[n]
                 cpus += h.entries[r.entry[n]].cpus
                 memory += h.entries[r.entry[n]].memory
-            elif s.fate[r.of[n]] == PREEMPT:
-                skip = True
-        if skip or cost - deepest >= _highest(r.prices[i, : r.most[i] + 1]):
-            continue
-        free += _slots_freed(a, h, s, r, i, going) if r.shared[i] else 0
+        free += slots_freed(a, h, s, r, i, going) if r.shared[i] else 0
         room = fitting(free // r.gpus, cpus, memory, p.cpus, p.memory, EPSILON)
         for t in range(1, min(room, r.most[i]) + 1):
             with_seats = cost + stranded[free - t * r.gpus] - stranded[free]
             if with_seats < r.prices[i, t]:
                 r.prices[i, t] = with_seats
-                for n in range(r.first[i], r.first[i + 1]):
-                    r.goes[t, n] = going[n]
+                for k in range(count):
+                    r.goes[t, r.able[k]] = going[r.able[k]]
 
 
 @inner
@@ -317,47 +303,43 @@ def _highest(values: F64) -> float:
 
 @inner
 def _by_rate(
-    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, r: Offers, i: int, stranded: F64, able: I64
-) -> None:
+    a: Arrays, h: AllocationTable, p: Terms, s: Scratch, r: Offers, i: int, stranded: F64,
+    count: int,
+) -> None:  # fmt: skip
     """Not exactly: the cheapest by GPU go until the tasks fit, then those that need not go stay."""
-    going = r.goes[0]
-    for n in range(r.first[i], r.first[i + 1]):
-        going[n] = s.fate[r.of[n]] == PREEMPT
-    order = _by_rising_rate(r, able)
+    going, order = r.goes[0], _by_rising_rate(r, count)
     at = 0
     for t in range(1, r.most[i] + 1):
         while True:
-            room, free = room_without(a, h, p, s, r, i, going)
-            if room >= t or at == order.shape[0]:
+            room, free = _room_without(a, h, p, s, r, i, going)
+            if room >= t or at == count:
                 break
-            going[able[order[at]]] = True
+            going[r.able[order[at]]] = True
             at += 1
         if room < t:
             return
-        for n in range(r.first[i], r.first[i + 1]):
-            r.goes[t, n] = going[n]
+        for k in range(count):
+            r.goes[t, r.able[k]] = going[r.able[k]]
         for back in range(at - 1, -1, -1):
-            n = able[order[back]]
-            if s.fate[r.of[n]] == PREEMPT:
-                continue
+            n = r.able[order[back]]
             r.goes[t, n] = False
-            room, left = room_without(a, h, p, s, r, i, r.goes[t])
+            room, left = _room_without(a, h, p, s, r, i, r.goes[t])
             if room < t:
                 r.goes[t, n] = True
             else:
                 free = left
         cost = 0.0
-        for k in range(able.shape[0]):
-            cost += r.cost[k] if r.goes[t, able[k]] else 0.0
+        for k in range(count):
+            cost += r.cost[k] if r.goes[t, r.able[k]] else 0.0
         r.prices[i, t] = cost + stranded[free - t * r.gpus] - stranded[free]
 
 
 @inner
-def _by_rising_rate(r: Offers, able: I64) -> I64:
+def _by_rising_rate(r: Offers, count: int) -> I64:
     """Items by price per GPU, ties to the first: `np.argsort` compiles long. O(items ** 2)."""
-    order, rates = np.empty(able.shape[0], np.int64), np.empty(able.shape[0])
-    for k in range(able.shape[0]):
-        rates[k] = r.cost[k] / max(0.5, float(r.whole[able[k]]))
+    order, rates = np.empty(count, np.int64), np.empty(count)
+    for k in range(count):
+        rates[k] = r.cost[k] / max(0.5, float(r.whole[r.able[k]]))
         at = k
         while at > 0 and rates[order[at - 1]] > rates[k]:
             order[at] = order[at - 1]

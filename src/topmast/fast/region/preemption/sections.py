@@ -20,7 +20,7 @@ from topmast.fast.region.preemption.host_offers import (
     Scratch,
     offers_on,
     reprice,
-    room_without,
+    slots_freed,
 )
 from topmast.fast.region.preemption.price import Terms, price_of, rate_of
 from topmast.fast.region.search.kernels import EPSILON, INFINITE, NOWHERE, Question
@@ -85,10 +85,11 @@ def _seat(
     truth, branch = _whole_prices(s, r)
     for i in range(taken.shape[0]):
         if taken[i] > 0:
-            going = r.goes[0]
+            free, going = a.whole[r.hosts[i]], r.goes[0]
             for n in range(r.first[i], r.first[i + 1]):
                 going[n] = s.victim[r.of[n]]
-            _, free = room_without(a, h, p, s, r, i, going)
+                free += r.whole[n] if going[n] else 0
+            free += slots_freed(a, h, s, r, i, going) if r.shared[i] else 0
             truth += q.stranded[free - taken[i] * r.gpus] - q.stranded[free]
     return bound, truth, branch
 
