@@ -3,8 +3,8 @@
     python -m tests.crash.slurm --rounds 200 --seed 7
 
 The controller is killed, hangs, or comes back with an old state; daemons of hosts are killed or
-stand still; root cancels, requeues, drains and sets down; runners are killed or stand still;
-Topmast is started anew.
+stand still; root cancels, requeues, drains and sets down; runners are killed, stand still or are cut
+off from home, while Slurm reaches them; Topmast is started anew.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
 from tests.crash.far import LEASE_S, PATIENCE_S, Chaos, Mend, nothing, run
+from tests.support.live import free_ports
+from tests.support.relay import Relay
 from tests.support.slurmlab import SlurmCluster, missing, slurm_cluster
 from topmast.adapters.engines.far.slurm import SlurmEngine, SlurmOptions
 from topmast.model.fleet import ClusterSpec, HostSpec
@@ -37,16 +40,23 @@ class SlurmChaos(Chaos):
     lab: SlurmCluster | None = None
     old: Path | None = None
     """A state of the controller of before the round."""
+    home_port: int = field(default_factory=lambda: free_ports(1)[0])
+    """Where Topmast listens; runners come to it by a way that can be cut."""
     faults: ClassVar = {
         "controller": (
             "controller_killed", "controller_killed_often", "controller_hangs",
             "controller_with_old_state",
         ),
         "daemon": ("daemon_killed", "daemon_stands_still"),
+        "home": ("home_cut", "home_cut_for_long"),
         "root": ("cancelled_by_root", "requeued_by_root", "drained", "set_down"),
         "topmast": ("topmast_anew",),
         "runner": ("runner_killed", "runner_stands_still"),
     }  # fmt: skip
+
+    @cached_property
+    def _way(self) -> Relay:
+        return Relay(self.home_port)
 
     @property
     def _lab(self) -> SlurmCluster:
@@ -60,7 +70,8 @@ class SlurmChaos(Chaos):
     def make(self, folder: Path, site: Site) -> Engine:
         hosts = tuple(HostSpec(name, self._lab.gpu_type, 8) for name in self.hosts)
         options = SlurmOptions(
-            conf=str(self._lab.conf), poll_s=0.3, lease_s=LEASE_S, command_s=4.0
+            conf=str(self._lab.conf), poll_s=0.3, lease_s=LEASE_S, command_s=4.0,
+            listen=f"127.0.0.1:{self.home_port}", advertise=f"127.0.0.1:{self._way.port}",
         )  # fmt: skip
         return SlurmEngine(ClusterSpec("lab", hosts, "slurm"), folder, site, options)
 
@@ -124,6 +135,22 @@ class SlurmChaos(Chaos):
         host = self.random.choice(self.hosts)
         self._lab.signal_daemon(host, signal.SIGSTOP)
         return lambda: self._lab.signal_daemon(host, signal.SIGCONT)
+
+    def home_cut(self) -> Mend:
+        """Slurm and its daemon go on as if nothing was."""
+        host = self.random.choice(self.hosts)
+        self._way.cut(host)
+        return lambda: self._way.mend(host)
+
+    def home_cut_for_long(self) -> Mend:
+        """Longer than the lease: what runs there ends, and is told lost though Slurm knows better."""
+        mend_way = self.home_cut()
+
+        def mend() -> None:
+            time.sleep(LEASE_S + 2.0)
+            mend_way()
+
+        return mend
 
     def cancelled_by_root(self) -> Mend:
         for job in self._jobs():

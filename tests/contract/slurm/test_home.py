@@ -1,0 +1,61 @@
+"""Runners that lose their way home, while Slurm and its daemons go on as if nothing was."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contract.engines import HOSTS, Rig, opened, order, site_of
+from tests.support.live import free_ports
+from tests.support.relay import Relay
+from tests.support.slurmlab import SlurmCluster, missing, slurm_cluster
+from topmast.adapters.engines.far.slurm import SlurmEngine, SlurmOptions
+from topmast.model.fleet import ClusterSpec, HostSpec
+
+LEASE_S = 8.0
+
+
+@pytest.fixture
+def cluster() -> Iterator[SlurmCluster]:
+    """Hosts with the names that the contract uses."""
+    if reason := missing():
+        pytest.skip(reason)
+    parameters = ("SchedulerParameters=batch_sched_delay=1",)
+    with slurm_cluster("h", nodes=len(HOSTS), parameters=parameters) as lab:
+        yield lab
+
+
+@pytest.mark.slow
+def test_a_gang_that_is_cut_off_from_home_ends_by_its_lease(
+    cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    """One host of two: it is told lost when nothing lives there, though Slurm says that it runs."""
+    (port,) = free_ports(1)
+    way = Relay(port)
+
+    def make(rig: Rig) -> SlurmEngine:
+        hosts = tuple(HostSpec(name, "h100", 8) for name in HOSTS)
+        options = SlurmOptions(
+            conf=str(cluster.conf), poll_s=0.5, lease_s=LEASE_S,
+            listen=f"127.0.0.1:{port}", advertise=f"127.0.0.1:{way.port}",
+        )  # fmt: skip
+        spec = ClusterSpec("east-1", hosts, "slurm")
+        return SlurmEngine(spec, rig.folder / "engine", site_of(rig), options)
+
+    with opened(make, tmp_path) as rig:
+        rig.engine.start_gang(order("j1", "echo runs; sleep 300", tasks=2))
+        for rank in range(2):
+            rig.says("j1", "runs", rank)
+        way.cut("h0")
+        cut_s = time.monotonic()
+        time.sleep(LEASE_S / 2)
+        assert [state for _, _, state, _ in cluster.jobs()] == ["RUNNING"]
+        assert cluster.states()["h0"] == "mixed"
+        assert "silent" in rig.lost("j1", 0).error
+        assert time.monotonic() - cut_s > LEASE_S - 3.0, "the last answer came before the cut"
+        rig.engine.stop("j1", 1, 0.0)
+        rig.end_of("j1", 1)
+        way.mend("h0")
+        rig.engine.start_gang(order("j2", "true", tasks=2))
+        assert [rig.end_of("j2", rank).code for rank in range(2)] == [0, 0]
