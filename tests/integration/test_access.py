@@ -561,6 +561,37 @@ def test_an_open_stream_ends_soon_after_its_token_is_revoked(door: Entrance) -> 
     run(story)
 
 
+UNCOUNTED = OF_AN_ACT | {"POST /whatif"}
+"""Parts of a command that was counted when it began; a server that runs no what-ifs refuses them first."""
+
+
+def test_every_route_that_changes_something_is_limited(door: Entrance) -> None:
+    """Also those of operators and administrators, and what asks a database: 429, and nothing done."""
+
+    async def story() -> None:
+        token = await door.token("hasty", (Role.ADMIN, "/"))
+        for kind in ("submit", "explain", "list"):
+            door.service.limits.take_of("sa:hasty", kind, 1e9)
+        fill = {
+            "job": "j1", "host": "east-a-0", "tenant": "vision", "digest": DIGEST, "region": "east",
+            "token": "t1", "name": "images", "cluster": "east-a",
+        }  # fmt: skip
+        async with door.client(token) as client:
+            for route in door.routes():
+                name = name_of(route)
+                method, path = name.split()
+                counted = method not in ("GET", "HEAD") and declared(route.endpoint) is not None
+                if name in UNCOUNTED or not (
+                    counted or name in ("GET /jobs/{job}/story", "GET /audit")
+                ):
+                    continue
+                answer = await client.request(method, path.format(**fill), **CALLS.get(name, {}))
+                assert answer.status_code == 429, (name, answer.text)
+        assert door.acts(actor="sa:hasty") == []
+
+    run(story)
+
+
 def test_each_principal_has_limits_of_its_own(door: Entrance) -> None:
     """429 says when to try again; others are not affected."""
 

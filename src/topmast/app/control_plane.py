@@ -150,7 +150,7 @@ class ControlPlane(Process):
         self.service.execs = self._commands()
         self.service.budgets = self.budgets = Budgets(self.runtime, self.journal, self.clock)
         self.service.webhooks = Webhooks(
-            self.runtime, self.service.access, self.clock, self.notifier
+            self.runtime, self.service.access, self.clock, self.notifier, self.service.limits
         )
 
     def open(self) -> None:

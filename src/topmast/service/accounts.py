@@ -22,6 +22,7 @@ from topmast.model.messages import TokenKind
 from topmast.ports import Act, ActFilter, Clock, Journal
 from topmast.runtime.loop import Runtime
 from topmast.service.access import NO_REASON, Access, Why, act, json_text
+from topmast.service.limits import Limits
 
 DAY_S = 86_400.0
 USUAL_S = {TokenKind.PERSONAL: 90 * DAY_S, TokenKind.SERVICE: 365 * DAY_S}
@@ -41,11 +42,14 @@ _SUBJECT = re.compile(r"((user|sa):[^\s:]{1,200}|group:[^\s:]\S{0,199})")
 class Directory:
     """Finds the owners of tokens, and lets principals manage what is theirs to manage."""
 
-    def __init__(self, runtime: Runtime, journal: Journal, clock: Clock, access: Access) -> None:
+    def __init__(
+        self, runtime: Runtime, journal: Journal, clock: Clock, access: Access, limits: Limits
+    ) -> None:
         self._runtime = runtime
         self._journal = journal
         self._clock = clock
         self._access = access
+        self._limits = limits
         self.state: Accounts = runtime.machines.accounts
 
     # --- proofs ---------------------------------------------------------------------------------
@@ -96,6 +100,7 @@ class Directory:
         scopes: Sequence[str] | None = None,
     ) -> v.NewToken:
         """Make a token of the caller's own, or of a service ``account``."""
+        self._limits.take(caller, "submit")
         kind = TokenKind.SERVICE if account else TokenKind.PERSONAL
         subject, tenant = caller.principal.subject, ""
         if account:
@@ -145,6 +150,7 @@ class Directory:
 
     async def revoke_token(self, caller: Caller, number: str, why: Why = NO_REASON) -> v.TokenView:
         """Make a token good for nothing, at once."""
+        self._limits.take(caller, "submit")
         token = self.state.tokens.get(number)
         if token is None or not self._sees_token(caller, token):
             raise NotFound(f"no token '{number}'")
@@ -194,6 +200,7 @@ class Directory:
         self, caller: Caller, name: str, tenant: str, why: Why = NO_REASON
     ) -> v.ServiceAccountView:
         """Make a service account, which belongs to a tenant."""
+        self._limits.take(caller, "submit")
         if not _NAME.fullmatch(name):
             raise InvalidInput("letters, digits, '.', '_' and '-'", field="name")
         tenant = self._known_tenant(caller, tenant)
@@ -210,6 +217,7 @@ class Directory:
 
         Raises Forbidden if it has a role that is not the caller's to take.
         """
+        self._limits.take(caller, "submit")
         tenant = self._managed(caller, name)
         self._refuse_above(caller, f"sa:{name}")
         there = next(account for account in self.accounts(caller) if account.name == name)
@@ -247,6 +255,7 @@ class Directory:
         self, caller: Caller, subject: str, role: str, tenant: str, why: Why = NO_REASON
     ) -> v.RoleView:
         """Give a role; none above the caller's own, and none to an account that it may not see."""
+        self._limits.take(caller, "submit")
         binding = self._asked(caller, subject, role, tenant)
         self._require_above(caller, binding)
         kind, _, name = subject.partition(":")
@@ -260,6 +269,7 @@ class Directory:
         self, caller: Caller, subject: str, role: str, tenant: str, why: Why = NO_REASON
     ) -> v.RoleView:
         """Take a role away; none above the caller's own."""
+        self._limits.take(caller, "submit")
         held = self._held(caller, subject, role, tenant)
         binding = held or self._asked(caller, subject, role, tenant)
         self._require_above(caller, binding)
@@ -343,6 +353,7 @@ class Directory:
 
     async def audit(self, caller: Caller, wanted: ActFilter) -> v.ActPage:
         """A page of the audit log, of the tenants that the caller may audit."""
+        self._limits.take(caller, "list")
         for field, time_s in (("since", wanted.since_s), ("until", wanted.until_s)):
             if time_s is not None and not math.isfinite(time_s):
                 raise InvalidInput("not a time", field=field)

@@ -79,9 +79,9 @@ class Core:
         self.fleet_maps = FleetMaps(runtime, clock, process_of, elapsed_s)
         self.started_s = clock.now()
         self.access = Access(runtime.machines.queue)
-        self.profiles = Profiles(runtime, self.access, journal.option)
         self.limits = Limits(Rates(), elapsed_s)
-        self.directory = Directory(runtime, journal, clock, self.access)
+        self.profiles = Profiles(runtime, self.access, journal.option, self.limits)
+        self.directory = Directory(runtime, journal, clock, self.access, self.limits)
         self.logins = Logins(runtime, self.directory, self.limits)
         self.building = asyncio.Lock()
         """Held while the fleet is changed."""

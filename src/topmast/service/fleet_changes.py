@@ -68,6 +68,7 @@ class FleetChanges(Pausing):
 
     async def fleet_diff(self, caller: Caller, document: dict[str, Any]) -> FleetDiff:
         """What another fleet file would change."""
+        self.limits.take(caller, "submit")
         self.access.require(caller, Permission.FLEET_EDIT, ROOT)
         found, _ = await self._compared(document)
         return found
@@ -79,6 +80,7 @@ class FleetChanges(Pausing):
 
         Without ``base`` it may be made from any.
         """
+        self.limits.take(caller, "submit")
         self.access.require(caller, Permission.FLEET_EDIT, ROOT)
         async with self.building:
             try:

@@ -89,6 +89,7 @@ class HostActs(Following):
         self, caller: Caller, host: str, wanted: HostsAct, also: Sequence[str] = ()
     ) -> v.HostView:
         """Cordon, drain or return a host, and with it others of its region."""
+        self.limits.take(caller, "submit")
         self.access.require(caller, Permission.FLEET_OPERATE, ROOT)
         self._to_come(wanted.until_s)
         views: tuple[v.HostView, ...] = await self._list("hosts")

@@ -23,7 +23,7 @@ class Rates(Struct, frozen=True):
     """The limits of each principal."""
 
     submit: Rate = Rate(50.0, 500.0)
-    """Requests that submit jobs; each hundred jobs of one request count as one more."""
+    """Requests that submit jobs or change something; each hundred jobs count as one more."""
     explain: Rate = Rate(1.0, 10.0)
     """Explanations and dry runs: each costs the thread that decides as much as a placement."""
     list: Rate = Rate(20.0, 200.0)

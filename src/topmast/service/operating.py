@@ -132,6 +132,7 @@ class Operating(HostActs):
         self, caller: Caller, document: Any, why: Why = NO_REASON
     ) -> v.DatasetView:
         """Enter a dataset, uploading a directory of this machine first if ``source`` names one."""
+        self.limits.take(caller, "submit")
         self.access.require(caller, Permission.DATA_EDIT, ROOT)
         act_on = partial(act, caller, "add-dataset", after=why.note)
         spec = await self.arrivals.add(document, act_on, dry_run=why.dry_run)
@@ -186,6 +187,7 @@ class Operating(HostActs):
         self, caller: Caller, name: str, region: str, by: str, why: Why = NO_REASON
     ) -> v.DatasetView:
         """Begin a copy of a dataset to a region; nothing to do if it is there."""
+        self.limits.take(caller, "submit")
         order = m.RequestReplica(name, region, self.access.by(caller, by))
         await self._change_dataset(caller, "replicate", name, order, why)
         return await self.dataset(caller, name)
@@ -194,6 +196,7 @@ class Operating(HostActs):
         self, caller: Caller, name: str, region: str, why: Why = NO_REASON
     ) -> v.DatasetView:
         """Remove a replica that no job needs."""
+        self.limits.take(caller, "submit")
         await self._change_dataset(caller, "drop-replica", name, m.DropReplica(name, region), why)
         return await self.dataset(caller, name)
 
@@ -201,6 +204,7 @@ class Operating(HostActs):
         self, caller: Caller, name: str, why: Why = NO_REASON
     ) -> v.DatasetView:
         """Forget a dataset and delete its replicas; answers what there was."""
+        self.limits.take(caller, "submit")
         there = await self.dataset(caller, name)
         await self._change_dataset(caller, "remove-dataset", name, m.RemoveDataset(name), why)
         return there

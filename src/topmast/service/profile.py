@@ -17,6 +17,7 @@ from topmast.policies.registry import load_profile
 from topmast.runtime.loop import Runtime
 from topmast.service.access import Access, json_text, row
 from topmast.service.forecast import FORESEEN, foreseen
+from topmast.service.limits import Limits
 from topmast.service.policies import flat
 
 PROFILE = "profile"
@@ -31,9 +32,14 @@ class Profiles:
     """
 
     def __init__(
-        self, runtime: Runtime, access: Access, option: Callable[[str], str | None]
+        self,
+        runtime: Runtime,
+        access: Access,
+        option: Callable[[str], str | None],
+        limits: Limits,
     ) -> None:
         self._runtime, self._access, self._option = runtime, access, option
+        self._limits = limits
 
     @property
     def _now(self) -> Profile:
@@ -48,6 +54,7 @@ class Profiles:
         self, caller: Caller, name: str, options: dict[str, str], reason: str, *, dry_run: bool
     ) -> ProfileAct:
         """Let the leaders after this one decide by another profile. Raises InvalidInput."""
+        self._limits.take(caller, "submit")
         self._access.require(caller, Permission.FLEET_EDIT, ROOT)
         wanted, before = load_profile(name, options), await self._later()
         effect = "unchanged" if wanted == before else "done"

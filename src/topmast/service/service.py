@@ -174,6 +174,7 @@ class Service(Reserving):
 
     async def story(self, caller: Caller, job: str) -> v.JobStory:
         """A job with its history and its finished attempts."""
+        self.limits.take(caller, "list")
         view = await self.job(caller, job)
         job = view.id
         attempts = await asyncio.to_thread(self.journal.attempts_of, job)
@@ -452,6 +453,7 @@ class Service(Reserving):
 
     async def put_workdir(self, caller: Caller, digest: str, data: bytes) -> bool:
         """Keep a snapshot of a work folder; whether it is new."""
+        self.limits.take(caller, "submit")
         self._require_somewhere(caller)
         new = await asyncio.to_thread(self.blobs.put, digest, data)
         done = row(caller, "upload", digest, outcome="done" if new else "unchanged")

@@ -201,6 +201,7 @@ class Verbs(Operating):
 
     async def cancel(self, caller: Caller, job: str, by: str, why: Why = NO_REASON) -> JobView:
         """End a job for good; returns before its processes have stopped."""
+        self.limits.take(caller, "submit")
         wanted = JobsAct("cancel", (job,), by=by, reason=why.reason, dry_run=why.dry_run)
         await self._acted(caller, wanted)
         return await self.job(caller, job)

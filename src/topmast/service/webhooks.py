@@ -16,14 +16,18 @@ from topmast.model.webhooks import Webhook, WebhookView, read_webhook, refuse_an
 from topmast.ports import ActRow, Clock
 from topmast.runtime.loop import Runtime
 from topmast.service.access import NO_REASON, Access, Why, json_text, row
+from topmast.service.limits import Limits
 from topmast.service.notifier import Keep, Message, Notifier
 
 
 class Webhooks:
     """List, put, remove and try webhooks; each change is a line of the audit log."""
 
-    def __init__(self, runtime: Runtime, access: Access, clock: Clock, notifier: Notifier) -> None:
+    def __init__(
+        self, runtime: Runtime, access: Access, clock: Clock, notifier: Notifier, limits: Limits
+    ) -> None:
         self._runtime, self._access, self._clock = runtime, access, clock
+        self._limits = limits
         self._notifier = notifier
 
     async def listed(self, caller: Caller) -> tuple[WebhookView, ...]:
@@ -35,6 +39,7 @@ class Webhooks:
         self, caller: Caller, name: str, document: dict[str, Any], why: Why = NO_REASON
     ) -> WebhookView:
         """Add one, or change it."""
+        self._limits.take(caller, "submit")
         self._access.require(caller, Permission.NOTIFY_EDIT, ROOT)
         webhook = read_webhook(name, document)
         self._require_tenants(webhook.tenants)
@@ -59,6 +64,7 @@ class Webhooks:
 
     async def remove(self, caller: Caller, name: str, why: Why = NO_REASON) -> WebhookView:
         """Remove one; what it was not told yet, it never is."""
+        self._limits.take(caller, "submit")
         found = await self._view(caller, name)
         if why.dry_run:
             return found
@@ -69,6 +75,7 @@ class Webhooks:
 
     async def test(self, caller: Caller, name: str) -> WebhookView:
         """Send a message at once. Raises Unavailable if it is not taken."""
+        self._limits.take(caller, "submit")
         webhook: Webhook = (await self._view(caller, name)).webhook
         message = Message(
             f"{name}_test_{uuid.uuid4().hex}", "test", self._clock.now(), "a test", None, {}
