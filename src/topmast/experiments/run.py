@@ -21,6 +21,8 @@ from topmast.model.errors import InvalidInput, refuse_all
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import Fleet
 from topmast.policies.options import Profile
+from topmast.policies.registry import NO_SHARES
+from topmast.policies.shares.registry import policy_named
 from topmast.sim.settings import Settings, check_models
 from topmast.sim.simulation import Result, Simulation, Waits
 from topmast.traces.reading import read
@@ -164,7 +166,7 @@ def _document(options: RunOptions, setup: Setup, result: Result, wall_s: float) 
         "skipped_rows": setup.trace.skipped,
         "set_aside": _told(result.set_aside),
         "still_waiting": _told(result.waiting),
-        "warnings": _warnings(setup, result),
+        "warnings": [*_idle_options(options, setup), *_warnings(setup, result)],
         "events": result.events,
         "wall_s": wall_s,
         "jobs_per_s": len(setup.trace) / wall_s if wall_s > 0 else 0.0,
@@ -176,6 +178,19 @@ def _told(jobs: list[Waits]) -> list[dict[str, str]]:
     return [
         {"job_id": job.job_id, "reason": job.reason.value, "detail": job.detail}
         for job in jobs[:TOLD]
+    ]
+
+
+def _idle_options(options: RunOptions, setup: Setup) -> list[str]:
+    """What is asked for and cannot count."""
+    shares = options.world()[0].shares
+    if not shares.raw or setup.throughputs is not None or shares.policy == NO_SHARES:
+        return []
+    if not policy_named(shares.policy).adds_speeds:
+        return []
+    return [
+        "shares.raw counts steps a second, and no table has them: a second of each job counts alike "
+        "(--throughputs FILE)"
     ]
 
 

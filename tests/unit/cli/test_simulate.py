@@ -124,6 +124,23 @@ def test_a_trace_can_be_cut_and_hurried(call: Call, files: tuple[str, ...]) -> N
     assert call(*base, "--limit", "2", "--load", "2").document["makespan_s"] == 150.0
 
 
+def test_steps_that_no_table_has_are_said_not_to_count(
+    call: Call, files: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Where a policy adds up speeds of several jobs, and only as long as there is no table."""
+    table = tmp_path / "table.json"
+    table.write_text(json.dumps({"G": {"('A (batch size 1)', 1)": {"null": 2.0}}}))
+    base = ("simulate", *files, "--overheads", "none", "--json", "--profile")
+    for profile, more, count in (
+        ("gavel-max-throughput-as-published", (), 1),
+        ("gavel-max-throughput-as-published", ("--throughputs", str(table)), 0),
+        ("gavel-max-min-fairness-as-published", (), 0),
+        ("gavel-max-throughput", (), 0),
+    ):
+        warnings = call(*base, profile, *more).document["warnings"]
+        assert len([w for w in warnings if w.startswith("shares.raw counts steps")]) == count
+
+
 def test_a_run_ends_when_it_is_told_to(call: Call, files: tuple[str, ...], tmp_path: Path) -> None:
     """One job is done, one runs, one waits, and one comes later: each is told as what it is."""
     (tmp_path / "jobs.csv").write_text(

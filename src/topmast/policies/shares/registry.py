@@ -37,6 +37,8 @@ class Policy(Struct, frozen=True):
     """As in the hook `shares`."""
     every_pair: bool = False
     """As in the hook `shares`."""
+    adds_speeds: bool = False
+    """It adds up speeds of several jobs: whether they are in steps a second decides."""
     begin: Callable[[], Solve] | None = None
     """Makes one that remembers what it decided; None: each problem stands by itself."""
 
@@ -45,9 +47,9 @@ POLICIES = {
     max_min.NAME: Policy(max_min.solve),
     finish_time.NAME: Policy(finish_time.solve),
     makespan.NAME: Policy(makespan.solve),
-    max_throughput.NAME: Policy(max_throughput.solve),
-    min_cost.NAME: Policy(min_cost.solve),
-    min_cost.NAME_SLO: Policy(min_cost.solve_with_deadlines),
+    max_throughput.NAME: Policy(max_throughput.solve, adds_speeds=True),
+    min_cost.NAME: Policy(min_cost.solve, adds_speeds=True),
+    min_cost.NAME_SLO: Policy(min_cost.solve_with_deadlines, adds_speeds=True),
     greedy.FIFO: Policy(greedy.solve_fifo, pairs=False, moves=False, fills=False),
     greedy.SJF: Policy(greedy.solve_sjf, pairs=False, moves=False, fills=False),
     hierarchical.NAME: Policy(hierarchical.solve),
