@@ -30,10 +30,11 @@ def _load(seed: int, load: float) -> list[Waiting]:
     return [Waiting(*row) for row in columns]
 
 
+@pytest.mark.parametrize("seed", [1, 4, 5])
 @pytest.mark.parametrize(("order", "load"), [("fifo", 0.9), ("fifo-skip", 1.1)])
-def test_whole_gpus_wait_as_with_best_fit(order: str, load: float) -> None:
+def test_whole_gpus_wait_as_with_best_fit(order: str, load: float, seed: int) -> None:
     """Each job starts when it does in a plain program that places every task by best fit."""
-    jobs = _load(1, load)
+    jobs = _load(seed, load)
     trace = trace_of(
         "hosts",
         submit_s=[job.submit_s for job in jobs],
