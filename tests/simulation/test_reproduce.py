@@ -65,6 +65,36 @@ def test_a_tiny_run_of_an_experiment_writes_all_its_files(tmp_path: Path) -> Non
     assert again.items() <= document["runs"][1].items(), "the same seed gives the same figures"
 
 
+def test_a_page_says_where_its_figures_come_from_and_why_they_are_judged_so(tmp_path: Path) -> None:
+    """Version, seeds, load and fleet; times as people say them, in the figures and in the verdicts; each verdict's reason."""
+    experiment = _tiny("mast-federated")
+    document: dict[str, Any] = {
+        "experiment": experiment.name, "scale": "tiny", "seeds": [3, 5], "version": "9.8.7",
+        "files": {}, "days": 2.0, "jobs": 1_234,
+        "runs": [{"case": "mast", "load": 1.3, "gpus": g, "hosts": g // 8} for g in (4_096, 8_192)],
+        "means": [{
+            "case": "mast", "label": "mast", "load": 1.3, "signal_s": None, "seeds": 2,
+            "figures": {experiment.figures[0]: {"mean": 0.5, "ci95": None}, "wait_s.mean": {"mean": 2_743_200.0, "ci95": 60.0}},
+        }],
+        "checks": [{
+            "case": "mast", "figure": "wait_s.mean", "published": "a month", "public": 2_700_000.0,
+            "ours": 2_743_200.0, "wanted": "<= 3e6", "at_least": None, "at_most": 3e6, "reached": None,
+            "why": "other machines",
+        }],
+    }  # fmt: skip
+    write_page(tmp_path, experiment, document)
+    page = (tmp_path / "report.html").read_text()
+    setting = "1,234 jobs over 2 days, loads 1.3, seeds 3, 5, version 9.8.7."
+    assert setting in page
+    assert "<td>4,096 to 8,192 GPUs on 512 to 1,024 hosts" in page
+    verdict = next(
+        line for line in page.splitlines() if line.startswith("<tr><td>mast<td>wait_s.mean")
+    )
+    assert "<td>2,743,200 (31d18h)<td>" in verdict
+    assert verdict.endswith("<td>other machines")
+    assert "<li>not comparable, 1 of 1: other machines" in page
+
+
 def test_an_experiment_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     """Runs that are over are not repeated; a line cut off, and another setting, count for nothing."""
     experiment = _tiny("mast-federated")

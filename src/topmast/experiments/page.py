@@ -101,7 +101,8 @@ def _checks(checks: Sequence[Mapping[str, Any]]) -> str:
         return "<p>No figures were published to compare with.</p>"
     rows = [
         (c["case"], c["figure"], c["published"], figure(c["public"]), c["wanted"],
-         figure(c["ours"], c["at_least"], c["at_most"]), VERDICTS[c["reached"]], c["why"])
+         _spoken(figure(c["ours"], c["at_least"], c["at_most"]), c["figure"], c["ours"]),
+         VERDICTS[c["reached"]], c["why"])
         for c in checks
     ]  # fmt: skip
     head = ("case", "figure", "published", "public code", "ours must be", "ours", "verdict", "why")
@@ -167,11 +168,18 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _with_interval(value: Mapping[str, float | None] | None, name: str) -> str:
-    """The mean, the interval if there is one, and a long time as people say it, too."""
+    """The mean, and the interval if there is one."""
     mean = None if value is None else value["mean"]
     if value is None or mean is None:
         return "-"
     text = figure(mean)
     text = text if value["ci95"] is None else f"{text} ± {figure(value['ci95'])}"
-    spoken = is_time(name.partition(".")[0]) or is_time(name.rpartition(".")[0])
-    return f"{text} ({format_duration(mean)})" if spoken and mean >= MINUTE_S else text
+    return _spoken(text, name, mean)
+
+
+def _spoken(text: str, name: str, value: float | None) -> str:
+    """A figure, and a long time as people say it, too."""
+    if value is None or value < MINUTE_S:
+        return text
+    is_spoken = is_time(name.partition(".")[0]) or is_time(name.rpartition(".")[0])
+    return f"{text} ({format_duration(value)})" if is_spoken else text
