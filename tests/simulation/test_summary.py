@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.build import cluster, fleet
 from tests.support.recompute import recompute
-from tests.support.simulated import Run, mixed_trace, run, small_fleet
+from tests.support.simulated import Run, jobs, mixed_trace, run, small_fleet
 from topmast.sim.settings import Settings
 
 STORMY = Settings(task_mtbf_s=40_000.0, host_mtbf_s=30_000.0, host_repair_s=2_000.0)
@@ -104,3 +105,10 @@ def test_every_job_is_accounted_for(case: str) -> None:
     pending = [j["job_id"] for j in found.jobs if j["state"] == "PENDING"]
     assert pending == [x.job_id for x in found.result.set_aside]
     assert summary["finished"] + summary["failed"] + summary["never_startable"] == JOBS
+
+
+def test_without_a_window_there_is_no_rate() -> None:
+    """One job alone: no time passes from the first submission to the last, and nothing was allocated in it."""
+    summary = run(jobs((0.0, 50.0, 8)), fleet(cluster("r-1", hosts=1, gpus=8))).result.summary
+    assert summary["finished"] == 1
+    assert (summary["allocation_rate"], summary["goodput_rate"]) == (None, None)

@@ -5,8 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict
 
 from tests.unit.cli.conftest import Call
+from topmast.experiments.calibrate import Times, error_of
 
 FLEET = "regions: {r: {clusters: {c: {hosts: [{count: 1, gpu: G, gpus: 8}]}}}}\n"
 JOBS = 24
@@ -41,11 +43,32 @@ def test_the_settings_of_a_run_are_found_again(
     assert (found["jobs"], found["unmatched"]) == (JOBS, 0)
     assert abs(found["before"]["mean"]) > 0.05
     for half in ("after", "held_out_after"):
-        assert abs(found[half]["mean"]) < 0.005
-        assert abs(found[half]["makespan"]) < 0.005
+        for figure in ("mean", "p50", "p99", "makespan", "by_job"):
+            assert abs(found[half][figure]) < 0.005
+        assert found[half]["correlation"] > 0.999
     again = call("simulate", *files, "--set", f"@{written}", "--json").document
     real = json.loads((tmp_path / "real" / "summary.json").read_text())
     assert again["jct_s"]["mean"] == pytest.approx(real["jct_s"]["mean"], rel=0.005)
+
+
+def test_the_errors_are_those_of_their_names() -> None:
+    """Jobs of 100, 200 and 300 s come out as 110, 180 and 330; the last ends 20 s late in 420."""
+    real = {f"j{n}": Times(60.0 * n, 160.0 * n + 100.0) for n in range(3)}
+    lengths_s = {"j0": 110.0, "j1": 180.0, "j2": 330.0, "one side only": 1.0}
+    simulated = {
+        job: Times(60.0 * n, 60.0 * n + length_s)
+        for n, (job, length_s) in enumerate(lengths_s.items())
+    }
+    found = error_of(real, simulated, [*real])
+    assert asdict(found) == pytest.approx(
+        {
+            "mean": 620 / 600 - 1, "p50": 180 / 200 - 1, "p99": 327 / 298 - 1,
+            "makespan": 450 / 420 - 1, "by_job": 0.1, "correlation": 0.97866,
+        },
+        abs=1e-4,
+    )  # fmt: skip
+    alike = {job: Times(0.0, 50.0) for job in real}
+    assert error_of(real, alike, [*real]).correlation is None
 
 
 @pytest.mark.parametrize(("real_s", "found_s"), [("120", 120.0), ("null", None)])
