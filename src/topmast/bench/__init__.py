@@ -189,6 +189,8 @@ def _search(fleet: FleetOptions, jobs: int | None, seed: int) -> dict[str, Any]:
         decisions=jobs or usual.decisions,
         sizes_gpus=fleet.sizes_gpus or usual.sizes_gpus,
         first_use=fleet.first_use,
+        mix=fleet.mix,
+        settings=fleet.settings,
     )
     return search_and_write(options, scaling=fleet.scaling, out=fleet.out)
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
+from topmast.fast.queue import Mix
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput
@@ -133,9 +135,19 @@ def gang_of(tasks: int, gpus: int, band: Band, *, limited: bool = False) -> JobS
 class Filled:
     """The machines of a fleet, and jobs that hold a part of it. ``now_s`` is the fleet's time."""
 
-    def __init__(self, size: FleetSize, seed: int, profile: str = "mast") -> None:
+    def __init__(
+        self,
+        size: FleetSize,
+        seed: int,
+        profile: str = "mast",
+        settings: Mapping[str, str] | None = None,
+        *,
+        mixed: bool = False,
+    ) -> None:
+        """``mixed``: requests tell the mix of tasks seen lately, as those of a queue do."""
         self.size = size.checked()
-        self.profile = load_profile(profile)
+        self.profile = load_profile(profile, settings)
+        self._mix = Mix(gpus={MODEL: size.gpus}) if mixed else None
         self.machines = Machines(self.profile)
         self.now_s = 0.0
         self.held_gpus = 0
@@ -173,6 +185,11 @@ class Filled:
         groups = tuple(GroupRequest(g.name, g.count, g.resources) for g in spec.groups)
         mode = Preempt() if preempt else Free()
         ask = PlacementRequest(f"j{number}", groups, spec.topology, spec.band, mode)
+        if self._mix is not None:
+            self._mix.saw([spec])
+            self._mix.settle()
+            by_shapes = self.profile.score.shapes and self._mix.shapes
+            ask = replace(ask, mix=self._mix.current, shapes=by_shapes or UNSET)
         return m.RequestFleetBids(number, ask, self.terms())
 
     def terms(self) -> dict[str, RegionTerms]:

@@ -23,8 +23,10 @@ class FleetOptions(Struct, frozen=True, kw_only=True):
     profile: str | None = None
     delay_s: float | None = None
     apart: bool = False
+    mix: bool = False
+    """Of `search`."""
     settings: dict[str, str] = {}
-    """Of `burst`."""
+    """Of `search` and `burst`."""
     scaling: bool = False
     first_use: bool = True
     out: Path | None = None

@@ -96,7 +96,8 @@ def _arguments(options: SearchOptions) -> list[str]:
         "bench", "search", "--regions", size.regions, "--clusters", size.clusters,
         "--hosts", size.hosts, "--gpus-per-host", size.gpus_per_host, "--fill", options.fill,
         "--sizes", ",".join(map(str, options.sizes_gpus)), "--jobs", options.decisions,
-        "--seed", options.seed,
+        "--seed", options.seed, *(["--mix"] if options.mix else []),
+        *(f"--set={key}={value}" for key, value in options.settings.items()),
     ]  # fmt: skip
     return [str(argument) for argument in arguments]
 
@@ -105,7 +106,7 @@ def measure_apart(point: Point, like: SearchOptions) -> dict[str, Any]:
     """Measure a fleet in a process of its own."""
     options = SearchOptions(
         size=point.size, fill=like.fill, seed=like.seed, sizes_gpus=point.sizes_gpus,
-        decisions=min(like.decisions, DECISIONS),
+        decisions=min(like.decisions, DECISIONS), mix=like.mix, settings=like.settings,
     )  # fmt: skip
     sys.stderr.write(f"{command_of(options)}\n")
     command = [sys.executable, "-m", "topmast.app", *_arguments(options)]

@@ -44,6 +44,10 @@ class SearchOptions(Struct, frozen=True):
     """Those of each kind, one at a time."""
     sizes_gpus: Sequence[int] = SIZES_GPUS
     first_use: bool = True
+    mix: bool = False
+    """Requests tell the mix of tasks seen lately, by which the score knows what GPUs are good for."""
+    settings: dict[str, str] = {}
+    """Of the profile."""
 
 
 def measure_search(options: SearchOptions) -> dict[str, Any]:
@@ -52,7 +56,7 @@ def measure_search(options: SearchOptions) -> dict[str, Any]:
     load_kernels()
     load_s = time.perf_counter() - begun_s
     begun_s = time.perf_counter()
-    fleet = Filled(options.size, options.seed)
+    fleet = Filled(options.size, options.seed, settings=options.settings, mixed=options.mix)
     build_s = time.perf_counter() - begun_s
     sizes = list(sizes_that_fit(options.size, options.sizes_gpus))
     begun_s = time.perf_counter()
@@ -77,6 +81,8 @@ def measure_search(options: SearchOptions) -> dict[str, Any]:
         "sizes_gpus": sizes,
         "seed": options.seed,
         "profile": fleet.profile.name,
+        "mix": options.mix,
+        "settings": options.settings,
         "machine": machine(),
     }  # fmt: skip
 

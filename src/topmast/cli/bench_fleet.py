@@ -15,6 +15,10 @@ from topmast.cli.documents import say_document
 from topmast.cli.rootoptions import BenchOptions
 
 SeedOption = Annotated[int, typer.Option(help="The seed of all random numbers.")]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change an option; may be repeated."),
+]
 OutOption = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write the figures and plots there.")
 ]
@@ -56,6 +60,10 @@ def _add_search(app: typer.Typer) -> None:
             str, typer.Option(metavar="N,N,...", help="GPUs of the jobs that hold it.")
         ] = "1,2,4,8,16,64",
         jobs: Annotated[int, typer.Option(min=1, help="Decisions of each kind.")] = 2_000,
+        mix: Annotated[
+            bool, typer.Option("--mix", help="Let requests tell the mix of tasks, as a queue does.")
+        ] = False,
+        settings: SettingsOption = None,
         seed: SeedOption = 0,
         out: OutOption = None,
         scaling: Annotated[
@@ -69,6 +77,7 @@ def _add_search(app: typer.Typer) -> None:
         options = BenchOptions(
             jobs=jobs, seed=seed, state=session.state, json=session.json, fill=fill, **vars(fleet),
             sizes_gpus=values.whole_numbers(sizes), scaling=scaling, first_use=first_use, out=out,
+            mix=mix, settings=values.assignments(settings or [], "--set"),
         )  # fmt: skip
         _show(session, session.root.bench("search", options))
 
@@ -178,10 +187,7 @@ def _add_burst(app: typer.Typer) -> None:
         delay: Annotated[
             str, typer.Option(metavar="TIME", help="How much longer a request between them takes.")
         ] = "0s",
-        settings: Annotated[
-            list[str] | None,
-            typer.Option("--set", metavar="KEY=VALUE", help="Change an option; may be repeated."),
-        ] = None,
+        settings: SettingsOption = None,
         seed: SeedOption = 0,
         out: OutOption = None,
     ) -> None:
@@ -221,10 +227,7 @@ def _add_fill(app: typer.Typer) -> None:
             str,
             typer.Option(metavar="NAME", help="The policies.", autocompletion=complete_profiles),
         ] = "mast",
-        settings: Annotated[
-            list[str] | None,
-            typer.Option("--set", metavar="KEY=VALUE", help="Change an option; may be repeated."),
-        ] = None,
+        settings: SettingsOption = None,
     ) -> None:
         """Measure how many GPUs stay idle when more are asked for than there are."""
         options = BenchOptions(

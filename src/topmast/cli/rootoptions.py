@@ -166,6 +166,8 @@ class BenchOptions:
     delay_s: float | None = None
     apart: bool = False
     """Each region has a process of its own."""
+    mix: bool = False
+    """Requests tell the mix of tasks seen lately."""
     sizes_gpus: tuple[int, ...] | None = None
     scaling: bool = False
     first_use: bool = True

@@ -3,11 +3,15 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from topmast.bench import FleetOptions, run_bench, scaling
-from topmast.bench.fleet import FleetSize
+from topmast.bench.fleet import Filled, FleetSize
+from topmast.model.absent import given
 from topmast.model.errors import InvalidInput
+from topmast.model.messages import RequestFleetBids
+from topmast.model.plan import DEFAULT_MIX, Plan
 
 CONTRACT = {
     "single_per_s", "gang_per_s", "single_p50_us", "single_p99_us", "gang_p50_us", "gang_p99_us",
@@ -29,6 +33,29 @@ def test_the_search_is_measured(tmp_path: Path) -> None:
     assert document["single_refused"] == document["preempt_refused"] == 0
     assert json.loads((tmp_path / "search.json").read_text()) == document
     assert {"machine", "seed", "profile", "command"} <= set(document)
+
+
+def test_requests_tell_the_mix_of_tasks_if_they_shall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole and limited tasks have shapes; without `score.shapes` sizes alone are told, and without --mix nothing is."""
+    told: list[tuple[bool, bool]] = []
+    decide = Filled.decide
+
+    def noting(fleet: Filled, question: RequestFleetBids) -> Plan | None:
+        told.append((question.ask.mix != DEFAULT_MIX, bool(given(question.ask.shapes, ()))))
+        return decide(fleet, question)
+
+    monkeypatch.setattr(Filled, "decide", noting)
+    for options, last in (
+        ({"mix": True}, (True, True)),
+        ({"mix": True, "settings": {"score.shapes": "false"}}, (True, False)),
+        ({}, (False, False)),
+    ):
+        document = run_bench("search", jobs=5, fleet=msgspec.structs.replace(SMALL, **options))
+        assert told[-1] == last
+        assert (document["mix"], document["settings"]) == (
+            options.get("mix", False), options.get("settings", {}),
+        )  # fmt: skip
+        assert ("--mix" in document["command"]) == document["mix"]
 
 
 def test_no_such_fleet() -> None:
