@@ -45,7 +45,7 @@ class SearchOptions(Struct, frozen=True):
     sizes_gpus: Sequence[int] = SIZES_GPUS
     first_use: bool = True
     mix: bool = False
-    """Requests tell the mix of tasks seen lately, by which the score knows what GPUs are good for."""
+    """Requests tell the mix of tasks seen lately, as those of a queue do."""
     settings: dict[str, str] = {}
     """Of the profile."""
 

@@ -188,10 +188,8 @@ def _idle_options(options: RunOptions, setup: Setup) -> list[str]:
         return []
     if not policy_named(shares.policy).adds_speeds:
         return []
-    return [
-        "shares.raw counts steps a second, and no table has them: a second of each job counts alike "
-        "(--throughputs FILE)"
-    ]
+    what = "shares.raw counts steps a second, and no table has them"
+    return [f"{what}: a second of each job counts alike (--throughputs FILE)"]
 
 
 def _warnings(setup: Setup, result: Result) -> list[str]:
