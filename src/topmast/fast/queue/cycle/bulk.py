@@ -23,6 +23,9 @@ from topmast.model.plan import PlacementRequest
 LEAST_APART = 64
 """A round trip for fewer jobs is not worth it, if others behind them are to be asked about."""
 
+MOST_PAUSE = 32 * PAUSE
+"""After answers in vain one after the other, so many candidates are asked about one by one."""
+
 
 class Wanted(Struct, frozen=True):
     """What regions are asked: requests, and for each place wanted the number of its request."""
@@ -92,10 +95,11 @@ class Bulk:
         """So many jobs of those asked about have a place; ``is_full``: there is none for the next.
 
         That one is asked about alone: its turn is not over, as others may be stopped for it.
+        After an answer in vain many are, with those behind them: where all is full, each would be.
         """
         self.used(found) if found < asked else self._double()
         self._vain = 0 if found else self._vain + 1
-        self.pause = min(PAUSE, 1 << max(0, self._vain - 1)) if is_full or not found else 0
+        self.pause = min(MOST_PAUSE, PAUSE << (self._vain + 1)) if self._vain else int(is_full)
 
 
 def fits(spec: JobSpec) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from tests.support.build import job, needs
-from topmast.fast.queue.cycle.bulk import LEAST_APART, Bulk, choose, fits, shared_out
+from topmast.fast.queue.cycle.bulk import LEAST_APART, MOST_PAUSE, Bulk, choose, fits, shared_out
 from topmast.fast.queue.cycle.foreseen import MOST, PAUSE
 from topmast.model.columns import PlanColumns
 from topmast.model.job import JobSpec, Level
@@ -105,12 +105,12 @@ def test_shares_follow_what_regions_have_and_what_they_won() -> None:
 
 
 def test_after_answers_in_vain_more_jobs_are_asked_about_alone() -> None:
-    """One, two, four; the next that is not in vain begins anew."""
+    """Twice as many each time, up to a thousand; the next that is not in vain begins anew."""
     bulk, pauses = Bulk(), []
     for _ in range(8):
         bulk.heard(0, 9, is_full=True)
         pauses.append(bulk.pause)
-    assert pauses == [1, 2, 4, 8, 16, PAUSE, PAUSE, PAUSE]
+    assert pauses == [PAUSE << n for n in range(2, 6)] + [MOST_PAUSE] * 4
     bulk.heard(7, 9, is_full=False)
     assert bulk.pause == 0
     bulk.heard(7, 9, is_full=True)
