@@ -117,7 +117,8 @@ def _kept(kernel: Any) -> list[Any]:
 
 def _rename(instead: Mapping[int, Any]) -> None:
     """Replace kernels, by their ids, wherever a module has a name for one."""
-    for module in [found for name, found in sys.modules.items() if name.startswith("topmast.")]:
+    known = sys.modules.copy()  # another thread may import meanwhile
+    for module in [found for name, found in known.items() if name.startswith("topmast.")]:
         for name, value in list(vars(module).items()):
             if id(value) in instead:
                 setattr(module, name, instead[id(value)])

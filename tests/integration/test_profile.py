@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -14,8 +15,10 @@ import pytest
 from tests.support.entrance import entrance, run
 from tests.support.live import PATIENCE_S, Server
 from topmast import Client
+from topmast.bench.fake_engine import FakeEngine
 from topmast.model.access import Role
 from topmast.model.errors import InvalidInput
+from topmast.ports import Capability
 
 PROGRAM = (sys.executable, "-m", "topmast.app")
 
@@ -152,5 +155,73 @@ def test_a_profile_is_set_by_those_that_may_and_the_audit_log_has_it(tmp_path: P
             assert json.loads(line.after) == {
                 "profile": "fifo", "options": {}, "reason": "simple is fair",
             }  # fmt: skip
+
+        run(story)
+
+
+def test_a_profile_by_which_no_leader_could_lead_is_refused(tmp_path: Path) -> None:
+    """One that the fleet's engines cannot keep."""
+    host = {"gpu": "H100", "gpus": 2}
+    able = {"regions": {"east": {"clusters": {"east-a": {"hosts": [{"count": 2, **host}]}}}}}
+
+    assert Capability.SUSPEND not in FakeEngine.capabilities
+    with entrance(tmp_path, able) as door:
+
+        async def story() -> None:
+            admin = await door.token("chief", (Role.ADMIN, "/"))
+            async with door.client(admin) as client:
+                for dry_run in (True, False):
+                    wanted = {"profile": "gandiva", "dry_run": dry_run}
+                    answer = await client.put("/profile", json=wanted)
+                    assert answer.status_code == 422, answer.text
+                    assert "needs engines that can suspend tasks" in answer.json()["detail"]
+                assert (await client.get("/profile")).json()["later"]["name"] == "mast"
+
+        run(story)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rounds_s": "1e-300"},
+        {"rounds_s": "1" + "0" * 400},
+        {"score.data": "[" * 8_000},
+        {"name": "fifo"},
+        {f"x{at}": "1" for at in range(1_000)},
+    ],
+)
+def test_options_that_no_leader_can_decide_by_are_refused(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    """At once, and in words."""
+    with entrance(tmp_path) as door:
+
+        async def story() -> None:
+            admin = await door.token("chief", (Role.ADMIN, "/"))
+            async with door.client(admin) as client:
+                wanted = {"profile": "mast", "options": options}
+                answer = await client.put("/profile", json=wanted)
+                assert answer.status_code == 422, answer.text
+                assert answer.json()["field"]
+
+        run(story)
+
+
+def test_of_changes_at_once_each_knows_what_was_before_it(tmp_path: Path) -> None:
+    """As the audit log says."""
+    with entrance(tmp_path) as door:
+
+        async def story() -> None:
+            admin = await door.token("chief", (Role.ADMIN, "/"))
+            async with door.client(admin) as client:
+                names = ["fifo", "sjf", "srtf", "easy"]
+                await asyncio.gather(
+                    *(client.put("/profile", json={"profile": name}) for name in names)
+                )
+            lines = door.acts(verb="set profile")[::-1]
+            assert len(lines) == len(names)
+            before = [json.loads(line.before)["profile"] for line in lines]
+            after = [json.loads(line.after)["profile"] for line in lines]
+            assert before == ["mast", *after[:-1]]
 
         run(story)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from topmast import jit
 from topmast.fast.region import warm
@@ -62,3 +64,18 @@ def test_python_runs_kernels_until_they_are_compiled() -> None:
         jit.run_compiled()
     assert not jit.is_interpreting()
     assert (share_packing.fewest_opened, allocation_table.count_all) == (own, count_all)
+
+
+def test_kernels_are_replaced_while_another_thread_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of modules grows meanwhile, as when a standby opens its database."""
+
+    class Growing(dict[str, Any]):
+        def items(self) -> Any:
+            for item in super().items():
+                self[f"more{len(self)}"] = None
+                yield item
+
+    modules = Growing(sys.modules)
+    monkeypatch.setattr("sys.modules", modules)
+    jit._rename({})
+    assert modules

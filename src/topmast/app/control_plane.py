@@ -155,6 +155,9 @@ class ControlPlane(Process):
 
     def open(self) -> None:
         """Adopt what runs already, and begin to decide."""
+        self.service.profiles.fits = lambda wanted: with_engines(
+            self.machines.queue.fleet, wanted, self.outside.engines
+        )
         begin_with_kernels(log.info)
         load_solvers(self.machines.profile)
         self._check_regions_apart()

@@ -240,8 +240,6 @@ class QueueServer:
         options, profile = self._options, self._profile(journal)
         if follower is not None and follower.machines.profile != profile:
             follower = Follower(self._machines(journal))
-        if is_database(self._store) or journal.option(PROFILE) is not None:
-            journal.set_option(PROFILE, msgspec.json.encode(profile).decode())
         known = options.standby and journal.before is not None
         system = ControlPlane(
             options.state, profile, None if known else self._fleet,
@@ -253,6 +251,8 @@ class QueueServer:
         )  # fmt: skip
         self._system = system
         refuse_local_engines(system.fleet, options)
+        if is_database(self._store) or journal.option(PROFILE) is not None:
+            journal.set_option(PROFILE, msgspec.json.encode(profile).decode())
         self._keep_foreseen(journal)
         system.open()
         if options.validate:

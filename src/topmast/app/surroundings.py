@@ -17,6 +17,7 @@ from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec, Fleet
 from topmast.model.fleet_changes import cluster_regions
 from topmast.ports import Post
+from topmast.service.profile import later_profile
 
 log = structlog.get_logger(__name__)
 
@@ -71,7 +72,10 @@ class LiveSurroundings:
         """The fleet, each cluster told what its engine can do. Raises InvalidInput."""
         self._require(fleet)
         process = self._process
-        return with_engines(fleet, process.machines.profile, process.outside.engines)
+        now = process.machines.profile
+        # The next leader could not lead a fleet that its profile does not fit.
+        with_engines(fleet, later_profile(process.journal.option, now), process.outside.engines)
+        return with_engines(fleet, now, process.outside.engines)
 
     def open(self, fleet: Fleet) -> None:
         """Open the engines and stores that are new; those that leave stay until `settle`.

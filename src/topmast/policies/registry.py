@@ -5,7 +5,6 @@ And the policies that a profile names. To add one: a file with its class, and a 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -307,6 +306,8 @@ def _laid_over(document: dict[str, Any], options: Mapping[str, str]) -> Profile:
     return profile
 
 
+LEAST, SHORTEST_S, MOST = 1e-9, 1e-6, 1e15
+"""Of numbers above 0, of times above 0, and of all: with less or more, sums and rounds overflow."""
 _ABOVE_ZERO = (
     "copy_period_s",
     "ask_ahead",
@@ -351,9 +352,13 @@ def _check_numbers(options: Struct, prefix: str) -> None:
 
 
 def _check_number(option: str, value: float, *, above_zero: bool) -> None:
-    least = "more than 0" if above_zero else "0 or more"
-    if not math.isfinite(value) or value < 0 or (value == 0 and above_zero):
-        raise InvalidInput(f"{value:g} is out of range", field=f"--set {option}", remedy=least)
+    least = 0.0 if not above_zero else SHORTEST_S if option.endswith("_s") else LEAST
+    if not least <= value <= MOST:  # NaN is neither
+        shown = f"{value:g}" if abs(value) < MOST else str(value)[:20]
+        remedy = "more than 0" if above_zero else "0 or more"
+        if value > 0:
+            remedy = f"from {least:g} to {MOST:g}"
+        raise InvalidInput(f"{shown} is out of range", field=f"--set {option}", remedy=remedy)
 
 
 def option_names() -> tuple[str, ...]:
@@ -373,14 +378,13 @@ def _options(kind: type[Struct], prefix: str = "") -> list[str]:
 
 
 def _lay_over(document: dict[str, Any], key: str, value: str) -> None:
-    known = _options(Profile)
+    known = [name for name in _options(Profile) if name not in ("name", "description")]
     if key not in known:
         parts = {name.rpartition(".")[2]: name for name in known}
         near = get_close_matches(key, known, 1) or [
             parts[part] for part in get_close_matches(key.rpartition(".")[2], list(parts), 1)
         ]
-        settings = [name for name in known if name not in ("name", "description")]
-        remedy = f"did you mean '{near[0]}'?" if near else one_of(key, settings)
+        remedy = f"did you mean '{near[0]}'?" if near else one_of(key, known)
         raise InvalidInput("there is no such option", field=f"--set {key}", remedy=remedy)
     place = document
     *path, last = key.split(".")
@@ -398,4 +402,7 @@ def value_of(key: str, text: str) -> Any:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise InvalidInput("not a value", field=f"--set {key}") from error
+    except RecursionError:
+        message, remedy = "nested too deeply", "a number, a word or a short list"
+        raise InvalidInput(message, field=f"--set {key}", remedy=remedy) from None
     return float(value) if isinstance(value, str) and _POWER_OF_TEN.fullmatch(value) else value

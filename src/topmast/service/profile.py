@@ -13,7 +13,7 @@ from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.errors import InvalidInput
 from topmast.model.system_views import ProfileAct, ProfileView
 from topmast.policies.options import Profile
-from topmast.policies.registry import load_profile
+from topmast.policies.registry import load_profile, option_names
 from topmast.runtime.loop import Runtime
 from topmast.service.access import Access, json_text, row
 from topmast.service.forecast import FORESEEN, foreseen
@@ -22,6 +22,9 @@ from topmast.service.policies import flat
 
 PROFILE = "profile"
 """The option of the journal with the profile of the next leader."""
+
+
+MOST_OPTIONS = len(option_names())
 
 
 class Profiles:
@@ -40,6 +43,11 @@ class Profiles:
     ) -> None:
         self._runtime, self._access, self._option = runtime, access, option
         self._limits = limits
+        self._setting = asyncio.Lock()
+        self.fits: Callable[[Profile], object] = lambda profile: None
+        """Raises InvalidInput for a profile by which the fleet cannot be led; set by what composes
+        the server.
+        """
 
     @property
     def _now(self) -> Profile:
@@ -56,21 +64,38 @@ class Profiles:
         """Let the leaders after this one decide by another profile. Raises InvalidInput."""
         self._limits.take(caller, "submit")
         self._access.require(caller, Permission.FLEET_EDIT, ROOT)
-        wanted, before = load_profile(name, options), await self._later()
-        effect = "unchanged" if wanted == before else "done"
-        if not dry_run:
-            line = replace(
-                row(caller, "set profile", name, outcome=effect),
-                before=json_text(**_plain(before)),
-                after=json_text(**_plain(wanted), reason=reason),
-            )
-            kept = {PROFILE: msgspec.json.encode(wanted).decode()} if effect == "done" else {}
-            await asyncio.wrap_future(self._runtime.note(line, kept))
+        if len(options) > MOST_OPTIONS:
+            raise InvalidInput(
+                f"{len(options):,} options, more than there are", field="options",
+                remedy="`topmast policies` lists them",
+            )  # fmt: skip
+        wanted = await asyncio.to_thread(self._read, name, options)
+        async with self._setting:  # what was before is read and replaced in one piece
+            before = await self._later()
+            effect = "unchanged" if wanted == before else "done"
+            if not dry_run:
+                line = replace(
+                    row(caller, "set profile", name, outcome=effect),
+                    before=json_text(**_plain(before)),
+                    after=json_text(**_plain(wanted), reason=reason),
+                )
+                kept = {PROFILE: msgspec.json.encode(wanted).decode()} if effect == "done" else {}
+                await asyncio.wrap_future(self._runtime.note(line, kept))
         return ProfileAct(_view(self._now), _view(wanted), effect, dry_run)
 
+    def _read(self, name: str, options: dict[str, str]) -> Profile:
+        wanted = load_profile(name, options)
+        self.fits(wanted)
+        return wanted
+
     async def _later(self) -> Profile:
-        kept = await asyncio.to_thread(self._option, PROFILE)
-        return self._now if kept is None else msgspec.json.decode(kept, type=Profile)
+        return await asyncio.to_thread(later_profile, self._option, self._now)
+
+
+def later_profile(option: Callable[[str], str | None], now: Profile) -> Profile:
+    """The profile of the next leader, from what the journal keeps; that of now if it keeps none."""
+    kept = option(PROFILE)
+    return now if kept is None else msgspec.json.decode(kept, type=Profile)
 
 
 def _plain(profile: Profile) -> dict[str, Any]:
