@@ -176,6 +176,31 @@ def _taken_host(document: dict[str, Any]) -> None:
     ]
 
 
+def test_a_dry_run_is_refused_as_the_act(door: Entrance) -> None:
+    """With the same words; one that would be taken changes nothing."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            before = await fleet_of(client)
+            good, bad = await with_west(client), copy.deepcopy(before[1])
+            bad["regions"]["east"]["clusters"]["east-a"]["hosts"][0]["gpus"] -= 1
+            told = []
+            for dry in ({"dry_run": True}, {}):
+                refused = await client.post("/fleet/apply", json={"fleet": bad, **dry})
+                told.append((refused.status_code, refused.json()["detail"]))
+            assert told[0] == told[1]
+            assert told[0][0] == 409
+            body = {"fleet": good, "dry_run": True}
+            shown = await client.post("/fleet/apply", json=body)
+            assert shown.status_code == 200, shown.text
+            assert shown.json()["changes"]
+            assert await fleet_of(client) == before
+            assert sorted(door.system.engines) == ["east-a"]
+
+    run(story)
+
+
 @pytest.mark.parametrize(
     ("spoil", "status", "says"),
     [

@@ -167,9 +167,7 @@ def _no_more_tenants(w: World) -> str:
 
 def _fleet(w: World, name: str, given: Given) -> object:
     tenants = _tenants(w, name)
-    if given.get("dry_run"):
-        return w.client.fleet_diff(tenants=tenants)
-    return w.client.fleet_apply(tenants=tenants, reason=given["reason"])
+    return w.client.fleet_apply(tenants=tenants, **given)
 
 
 def _host(state: str) -> Callable[[World], str]:

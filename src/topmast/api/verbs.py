@@ -39,7 +39,7 @@ _CHANGES: dict[str, Any] = {
 }
 _EDIT = {**_TARGETS, "changes": {"type": "object", "properties": _CHANGES}}
 _FLEET: dict[str, Any] = {"fleet": {"type": "object"}, "tenants": {"type": "object"}}
-_APPLY = {**_FLEET, "base": _TEXT, "reason": _TEXT}
+_APPLY = {**_FLEET, "base": _TEXT, "reason": _TEXT, "dry_run": {"type": "boolean"}}
 _PAUSE = {"user": _TEXT, "reason": _TEXT, "dry_run": {"type": "boolean"}}
 _DRAIN = {**_PAUSE, "drain": {"type": "boolean"}}
 _MANY = {"tenants": {"type": "array", "items": _TEXT}, "selector": _TEXT}
@@ -244,8 +244,10 @@ def _fleet(router: APIRouter, service: Service) -> None:
     async def apply(request: Request) -> Response:
         body = await read_object(request, _APPLY, FLEET_BYTES)
         base = text(body, "base") if "base" in body else None
-        reason = text(body, "reason")
-        return answer(await service.fleet_apply(caller_of(request), body, base, reason))
+        reason, dry_run = text(body, "reason"), truth(body, "dry_run")
+        return answer(
+            await service.fleet_apply(caller_of(request), body, base, reason, dry_run=dry_run)
+        )
 
 
 def _actor(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:

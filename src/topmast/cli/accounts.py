@@ -131,7 +131,7 @@ def list_tokens(session: Session) -> None:
         found = client.tokens()
     columns = [
         Column("ID", whole=True), Column("KIND", spare=3), Column("OF", whole=True),
-        Column("ENDS IN", spare=4), Column("LABEL", folds=True), Column("UNTIL", whole=True),
+        Column("LAST 4", spare=4), Column("LABEL", folds=True), Column("UNTIL", whole=True),
         Column("LAST USED", whole=True, spare=1), Column("SCOPES", folds=True, spare=2),
     ]  # fmt: skip
     rows = [

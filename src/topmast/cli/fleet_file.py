@@ -34,7 +34,8 @@ ReasonOption = Annotated[
     typer.Option("--reason", metavar="TEXT", help="Why; the audit log keeps it."),
 ]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Only show what would change, as `fleet diff`.")
+    bool,
+    typer.Option("--dry-run", help="Do nothing: show what would change, or why it is refused."),
 ]
 
 
@@ -93,9 +94,10 @@ def apply(
     document = _document(file, tenants)
     with session.client() as client:
         found = client.fleet_diff(**document)
-        if not dry_run:
-            version, why = found.version if base is None else base, reason or ""
-            found = client.fleet_apply(**document, base=version, reason=why)
+        version, why = found.version if base is None else base, reason or ""
+        found = client.fleet_apply(**document, base=version, reason=why, dry_run=dry_run)
+    if dry_run:
+        note("nothing was done")
     session.show(found, lambda: _say(found, applied=not dry_run))
 
 

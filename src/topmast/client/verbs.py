@@ -205,14 +205,17 @@ class VerbsCalls:
         tenants: Mapping[str, Any] | None = None,
         base: str | None = None,
         reason: str = "",
+        dry_run: bool = False,
     ) -> FleetDiff:
         """Change the fleet, or its ``tenants``, while the server runs.
 
         It is refused if the fleet is not that of version ``base`` any more; without, it is not
-        compared.
+        compared. A ``dry_run`` changes nothing, and is refused as the act would be.
         """
         body = {"fleet": fleet} if tenants is None else {"tenants": tenants}
-        more = {"reason": reason} | ({} if base is None else {"base": base})
+        more: dict[str, object] = {"reason": reason, **({} if base is None else {"base": base})}
+        if dry_run:
+            more["dry_run"] = True
         return self._transport.post(FleetDiff, "/fleet/apply", {**body, **more}, repeatable=False)
 
     def act_on_jobs(

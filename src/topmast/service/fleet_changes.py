@@ -74,14 +74,24 @@ class FleetChanges(Pausing):
         return found
 
     async def fleet_apply(
-        self, caller: Caller, document: dict[str, Any], base: str | None, reason: str
+        self,
+        caller: Caller,
+        document: dict[str, Any],
+        base: str | None,
+        reason: str,
+        *,
+        dry_run: bool = False,
     ) -> FleetDiff:
         """Take up another fleet file, made from version ``base``; returns what that changed.
 
-        Without ``base`` it may be made from any.
+        Without ``base`` it may be made from any. A ``dry_run`` ends before engines are opened.
         """
         self.limits.take(caller, "submit")
         self.access.require(caller, Permission.FLEET_EDIT, ROOT)
+        if dry_run:
+            found, fleet = await self._compared(document)
+            await self._check_apply(caller, found, fleet, base)
+            return found
         async with self.building:
             try:
                 found, fleet = await self._compared(document)

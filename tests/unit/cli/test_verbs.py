@@ -118,7 +118,8 @@ def test_a_fleet_is_applied_on_the_version_that_was_compared(
     path.write_text("tenants: {vision: {quota: {H100: 4}}}")
     dry = call(*apply, str(path), *option, "--dry-run")
     assert dry.out.splitlines()[1].split()[:3] == ["host", "east-1-9", "removed"]
-    assert [request.path for request in server.requests] == ["/api/v1/fleet/diff"]
+    assert "nothing was done" in dry.err
+    assert json.loads(server.requests[-1].body)["dry_run"] is True
     done = call(*apply, str(path), *option, "--reason", "more", "--json")
     assert done.document["version"] == "v2"
     body = json.loads(server.requests[-1].body)
