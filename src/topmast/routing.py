@@ -24,6 +24,7 @@ from topmast.model.errors import (
     TopmastError,
     Unavailable,
 )
+from topmast.model.files.fields import nearest
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Response]])
 NoteRefusal = Callable[[Caller, str, str, str], Awaitable[None]]
@@ -35,6 +36,8 @@ REQUEST = "topmast.request"
 """Where the guard leaves the number of a request."""
 _DECLARED = "topmast_permission"
 _ANY_TOKEN = "topmast_any_token"
+_SAFE = ("GET", "HEAD")
+"""The methods that change nothing."""
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
@@ -99,7 +102,10 @@ def caller_of(request: Request) -> Caller:
 
 
 class GuardedRoute(APIRoute):
-    """A route that refuses callers without its permission, and has refusals audited."""
+    """A route that refuses callers without its permission, and has refusals audited.
+
+    One that changes something refuses what it does not take: a misspelt dry run would be the act.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler behind the check of the permission."""
@@ -108,6 +114,7 @@ class GuardedRoute(APIRoute):
 
         async def handle(request: Request) -> Response:
             if permission is None:
+                self._refuse_unknown(request)
                 return await inner(request)
             caller = request.scope.get(CALLER)
             if caller is None:
@@ -115,6 +122,7 @@ class GuardedRoute(APIRoute):
             try:
                 if not (any_token or caller.principal.may_somewhere(permission)):
                     raise Forbidden(caller.principal.refusal(permission))
+                self._refuse_unknown(request)
                 return await inner(request)
             except (Forbidden, InvalidInput) as error:
                 if why := _forbids(error):
@@ -124,6 +132,27 @@ class GuardedRoute(APIRoute):
                 raise
 
         return handle
+
+    def _refuse_unknown(self, request: Request) -> None:
+        """Refuse parameters and a body that a changing route does not take. Raises InvalidInput."""
+        if request.method in _SAFE:
+            return
+        takes_body = "requestBody" in (self.openapi_extra or {})
+        known = [parameter.alias for parameter in self.dependant.query_params]
+        among = f"known parameters: {', '.join(known)}" if known else ""
+        names = [name for name, _ in request.query_params.multi_items()]
+        for name in names:
+            if name not in known:
+                other = "it belongs into the body" if takes_body else "leave it out"
+                remedy = nearest(name, known) or among or other
+                raise InvalidInput("unknown parameter", field=name[:100], remedy=remedy)
+            if names.count(name) > 1:
+                raise InvalidInput("given twice", field=name, remedy="keep one of the two")
+        # A request with a body says so by one of these.
+        length = request.headers.get("content-length", "0")
+        if not takes_body and (length != "0" or "transfer-encoding" in request.headers):
+            remedy = among or "send none"
+            raise InvalidInput("this route takes no body", field="body", remedy=remedy)
 
 
 def _forbids(error: Forbidden | InvalidInput) -> str:

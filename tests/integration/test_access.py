@@ -10,7 +10,7 @@ import json
 import re
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -590,6 +590,54 @@ def test_every_route_that_changes_something_is_limited(door: Entrance) -> None:
         assert door.acts(actor="sa:hasty") == []
 
     run(story)
+
+
+def test_what_a_changing_route_does_not_take_is_refused(door: Entrance) -> None:
+    """A dry run that is misspelt, misplaced or given twice would be the act: 422, nothing done."""
+
+    async def story() -> None:
+        token = await door.token("careful", (Role.ADMIN, "/"))
+        fill = {
+            "job": "j1", "host": "east-a-0", "tenant": "vision", "digest": DIGEST, "region": "east",
+            "token": "t1", "name": "images", "cluster": "east-a", "id": "e1",
+        }  # fmt: skip
+        async with door.client(token) as client:
+            for route in door.routes():
+                method, path = name_of(route).split()
+                given = CALLS.get(name_of(route), {})
+                if method in ("GET", "HEAD") or not route.path.startswith("/api/v1"):
+                    continue
+                tries: list[tuple[str, dict[str, Any], str]] = [
+                    ("?dryrun=true", given, "dryrun"), ("?dry-run=true", given, "dry-run"),
+                ]  # fmt: skip
+                if method == "DELETE":
+                    tries.append(("?dry_run=true&dry_run=false", {}, "dry_run"))
+                else:
+                    tries.append(("?dry_run=true", given, "dry_run"))
+                if "requestBody" not in (route.openapi_extra or {}):
+                    tries.append(("", {"json": {"dry_run": True}}, "body"))
+                    tries.append(("", {"content": chunks()}, "body"))
+                for query, sent, field in tries:
+                    answer = await client.request(method, path.format(**fill) + query, **sent)
+                    assert answer.status_code == 422, (method, path, query, answer.text)
+                    problem = answer.json()
+                    assert problem["field"] == field, (method, path, query, problem)
+                    assert problem["remedy"], (method, path, query)
+            await door.service.directory.add_account(ROOT, "kept", "vision")
+            misspelt = (await client.delete("/accounts/kept?dryrun=true")).json()
+            assert misspelt["remedy"] == "did you mean 'dry_run'?"
+            told = (await client.request("DELETE", "/accounts/kept", json={"dry_run": True})).json()
+            assert told["remedy"] == "known parameters: reason, dry_run"
+            assert "kept" in door.service.directory.state.accounts
+            assert (await client.delete("/accounts/kept?dry_run=true")).status_code == 200
+        assert door.acts(actor="sa:careful") == []
+
+    run(story)
+
+
+async def chunks() -> AsyncIterator[bytes]:
+    """A body of no length that is told."""
+    yield b'{"dry_run": true}'
 
 
 def test_each_principal_has_limits_of_its_own(door: Entrance) -> None:
