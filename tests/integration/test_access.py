@@ -640,6 +640,24 @@ async def chunks() -> AsyncIterator[bytes]:
     yield b'{"dry_run": true}'
 
 
+def test_many_tenants_or_clusters_are_one_request(door: Entrance) -> None:
+    """They are not left half done for a limit."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        door.service.set_limits(Rates(*(Rate(0.001, 3.2) for _ in range(4))))
+        async with door.client(token) as client:
+            everyone = {"selector": "tenant=*"}
+            answer = await client.post("/tenants/pause", json=everyone)
+            assert len(answer.json()["tenants"]) == 4, answer.text
+            assert (await client.post("/tenants/resume", json=everyone)).status_code == 200
+            closed = {"clusters": ["east-a"]}
+            assert (await client.post("/clusters/close", json=closed)).status_code == 200
+            assert (await client.post("/clusters/close", json=closed)).status_code == 429
+
+    run(story)
+
+
 def test_each_principal_has_limits_of_its_own(door: Entrance) -> None:
     """429 says when to try again; others are not affected."""
 

@@ -20,6 +20,7 @@ from topmast.model.states import HostState
 from topmast.service import fleet
 from topmast.service.access import act, json_text
 from topmast.service.following import Following
+from topmast.service.limits import JOBS_PER_TAKE
 
 LOOKS, LOOK_S = 10, 0.25
 """How long an answer waits for the process of a region apart to follow."""
@@ -108,13 +109,12 @@ class HostActs(Following):
         """Close clusters or open them, as `act_on_cluster`; none if one is out of reach."""
         self.access.require(caller, Permission.FLEET_OPERATE, ROOT)
         found = meant("cluster", clusters, selector, await self._list("clusters"))
+        self.limits.take(caller, "submit", 1.0 + len(found) / JOBS_PER_TAKE)
         for one in found:
             self._reachable(one.region)
         return tuple(
             [
-                await self.act_on_cluster(
-                    caller, verb, one.name, by=by, reason=reason, until_s=until_s, dry_run=dry_run
-                )
+                await self._act_on_cluster(caller, verb, one.name, by, reason, until_s, dry_run)
                 for one in found
             ]
         )
@@ -125,6 +125,12 @@ class HostActs(Following):
     ) -> ClusterActed:  # fmt: skip
         """Close a cluster to new work, or open it; or say what that would do."""
         self.limits.take(caller, "submit")
+        return await self._act_on_cluster(caller, verb, cluster, by, reason, until_s, dry_run)
+
+    async def _act_on_cluster(
+        self, caller: Caller, verb: str, cluster: str, by: str, reason: str,
+        until_s: float | None, dry_run: bool,
+    ) -> ClusterActed:  # fmt: skip
         self.access.require(caller, Permission.FLEET_OPERATE, ROOT)
         self._to_come(until_s)
         before, region = await self._cluster(cluster)

@@ -9,6 +9,8 @@ from msgspec import Struct
 from topmast.model.access import Caller
 from topmast.model.errors import TooMany
 
+JOBS_PER_TAKE = 100
+"""So many jobs, tenants or clusters of one request count as one more request."""
 MOST_BUCKETS = 10_000
 
 

@@ -19,6 +19,7 @@ from topmast.model.fleet_selector import meant
 from topmast.model.job import MILLI
 from topmast.model.views import TenantView
 from topmast.service.access import act, json_text
+from topmast.service.limits import JOBS_PER_TAKE
 from topmast.service.verbs import Verbs
 
 
@@ -29,6 +30,12 @@ class Pausing(Verbs):
         self, caller: Caller, tenant: str, by: str, reason: str, *, drain: bool, dry_run: bool
     ) -> TenantPause:
         """Let nothing of a tenant start, and ``drain`` what runs; or say what that would do."""
+        self.limits.take(caller, "submit")
+        return await self._paused(caller, tenant, by, reason, drain, dry_run)
+
+    async def _paused(
+        self, caller: Caller, tenant: str, by: str, reason: str, drain: bool, dry_run: bool
+    ) -> TenantPause:
         by = self.access.by(caller, by)
         order = m.PauseTenant(tenant, by, reason or UNSET, drain)
         verb = "drain-tenant" if drain else "pause-tenant"
@@ -38,6 +45,12 @@ class Pausing(Verbs):
         self, caller: Caller, tenant: str, by: str, reason: str, *, dry_run: bool
     ) -> TenantPause:
         """Let the jobs of a tenant start again; or say how many wait for that."""
+        self.limits.take(caller, "submit")
+        return await self._resumed(caller, tenant, by, reason, dry_run)
+
+    async def _resumed(
+        self, caller: Caller, tenant: str, by: str, reason: str, dry_run: bool
+    ) -> TenantPause:
         order = m.ResumeTenant(tenant, self.access.by(caller, by), reason or UNSET)
         return await self._pause(caller, "resume-tenant", order, reason, False, dry_run)
 
@@ -47,8 +60,7 @@ class Pausing(Verbs):
     ) -> tuple[TenantPause, ...]:  # fmt: skip
         """Pause tenants as `pause_tenant`; none if one of them is not the caller's to pause."""
         names = await self._tenants_meant(caller, tenants, selector)
-        more = {"drain": drain, "dry_run": dry_run}
-        found = [await self.pause_tenant(caller, name, by, reason, **more) for name in names]
+        found = [await self._paused(caller, name, by, reason, drain, dry_run) for name in names]
         return tuple(found)
 
     async def resume_tenants(
@@ -57,8 +69,7 @@ class Pausing(Verbs):
     ) -> tuple[TenantPause, ...]:  # fmt: skip
         """Resume tenants as `resume_tenant`, likewise."""
         names = await self._tenants_meant(caller, tenants, selector)
-        more = {"dry_run": dry_run}
-        found = [await self.resume_tenant(caller, name, by, reason, **more) for name in names]
+        found = [await self._resumed(caller, name, by, reason, dry_run) for name in names]
         return tuple(found)
 
     async def _tenants_meant(
@@ -69,6 +80,7 @@ class Pausing(Verbs):
         rows: tuple[TenantView, ...] = await self._list("tenants")
         views = {row.name: row for row in rows if seen is None or row.name in seen}
         names = [view.name for view in meant("tenant", tenants, selector, list(views.values()))]
+        self.limits.take(caller, "submit", 1.0 + len(names) / JOBS_PER_TAKE)
         for name in names:
             self.access.require(caller, Permission.JOBS_OTHERS, name)
         return names
@@ -83,7 +95,6 @@ class Pausing(Verbs):
         dry_run: bool,
     ) -> TenantPause:
         tenant = order.tenant
-        self.limits.take(caller, "submit")
         known = await self._ask(lambda: list(self.machines.queue.tenancy.ledger.tenants))
         self.access.require(caller, Permission.JOBS_OTHERS, tenant)
         if tenant not in known:

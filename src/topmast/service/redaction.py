@@ -16,6 +16,8 @@ T = TypeVar("T")
 _JOB = re.compile(r"\bj(?:0|[1-9][0-9]{0,14})\b")
 _TENANT = re.compile(r"\b(tenants? |parent )([A-Za-z0-9][\w.-]*)")
 HIDDEN_TENANT = "(another tenant)"
+_WHO_AND_WHY = re.compile(r"\b(is (?:paused|resumed|changed)) by .*", re.DOTALL)
+"""What an act on another tenant says of the one that acts, and of the reason."""
 
 
 class Redaction:
@@ -48,7 +50,8 @@ class Redaction:
 
     def text(self, text: str) -> str:
         """A text without the ids and tenants of others."""
-        return _TENANT.sub(self._tenant, _JOB.sub(self._job, text))
+        shown = _TENANT.sub(self._tenant, _JOB.sub(self._job, text))
+        return _WHO_AND_WHY.sub(r"\1", shown) if HIDDEN_TENANT in shown else shown
 
     def _part(self, part: Any) -> Any:
         if isinstance(part, str):
@@ -68,6 +71,8 @@ class Redaction:
         names = found.get("tenants")
         if isinstance(names, list) and all(isinstance(name, str) for name in names):
             found["tenants"] = self._tenants(names)
+            if found["tenants"] == [HIDDEN_TENANT]:  # what it is for is no business of others
+                found |= {key: "" for key in ("reason", "by") if key in found}
         if "user" in found and tenant is not None and tenant not in self._seen:
             found["user"] = ""
         return found

@@ -41,6 +41,7 @@ from topmast.service.access import row
 from topmast.service.admission import Checked, ManyJobs
 from topmast.service.explain import explain_job, explain_spec, rejected_hosts
 from topmast.service.forecast import with_start
+from topmast.service.limits import JOBS_PER_TAKE
 from topmast.service.regions import LogChunk
 from topmast.service.reserving import Reserving
 from topmast.service.sentences import standing
@@ -52,8 +53,6 @@ Read = Callable[[str, int, int, int, int], LogPage | None]
 
 MAX_BULK = 100_000
 MAX_WARNINGS = 20
-JOBS_PER_TAKE = 100
-"""So many jobs of one request count as one more request."""
 
 
 class Service(Reserving):

@@ -25,14 +25,13 @@ from topmast.model.sweep_views import SweepView
 from topmast.model.views import JobView
 from topmast.ports import Act
 from topmast.service.access import NO_REASON, Why, act, json_text, row
+from topmast.service.limits import JOBS_PER_TAKE
 from topmast.service.listing import selects
 from topmast.service.operating import Operating
 from topmast.service.sweeps import job_named, jobs_named, seen_by, views_of
 
 MAX_JOBS = 100_000
 """At most so many are named in one request."""
-JOBS_PER_TAKE = 100
-"""So many jobs of one request count as one more request."""
 NAMED_LENGTH = 200
 """Characters of what a request names, in the audit log."""
 GOING = tuple(state for state in JobState if state not in TERMINAL)

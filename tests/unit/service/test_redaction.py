@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -25,3 +26,33 @@ def test_names_in_a_list_of_tenants_are_hidden_and_nothing_else_changes(
 ) -> None:
     redaction = Redaction(cast(GlobalQueue, None), frozenset({"vision"}))
     assert redaction.of({"tenants": given}) == {"tenants": shown}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("tenant speech is paused by sa:tad: a secret", "tenant (another tenant) is paused"),
+        ("tenant speech is resumed by sa:tad: a\nsecret", "tenant (another tenant) is resumed"),
+        ("the fleet is changed by ann (tenant speech added): merger", "the fleet is changed"),
+        ("tenant vision is paused by ann: budget", "tenant vision is paused by ann: budget"),
+        ("2 GPUs are held by tenant speech", "2 GPUs are held by tenant (another tenant)"),
+    ],
+)
+def test_who_acted_on_another_tenant_and_why_is_hidden_with_its_name(text: str, shown: str) -> None:
+    assert hiding("speech").text(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("tenants", "reason"), [(["speech"], ""), (["vision", "speech"], "demo"), ([], "demo")]
+)
+def test_what_a_reservation_is_for_is_told_to_its_tenants(tenants: list[str], reason: str) -> None:
+    given = {"tenants": tenants, "reason": "demo", "by": "ann"}
+    shown = hiding("speech").of(given)
+    assert (shown["reason"], shown["by"]) == (reason, "ann" if reason else "")
+
+
+def hiding(*known: str) -> Redaction:
+    """What vision is shown, where there are tenants of these names besides."""
+    tenants = dict.fromkeys(("vision", *known))
+    queue = SimpleNamespace(tenancy=SimpleNamespace(ledger=SimpleNamespace(tenants=tenants)))
+    return Redaction(cast(GlobalQueue, queue), frozenset({"vision"}))
