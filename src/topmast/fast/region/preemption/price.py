@@ -18,7 +18,7 @@ from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.allocation_table import THRESHOLDS, AllocationTable
 from topmast.fast.region.inventory.arrays import MILLI
 from topmast.fast.region.search.kernels import INFINITE
-from topmast.jit import inner, kernel
+from topmast.jit import inner
 from topmast.model.job import Band
 from topmast.model.plan import PlacementRequest
 from topmast.policies.options import Profile
@@ -102,7 +102,7 @@ class Terms(NamedTuple):
     memory: float
 
 
-@kernel
+@inner
 def price_of(h: AllocationTable, p: Terms, v: int) -> float:
     """The points that stopping an attempt costs; infinite if it may not be stopped."""
     if not h.attempts[v].evictable or h.attempts[v].start_s + p.min_runtime_s > p.now:

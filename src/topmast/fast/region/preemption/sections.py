@@ -25,7 +25,7 @@ from topmast.fast.region.preemption.host_offers import (
 from topmast.fast.region.preemption.price import Terms, price_of, rate_of
 from topmast.fast.region.search.kernels import EPSILON, INFINITE, NOWHERE, Question
 from topmast.fast.region.search.knapsack import seat_alike
-from topmast.jit import inner, kernel
+from topmast.jit import inner
 
 OPEN_LIMIT = 64
 """Sections of one request that are branched on, at most."""
@@ -41,7 +41,7 @@ class Seated(NamedTuple):
     victims: I64
 
 
-@kernel
+@inner
 def section_offer(
     a: Arrays, h: AllocationTable, q: Question, p: Terms, s: Scratch, place: I64
 ) -> tuple[float, float, int]:
