@@ -7,8 +7,12 @@ Its output is in docs/internals/one-gang.md, word for word; a test compares the 
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import numpy as np
+from numba import njit
+from numpy.typing import NDArray
 
 from topmast.fast.region.inventory.allocation import Allocation, AllocationPhase
 from topmast.fast.region.inventory.allocation_table import NONE
@@ -129,6 +133,14 @@ def show_free(columns: Columns) -> None:
             print(f"{name:10} {section - low}         {' '.join(f'{n:2}' for n in hist)}    {fits}")
 
 
+@njit
+def offer_of(
+    a: Any, h: Any, q: Any, p: Any, s: Any, place: NDArray[np.int64]
+) -> tuple[float, float, int]:
+    """`section_offer`, which only compiled code may call."""
+    return section_offer(a, h, q, p, s, place)
+
+
 def show_victims(search: PreemptiveSearch, ask: PlacementRequest) -> None:
     """What stopping each attempt costs, what each rack offers, and the plan that wins."""
     columns, profile = search.columns, search.profile
@@ -152,7 +164,7 @@ def show_victims(search: PreemptiveSearch, ask: PlacementRequest) -> None:
         low, high = index.arrays.by_cluster[0, 0, level - 1].tolist()
         for section in range(low, high):
             place = np.array([0, 0, 0, section])
-            bound, truth, branch = section_offer(
+            bound, truth, branch = offer_of(
                 hunt.arrays, hunt.held, hunt.question, hunt.terms, hunt.scratch, place
             )
             job = "" if branch == NONE else index.holders.jobs[branch][1]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
 SOURCE = REPO / "src"
-COMPILED = ("kernel", "inner")
+COMPILED = ("kernel", "inner", "njit")
 
 Inner = Mapping[str, set[str]]
 """By module, the functions that are compiled without a way in from Python."""
@@ -59,10 +59,11 @@ def _spoken_of(
 
 
 def test_python_calls_no_inner_function() -> None:
-    """Not in the package, and not in a test."""
+    """Not in the package, not in a test, and not in an example."""
     inner = _all_inner()
     assert "hist_of" in inner["topmast.fast.region.inventory.arrays"]
-    for path in sorted([*SOURCE.rglob("*.py"), *(REPO / "tests").rglob("*.py")]):
+    places = (SOURCE, REPO / "tests", REPO / "examples")
+    for path in sorted(path for place in places for path in place.rglob("*.py")):
         root = SOURCE if path.is_relative_to(SOURCE) else REPO
         module = ".".join(path.relative_to(root).with_suffix("").parts)
         found = _uses(ast.parse(path.read_text("utf-8")), module, inner)
