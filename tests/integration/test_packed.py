@@ -30,16 +30,21 @@ def kinds(client: Client, job: str) -> list[str]:
 
 def test_two_gangs_have_the_same_gpus_at_the_same_time(tmp_path: Path) -> None:
     """Both processes run, on one server's GPUs, through several rounds and a crash; then who is left is alone."""
-    fleet, table = tmp_path / "fleet.yaml", tmp_path / "speeds.json"
-    fleet.write_text(FLEET, encoding="utf-8")
+    two_gangs_as_a_pair(tmp_path, FLEET)
+
+
+def two_gangs_as_a_pair(folder: Path, fleet: str) -> None:
+    """Both on a host of two V100s, whose processes this machine sees."""
+    file, table = folder / "fleet.yaml", folder / "speeds.json"
+    file.write_text(fleet, encoding="utf-8")
     table.write_text(json.dumps(SPEEDS), encoding="utf-8")
     server = Server(
-        tmp_path / "state", fleet, {"shares.round_s": repr(ROUND_S)},
+        folder / "state", file, {"shares.round_s": repr(ROUND_S)},
         arguments=["--profile", "gavel-max-min-fairness-packed", "--throughputs", str(table)],
     )  # fmt: skip
     try:
         with server.up() as client:
-            jobs = [Held(client, tmp_path, "V100", 2, name=n, work=n) for n in ("first", "second")]
+            jobs = [Held(client, folder, "V100", 2, name=n, work=n) for n in ("first", "second")]
             pids = [job.started().pid for job in jobs]
             for job in jobs:
                 job.until("RUNNING")

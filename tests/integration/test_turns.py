@@ -48,8 +48,13 @@ def looks(count: int) -> Iterator[int]:
 
 def test_three_gangs_share_two_gpus_in_turns(tmp_path: Path) -> None:
     """Nobody waits for the first to end: all come to steps early, and only one has the GPUs."""
-    with live(tmp_path, FLEET, TURNS) as (_, client):
-        jobs = [Held(client, tmp_path, "H100", 2, name=f"job-{i}") for i in range(3)]
+    three_gangs_share(tmp_path, FLEET)
+
+
+def three_gangs_share(folder: Path, fleet: str) -> None:
+    """Three gangs on a host of two GPUs, whose processes this machine sees."""
+    with live(folder, fleet, TURNS) as (_, client):
+        jobs = [Held(client, folder, "H100", 2, name=f"job-{i}") for i in range(3)]
         pids = [job.started().pid for job in jobs]
         eventually(lambda: all(steps(client, job) > 5 for job in jobs), "everybody has early steps")
         assert {client.job(job.id).state for job in jobs} <= {"RUNNING", "SUSPENDED"}
@@ -83,8 +88,13 @@ def test_a_suspended_job_can_be_cancelled(tmp_path: Path) -> None:
 
 def test_turns_survive_the_server(tmp_path: Path) -> None:
     """Who stands still does so while the server is away, and turns go on when it is back."""
-    with live(tmp_path, FLEET, TURNS) as (server, _), Client(state=server.state) as client:
-        jobs = [Held(client, tmp_path, "H100", 2, name=f"job-{i}") for i in range(2)]
+    turns_survive(tmp_path, FLEET)
+
+
+def turns_survive(folder: Path, fleet: str) -> None:
+    """Two gangs on a host of two GPUs; the server is killed and comes back."""
+    with live(folder, fleet, TURNS) as (server, _), Client(state=server.state) as client:
+        jobs = [Held(client, folder, "H100", 2, name=f"job-{i}") for i in range(2)]
         pids = [job.started().pid for job in jobs]
         eventually(lambda: any(is_stopped(pid) for pid in pids), "one waits for its turn")
         server.kill()
@@ -98,14 +108,15 @@ def test_turns_survive_the_server(tmp_path: Path) -> None:
 
 
 WORKS = """
-import sys, time, pathlib, topmast
+import os, sys, time, pathlib
+told = open(os.environ["TOPMAST_PROGRESS_FILE"], "a", buffering=1)
 mine, shared, slower = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), float(sys.argv[3])
 for step in range(1, 100_000):
     mine.touch()
     now = time.time()
     others = [f for f in shared.iterdir() if f != mine and now - f.stat().st_mtime < 0.2]
     time.sleep(0.02 * (slower if others else 1.0))
-    topmast.progress(step=step)
+    print('{"step":%d}' % step, file=told)
 """
 """Counts steps of 20 ms; while another is at work in the folder, they take longer."""
 PACKS = {
@@ -123,16 +134,21 @@ def test_a_trial_on_the_same_gpus_is_judged_by_measured_speed(
     tmp_path: Path, slower: float, verdict: str
 ) -> None:
     """Two take turns, are tried together, and stay together only if their own steps say that it pays."""
-    shared = tmp_path / "shared"
+    tried_together(tmp_path, FLEET, slower, verdict)
+
+
+def tried_together(folder: Path, fleet: str, slower: float, verdict: str) -> None:
+    """Two gangs on a host of two GPUs, of which each is so much slower beside the other."""
+    shared = folder / "shared"
     shared.mkdir()
-    script = tmp_path / "works.py"
+    script = folder / "works.py"
     script.write_text(WORKS)
-    with live(tmp_path, FLEET, PACKS) as (_, client):
+    with live(folder, fleet, PACKS) as (_, client):
         jobs = [
             client.submit(
                 {
                     "name": f"job-{i}",
-                    "run": f"exec {sys.executable} {script} {shared}/{i} {shared} {slower}",
+                    "run": f"exec python3 {script} {shared}/{i} {shared} {slower}",
                     "resources": {"accelerators": "H100:2"},
                     "checkpoint": {"grace": 1},
                 }
