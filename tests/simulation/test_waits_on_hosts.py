@@ -30,7 +30,7 @@ def _load(seed: int, load: float) -> list[Waiting]:
     return [Waiting(*row) for row in columns]
 
 
-@pytest.mark.parametrize("seed", [1, 4, 5])
+@pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize(("order", "load"), [("fifo", 0.9), ("fifo-skip", 1.1)])
 def test_whole_gpus_wait_as_with_best_fit(order: str, load: float, seed: int) -> None:
     """Each job starts when it does in a plain program that places every task by best fit."""
@@ -45,6 +45,6 @@ def test_whole_gpus_wait_as_with_best_fit(order: str, load: float, seed: int) ->
     hosts = tuple(HostSpec(f"c-{i}", "H100", GPUS) for i in range(HOSTS))
     found = run(trace, fleet(ClusterSpec("c", hosts)), order)
     wanted = waits_s(jobs, [GPUS] * HOSTS, skip=order == "fifo-skip")
-    assert sum(wait > 0 for wait in wanted) > JOBS // 4
+    assert sum(wait > 0 for wait in wanted) >= JOBS // 10
     rows = sorted(found.jobs, key=lambda row: row["submit_s"])
     assert [row["wait_s"] for row in rows] == pytest.approx(wanted, abs=1e-3)
