@@ -753,6 +753,11 @@ def test_the_audit_log_shows_a_tenants_administrator_its_tenant(door: Entrance) 
             mine = (await client.get("/audit?verb=submit&actor=sa:auditor&limit=1")).json()
             assert [act["after"]["users"] for act in mine["acts"]] == [["sa:auditor"]]
             assert (await client.get("/audit?tenant=speech")).json()["acts"] == []
+            assert (await client.get("/audit?outcome=ref")).status_code == 200
+            assert (await client.get("/audit?outcome=refused: no")).status_code == 200
+            wrong = await client.get("/audit?outcome=refusd&since=nan")
+            assert wrong.status_code == 422
+            assert [told["field"] for told in wrong.json()["errors"]] == ["since", "outcome"]
 
     run(story)
 

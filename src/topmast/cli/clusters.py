@@ -162,6 +162,9 @@ def _act(
     session.show({"clusters": found}, lambda: _say_acts(found))
 
 
+_BECOMES = {"close": "closed", "open": "open"}
+
+
 def _say_acts(found: list[ClusterActed]) -> None:
     if any(acted.dry_run for acted in found):
         note("nothing was done")
@@ -170,8 +173,11 @@ def _say_acts(found: list[ClusterActed]) -> None:
         texts = []
         if acted.effect == "unchanged":
             texts.append(f"it is {acted.cluster.state} already")
+        elif acted.dry_run:
+            texts.append(f"it would be {_BECOMES[acted.verb]}")
         if acted.jobs:
             goes = "goes" if len(acted.jobs) == 1 else "go"
+            goes = "would go" if acted.dry_run else goes
             texts.append(f"{plural(len(acted.jobs), 'job')} there {goes} on")
         if texts:
             say(f"{acted.cluster.name}: {'; '.join(texts)}")

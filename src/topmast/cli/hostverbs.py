@@ -14,7 +14,7 @@ from topmast.cli.command import Session, command
 from topmast.cli.completion import complete_hosts
 from topmast.cli.each import for_each
 from topmast.cli.hosttable import listed, say_hosts
-from topmast.cli.output import Column, Row, say, say_table
+from topmast.cli.output import Column, Row, note, say, say_table
 from topmast.cli.text import plural
 
 if TYPE_CHECKING:
@@ -168,10 +168,11 @@ def _say_drains(plans: Sequence[DrainView], at_once: bool) -> None:
             f"{move.to_cluster}: {listed(move.to_hosts)}" if move.moves else "",
             f"{move.cost_gpu_s:.0f}",
             move.why
-            + (": is stopped, and waits" if at_once and move.may_stop and move.why else ""),
+            + (": would stop, and wait" if at_once and move.may_stop and move.why else ""),
         ]
         for move in {move.job: move for plan in plans for move in plan.moves}.values()
     ]  # fmt: skip
+    note("nothing was done")
     if rows:
         say_table(columns, rows)
     for plan in plans:

@@ -32,6 +32,7 @@ export SLURM_SUBMIT_DIR="$PWD" SLURM_RESTART_COUNT=$((TOPMAST_EPOCH - 1))
 """
 
 
+_SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 _ARRAY = re.compile(r"([^%]+)(?:%([1-9][0-9]{0,8}))?")
 _INDICES = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
 _INDEX = "SLURM_ARRAY_TASK_ID"
@@ -69,13 +70,14 @@ class _Array(Struct, frozen=True):
 
 
 def import_sbatch(data: bytes, where: str) -> Imported:
-    """The job of a batch script. Raises InvalidInput for what is no text."""
+    """The job of a batch script. Raises InvalidInput for what is none."""
     if len(data) > SCRIPT_LIMIT_BYTES:
         raise InvalidInput(f"is larger than {SCRIPT_LIMIT_BYTES:,} bytes", where=where)
     try:
         lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
         raise InvalidInput("this is not UTF-8 text", where=where) from None
+    _check_script(lines, where)
     notes = Notes()
     options = {option.name: option for option in _options(lines, notes)}
     size = _size(options, notes)
@@ -95,6 +97,25 @@ def import_sbatch(data: bytes, where: str) -> Imported:
     job["run"] = _script(lines, options, size, gpus[0], array, notes)
     job["resources"] = {field: value for field, value in job["resources"].items() if value}
     return notes.imported(job)
+
+
+def _check_script(lines: list[str], where: str) -> None:
+    """Raises InvalidInput where nothing is to be run, or nothing says that it is a script."""
+    if not any(line.strip() for line in lines):
+        raise InvalidInput("the script is empty", where=where)
+    if any("\0" in line for line in lines):
+        raise InvalidInput("this is no text: it has a NUL character", where=where)
+    if not lines[0].startswith("#!") and not any(line.startswith("#SBATCH") for line in lines):
+        raise InvalidInput(
+            "this does not look like a batch script", where=where,
+            remedy="its first line is #! and a shell: #!/bin/bash",
+        )  # fmt: skip
+    if all(line.startswith("#") or not line.strip() for line in lines):
+        wrapped = any(line.startswith("#SBATCH") and "--wrap" in line for line in lines)
+        if not wrapped:
+            raise InvalidInput(
+                "the script has no command", where=where, remedy="write what it runs"
+            )
 
 
 def _options(lines: list[str], notes: Notes) -> Iterator[_Option]:
@@ -330,6 +351,26 @@ def _seconds(text: str) -> int | None:
     return hours * 3600 + minutes * 60 + seconds
 
 
+def _other_than_a_shell(lines: list[str]) -> str:
+    """What the first line has run the script, if that is no shell of this family: Python, csh."""
+    first = lines[0].removeprefix("#!").strip() if lines[0].startswith("#!") else ""
+    words = [word.rpartition("/")[2] for word in first.split()]
+    names = [word for word in words if word != "env" and not word.startswith("-")]
+    return "" if not names or names[0] in _SHELLS else first
+
+
+def _handed_to(interpreter: str, body: list[str]) -> str:
+    """A script in another language, as a file that its interpreter runs."""
+    end = "END_OF_SCRIPT"
+    while end in body:
+        end += "_"
+    file = '"$TOPMAST_SCRIPT"'
+    return "\n".join((
+        f"TOPMAST_SCRIPT=$(mktemp); cat > {file} <<'{end}'", *body, end,
+        f"exec {interpreter} {file}",
+    ))  # fmt: skip
+
+
 def _script(
     lines: list[str],
     options: dict[str, _Option],
@@ -343,9 +384,13 @@ def _script(
     name = options["job-name"].value if "job-name" in options else "job"
     cpus = options["cpus-per-task"].value if "cpus-per-task" in options else "1"
     body = [line for line in lines if not line.startswith(("#SBATCH", "#!"))]
-    text, has_srun = without_srun(
-        body if wrap is None else [wrap.value], len(lines) - len(body), notes
-    )
+    interpreter = "" if wrap is not None else _other_than_a_shell(lines)
+    if interpreter:
+        text, has_srun = _handed_to(interpreter, body), False
+    else:
+        text, has_srun = without_srun(
+            body if wrap is None else [wrap.value], len(lines) - len(body), notes
+        )
     if size.tasks > 1 and not has_srun:
         notes.add(
             0, "script", f"Slurm runs it once; here each of {size.tasks} tasks does",

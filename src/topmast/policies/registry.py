@@ -234,7 +234,10 @@ def load_profile(name: str, options: Mapping[str, str] | None = None) -> Profile
     if own not in names:
         near = get_close_matches(name, names, 1)
         hint = f"did you mean '{near[0]}'?" if near else f"known: {_by_family(names)}"
-        raise InvalidInput(f"unknown profile '{name}'", field="profile", remedy=hint)
+        faults = Faults()
+        faults.add(f"unknown profile '{name}'", "profile", hint)
+        faults.of(lambda: with_options(Profile(name), options or {}))
+        faults.refuse()
     if own != name and not _public_options(own):
         known = ", ".join(f"{key}{AS_PUBLISHED}" for key in _public_code())
         message = f"of '{own}' no other code is public, or it does the same"

@@ -17,7 +17,7 @@ from topmast.model import account_views as v
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.access import ALLOWED, ROOT, Caller, Permission, Principal, Role
-from topmast.model.errors import Forbidden, InvalidInput, NotFound
+from topmast.model.errors import Faults, Forbidden, InvalidInput, NotFound
 from topmast.model.messages import TokenKind
 from topmast.ports import Act, ActFilter, Clock, Journal
 from topmast.runtime.loop import Runtime
@@ -354,9 +354,7 @@ class Directory:
     async def audit(self, caller: Caller, wanted: ActFilter) -> v.ActPage:
         """A page of the audit log, of the tenants that the caller may audit."""
         self._limits.take(caller, "list")
-        for field, time_s in (("since", wanted.since_s), ("until", wanted.until_s)):
-            if time_s is not None and not math.isfinite(time_s):
-                raise InvalidInput("not a time", field=field)
+        _check_filter(wanted)
         tenants = self._access.tenants(caller, Permission.AUDIT_VIEW)
         asked = None if wanted.tenants is None else set(wanted.tenants)
         seen = asked if tenants is None else tenants if asked is None else tenants & asked
@@ -445,3 +443,20 @@ def _token_view(token: Token) -> v.TokenView:
         token.id, token.kind, token.subject, token.label, token.last_four, token.created_s,
         token.expires_s, token.used_s, token.scopes,
     )  # fmt: skip
+
+
+_OUTCOMES = ("done", "unchanged", "refused")
+
+
+def _check_filter(wanted: ActFilter) -> None:
+    """Raises InvalidInput, with all that is wrong, for what no line can be like."""
+    faults = Faults()
+    for field, time_s in (("since", wanted.since_s), ("until", wanted.until_s)):
+        if time_s is not None and not math.isfinite(time_s):
+            faults.add("not a time", field)
+    begins = wanted.outcome
+    if not any(one.startswith(begins) or begins.startswith(one) for one in _OUTCOMES):
+        faults.add(
+            f"no outcome begins with '{begins}'", "outcome", f"one of: {', '.join(_OUTCOMES)}"
+        )
+    faults.refuse()

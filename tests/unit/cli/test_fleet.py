@@ -256,13 +256,29 @@ def test_what_a_drain_would_do_is_shown(server: FakeServer, call: Call) -> None:
     plans = (v.DrainView("h0", "east", "x", moves), v.DrainView("h1", "east", "x", ()))
     server.on("GET", "/hosts", {"hosts": [host("h0"), host("h1")]})
     server.on("POST", "/hosts/drain", acted("drain", host("h0"), dry_run=True, drains=plans))
-    lines = call("drain", "h0", "h1", "--dry-run").out.splitlines()
+    found = call("drain", "h0", "h1", "--dry-run")
+    assert found.err == "nothing was done\n"
+    lines = found.out.splitlines()
     assert lines[1].split() == ["j1", "h0", "east-2:", "h5,h6", "1234", "-"]
     assert lines[2].split("60  ")[1] == why
     assert lines[3] == "nothing runs on h1"
     document = call("drain", "h0", "--dry-run", "--json").document
     assert document["drains"][0]["moves"][0]["to_hosts"] == ["h5", "h6"]
     assert all(order.document["dry_run"] for order in server.asked("POST", "/hosts/drain"))
+
+
+@pytest.mark.parametrize(("verb", "becomes"), [("close", "closed"), ("open", "open")])
+def test_a_dry_run_says_what_a_cluster_would_be(
+    verb: str, becomes: str, server: FakeServer, call: Call
+) -> None:
+    """And that nothing was done."""
+    server.on("GET", "/clusters", {"clusters": CLUSTERS})
+    acted = ClusterActed(verb, True, CLUSTERS[0], "done", ("j1", "j2"))
+    server.on("POST", f"/clusters/{verb}", {"clusters": [acted]})
+    name = CLUSTERS[0].name
+    found = call("clusters", verb, name, "--dry-run")
+    said = f"{name}: it would be {becomes}; 2 jobs there would go on"
+    assert (found.out.splitlines()[-1], found.err) == (said, "nothing was done\n")
 
 
 @pytest.mark.parametrize("verb", ["close", "open"])

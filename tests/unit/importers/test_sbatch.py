@@ -176,11 +176,38 @@ def test_the_variables_of_slurm_are_there() -> None:
     assert done.stdout.split() == ["3", "4", "1", "7", "a,b", "2", "4", "1", "a", "b"]
 
 
-@pytest.mark.parametrize("data", [b"\xff\xfe", b"#" * 200_000])
-def test_what_is_no_script_is_refused(data: bytes) -> None:
-    """By one error."""
-    with pytest.raises(InvalidInput):
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"\xff\xfe", "not UTF-8"),
+        (b"#" * 200_000, "larger than"),
+        (b"", "is empty"),
+        (b"\n \n", "is empty"),
+        (b"#!/bin/sh\necho \0\n", "NUL"),
+        (b"a letter to a friend\n", "does not look like a batch script"),
+        (b"#!/bin/bash\n#SBATCH -N 2\n\n# later\n", "has no command"),
+    ],
+)
+def test_what_is_no_script_is_refused(data: bytes, why: str) -> None:
+    """By one error that says why."""
+    with pytest.raises(InvalidInput, match=why):
         import_sbatch(data, "x")
+
+
+def test_a_script_in_another_language_is_run_by_its_interpreter() -> None:
+    """As sbatch runs it; its lines are no shell's."""
+    script = "#!/usr/bin/env python3\n#SBATCH -J a\nimport os\nprint(os.environ['SLURM_PROCID'], '$HOME')\n"
+    run = import_sbatch(script.encode(), "x").job["run"]
+    envs = {
+        "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "TOPMAST_JOB_ID": "j7",
+        "TOPMAST_HOSTS": "a,b", "TOPMAST_EPOCH": "2", "PATH": "/usr/bin:/bin",
+    }  # fmt: skip
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", run], env=envs, capture_output=True, text=True
+    )
+    assert done.stdout == "3 $HOME\n", done.stderr
+    wrapped = import_sbatch(b'#!/bin/bash\n#SBATCH --wrap="echo a"\n', "x").job["run"]
+    assert wrapped.endswith("echo a\n")
 
 
 @given(st.lists(st.text("-=:#SBATCHgpunrs0123 '\"\\\n@,", max_size=30), max_size=8))

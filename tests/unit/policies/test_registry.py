@@ -29,6 +29,13 @@ def test_every_scoring_can_be_made(name: str) -> None:
     assert policies_of(profile(scoring=name)).score is not None
 
 
+def test_an_unknown_profile_hides_no_wrong_option() -> None:
+    """Both are told at once."""
+    with pytest.raises(InvalidInput, match="did you mean 'mast'") as raised:
+        load_profile("mst", {"min_runtime_s": "x", "nosuch": "1", "restart_cost_s": "1"})
+    assert [one.field for one in raised.value.more] == ["--set min_runtime_s", "--set nosuch"]
+
+
 def test_the_profile_without_a_file_is_that_of_its_options() -> None:
     """`mast` is what the options say when nobody says anything."""
     mast = load_profile("mast")
