@@ -195,6 +195,11 @@ class Explanation(Struct, frozen=True):
     """What decided for the first plan."""
     suspended: bool = False
     """That of the job."""
+    from_event: int | None = None
+    """It rests on the state after this record of the journal."""
+    to_event: int | None = None
+    """The last record before it was complete. If it is a later one, decisions were made meanwhile:
+    each region is told as it was at a record between the two."""
 
 
 class RegionView(Struct, frozen=True):

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from topmast.fast.queue import Catalogue, DataCost, DatasetRecord, GlobalQueue, JobRecord
-from topmast.fast.region import RegionalPlacer, Spot
+from topmast.fast.region import RegionalPlacer, Spot, region_changes
 from topmast.model.dataset import ReplicaState
 from topmast.model.decided import named
 from topmast.model.job import Accelerator, Band, JobSpec
@@ -22,6 +22,7 @@ from topmast.model.plan import Binding, PlacementRequest, Plan
 from topmast.model.reason import Change, ChangeKind, ClusterVerdict, Rejection, by_size
 from topmast.model.units import format_bytes, format_duration
 from topmast.policies.options import Preemption
+from topmast.service.turns import WHOLE, Turns
 
 MODELS_TRIED = 16
 HOURS_WITHOUT_LINK = 24.0
@@ -66,6 +67,8 @@ class World(Struct, frozen=True):
     now: float
     bound: Binding | None = None
     """The only place that the job may have."""
+    turns: Turns = WHOLE
+    """The slices in which it is looked at."""
 
     def costs(self) -> dict[str, DataCost]:
         """What the job's data costs by region, as the queue sees it; only the bound one is open."""
@@ -121,6 +124,7 @@ class World(Struct, frozen=True):
         """
         there = [q for q in self.questions() if only in (None, q.region)]
         for question in sorted(there, key=lambda q: not q.near):
+            self.turns.pause()
             placer, near = self.placers[question.region], question.near
             place = placer.place(question.ask, self.now, preempt=near, gone=gone)
             if place is not None:
@@ -137,11 +141,17 @@ def _name_of(place: Binding) -> str:
 
 
 def in_regions(world: World) -> list[Change]:
-    """What each region found; of the results within quota and beyond, the smaller change."""
+    """What each region found; of the results within quota and beyond, the smaller change.
+
+    Each region is tried on a copy, while the machines go on.
+    """
     best: dict[tuple[object, ...], Change] = {}
     for question in world.questions():
         placer, cost = world.placers[question.region], question.cost
-        for change in placer.changes(question.ask, world.now, preempt=question.near):
+        trials = placer.trials(question.ask, world.now, preempt=question.near)
+        with world.turns.aside():
+            found = list(region_changes(trials))
+        for change in found:
             told = change
             if cost.missing:
                 size, wait = format_bytes(cost.bytes), format_duration(cost.seconds)

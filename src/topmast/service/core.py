@@ -34,6 +34,7 @@ from topmast.service.logins import Logins
 from topmast.service.profile import Profiles
 from topmast.service.redaction import Redaction
 from topmast.service.regions import Regions
+from topmast.service.turns import InTurns, Turns, taken
 from topmast.service.webhooks import Webhooks
 from topmast.service.whatif import WhatIfs
 
@@ -83,6 +84,8 @@ class Core:
         self.profiles = Profiles(runtime, self.access, journal.option, self.limits)
         self.directory = Directory(runtime, journal, clock, self.access, self.limits)
         self.logins = Logins(runtime, self.directory, self.limits)
+        self._looking = asyncio.Lock()
+        """Held for a long look at the machines."""
         self.building = asyncio.Lock()
         """Held while the fleet is changed."""
         self.budgets: Budgets | None = None
@@ -101,6 +104,22 @@ class Core:
 
     async def _ask(self, question: Callable[[], T]) -> T:
         return await asyncio.wrap_future(self.runtime.ask(question))
+
+    async def _look(self, look: Callable[[Turns], T]) -> T:
+        """A long look at the machines, one after the other; decisions go on between its slices.
+
+        What is an explanation says on which events it rests.
+        """
+
+        def dated(turns: InTurns) -> T:
+            found = look(turns)
+            if isinstance(found, v.Explanation):
+                first, last = turns.first_seq, turns.last_seq
+                return msgspec.structs.replace(found, from_event=first, to_event=last)
+            return found
+
+        async with self._looking:
+            return await taken(self.runtime, dated)
 
     async def _tell(self, to: str, message: m.Message, done: Act) -> Any:
         return await asyncio.wrap_future(self.runtime.call(to, message, done))

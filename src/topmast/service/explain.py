@@ -45,6 +45,7 @@ from topmast.service.foresight import (
 )
 from topmast.service.quotas import quota_changes
 from topmast.service.sentences import Scene
+from topmast.service.turns import WHOLE, Turns
 from topmast.service.warnings import nowhere, to_add, too_large
 
 PLANS_SHOWN = 5
@@ -71,15 +72,18 @@ def explain_job(
     now: float,
     *,
     in_brief: bool = False,
+    turns: Turns = WHOLE,
 ) -> Explanation:
     """Explain a job of the queue; reads the machines, changes nothing.
 
-    ``in_brief``: without what would help, which takes most of the time.
+    ``in_brief``: without what would help, which takes most of the time. ``turns``: the slices in
+    which the machines are looked at.
     """
-    with as_of(queue, placers, now):
+    turns.rest_on(lambda: (*_basis(queue, placers), *_standing(record)))
+    with as_of(queue, placers, now, turns):
         if record.state not in WAITING or record.plan is not None:
             return _explain_placed(queue, placers, record, now)
-        world = _world(queue, placers, record, now)
+        world = _world(queue, placers, record, now, turns)
         inquiry = _inquire(world, record)
         verdict = queue.verdict_on(record)
         if verdict == NOT_TRIED:
@@ -89,16 +93,22 @@ def explain_job(
 
 
 def rejected_hosts(
-    queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], record: JobRecord, now: float
+    queue: GlobalQueue,
+    placers: Mapping[str, RegionalPlacer],
+    record: JobRecord,
+    now: float,
+    turns: Turns = WHOLE,
 ) -> dict[str, Rejection]:
     """The hosts that an explanation counts as rejected, each with why; changes nothing."""
     if record.state not in WAITING or record.plan is not None:
         return {}
     found: dict[str, Rejection] = {}
-    with as_of(queue, placers, now):
-        world = _world(queue, placers, record, now)
+    turns.rest_on(lambda: (*_basis(queue, placers), *_standing(record)))
+    with as_of(queue, placers, now, turns):
+        world = _world(queue, placers, record, now, turns)
         over_quota = _inquire(world, record).over_quota
         for name, cost, ask in _asks(world, record, over_quota):
+            turns.pause()
             ruled_out = partial(world.ruled_out, cost)
             found |= world.placers[name].rejected(ask, now, ruled_out, preempt=not cost.missing)
     return found
@@ -110,11 +120,13 @@ def explain_spec(
     spec: JobSpec,
     now: float,
     warnings: tuple[str, ...] = (),
+    turns: Turns = WHOLE,
 ) -> Explanation:
     """What would become of a job if it were submitted now; changes nothing."""
-    with as_of(queue, placers, now):
+    turns.rest_on(lambda: _basis(queue, placers))
+    with as_of(queue, placers, now, turns):
         record = newcomer(queue, spec, now)
-        world = _world(queue, placers, record, now)
+        world = _world(queue, placers, record, now, turns)
         inquiry = _inquire(world, record)
         verdict = _judge(world, inquiry, record)
         found = _explanation(world, inquiry, verdict, record, warnings)
@@ -133,13 +145,30 @@ def _sizes(spec: JobSpec, now: int | None = None) -> str:
     return f"; it runs with {count_of(now, 'task')}, and may have {runs}"
 
 
+def _basis(queue: GlobalQueue, placers: Mapping[str, RegionalPlacer]) -> tuple[object, ...]:
+    """Without which every explanation would be false: the fleet, its hosts, who is reached."""
+    hosts = [placer.columns for placer in placers.values()]
+    paused, timed = dict(queue.tenancy.paused), dict(queue.tenancy.timed)
+    return (queue.fleet, queue.profile, paused, timed, tuple(queue.cycle.reach.absent), *hosts)
+
+
+def _standing(record: JobRecord) -> tuple[object, ...]:
+    """Without which the explanation of this job would be false: what it asks, where it stands."""
+    r = record
+    return (r.spec, r.next_spec, r.state, r.epoch, r.plan, r.hold, r.paused, r.bound, r.cancelling)
+
+
 def _world(
-    queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], record: JobRecord, now: float
+    queue: GlobalQueue,
+    placers: Mapping[str, RegionalPlacer],
+    record: JobRecord,
+    now: float,
+    turns: Turns,
 ) -> World:
     """What the job is compared with: the regions that can be asked now, at its smallest size."""
     reached = {name: placers[name] for name in placers if name not in queue.cycle.reach.absent}
     known = record if record.id else None
-    return World(queue, reached, record.spec.at_least(), known, now, record.bound)
+    return World(queue, reached, record.spec.at_least(), known, now, record.bound, turns)
 
 
 def _inquire(world: World, record: JobRecord) -> _Inquiry:
@@ -163,6 +192,7 @@ def _inquire_as(world: World, record: JobRecord, over_quota: bool) -> _Inquiry:
         if absent is not None:
             regions.append(RegionVerdict(name, False, absent, 0, 0.0, ()))
             continue
+        world.turns.pause()
         (cost, ask), placer = asks[name], world.placers[name]
         if cost.barred is not None:
             barred = f"{cost.barred} ({cost.detail})" if cost.detail else str(cost.barred)
@@ -176,6 +206,7 @@ def _inquire_as(world: World, record: JobRecord, over_quota: bool) -> _Inquiry:
         verdicts = tuple(verdict for verdict, _ in answers)
         regions.append(RegionVerdict(name, True, None, cost.bytes, cost.seconds, verdicts))
     foreseen = None
+    world.turns.pause()
     if allowed and costs:
         foreseen = foresee(queue, world.placers, record, over_quota, allowed)
     return _Inquiry(over_quota, regions, _in_order(plans, foreseen), costs, stopped, foreseen)

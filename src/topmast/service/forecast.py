@@ -10,6 +10,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 import structlog
@@ -18,6 +19,7 @@ from topmast.model.job import JobSpec
 from topmast.model.views import ExpectedStart, Explanation
 from topmast.ports import Clock
 from topmast.runtime.loop import Runtime
+from topmast.runtime.machines import RegionState
 from topmast.service.regions import Regions
 from topmast.sim.forecast import Forecast, forecast_start
 from topmast.sim.settings import Settings, read_foreseen
@@ -117,11 +119,20 @@ class Forecasts:
         return await asyncio.to_thread(self._try, state, spec)
 
     async def _snapshot(self) -> StateSnapshot:
-        runtime = self._runtime
+        """The machines one after the other, between which decisions go on.
+
+        The queue is last: what it has learned of a region meanwhile is news on its way there, as
+        it is with a region of another process (see `WhatIf`).
+        """
+        runtime, states = self._runtime, dict[str, RegionState]()
+        for region in await asyncio.wrap_future(runtime.ask(lambda: sorted(self._regions.placers))):
+            state = await asyncio.wrap_future(runtime.ask(partial(self._regions.state, region)))
+            if state is not None:
+                states[region] = state
 
         def question() -> StateSnapshot:
-            queue, regions = runtime.machines.queue, self._regions.states()
-            return state_snapshot_of(queue, regions, self._clock.now(), runtime.seq)
+            queue = runtime.machines.queue
+            return state_snapshot_of(queue, states, self._clock.now(), runtime.seq)
 
         return await asyncio.wrap_future(runtime.ask(question))
 

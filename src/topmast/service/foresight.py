@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -34,6 +34,7 @@ from topmast.model.job import JobSpec
 from topmast.model.messages import Bid
 from topmast.model.plan import Plan
 from topmast.model.reason import PendingReason
+from topmast.service.turns import WHOLE, Turns
 
 
 class Foreseen(Struct, frozen=True):
@@ -52,18 +53,11 @@ class Foreseen(Struct, frozen=True):
     """What regions without a place say."""
 
 
-@contextmanager
-def as_of(queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], now: float) -> Iterator[None]:
+def as_of(
+    queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], now: float, turns: Turns = WHOLE
+) -> AbstractContextManager[None]:
     """Look at the machines as they are at ``now``; afterwards their clocks are set back."""
-    machines = [queue, *placers.values()]
-    before = [machine.now for machine in machines]
-    for machine in machines:
-        machine.now = now
-    try:
-        yield
-    finally:
-        for machine, at_s in zip(machines, before, strict=True):
-            machine.now = at_s
+    return turns.at([queue, *placers.values()], now)
 
 
 def newcomer(queue: GlobalQueue, spec: JobSpec, now: float) -> JobRecord:

@@ -69,11 +69,14 @@ class Regions:
 
     def states(self) -> dict[str, RegionState]:
         """The machines of every region of `placers`. To be called between two commits."""
-        here = self._machines.region_state
-        return {
-            name: self._states[name] if name in self._peers else here(name)
-            for name in sorted(self.placers)
-        }
+        found = {name: self.state(name) for name in sorted(self.placers)}
+        return {name: state for name, state in found.items() if state is not None}
+
+    def state(self, region: str) -> RegionState | None:
+        """The machines of a region; None for one that left. To be called between two commits."""
+        if region in self._peers:
+            return self._states.get(region)
+        return self._machines.region_state(region) if region in self._machines.placers else None
 
     def shapes(self) -> tuple[int, ...] | None:
         """Changes when the hosts of a region do; None until those of every region are known."""

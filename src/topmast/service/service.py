@@ -47,6 +47,7 @@ from topmast.service.reserving import Reserving
 from topmast.service.sentences import standing
 from topmast.service.submission import submission
 from topmast.service.system import timings
+from topmast.service.turns import Turns
 from topmast.service.usage import check_key, running_rows, usage
 
 Read = Callable[[str, int, int, int, int], LogPage | None]
@@ -160,9 +161,10 @@ class Service(Reserving):
             warnings += (f"it becomes {spec.sweep.size:,} jobs: this is said of each by itself",)
         if spec.depends_on:
             warnings += (f"it starts only when {awaited(spec.depends_on)}",)
-        found = await self._ask(
-            lambda: explain_spec(
-                self.machines.queue, self.regions.placers, spec, self.clock.now(), warnings
+        placers = self.regions.placers
+        found = await self._look(
+            lambda turns: explain_spec(
+                self.machines.queue, placers, spec, self.clock.now(), warnings, turns
             )
         )
         may_start = found.reason not in HOPELESS
@@ -313,12 +315,12 @@ class Service(Reserving):
         view = await self.job(caller, job)
         job = view.id
 
-        def question() -> v.Explanation | None:
+        def look(turns: Turns) -> v.Explanation | None:
             queue = self.machines.queue
             record = queue.jobs.records.get(job)
             if record is None:
                 return None
-            told = explain_job(queue, self.regions.placers, record, self.clock.now())
+            told = explain_job(queue, self.regions.placers, record, self.clock.now(), turns=turns)
             preparing = self._view(record).preparing
             if preparing:
                 summary = f"{told.summary}; its tasks wait: {preparing}"
@@ -327,7 +329,7 @@ class Service(Reserving):
             return msgspec.structs.replace(told, warnings=(*told.warnings, *more))
 
         await self.regions.look()
-        found = await self._ask(question)
+        found = await self._look(look)
         if found is not None:
             waits = found.state in WAITING and found.reason not in HOPELESS
             found = with_start(found, await self.forecasts.of_job(job)) if waits else found
@@ -341,15 +343,15 @@ class Service(Reserving):
         self.limits.take(caller, "explain")
         view = await self.job(caller, job)
 
-        def question() -> dict[str, Rejection]:
+        def look(turns: Turns) -> dict[str, Rejection]:
             queue = self.machines.queue
             record = queue.jobs.records.get(view.id)
             if record is None:
                 return {}
-            return rejected_hosts(queue, self.regions.placers, record, self.clock.now())
+            return rejected_hosts(queue, self.regions.placers, record, self.clock.now(), turns)
 
         await self.regions.look()
-        return await self._ask(question)
+        return await self._look(look)
 
     def _trouble_with_data(self, record: JobRecord) -> tuple[str, ...]:
         """What a job that waits for its data should know of the planner."""

@@ -132,13 +132,14 @@ class Followed:
         )  # fmt: skip
         self._sampled_s = -SAVE_S
         self._runtime.meter.recovered()
+        self._runtime.seq = follower.rebuilt.seq
 
     def follow(self) -> int:
         """Apply what the leader has committed since, and tell it; how many records that were."""
         rows = self._journal.history_after(self._told, PAGE_ROWS)
         before = self.follower.rebuilt.seq
         with self._runtime.changing():
-            after = self.follower.follow(self._journal).seq
+            after = self._runtime.seq = self.follower.follow(self._journal).seq
         if rows:
             self._told = rows[-1][0]
             self.events.publish([row for _, row in rows], self._tenant_of)

@@ -66,7 +66,12 @@ class Forecast:
             m.LaunchGang: self._launched,
             m.AttemptEnded: self._ended,
         }
-        self.whatif = WhatIf(state, profile, settings, hears)
+        self.whatif: WhatIf
+        # News on its way is heard before the copy is complete.
+        WhatIf(state, profile, settings, hears, self._take)
+
+    def _take(self, whatif: WhatIf) -> None:
+        self.whatif = whatif
 
     def _launched(self, to: str, event: Any, facts: Sequence[Struct], now: float) -> None:
         if facts and event.job not in self.starts:

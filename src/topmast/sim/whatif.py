@@ -7,6 +7,7 @@ profile; no further job is submitted. The machines that the snapshots came from 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -91,7 +92,8 @@ class WhatIf:
         self.machines = Machines(profile, reconcile=False, pair_speeds=state.pair_speeds)
         table = state.pair_speeds
         self._beside = None if table is None else Beside(table, self._work_of)
-        self.work = Work()
+        # What is launched although the queue has forgotten it is over: that was on its way there.
+        self.work = Work(left_s=defaultdict(lambda: SHORTEST_S))
         self.estimates = self._restore(state)
         self.loop = Loop(self.machines, self.clock, self.heap, hears or {})
         self.mover = SimulatedMover(self.clock, self.heap, self.loop.post, _ignore, _ignore)

@@ -207,6 +207,18 @@ def test_a_job_that_fits_starts_at_once() -> None:
     assert (found.at_s, found.late_s, found.basis) == (100.0, 100.0, "there is room for it now")
 
 
+@pytest.mark.parametrize("later_s", [5.0, 60.0, 600.0])
+def test_a_region_that_was_looked_at_before_the_queue_is_behind_it(later_s: float) -> None:
+    """What happened meanwhile is news on its way there: every job that waits is given a start."""
+    for seed in range(8):
+        run = Watched(crowd(40, seed=seed), WORLD)
+        before = run.state(100.0)
+        state = msgspec.structs.replace(run.state(100.0 + later_s), regions=before.regions)
+        forecast = Forecast(state, run.profile)
+        for job in run.waiting():
+            assert (forecast.start_of(job).at_s or 0.0) >= 100.0 + later_s
+
+
 def test_the_system_that_is_forked_is_not_touched() -> None:
     """Before and after: the same bytes."""
     run = Watched(crowd(40, seed=6), WORLD)

@@ -4,6 +4,7 @@ Other packages import what stands here. `facts` has the vocabulary of the journa
 the compiled kernels; both are modules of their own, for they are used without the rest.
 """
 
+from topmast.fast.region.explain.changes import region_changes
 from topmast.fast.region.explain.changes.trials import Spot, count_of, listed
 from topmast.fast.region.explain.rejections import emptied, pending_reason, roomy_hosts
 from topmast.fast.region.invariants import check_hosts, check_index
@@ -31,5 +32,6 @@ __all__ = [
     "gpus_of_task",
     "listed",
     "pending_reason",
+    "region_changes",
     "roomy_hosts",
 ]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from topmast.fast.region.explain.changes import region_changes
 from topmast.fast.region.explain.changes.trials import Spot, Trials
 from topmast.fast.region.explain.rejections import Verdicts, pending_reason, victims_of
 from topmast.fast.region.inventory.allocation import expected_end_s, to_external
@@ -34,7 +34,7 @@ from topmast.model.plan import (
     Reservation,
     Shrink,
 )
-from topmast.model.reason import Change, ClusterVerdict, PendingReason, Rejection, VictimVerdict
+from topmast.model.reason import ClusterVerdict, PendingReason, Rejection, VictimVerdict
 
 FIRST_STARTS_KEPT = 64
 
@@ -106,15 +106,20 @@ class RegionAnswers(RegionState):
             search.allocations = {job: held[job] for job in held if job not in gone}
         return Trials(search, ask, preempt=preempt and self._may_preempt(ask)).place(ask)
 
-    def changes(self, ask: PlacementRequest, now: float, *, preempt: bool = True) -> list[Change]:
-        """What would have to change here for a gang that has no place. As `region_changes`."""
-        trials = Trials(
-            self.search(now, ask),
+    def trials(self, ask: PlacementRequest, now: float, *, preempt: bool = True) -> Trials:
+        """A gang that has no place, and copies of what is here, to try changes on.
+
+        They may be tried while the region goes on. O(slots + attempts).
+        """
+        search, held = self.search(now, ask), self._is_held_here(ask)
+        search.columns = search.columns.still()
+        search.allocations = {job: copy.copy(a) for job, a in search.allocations.items()}
+        return Trials(
+            search,
             ask,
             preempt=preempt and self._may_preempt(ask),
-            unheld=self.columns if self._is_held_here(ask) else None,
+            unheld=self.columns.still() if held else None,
         )
-        return list(region_changes(trials))
 
     def expected_ends(self, now: float) -> dict[str, float]:
         """When each attempt is expected to let go of its seats, by job."""

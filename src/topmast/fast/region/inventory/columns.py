@@ -427,6 +427,13 @@ class Columns(Amounts):
         copy.available = self.available.copy()
         return copy
 
+    def still(self) -> Columns:
+        """A copy that stays as it is while these columns change. O(slots)."""
+        copy = self.trial()
+        copy.states, copy.closed, copy.reasons = list(self.states), dict(self.closed), {}
+        copy.version = self.version.copy()
+        return copy
+
     def without(self, gone: Iterable[Allocation]) -> Columns:
         """A copy once some attempts are gone. O(slots)."""
         return self.trial().release(gone)
