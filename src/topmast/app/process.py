@@ -22,7 +22,7 @@ from topmast.adapters.engines.registry import Engines, engine_of
 from topmast.adapters.link import LinkEnd, Peer
 from topmast.adapters.objects.checkpoints import bucket_of
 from topmast.adapters.store import JOURNAL, Keeper, SqlJournal, open_journal
-from topmast.app.claim import ENGINES, claim_of
+from topmast.app.claim import ENGINES, ID, claim_of
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import InvalidInput, TopmastError
@@ -296,6 +296,13 @@ def own_folder(state: Path) -> None:
     log.warning(
         "the state folder was open to other users; it is closed to them now", folder=str(state)
     )
+
+
+def leave(state: Path, made: bool) -> None:
+    """Remove a state folder that this process ``made`` and that has nothing in it but its name."""
+    if made and [file.name for file in state.iterdir()] in ([], [ID]):
+        (state / ID).unlink(missing_ok=True)
+        state.rmdir()
 
 
 def claim_role(state: Path, role: str) -> None:

@@ -24,9 +24,11 @@ from topmast.adapters.objects.checkpoints import bucket_of
 from topmast.adapters.otlp import Traces
 from topmast.adapters.store import (
     Claim,
+    InUse,
     JournalFailure,
     Keeper,
     Leader,
+    NotAdmitted,
     SqlJournal,
     Sweeper,
     is_database,
@@ -47,15 +49,23 @@ from topmast.app.login import (
     refuse_local_engines,
     split_address,
 )
-from topmast.app.process import Outside, Term, fail_stop, own_folder
+from topmast.app.process import Outside, Term, fail_stop, leave, own_folder
 from topmast.app.reads import StandbyReads
-from topmast.app.server import announce, bind, run, url_of
+from topmast.app.server import (
+    announce,
+    announce_standby,
+    bind,
+    run,
+    url_of,
+    withdraw,
+    withdraw_standby,
+)
 from topmast.app.standby import Standby, require_engines_here, step_down
 from topmast.app.token import read_token
 from topmast.cli.output import say
 from topmast.cli.rootoptions import ServeOptions
-from topmast.client.address import checked_url
-from topmast.model.errors import Conflict, Faults, InvalidInput
+from topmast.client.address import LEADER, checked_url
+from topmast.model.errors import Conflict, Faults, InvalidInput, TopmastError
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.views import Health
 from topmast.policies.options import Profile
@@ -113,6 +123,7 @@ class QueueServer:
         ]
         faults.refuse()
         self._traces = Traces(url, topmast.__version__) if url else None
+        self._made_folder = not options.state.exists()
         own_folder(options.state)
         if options.standby and not is_database(self._store):
             raise InvalidInput(
@@ -148,12 +159,16 @@ class QueueServer:
                 listeners.append(self._entry.listener)
             self._front.app = self._standing_by()
             stack.callback(self._close)
-            self._begin()
+            try:
+                self._begin()
+            except TopmastError:
+                leave(options.state, self._made_folder)
+                raise
             front = self._front if self._traces is None else self._traces.of(self._front)
             run(
                 front, options.state, listeners, self._say_ready, self._leave,
                 most_connections=self._limits.connections, announced=self._system is not None,
-                tls=self._entry.tls,
+                role=LEADER if is_database(self._store) else "", tls=self._entry.tls,
             )  # fmt: skip
         if self._system is None:
             return 0
@@ -166,26 +181,32 @@ class QueueServer:
         try:
             journal = open_journal(store, claim=claim)
         except (Conflict, JournalFailure) as error:
-            if not self._options.standby:
+            if not self._options.standby or isinstance(error, NotAdmitted):
                 raise
-            log.info("this process stands by", why=str(error))
-            self._stand_by(str(store), claim)
+            self._stand_by(str(store), claim, error)
             return
         remember_store(self._options.state, store)
         self._lead(journal, Keeper(journal, self._fail), None)
 
-    def _stand_by(self, store: str, claim: Claim) -> None:
+    def _stand_by(self, store: str, claim: Claim, error: TopmastError) -> None:
+        """Follow once before it says so, so that what is refused is refused at once."""
+
         def check(follower: Follower, leader: Leader) -> None:
-            remember_store(self._options.state, store)
             require_engines_here(
                 follower.machines.queue.fleet, self._apart, leader, claim.folder,
                 self._outside.engines,
             )  # fmt: skip
+            remember_store(self._options.state, store)
 
         self._standby = Standby(
             store, claim, self._machines, check, self._take_over, step_down,
             self._reads.show if self._options.reads else None,
         )  # fmt: skip
+        if isinstance(error, InUse):
+            self._standby.look_once()
+        log.info(
+            "this process stands by", why=error.told if isinstance(error, InUse) else str(error)
+        )
         self._standby.start()
 
     @property
@@ -278,7 +299,8 @@ class QueueServer:
 
     def _take_over(self, journal: SqlJournal, keeper: Keeper, follower: Follower) -> None:
         self._lead(journal, keeper, follower)
-        announce(self._options.state, self._url)
+        announce(self._options.state, self._url, LEADER)
+        withdraw_standby(self._options.state)
         self._say_ready(self._url)
 
     def _leave(self) -> None:
@@ -346,6 +368,10 @@ class QueueServer:
     def _say_ready(self, url: str) -> None:
         system, state = self._system, self._options.state
         if system is None:
+            withdraw(state)  # it led, and began again
+            announce_standby(state, url)
+            if self._system is not None:  # meanwhile
+                withdraw_standby(state)
             self._say_stands_by(url, state)
             return
         regions = [region.name for region in system.fleet.regions]

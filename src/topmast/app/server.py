@@ -24,10 +24,10 @@ from topmast.adapters.connections import KEPT_S, BoundedServer, Connections, Tls
 from topmast.adapters.engines.local import processes
 from topmast.adapters.engines.local.hosts import TASK_UMASK
 from topmast.app import systemd
+from topmast.client.address import SERVER_FILE, STANDBY, standby_file
 from topmast.model.errors import InvalidInput, Unavailable
 
 LOG_FORMAT = "TOPMAST_LOG"
-SERVER_FILE = "server.json"
 MOST_OPEN_FILES = 65_536
 """Tasks inherit the limit, and some programs close every descriptor that it allows, one by one."""
 
@@ -118,13 +118,14 @@ def run(
     *,
     most_connections: int,
     announced: bool = True,
+    role: str = "",
     tls: Tls = plain,
 ) -> None:
     """Answer requests until SIGTERM or SIGINT; ``ready`` is called with the URL when it begins.
 
     The first listener is the one that clients on this machine are told of, if it is ``announced``.
     ``leave`` ends what would keep the server from shutting down. ``tls``: which connections are
-    greeted with TLS.
+    greeted with TLS. ``role``: what it is, for `topmast down`.
     """
     connections = Connections(most_connections)
     config = uvicorn.Config(
@@ -139,7 +140,7 @@ def run(
         timeout_graceful_shutdown=3,
     )
     server = _Server(config, connections, leave, tls)
-    asyncio.run(_serve(server, listeners, state, ready, announced))
+    asyncio.run(_serve(server, listeners, state, ready, announced, role))
 
 
 class _Server(BoundedServer):
@@ -178,12 +179,13 @@ async def _serve(
     state: Path,
     ready: Callable[[str], None],
     announced: bool,
+    role: str,
 ) -> None:
     url = url_of(listeners[0])
 
     async def begin() -> None:
         if announced:
-            announce(state, url)
+            announce(state, url, role)
         ready(url)
         systemd.tell(systemd.READY)
 
@@ -191,25 +193,41 @@ async def _serve(
     try:
         await server.serve(sockets=list(listeners))
     finally:
-        _withdraw(state)
+        withdraw(state)
+        withdraw_standby(state)
 
 
-def _withdraw(state: Path) -> None:
+def withdraw(state: Path) -> None:
     """Take back what `announce` told, unless another process has taken over."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         if json.loads((state / SERVER_FILE).read_bytes())["pid"] == os.getpid():
             (state / SERVER_FILE).unlink()
 
 
-def announce(state: Path, url: str) -> None:
-    """Tell clients on this machine where the server is."""
+def announce(state: Path, url: str, role: str = "") -> None:
+    """Tell clients on this machine where the server is, and what: a ``LEADER``, or the only one."""
+    _announce(state, SERVER_FILE, url, role)
+
+
+def announce_standby(state: Path, url: str) -> None:
+    """Tell `topmast down` of a process that stands by; several may on one folder."""
+    _announce(state, standby_file(os.getpid()), url, STANDBY)
+
+
+def withdraw_standby(state: Path) -> None:
+    """Take back what `announce_standby` told."""
+    (state / standby_file(os.getpid())).unlink(missing_ok=True)
+
+
+def _announce(state: Path, name: str, url: str, role: str) -> None:
     document = {
         "url": url,
+        "role": role,
         "version": topmast.__version__,
         **processes.identity(os.getpid()),
         "pid_namespace": processes.namespace(),
     }
-    part = state / f"{SERVER_FILE}.part"
+    part = state / f"{name}.{os.getpid()}.part"
     part.write_text(json.dumps(document), encoding="utf-8")
     part.chmod(0o600)
-    part.replace(state / SERVER_FILE)
+    part.replace(state / name)

@@ -93,6 +93,20 @@ class Standby:
         for work in (self._contend, self._follow):
             threading.Thread(target=work, name=f"standby{work.__name__}", daemon=True).start()
 
+    def look_once(self) -> None:
+        """Follow to the end of the journal, before `start`; a database that fails is left to that.
+
+        Raises TopmastError for a leader that this process could not follow.
+        """
+        watch = follow(self._store)
+        try:
+            self._look(reading := open_journal(self._store, read_only=True), watch)
+            reading.close()
+        except JournalFailure as error:
+            log.warning("cannot follow the leader", why=str(error))
+        finally:
+            watch.close()
+
     def _contend(self) -> None:
         backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         while True:

@@ -12,8 +12,8 @@ from topmast.adapters.clock import SystemClock
 from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.adapters.store import existing_store, open_journal
 from topmast.app.replay import profile_of_state
-from topmast.app.server import SERVER_FILE
 from topmast.cli.rootoptions import WhatIfOptions
+from topmast.client.address import SERVER_FILE
 from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.files.changes import changes_within
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import time
@@ -21,7 +22,11 @@ LOOK_S = 0.05
 
 def add(app: typer.Typer) -> None:
     """Add the command."""
-    command(app, "down", asks=FOLDER, example="topmast down\ntopmast down --state ./state")(down)
+    command(
+        app, "down", asks=FOLDER,
+        example="topmast down\ntopmast down --state ./state\n"
+        "topmast down --state ./state --server http://127.0.0.1:6279",
+    )(down)  # fmt: skip
 
 
 def down(
@@ -33,40 +38,82 @@ def down(
     """Stop the server of a state folder. Jobs run on, and the next `topmast up` takes them over.
 
     It stops as by Ctrl-C: it saves a snapshot of its state first. A process of one region is
-    stopped in the same way, by its own state folder.
+    stopped in the same way, by its own state folder. So is a server that stands by; where several
+    servers have one folder, --server URL names one of them.
     """
     from topmast.adapters.engines.local import processes
-    from topmast.client.address import written_server
+    from topmast.client.address import STANDBY
     from topmast.model.errors import TopmastError, Unavailable
     from topmast.model.states import HOLDING, WAITING
 
     folder, timeout_s = session.state_folder(), values.duration_s(timeout, "--timeout") or 0.0
-    known = written_server(folder)
+    known = _meant(session, folder)
+    url, role = str(known["url"]), str(known.get("role") or "")
     counts: dict[str, int] | None = None
-    with (
-        suppress(TopmastError),
-        Session(session.root, state=folder).client(timeout_s=5.0) as client,
-    ):
-        counts = client.job_page(limit=1).counts
+    with suppress(TopmastError), Session(session.root, server=url).client(timeout_s=5.0) as client:
+        if role != STANDBY:
+            counts = client.job_page(limit=1).counts
     _require_here(known, folder)
     pid, ticks = int(known["pid"]), int(known["start_ticks"])
+    named = f"the {role or 'server'} of {folder}, process {pid},"
     try:
         processes.send_if_same(known, signal.SIGTERM)
     except PermissionError:
-        raise Unavailable(f"the server, process {pid}, belongs to another user") from None
+        raise Unavailable(f"{named} belongs to another user") from None
     deadline_s = time.monotonic() + timeout_s
     while not processes.has_ended(pid, ticks):
         if time.monotonic() > deadline_s:
-            raise Unavailable(
-                f"the server, process {pid}, was told to stop, and still runs after {timeout}"
-            )
+            raise Unavailable(f"{named} was told to stop, and still runs after {timeout}")
         time.sleep(LOOK_S)
     document = {
-        "pid": pid, "state": str(folder),
+        "pid": pid, "state": str(folder), "role": role or "server", "url": url,
         "running_jobs": _count(counts, HOLDING), "waiting_jobs": _count(counts, WAITING),
     }  # fmt: skip
     session.show(document, lambda: _say(document))
     return 0
+
+
+def _meant(session: Session, folder: Path) -> dict[str, Any]:
+    """What the server wrote that the caller means. Raises InvalidInput where that is not clear."""
+    from topmast.client.address import checked_urls, written_server, written_standbys
+    from topmast.model.errors import InvalidInput, Unavailable
+
+    standbys = written_standbys(folder)
+    try:
+        found = [written_server(folder), *standbys]
+    except Unavailable:
+        if not standbys:
+            raise
+        found = standbys
+    named, where = session.server or "", "--server"
+    if not named and session.state is None:
+        named, where = os.environ.get("TOPMAST_SERVER", ""), "TOPMAST_SERVER"
+    if named:
+        url = checked_urls(named, where)
+        found, there = [one for one in found if _same(str(one["url"]), url)], found
+        if not found:
+            raise InvalidInput(
+                f"no server of {folder} is at {url}: there {_are(there)}", field=where,
+                remedy="`down` ends a process of this machine: name its state folder by --state",
+            )  # fmt: skip
+    if len(found) > 1:
+        raise InvalidInput(
+            f"{folder} has several servers: {_are(found)}", field="--server",
+            remedy="name the one to stop; if it leads, another takes over",
+        )  # fmt: skip
+    return found[0]
+
+
+def _same(one: str, other: str) -> bool:
+    return one.replace("//localhost", "//127.0.0.1") == other.replace("//localhost", "//127.0.0.1")
+
+
+def _are(servers: list[dict[str, Any]]) -> str:
+    told = [
+        f"a {known.get('role') or 'server'} at {known['url']} (process {known.get('pid')})"
+        for known in servers
+    ]
+    return f"{'is' if len(told) == 1 else 'are'} {' and '.join(told)}"
 
 
 def _count(counts: dict[str, int] | None, states: tuple[str, ...]) -> int | None:
@@ -87,11 +134,14 @@ def _require_here(known: dict[str, Any], folder: Path) -> None:
 
 
 def _say(document: dict[str, Any]) -> None:
-    from topmast.client.address import default_state
+    from topmast.client.address import LEADER, STANDBY, default_state
 
     is_usual = document["state"] == str(default_state())
     where = "" if is_usual else f" --state {shlex.quote(document['state'])}"
-    say(f"The server of {document['state']}, process {document['pid']}, has stopped.")
+    role = document["role"]
+    say(f"The {role} of {document['state']}, process {document['pid']}, has stopped.")
+    if role == STANDBY:
+        say("The leader, if there is one, goes on.")
     running, waiting = document["running_jobs"], document["waiting_jobs"]
     if running is None:
         return
@@ -103,7 +153,8 @@ def _say(document: dict[str, Any]) -> None:
         told = f"{plural(running, 'job')} {'runs' if running == 1 else 'run'} on, {waits}"
     else:
         told = f"No job runs, {waits}"
-    say(f"{told}; `topmast up{where}` goes on with them.")
+    then = "a standby, or `topmast up{}`," if role == LEADER else "`topmast up{}`"
+    say(f"{told}; {then.format(where)} goes on with them.")
     if running:
         say(
             f"To end them: `topmast up{where}`, `topmast cancel{where} --selector 'name=*'`, "

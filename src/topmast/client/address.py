@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +14,10 @@ from topmast.model.errors import InvalidInput, Unavailable
 
 AGE_VARIABLE = "TOPMAST_MOST_AGE_S"
 REMEDY = "start one with `topmast up`"
+SERVER_FILE = "server.json"
+"""What the server of a state folder tells of itself."""
+LEADER, STANDBY = "leader", "standby"
+"""The roles of servers on one database."""
 
 
 def default_state() -> Path:
@@ -67,9 +72,25 @@ def _meant(state: Path) -> str:
     return f"; jobs in a state are found by --selector state={near[0]}" if near else ""
 
 
+def standby_file(pid: int | str) -> str:
+    """The name of what a process that stands by tells of itself in its state folder."""
+    return f"standby.{pid}.json"
+
+
+def written_standbys(state: Path) -> list[dict[str, Any]]:
+    """What the processes wrote that stand by on a folder and run, as `written_server`."""
+    found = []
+    for file in sorted(state.glob(standby_file("*"))):
+        with suppress(OSError, ValueError, RecursionError, InvalidInput):
+            told = json.loads(file.read_bytes())
+            if isinstance(told, dict) and not _has_ended(told):
+                found.append({**told, "url": checked_url(str(told.get("url")), str(file))})
+    return found
+
+
 def written_server(state: Path) -> dict[str, Any]:
     """What it wrote there: its URL, and the identity of its process. Raises Unavailable."""
-    file = state / "server.json"
+    file = state / SERVER_FILE
     # `state` alone reads like a word of the message.
     folder = state if state.is_absolute() else f"./{state}"
     try:

@@ -146,7 +146,7 @@ def _sizes(spec: JobSpec, now: int | None = None) -> str:
 
 
 def _basis(queue: GlobalQueue, placers: Mapping[str, RegionalPlacer]) -> tuple[object, ...]:
-    """Without which every explanation would be false: the fleet, its hosts, who is reached."""
+    """Without which every explanation would be false: the fleet, its hosts, what is reached."""
     hosts = [placer.columns for placer in placers.values()]
     paused, timed = dict(queue.tenancy.paused), dict(queue.tenancy.timed)
     return (queue.fleet, queue.profile, paused, timed, tuple(queue.cycle.reach.absent), *hosts)

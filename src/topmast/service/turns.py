@@ -141,7 +141,7 @@ class InTurns(Turns):
 
         def stand_still() -> None:
             begun.set()
-            if threading.get_ident() != here:  # else nobody else works on the machines
+            if threading.get_ident() != here:  # else no other thread works on the machines
                 over.wait()
 
         asked = self._runtime.ask(stand_still)

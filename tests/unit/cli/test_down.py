@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,9 @@ from topmast.model.views import JobPage
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 
 
-def announced(state: Path, url: str, code: str = "") -> subprocess.Popen[bytes]:
+def announced(
+    state: Path, url: str, code: str = "", role: str = "", file: str = "server.json"
+) -> subprocess.Popen[bytes]:
     """A process that is known to be the server of a state folder."""
     program = f"import time\n{code}print(flush=True)\ntime.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
@@ -23,7 +27,7 @@ def announced(state: Path, url: str, code: str = "") -> subprocess.Popen[bytes]:
     process.stdout.readline()
     state.mkdir(exist_ok=True)
     known = {**processes.identity(process.pid), "pid_namespace": processes.namespace()}
-    (state / "server.json").write_text(json.dumps({"url": url, **known}))
+    (state / file).write_text(json.dumps({"url": url, "role": role, **known}))
     return process
 
 
@@ -90,6 +94,81 @@ def test_down_of_a_server_elsewhere(call: Call, tmp_path: Path, known: dict[str,
     file.write_text(json.dumps(json.loads(file.read_bytes()) | known))
     called = call("down", "--state", tmp_path)
     assert "runs on another machine, or in a container" in called.error
+    assert process.poll() is None
+    process.kill()
+    process.wait()
+
+
+LED, STOOD_BY = "http://127.0.0.1:9", "http://127.0.0.1:19"
+
+
+@contextmanager
+def leader_and_standby(folder: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """Two servers of one folder, by role."""
+    both = {
+        "leader": announced(folder, LED, role="leader"),
+        "standby": announced(folder, STOOD_BY, role="standby", file="standby.1.json"),
+    }
+    try:
+        yield both
+    finally:
+        for process in both.values():
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize(
+    ("named", "want"),
+    [(LED, "leader"), (STOOD_BY, "standby"), ("localhost:19", "standby")],
+)
+def test_down_stops_the_one_that_is_named(
+    call: Call, tmp_path: Path, named: str, want: str
+) -> None:
+    """And says which it was; the other one goes on."""
+    with leader_and_standby(tmp_path) as both:
+        called = call("down", "--state", tmp_path, "--server", named)
+        assert called.code == 0, called.error
+        stopped = both.pop(want)
+        assert stopped.wait(10) == -15
+        assert f"The {want} of {tmp_path}, process {stopped.pid}, has stopped." in called.out
+        assert [other.poll() for other in both.values()] == [None]
+
+
+def test_down_of_several_servers_asks_which(call: Call, tmp_path: Path) -> None:
+    """None is stopped: a standby would lead on, and people meant the whole."""
+    with leader_and_standby(tmp_path) as both:
+        called = call("down", "--state", tmp_path)
+        assert called.code != 0
+        for role, url in (("leader", LED), ("standby", STOOD_BY)):
+            assert f"a {role} at {url} (process {both[role].pid})" in called.error
+        assert "--server" in called.error
+        assert [process.poll() for process in both.values()] == [None, None]
+
+
+def test_down_of_a_standby_alone(call: Call, tmp_path: Path) -> None:
+    """Its folder names no leader, and it is stopped; of one that was killed nothing is left."""
+    process = announced(tmp_path, STOOD_BY, role="standby", file="standby.1.json")
+    called = call("down", "--state", tmp_path, "--json")
+    assert process.wait(10) == -15
+    assert json.loads(called.out)["role"] == "standby"
+    assert "no Topmast server runs on" in call("down", "--state", tmp_path).error
+
+
+@pytest.mark.parametrize("by_environment", [False, True])
+def test_down_stops_no_other_than_the_one_that_is_named(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_environment: bool
+) -> None:
+    """A URL is no folder: it is refused, and says what would do."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    process = announced(tmp_path / "topmast", LED)
+    there = "https://gpus.example.org"
+    if by_environment:
+        monkeypatch.setenv("TOPMAST_SERVER", there)
+    called = call("down", *([] if by_environment else ["--server", there]))
+    assert called.code != 0
+    where = "TOPMAST_SERVER" if by_environment else "--server"
+    assert f"{where}: no server of {tmp_path / 'topmast'} is at {there}" in called.error
+    assert "name its state folder by --state" in called.error
     assert process.poll() is None
     process.kill()
     process.wait()

@@ -19,8 +19,10 @@ from topmast.adapters.store.backup import (
 )
 from topmast.adapters.store.database import Claim, Leader
 from topmast.adapters.store.errors import (
+    InUse,
     JournalFailure,
     LeadershipLost,
+    NotAdmitted,
     Retired,
     WrittenByNewer,
 )
@@ -46,11 +48,13 @@ __all__ = [
     "PROFILE",
     "STORE",
     "Claim",
+    "InUse",
     "JournalFailure",
     "Keeper",
     "Leader",
     "LeadershipLost",
     "Manifest",
+    "NotAdmitted",
     "Report",
     "Retired",
     "SqlJournal",

@@ -7,7 +7,16 @@ from contextlib import contextmanager
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from topmast.model.errors import TopmastError
+from topmast.model.errors import Conflict, TopmastError
+
+
+class InUse(Conflict):
+    """Another process has the right to write. ``told``: that alone, without a remedy."""
+
+    def __init__(self, place: str, holder: str) -> None:
+        self.told = f"{place} is in use by another process ({holder})"
+        remedy = "stop it first, or let this one stand by (--standby)"
+        super().__init__(f"{self.told[:-1]}; {remedy})")
 
 
 class JournalFailure(TopmastError):
@@ -24,6 +33,10 @@ class LeadershipLost(JournalFailure):
 
 class WrittenByNewer(JournalFailure):
     """A newer program wrote the database: this one would not know all that is in it."""
+
+
+class NotAdmitted(JournalFailure):
+    """The database knows this process and lets it do nothing: waiting does not help."""
 
 
 class Retired(JournalFailure):

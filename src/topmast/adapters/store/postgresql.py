@@ -11,8 +11,8 @@ from sqlalchemy import URL, Connection, create_engine, event, make_url
 from topmast.adapters.clock import elapsed_s
 from topmast.adapters.store import schema
 from topmast.adapters.store.database import Claim, Database, Leader
-from topmast.adapters.store.errors import JournalFailure, LeadershipLost, explained
-from topmast.model.errors import Conflict, InvalidInput
+from topmast.adapters.store.errors import InUse, JournalFailure, LeadershipLost, explained
+from topmast.model.errors import InvalidInput
 
 # Any number that other programs in the same database are unlikely to lock: "topmast" as bytes.
 OWNER_KEY = int.from_bytes(b"topmast", "big")
@@ -146,7 +146,7 @@ def _lock(raw: Any, place: str, *, waits: bool) -> None:
         _require_safe(raw, cursor, place)
         taken = cursor.execute("SELECT pg_try_advisory_lock(%s)", (OWNER_KEY,)).fetchone()[0]
         if not taken and not waits:
-            raise Conflict(f"{place} is in use by another process ({_holder(cursor)})")
+            raise InUse(place, _holder(cursor))
         if not taken:
             _wait_for_lock(cursor)
     raw.autocommit = False
@@ -182,7 +182,7 @@ def _holder(cursor: Any) -> str:
         return backend
     holder, address = cursor.execute(_LAST_SEEN).fetchone()
     named = f"{holder} at {address}, " if holder else ""
-    return f"{named}{backend}; stop it first, or let this one stand by (--standby)"
+    return f"{named}{backend}"
 
 
 def _has_leader(cursor: Any) -> bool:
