@@ -86,6 +86,8 @@ class Standby:
         self._lead = lead
         self._fail = fail
         self._show = show
+        self._reading: SqlJournal | None = None
+        """Where it looked before its start; what is shown reads on there."""
         self._won: queue.SimpleQueue[Won] = queue.SimpleQueue()
 
     def start(self) -> None:
@@ -100,8 +102,8 @@ class Standby:
         """
         watch = follow(self._store)
         try:
-            self._look(reading := open_journal(self._store, read_only=True), watch)
-            reading.close()
+            self._reading = open_journal(self._store, read_only=True)
+            self._look(self._reading, watch)
         except JournalFailure as error:
             log.warning("cannot follow the leader", why=str(error))
         finally:
@@ -135,7 +137,7 @@ class Standby:
 
     def _look_until_won(self, watch: Watch) -> Won:
         """Follow until it is this process's turn; the machines are as the leader has them then."""
-        reading: SqlJournal | None = None
+        reading = self._reading
         backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         won: Won | None = None
         while won is None:
