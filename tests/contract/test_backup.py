@@ -1,10 +1,12 @@
 """Checks, copies, backups and restores of a database, whichever it is: all of it, or one clear line."""
 
 import hashlib
+import os
 import random
 import shutil
 import sqlite3
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -276,7 +278,48 @@ def test_a_damaged_backup_is_refused_wherever_the_damage_is(
         assert content(tmp_path / "restored.sqlite") == content(tmp_path / "sound.sqlite")
         return
     assert str(file) in said
+    assert "backup" in said
+    assert "the database" not in said
+    assert "another" in said or "`topmast backup` made" in said
     assert not (tmp_path / "restored.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "want"),
+    [
+        (b"", "the backup is empty: use another backup"),
+        (b"a page of text\n" * 100, "no backup: name a file that `topmast backup` made"),
+        (b"SQLite f", "the backup is damaged: use another backup"),
+    ],
+)
+def test_a_file_of_another_kind_is_no_backup(tmp_path: Path, data: bytes, want: str) -> None:
+    """People are not told to restore a backup of the backup."""
+    file = tmp_path / "some.backup"
+    file.write_bytes(data)
+    with pytest.raises(JournalFailure) as error:
+        restore(file, tmp_path / "restored.sqlite")
+    assert str(error.value).startswith(f"{file}: {want}")
+
+
+def test_a_backup_that_may_not_be_read(tmp_path: Path, sqlite_backup: Path) -> None:
+    """By a user without the right to."""
+    readable = Path(tempfile.mkdtemp())
+    try:
+        readable.chmod(0o755)
+        file = readable / "some.backup"
+        file.write_bytes(sqlite_backup.read_bytes())
+        file.chmod(0)
+        if os.geteuid() == 0:
+            os.seteuid(65_534)
+        try:
+            with pytest.raises(
+                JournalFailure, match="the backup cannot be read: Permission denied"
+            ):
+                verify(file)
+        finally:
+            os.seteuid(os.getuid())
+    finally:
+        shutil.rmtree(readable)
 
 
 @pytest.fixture
@@ -319,7 +362,7 @@ def test_a_backup_of_a_newer_version_is_refused(tmp_path: Path, sqlite_backup: P
     with sqlite3.connect(sqlite_backup) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.close()
-    with pytest.raises(JournalFailure, match="written by a newer Topmast"):
+    with pytest.raises(JournalFailure, match="the backup was written by a newer Topmast"):
         restore(sqlite_backup, tmp_path / "restored.sqlite")
 
 
@@ -342,7 +385,7 @@ def test_a_disk_that_is_full_leaves_nothing_behind(filled: Store, tmp_path: Path
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("mounting a small disk is not permitted here")
     try:
-        with pytest.raises(JournalFailure, match="full"):
+        with pytest.raises(JournalFailure, match=rf"^{disk}/\w+.backup: the disk is full"):
             write_backup(filled.target, disk / "topmast.backup", FILES, 0.0, "")
         assert list(disk.iterdir()) == []
         file = backup_of(filled, tmp_path)
@@ -454,7 +497,7 @@ def test_a_database_that_is_none_of_ours_is_refused(store: Store) -> None:
 def test_what_is_not_there_is_not_made(tmp_path: Path) -> None:
     path = tmp_path / "none.sqlite"
     for act in (examined, upgrade, verify):
-        with pytest.raises(NotFound, match="no journal here"):
+        with pytest.raises(NotFound, match=r"no journal here|no such file"):
             act(path)
     assert list(tmp_path.iterdir()) == []
 

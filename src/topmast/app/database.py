@@ -30,7 +30,7 @@ from topmast.adapters.store import (
     upgrade,
     write_backup,
 )
-from topmast.app.process import QUEUE_ROLE, ROLE, own_folder
+from topmast.app.process import QUEUE_ROLE, ROLE, leave, own_folder
 from topmast.cli.rootoptions import StoreOptions
 from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError
 from topmast.policies.options import Profile
@@ -122,8 +122,19 @@ def _restore(options: StoreOptions) -> dict[str, Any]:
             manifest, jobs = _restored(file, Path(folder) / JOURNAL)
         return {"backup": str(file), **_told(manifest), "jobs": jobs}
     state, store = options.state, checked(options.store) if options.store else None
+    made = not state.exists()
     own_folder(state)
     _require_new(state)
+    try:
+        manifest, jobs = _restore_into(state, file, store)
+    except TopmastError:
+        leave(state, made)
+        raise
+    return {"backup": str(file), "state": str(state), **_told(manifest), "jobs": jobs}
+
+
+def _restore_into(state: Path, file: Path, store: str | None) -> tuple[Manifest, dict[str, int]]:
+    """Restore into an empty state folder; it uses the database ``store`` if that is given."""
     with tempfile.TemporaryDirectory(prefix=".restore-", dir=state) as folder:
         part = Path(folder) / JOURNAL
         manifest, jobs = _restored(file, part)
@@ -139,7 +150,7 @@ def _restore(options: StoreOptions) -> dict[str, Any]:
         role.write_text(f"{manifest.role or QUEUE_ROLE}\n", encoding="utf-8")
         if store is None:
             part.rename(state / JOURNAL)
-    return {"backup": str(file), "state": str(state), **_told(manifest), "jobs": jobs}
+    return manifest, jobs
 
 
 def _restored(file: Path, part: Path) -> tuple[Manifest, dict[str, int]]:

@@ -16,7 +16,15 @@ import topmast
 from topmast.adapters.store import schema
 from topmast.adapters.store.copying import Sums, columns_in, copy_rows, require_same, sums_of
 from topmast.adapters.store.database import Claim, Database
-from topmast.adapters.store.errors import JournalFailure, explained
+from topmast.adapters.store.errors import (
+    USE_ANOTHER,
+    Explain,
+    JournalFailure,
+    WrittenByNewer,
+    explain,
+    explain_backup,
+    explained,
+)
 from topmast.adapters.store.inserts import insert_into
 from topmast.adapters.store.integrity import Report, digest_of, examine
 from topmast.adapters.store.opening import dispose, open_database
@@ -31,6 +39,9 @@ EPOCHS_APART = 1_000_000
 Files = Iterable[tuple[str, bytes]]
 """The work folders of a state folder, with their digests."""
 
+_FORMAT = b"SQLite format 3\0"
+"""How the file begins."""
+_NO_BACKUP = "no backup: name a file that `topmast backup` made"
 _ONLY_IN_BACKUPS = MetaData()
 _MANIFEST = Table("backup", _ONLY_IN_BACKUPS, Column("manifest", Text, nullable=False))
 _FILES = Table(
@@ -107,20 +118,22 @@ def write_backup(
 
 def verify(file: Path) -> Manifest:
     """What a backup says of itself. Raises JournalFailure if it is not all there. O(rows)."""
-    with _reading(file) as (connection, _):
+    _require_backup(file)
+    with _reading(file, explain_backup) as (connection, _):
         if not inspect(connection).has_table(_MANIFEST.name):
-            raise JournalFailure(f"{file}: no backup: `topmast backup` makes one")
+            raise JournalFailure(f"{file}: {_NO_BACKUP}")
         manifest = _manifest_of(connection, file)
+        _require_known(manifest, connection, file)
         faults = examine(connection).faults
         if faults:
-            raise JournalFailure(f"{file}: the backup is damaged: {'; '.join(faults)}")
+            raise _damaged(file, "; ".join(faults))
         try:
             require_same(manifest.sums, sums_of(connection))
         except JournalFailure as error:
-            raise JournalFailure(f"{file}: the backup is damaged: {error}") from error
+            raise _damaged(file, str(error)) from error
         found = [digest for digest, data in _files_in(connection) if digest == digest_of(data)]
         if found != sorted(manifest.files):
-            raise JournalFailure(f"{file}: the backup is damaged: a work folder is not whole")
+            raise _damaged(file, "a work folder is not whole")
         return manifest
 
 
@@ -130,7 +143,7 @@ def restore(file: Path, target: str | Path) -> Manifest:
     The leaders from then on have epochs above those that led after the backup was made.
     """
     manifest = verify(file)
-    with _reading(file) as (connection, _):
+    with _reading(file, explain_backup) as (connection, _):
         _fill(
             target, connection, lambda writer: _keep_blobs(writer, _files_in(connection)),
             more_epochs=EPOCHS_APART,
@@ -140,7 +153,7 @@ def restore(file: Path, target: str | Path) -> Manifest:
 
 def files_of(file: Path) -> Iterator[tuple[str, bytes]]:
     """The work folders in a backup, with their digests; one in memory at a time."""
-    with _reading(file) as (connection, _):
+    with _reading(file, explain_backup) as (connection, _):
         yield from _files_in(connection)
         if columns_in(connection, BLOBS):
             for row in connection.execute(select(BLOBS), execution_options={"yield_per": 1}):
@@ -151,11 +164,11 @@ def files_of(file: Path) -> Iterator[tuple[str, bytes]]:
 
 
 @contextmanager
-def _reading(target: str | Path) -> Iterator[tuple[Connection, str]]:
-    """A database at one moment, and its name."""
+def _reading(target: str | Path, explain: Explain = explain) -> Iterator[tuple[Connection, str]]:
+    """A database at one moment, and its name. ``explain``: what its errors mean."""
     database = open_database(target, None)
     try:
-        with _named(database.place), database.reader.begin() as connection:
+        with _named(database.place, explain), database.reader.begin() as connection:
             yield connection, database.place
     finally:
         dispose(database)
@@ -178,10 +191,10 @@ def _owned(target: str | Path) -> Iterator[tuple[Database, Connection]]:
 
 
 @contextmanager
-def _named(place: str) -> Iterator[None]:
+def _named(place: str, explain: Explain = explain) -> Iterator[None]:
     """Let errors name the database."""
     try:
-        with explained(place):
+        with explained(place, explain):
             yield
     except JournalFailure as error:
         if str(error).startswith(("/", "postgresql")):
@@ -237,7 +250,11 @@ def _part_of(file: Path) -> Iterator[Path]:
         why = error.strerror or error
         raise JournalFailure(f"{file.parent.absolute()}: cannot be written: {why}") from error
     with beside as folder:
-        yield Path(folder) / file.name
+        part = Path(folder) / file.name
+        try:
+            yield part
+        except JournalFailure as error:  # people know the file that they named
+            raise type(error)(str(error).replace(str(part), str(file))) from error
 
 
 def _add_files(writer: Connection, files: Files, digests: list[str]) -> None:
@@ -258,11 +275,37 @@ def _sign(part: Path, manifest: Manifest) -> None:
     connection.close()
 
 
+def _require_backup(file: Path) -> None:
+    """Raise JournalFailure for a file that cannot be read, or that is of another kind."""
+    if not file.exists():
+        raise NotFound(f"{file}: no such file")
+    with explained(str(file), explain_backup), file.open("rb") as opened:
+        begins = opened.read(len(_FORMAT))
+    if not begins:
+        raise JournalFailure(f"{file}: the backup is empty: {USE_ANOTHER}")
+    if not _FORMAT.startswith(begins):
+        raise JournalFailure(f"{file}: {_NO_BACKUP}")
+
+
+def _require_known(manifest: Manifest, connection: Connection, file: Path) -> None:
+    for version in (manifest.schema, schema.version_of(connection)):
+        if version is not None and version not in schema.VERSIONS:
+            raise WrittenByNewer(
+                f"{file}: the backup was written by a newer Topmast ({manifest.version}, schema "
+                f"{version}; this one is {topmast.__version__} and knows up to "
+                f"{schema.VERSIONS[-1]}): restore it with that version, or {USE_ANOTHER}"
+            )
+
+
+def _damaged(file: Path, why: str) -> JournalFailure:
+    return JournalFailure(f"{file}: the backup is damaged: {why}: {USE_ANOTHER}")
+
+
 def _manifest_of(connection: Connection, file: Path) -> Manifest:
     text = connection.scalar(select(_MANIFEST.c.manifest))
     with suppress(msgspec.DecodeError):
         return msgspec.json.decode(text or "", type=Manifest)
-    raise JournalFailure(f"{file}: the backup was not finished, or is damaged: use another one")
+    raise JournalFailure(f"{file}: the backup was not finished, or is damaged: {USE_ANOTHER}")
 
 
 def _files_in(connection: Connection) -> Iterator[tuple[str, bytes]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -43,10 +43,14 @@ class Retired(JournalFailure):
     """Records that were asked for are deleted: a newer snapshot has what they led to."""
 
 
+USE_ANOTHER = "use another backup"
+Explain = Callable[[BaseException, str], JournalFailure]
+
 # A part of the driver's message -> what a person should know.
 _MEANINGS = (
     ("file is not a database", "this file is not a SQLite database: name another, or move it away"),
     ("database disk image is malformed", "the database is damaged: restore a backup"),
+    ("malformed database schema", "the database is damaged: restore a backup"),
     ("database or disk is full", "the disk is full: make room and start again"),
     ("disk I/O error", "the disk refused a read or write (I/O error; full, or a quota reached?)"),
     ("database is locked", "another program holds a lock on the database: end it and start again"),
@@ -68,8 +72,27 @@ def explain(error: BaseException, place: str) -> JournalFailure:
     return JournalFailure(f"{place}: {text}")
 
 
+# The same of a backup, from which nothing can be restored then. All else is damage.
+_MEANINGS_OF_BACKUP = (
+    ("unable to open database file", "the backup cannot be opened: may this user read it?"),
+    ("disk I/O error", "the disk refused to read the backup: try again, or use another one"),
+    ("database is locked", "another program holds a lock on the backup: end it and try again"),
+)
+
+
+def explain_backup(error: BaseException, place: str) -> JournalFailure:
+    """The failure to report for a driver's error while a backup at ``place`` is read."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    text = " ".join(str(cause).split())
+    if isinstance(cause, OSError):
+        return JournalFailure(f"{place}: the backup cannot be read: {cause.strerror or text}")
+    meanings = (meaning for part, meaning in _MEANINGS_OF_BACKUP if part in text)
+    meaning = next(meanings, f"the backup is damaged: {USE_ANOTHER}")
+    return JournalFailure(f"{place}: {meaning} [{text}]")
+
+
 @contextmanager
-def explained(place: str) -> Iterator[None]:
+def explained(place: str, explain: Explain = explain) -> Iterator[None]:
     """Turn errors of the driver or the file system into `JournalFailure`."""
     try:
         yield
