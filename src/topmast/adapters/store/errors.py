@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from topmast.adapters.store.logins import refusal_of, told
 from topmast.model.errors import Conflict, TopmastError
 
 
@@ -66,6 +67,10 @@ def explain(error: BaseException, place: str) -> JournalFailure:
     """The failure to report for a driver's error at ``place``."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     text = " ".join(str(cause).split())
+    refusal = refusal_of(text) if place.startswith("postgresql") else None
+    if refusal is not None:
+        kind = JournalFailure if refusal.waits else NotAdmitted
+        return kind(told(refusal, place, text))
     for part, meaning in _MEANINGS:
         if part in text:
             return JournalFailure(f"{place}: {meaning} [{text}]")

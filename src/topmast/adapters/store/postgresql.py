@@ -11,7 +11,13 @@ from sqlalchemy import URL, Connection, create_engine, event, make_url
 from topmast.adapters.clock import elapsed_s
 from topmast.adapters.store import schema
 from topmast.adapters.store.database import Claim, Database, Leader
-from topmast.adapters.store.errors import InUse, JournalFailure, LeadershipLost, explained
+from topmast.adapters.store.errors import (
+    InUse,
+    JournalFailure,
+    LeadershipLost,
+    explain,
+    explained,
+)
 from topmast.model.errors import InvalidInput
 
 # Any number that other programs in the same database are unlikely to lock: "topmast" as bytes.
@@ -316,7 +322,7 @@ class Watch:
             yield self._connection
         except psycopg.Error as error:
             self.close()
-            raise JournalFailure(f"{self._place}: {' '.join(str(error).split())}") from error
+            raise explain(error, self._place) from error
 
     def close(self) -> None:
         """Close the connection; it is opened again when it is needed."""
