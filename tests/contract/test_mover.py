@@ -20,7 +20,7 @@ import structlog
 from obstore.store import MemoryStore
 
 from topmast.adapters.clock import SystemClock
-from topmast.adapters.objects import StoreError, StoreMover, layout, region
+from topmast.adapters.objects import StoreError, StoreMover, layout, region, transfer
 from topmast.adapters.objects.throttle import Halted
 from topmast.model.dataset import Copy
 from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
@@ -882,6 +882,53 @@ def test_a_directory_is_uploaded_with_a_manifest(moving: Moving, tmp_path: Path)
     with pytest.raises(Conflict, match="another dataset is there: enter it without a source"):
         moving.mover.put_directory("east", PATH, files)
     assert read(moving.folder("east")) == TREE
+
+
+def test_a_dry_run_refuses_what_the_upload_would_refuse_and_changes_nothing(
+    moving: Moving, tmp_path: Path
+) -> None:
+    """It is the look of the upload itself: links, pipes, what is at the target already."""
+    files = write(tmp_path / "files", TREE)
+
+    def both_refuse(source: Path, path: str = PATH) -> str:
+        told = []
+        for dry_run in (True, False):
+            with pytest.raises(TopmastError) as caught:
+                moving.mover.put_directory("east", path, source, dry_run=dry_run)
+            told.append(str(caught.value))
+        assert told[0] == told[1]
+        return told[0]
+
+    before = read(Path(moving.stores["east"]))
+    assert moving.mover.put_directory("east", PATH, files, dry_run=True) == size(TREE)
+    assert read(Path(moving.stores["east"])) == before
+    (files / "out").symlink_to("/etc/passwd")
+    assert "link out of the store" in both_refuse(files)
+    (files / "out").unlink()
+    os.mkfifo(files / "pipe")
+    assert "neither file nor folder" in both_refuse(files)
+    (files / "pipe").unlink()
+    (tmp_path / "none").mkdir()
+    assert "nothing is there" in both_refuse(tmp_path / "none")
+    assert "/proc/self: " in both_refuse(Path("/proc/self"))
+    moving.mover.put_directory("east", PATH, files)
+    write(files, {"more": b"more"})
+    assert "another dataset is there" in both_refuse(files)
+    assert "another dataset is at" in both_refuse(files, f"{PATH}/below")
+
+
+def test_a_dry_run_looks_at_so_many_files_and_for_so_long(
+    moving: Moving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = write(tmp_path / "files", {f"{n}": b"1" for n in range(20)})
+    assert moving.mover.put_directory("east", PATH, files, dry_run=True) == 20
+    for name, most in (("CHECK_FILES_MAX", 19), ("CHECK_FOR_S", -1.0)):
+        with monkeypatch.context() as patch:
+            patch.setattr(transfer, name, most)
+            with pytest.raises(InvalidInput, match="too large for a dry run"):
+                moving.mover.put_directory("east", PATH, files, dry_run=True)
+    monkeypatch.setattr(transfer, "CHECK_FILES_MAX", 19)
+    assert moving.mover.put_directory("east", PATH, files) == 20
 
 
 def test_what_cannot_be_uploaded(moving: Moving, tmp_path: Path) -> None:

@@ -395,6 +395,26 @@ def test_a_dataset_is_added_copied_and_dropped(http: httpx.Client, tmp_path: Pat
     problem_of(http.delete("/datasets/words"), 404)
 
 
+def test_a_dry_run_of_a_dataset_is_refused_as_the_act_is(http: httpx.Client, tmp_path: Path) -> None:
+    """What would be copied is looked at as the copy does it: no link leads out of the folder."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "part").write_bytes(b"x" * 1000)
+    body = {"name": "tried", "region": "east", "source": str(folder)}
+    tried = http.post("/datasets", json=body | {"dry_run": True})
+    assert (tried.status_code, tried.json()["size_bytes"]) == (200, 1000)
+    (folder / "out").symlink_to("/etc/passwd")
+    for source in (str(folder), "/proc/self", f"/{'a' * 300}", "/proc"):
+        refused = [
+            http.post("/datasets", json=body | {"source": source, "dry_run": dry}).json()
+            for dry in (True, False)
+        ]
+        assert {one["status"] for one in refused} <= {400, 422}, refused
+        if source != "/proc":  # of which the first fault depends on the order of processes
+            assert refused[0] == refused[1]
+    assert all(one["name"] != "tried" for one in http.get("/datasets").json()["datasets"])
+
+
 def test_no_dataset_reaches_into_the_folder_of_another(http: httpx.Client, tmp_path: Path) -> None:
     """Not by the same path, not from above, not from inside; not even while the first one arrives."""
     (tmp_path / "part").write_bytes(b"x" * 1000)

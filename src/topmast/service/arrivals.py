@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,8 @@ from topmast.model.fleet import DatasetSpec
 from topmast.ports import Act, Mover
 from topmast.runtime.loop import Runtime
 
+STAGED_AT_ONCE = 4
+
 
 class Arrivals:
     """Adds datasets; used on the event loop alone."""
@@ -29,6 +34,8 @@ class Arrivals:
         self._mover = mover
         self._paths = Paths()
         """Folders with files on their way: the catalogue does not know them yet."""
+        self._threads = ThreadPoolExecutor(STAGED_AT_ONCE, "arrivals")
+        """Its own, so that slow uploads leave the reads of others their threads."""
 
     async def add(
         self, document: Any, act_on: Callable[[str], Act], *, dry_run: bool = False
@@ -67,8 +74,8 @@ class Arrivals:
             error = await asyncio.wrap_future(judged)
             if error is not None:
                 raise error
-            stage = _size_bytes if dry_run and source is not None else self._stage
-            size_bytes = await asyncio.to_thread(stage, spec, region, source)
+            stage = partial(self._stage, spec, region, source, dry_run=dry_run)
+            size_bytes = await asyncio.get_running_loop().run_in_executor(self._threads, stage)
             spec = msgspec.structs.replace(spec, size_bytes=size_bytes)
             if dry_run:
                 return spec
@@ -78,10 +85,11 @@ class Arrivals:
             self._paths.remove(name, spec.path)
         return spec
 
-    def _stage(self, spec: DatasetSpec, region: str, source: Any) -> int:
+    def _stage(self, spec: DatasetSpec, region: str, source: Any, *, dry_run: bool) -> int:
         """Bytes of the dataset in its store, after the upload if there is one."""
         if source is not None:
-            return self._mover.put_directory(region, spec.path, _folder(source))
+            folder = _folder(source)
+            return self._mover.put_directory(region, spec.path, folder, dry_run=dry_run)
         size_bytes = self._mover.measure(region, spec.path)
         if size_bytes <= 0:
             raise InvalidInput(
@@ -95,16 +103,12 @@ class Arrivals:
 def _folder(source: Any) -> Path:
     """The folder of this machine that a request names. Raises InvalidInput."""
     folder = Path(str(source))
-    if not folder.is_absolute() or not folder.is_dir():
+    # Unlike a method of `Path`, this answers for any text, and for what may not be looked at.
+    if not folder.is_absolute() or not os.path.isdir(folder):  # noqa: PTH112
         raise InvalidInput(
             f"'{source}' is not a directory", field="source", remedy="an absolute path"
         )
     return folder
-
-
-def _size_bytes(spec: DatasetSpec, region: str, source: Any) -> int:
-    """Bytes of a dataset that would be uploaded. O(files)."""
-    return sum(file.stat().st_size for file in _folder(source).rglob("*") if file.is_file())
 
 
 def _keep(fields: dict[str, Any], known: DatasetSpec, region: str) -> None:

@@ -120,11 +120,13 @@ class StoreMover(Mover):
             return
         self._lanes.submit((copy.target, path), partial(self._run, copy.id, transfer))
 
-    def put_directory(self, region: str, path: str, source: Path) -> int:
+    def put_directory(
+        self, region: str, path: str, source: Path, *, dry_run: bool = False
+    ) -> int:
         """Upload a local directory as a dataset; returns its bytes. Blocks.
 
         Raises `Conflict` when something else is at ``path``. A repetition of an upload that was
-        broken off resumes it.
+        broken off resumes it. A ``dry_run`` ends after the checks.
         """
         path = layout.dataset_path(path)
         target = DatasetFolder(self._store(region), path)
@@ -135,8 +137,9 @@ class StoreMover(Mover):
         transfer = self._transfer(upload, files, target, replace=False)
         self._begin(upload, (region, path), transfer)
         try:
-            done = self._lanes.submit((region, path), transfer.run)
-            result = done.result()
+            if dry_run:  # here: it waits for no thread that copies
+                return transfer.check()
+            result = self._lanes.submit((region, path), transfer.run).result()
         except (Halted, CancelledError) as error:
             raise Unavailable(f"the upload to {target} was broken off") from error
         finally:

@@ -10,7 +10,7 @@ import re
 import shutil
 import stat
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cached_property
@@ -47,6 +47,11 @@ _DENIED = "may Topmast's credentials list and read there, and have they ended?"
 _S3_CODE = re.compile(r"<Code>(\w+)</Code>")
 
 _T = TypeVar("_T")
+
+
+def _go_on() -> None:
+    """Look at the next entry too."""
+
 
 log = structlog.get_logger(__name__)
 
@@ -144,11 +149,17 @@ class RegionStore:
 
     # --- reading ------------------------------------------------------------------------------
 
-    def objects(self, prefix: str) -> list[Found]:
-        """Every object under ``prefix``, by name. O(objects)."""
+    def objects(self, prefix: str, step: Callable[[], None] = _go_on) -> list[Found]:
+        """Every object under ``prefix``, by name. O(objects).
+
+        ``step`` is called for each entry of a directory that is looked at, and ends it by an error.
+        """
         if self.root is not None:
-            names = sorted(self._walk(prefix))
-            return [self._head(prefix, name) for name in names]
+            found = []
+            for name in sorted(self._walk(prefix, step)):
+                step()
+                found.append(self._head(prefix, name))
+            return found
         found = []
         with self._explained(prefix):
             for batch in obstore.list(self._store, prefix, chunk_size=1000):
@@ -336,7 +347,7 @@ class RegionStore:
         if os.path.commonpath([real, self._real_root]) != self._real_root:
             raise StoreError(f"{self.region}: {key} is or lies behind a link out of the store")
 
-    def _walk(self, prefix: str) -> Iterator[str]:
+    def _walk(self, prefix: str, step: Callable[[], None]) -> Iterator[str]:
         """Names of files under a folder; refuses whatever could not be copied as a file."""
         self._stay_inside(prefix)
         assert self.root is not None
@@ -350,6 +361,7 @@ class RegionStore:
             folder = pending.pop()
             with self._explained(f"{prefix}/{folder}"), os.scandir(top / folder) as entries:
                 for entry in entries:
+                    step()
                     name = folder + entry.name
                     if not prefix and name == HIDDEN:
                         continue

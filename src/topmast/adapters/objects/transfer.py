@@ -22,12 +22,15 @@ from topmast.adapters.objects.manifest import Entry, Manifest, Mark, StagingLog
 from topmast.adapters.objects.prefetch import one_ahead
 from topmast.adapters.objects.region import Changed, Found, Missing, RegionStore, StoreError
 from topmast.adapters.objects.throttle import MAX_SLICE_BYTES, Halted, Throttle
-from topmast.model.errors import Conflict
+from topmast.model.errors import Conflict, InvalidInput
 
 ATTEMPTS_PER_OBJECT = 3
 TICK_S = 0.1
 LOG_EVERY_S = 1.0
 LOG_SHARE_OF_TIME = 0.05
+CHECK_FILES_MAX = 200_000
+"""So many files a check of what would be copied looks at, and so long."""
+CHECK_FOR_S = 10.0
 
 _log = structlog.get_logger(__name__)
 
@@ -54,6 +57,27 @@ class Wanted(Struct, frozen=True):
     found: Found
     sha256: str
     """Empty if the source has no manifest that states it."""
+
+
+class _Bound:
+    """Ends a look at a directory that would take too long; called for each entry of it."""
+
+    def __init__(self, heed: Callable[[], None]) -> None:
+        self._heed = heed
+        self._seen = 0
+        self._until_s = time.monotonic() + CHECK_FOR_S
+
+    def __call__(self) -> None:
+        self._seen += 1
+        self._heed()
+        # Each file is met twice: as a name, and when its size is read.
+        if self._seen > 2 * CHECK_FILES_MAX or time.monotonic() > self._until_s:
+            raise InvalidInput(
+                f"too large for a dry run, which looks at {CHECK_FILES_MAX:,} files and for "
+                f"{CHECK_FOR_S:g} s at most",
+                field="source",
+                remedy="try a smaller folder, or add it without a dry run",
+            )
 
 
 class Transfer:
@@ -100,9 +124,26 @@ class Transfer:
         self.dropped = self.dropped or dropped
         self._halt.set()
 
+    def check(self) -> int:
+        """The bytes that `run` would copy; raises what that raises before it copies. O(objects).
+
+        Changes nothing. Raises InvalidInput for a source with too many files to be looked at now.
+        """
+        wanted = self._plan(_Bound(self._heed))
+        size_bytes = sum(item.found.size_bytes for item in wanted)
+        if not self._is_complete(wanted):
+            self._require_claimable()
+            self._earlier = self._logged_before() or {}
+            self._require_room(size_bytes)
+        return size_bytes
+
+    def _heed(self) -> None:
+        if self._halt.is_set():
+            raise Halted
+
     def run(self) -> int:
         """Copy; O(bytes), in memory O(objects + parallel slices)."""
-        wanted = self._plan()
+        wanted = self._plan(self._heed)
         size_bytes = sum(item.found.size_bytes for item in wanted)
         if self._is_complete(wanted):
             self._target.store.delete_all(self._staging)
@@ -131,12 +172,15 @@ class Transfer:
 
     # --- 1. what is to be copied, and whether it may be -------------------------------------------
 
-    def _plan(self) -> list[Wanted]:
-        """What the source holds, checked against its manifest where there is one."""
+    def _plan(self, step: Callable[[], None]) -> list[Wanted]:
+        """What the source holds, checked against its manifest where there is one.
+
+        ``step`` is called for each entry, and may end it.
+        """
         source = self._source
         if source.path and is_incomplete(source.store, source.path):
             raise StoreError(f"{source}: incomplete, being copied or deleted")
-        found = source.store.objects(source.path)
+        found = source.store.objects(source.path, step)
         if not found:
             raise Missing(f"{source}: nothing is there")
         manifest = load_manifest(source) if source.path else None
@@ -173,43 +217,58 @@ class Transfer:
         return there == [(entry.name, entry.size_bytes) for entry in manifest.objects]
 
     def _claim(self) -> None:
-        """Refuse a target that holds what the mover did not put there, or may not replace."""
+        """Take the target; what a broken copy left there goes, unless this one goes on with it."""
+        target = self._target
+        if self._require_claimable():
+            deleting = target.store.version(layout.deleting(target.path)) is not None
+            if deleting or self._placing_copy() != self._copy:
+                forget_replica(target.store, target.path, keep_copy=self._copy, halt=self._halt)
+
+    def _require_claimable(self) -> bool:
+        """Refuse a target that holds what the mover did not put there, or may not replace.
+
+        Says whether it holds something incomplete. Changes nothing.
+        """
         target = self._target
         neighbour = neighbour_of(target.store, target.path)
         if neighbour:
             raise Conflict(f"{target}: another dataset is at {neighbour}, above or below it")
         if is_incomplete(target.store, target.path):
-            deleting = target.store.version(layout.deleting(target.path)) is not None
-            if deleting or self._placing_copy() != self._copy:
-                forget_replica(target.store, target.path, keep_copy=self._copy, halt=self._halt)
-            return
+            return True
         if load_manifest(target) is not None:
             if not self._replace:
                 raise Conflict(
                     f"{target}: another dataset is there: enter it without a source, "
                     "or choose another path"
                 )
-            return
+            return False
         there = target.store.objects(target.path)
         if there:
             raise Conflict(
                 f"{target}: already holds objects (such as {there[0].name}): "
                 "delete them, or enter them as a replica"
             )
+        return False
 
     def _load_log(self) -> None:
         """Learn what an earlier run of this copy has staged, or begin a log."""
-        key = f"{self._staging}/log.json"
-        try:
-            log = self._target.store.load(key, StagingLog)
-        except msgspec.DecodeError:
-            log = None
-        place = (self._source.store.region, self._target.path)
-        if log is not None and (log.source, log.path) == place:
-            self._earlier = {entry.name: entry for entry in log.objects}
+        earlier = self._logged_before()
+        if earlier is not None:
+            self._earlier = earlier
         else:
+            place = (self._source.store.region, self._target.path)
             self._target.store.delete_all(self._staging)
-            self._target.store.save(key, StagingLog(*place, ()))
+            self._target.store.save(f"{self._staging}/log.json", StagingLog(*place, ()))
+
+    def _logged_before(self) -> dict[str, Entry] | None:
+        """What an earlier run of this copy has staged, by name; None if there was none."""
+        try:
+            log = self._target.store.load(f"{self._staging}/log.json", StagingLog)
+        except msgspec.DecodeError:
+            return None
+        if log is None or (log.source, log.path) != (self._source.store.region, self._target.path):
+            return None
+        return {entry.name: entry for entry in log.objects}
 
     def _require_room(self, size_bytes: int) -> None:
         needed_bytes = size_bytes - sum(entry.size_bytes for entry in self._earlier.values())
