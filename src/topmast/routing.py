@@ -1,7 +1,6 @@
 """What the routes of REST and of the pages share.
 
-Each route declares one permission where it is made; there is no route without. Each kind of error
-has one status.
+Each route declares one permission where it is made; there is no route without.
 """
 
 from __future__ import annotations
@@ -14,16 +13,7 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
 from topmast.model.access import Caller, Permission
-from topmast.model.errors import (
-    Conflict,
-    Forbidden,
-    InvalidInput,
-    NotFound,
-    TooLarge,
-    TooMany,
-    TopmastError,
-    Unavailable,
-)
+from topmast.model.errors import Forbidden, InvalidInput, TopmastError
 from topmast.model.files.fields import nearest
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Response]])
@@ -48,21 +38,6 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 """Given with every page, and with every answer of a server with login."""
-_STATUS: dict[type[TopmastError], tuple[int, str]] = {
-    TooLarge: (413, "Too large"),
-    InvalidInput: (422, "Invalid input"),
-    NotFound: (404, "Not found"),
-    Conflict: (409, "Conflict"),
-    Forbidden: (403, "Forbidden"),
-    TooMany: (429, "Too many requests"),
-    Unavailable: (503, "Unavailable"),
-}
-
-
-def status_of(error: TopmastError) -> tuple[int, str]:
-    """The HTTP status of an error, and its title."""
-    return next((known for kind, known in _STATUS.items() if isinstance(error, kind)),
-                (400, "Failed"))  # fmt: skip
 
 
 def needs(permission: Permission, *, any_token: bool = False) -> Callable[[Endpoint], Endpoint]:
@@ -121,7 +96,7 @@ class GuardedRoute(APIRoute):
                 raise HTTPException(401, "this route asks for a login")
             try:
                 if not (any_token or caller.principal.may_somewhere(permission)):
-                    raise Forbidden(caller.principal.refusal(permission))
+                    raise caller.principal.forbidden(permission)
                 self._refuse_unknown(request)
                 return await inner(request)
             except (Forbidden, InvalidInput) as error:
@@ -158,7 +133,7 @@ class GuardedRoute(APIRoute):
 def _forbids(error: Forbidden | InvalidInput) -> str:
     """What the audit log is to hold of an error: what a role forbids, and it has not yet."""
     if isinstance(error, Forbidden):
-        return "" if error.is_noted else str(error)
+        return "" if error.is_noted else error.message
     return next((one.conceals for one in (error, *error.more) if one.conceals), "")
 
 

@@ -448,6 +448,53 @@ def test_the_same_key_of_two_principals_is_two_keys(door: Entrance) -> None:
     run(story)
 
 
+def test_a_refusal_names_the_least_role_that_would_do_and_where(door: Entrance) -> None:
+    """And no tenant that the caller may not see; what the remedy says, helps."""
+
+    async def story() -> None:
+        tokens = {
+            "sees": await door.token("sees", (Role.VIEWER, "vision")),
+            "below": await door.token("below", (Role.VIEWER, "nlp")),
+            "boss": await door.token("adm", (Role.TENANT_ADMIN, "vision")),
+            "sub": await door.token("sub", (Role.SUBMITTER, "vision")),
+        }
+        job = {"job": ONE | {"tenant": "nlp"}}
+        grant = {"subject": "user:eve", "role": "operator", "tenant": "/"}
+        lacks = "has no role with the permission"
+        for name, path, body, detail, remedy in (
+            ("sees", "/jobs", job, f"sa:sees {lacks} jobs.submit", "submitter TENANT"),
+            ("sub", "/jobs", {**job, "user": "eve"}, f"sa:sub {lacks} jobs.others for tenant "
+             "vision/nlp", "tenant-admin vision/nlp"),
+            ("below", "/hosts/east-a-0/cordon", {}, f"sa:below {lacks} fleet.operate",
+             "operator /"),
+            ("boss", "/roles/grant", grant, "sa:adm has no role with the permission "
+             "accounts.edit at the root of the tenants", "tenant-admin /"),
+            ("boss", "/roles/grant", {**grant, "role": "viewer", "subject": "sa:none"},
+             "sa:adm has no role with the permission accounts.edit at the root of the tenants",
+             "tenant-admin /"),
+        ):  # fmt: skip
+            async with door.client(tokens[name]) as client:
+                answer = await client.post(path, json=body)
+            told = answer.json()
+            assert (answer.status_code, told["detail"]) == (403, detail)
+            subject, (role, place) = detail.split()[0], remedy.split()
+            command = f"topmast roles grant {subject} {role} {place}"
+            assert told["remedy"] == f"ask for {role}: {command}"
+        both = await door.token("both", (Role.VIEWER, "speech"), (Role.SUBMITTER, "nlp"))
+        async with door.client(both) as client:
+            told = (await client.post("/jobs", json={**job, "user": "eve"})).json()
+        assert "vision" not in str(told), "a tenant above that the caller does not see"
+        assert told["remedy"].endswith("sa:both tenant-admin nlp")
+        narrow = await door.service.directory.create_token(
+            ROOT, account="sub", scopes=("jobs.view",)
+        )
+        async with door.client(narrow.token) as client:
+            told = (await client.post("/jobs", json=job)).json()
+        assert told["remedy"] == "use a token with the scope jobs.submit, or one without scopes"
+
+    run(story)
+
+
 def test_no_caller_grants_above_the_own_role(door: Entrance) -> None:
     """Not to others, not by a token of a stronger account, not at another tenant."""
 

@@ -395,7 +395,9 @@ def test_a_dataset_is_added_copied_and_dropped(http: httpx.Client, tmp_path: Pat
     problem_of(http.delete("/datasets/words"), 404)
 
 
-def test_a_dry_run_of_a_dataset_is_refused_as_the_act_is(http: httpx.Client, tmp_path: Path) -> None:
+def test_a_dry_run_of_a_dataset_is_refused_as_the_act_is(
+    http: httpx.Client, tmp_path: Path
+) -> None:
     """What would be copied is looked at as the copy does it: no link leads out of the folder."""
     folder = tmp_path / "files"
     folder.mkdir()

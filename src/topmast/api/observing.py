@@ -9,7 +9,6 @@ from fastapi.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from topmast.model.access import ROOT, Caller, Permission
-from topmast.model.errors import Forbidden
 from topmast.routing import caller_of, guarded_router, needs, open_to_all
 from topmast.service.metrics import CONTENT_TYPE, Metrics
 
@@ -48,7 +47,7 @@ def routes(metrics: Metrics) -> APIRouter:
 def refuse_figures(caller: Caller) -> None:
     """Raise Forbidden for a caller that may not see the figures of all tenants."""
     if not caller.principal.may(Permission.USAGE_VIEW, (ROOT,)):
-        raise Forbidden("figures are of all tenants: a role at the root is needed")
+        raise caller.principal.forbidden(Permission.USAGE_VIEW, ROOT)
 
 
 class Timed:

@@ -9,49 +9,39 @@ import structlog
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from msgspec import UNSET
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import ClientDisconnect
 
-from topmast.model.errors import InvalidInput, NotFound, TooMany, TopmastError
-from topmast.model.views import Fault, Problem
-from topmast.routing import shows_pages, status_of
+from topmast.model.errors import NotFound, TooMany, TopmastError
+from topmast.model.problem import made, problem_of
+from topmast.model.views import Problem
+from topmast.routing import shows_pages
 
 log = structlog.get_logger(__name__)
 
 
-def problem(
-    status: int,
-    title: str,
-    detail: str,
-    field: str = "",
-    remedy: str = "",
-    faults: tuple[Fault, ...] = (),
-) -> Response:
+def problem(status: int, title: str, detail: str, field: str = "", remedy: str = "") -> Response:
     """A response with a problem document."""
-    body = Problem("about:blank", title, status, detail, field, remedy, faults or UNSET)
+    return _response(made(status, title, detail, field, remedy))
+
+
+def answered(error: TopmastError) -> Response:
+    """A response with the problem document of an error."""
+    return _response(problem_of(error))
+
+
+def _response(body: Problem) -> Response:
     return Response(
-        msgspec.json.encode(body), status_code=status, media_type="application/problem+json"
+        msgspec.json.encode(body), status_code=body.status, media_type="application/problem+json"
     )
 
 
 async def _topmast_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, TopmastError)
-    status, title = status_of(error)
-    if isinstance(error, InvalidInput):
-        every = (error, *error.more) if error.more else ()
-        faults = tuple([Fault(_detail(one), one.field, one.remedy) for one in every])
-        return problem(status, title, _detail(error), error.field, error.remedy, faults)
-    refusal = problem(status, title, str(error))
+    refusal = answered(error)
     if isinstance(error, TooMany):
         refusal.headers["Retry-After"] = str(max(1, math.ceil(error.retry_s)))
     return refusal
-
-
-def _detail(error: InvalidInput) -> str:
-    """What is wrong. One job of many is named; that a lone job is a job needs no saying."""
-    named = error.where not in ("", "job", "request")
-    return f"{error.where}: {error.message}" if named else error.message
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

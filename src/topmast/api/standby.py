@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from topmast.adapters.link import PREFIX as LINK_PREFIX
 from topmast.api.guard import SAFE_METHODS, Gate, Guard, LoopbackGate
 from topmast.api.observing import LIVE, METRICS, READY, STARTED, WELL, refuse_figures
-from topmast.api.problems import problem
+from topmast.api.problems import answered
 from topmast.model.errors import Forbidden
 from topmast.model.views import Health, Problem
 from topmast.routing import CALLER
@@ -75,7 +75,7 @@ def _figures(scope: Scope, figures: Callable[[], bytes]) -> Response:
         if caller is not None:
             refuse_figures(caller)
     except Forbidden as error:
-        return problem(403, "Forbidden", str(error))
+        return answered(error)
     return Response(figures(), media_type=CONTENT_TYPE)
 
 

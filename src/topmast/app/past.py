@@ -22,7 +22,7 @@ from topmast.adapters.kernels import load_kernels
 from topmast.adapters.store import SqlJournal, existing_store, open_journal
 from topmast.api import create_api
 from topmast.api.guard import SAFE_METHODS, Head, LoopbackGate, Refusal
-from topmast.api.problems import problem
+from topmast.api.problems import answered
 from topmast.app.claim import ENGINES
 from topmast.app.replay import profile_of_state
 from topmast.app.server import bind, configure_logs, raise_open_files, run
@@ -31,7 +31,6 @@ from topmast.cli.rootoptions import ReplayOptions
 from topmast.model.access import READING, Caller
 from topmast.model.errors import InvalidInput, NotFound, TopmastError
 from topmast.ports import LogPage, Snapshot
-from topmast.routing import status_of
 from topmast.runtime.machines import Machines
 from topmast.service.blobs import Blobs
 from topmast.service.past import FIXED, past_service
@@ -122,8 +121,7 @@ class Moments:
             at_s = min(max(round(wanted_s, 3), first_s), last_s)
             app = self._app(at_s, first_s, last_s)
         except TopmastError as error:
-            status, title = status_of(error)
-            await problem(status, title, str(error))(scope, receive, send)
+            await answered(error)(scope, receive, send)
             return
 
         async def keep(message: Message) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,12 +17,16 @@ from topmast.cli.command import JsonOption, ServerOption, StateOption
 from topmast.cli.commands import COMMANDS, SECTIONS
 from topmast.cli.groups import Command, Group, said_of
 from topmast.cli.output import note, say, say_block
+from topmast.cli.text import clean_json
 
 if TYPE_CHECKING:
     from topmast.cli.root import Root
+    from topmast.model.views import Problem
 
 FAILED, MISUSE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 PROGRAM = "topmast"
+_NAMES_IT = re.compile(r"^Invalid value for [^:]*: ")
+"""What a library puts before an error; the document has a field for it."""
 
 
 @contextmanager
@@ -107,16 +112,17 @@ def main(root: Root, arguments: Sequence[str] | None = None) -> int:
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     for stream in (sys.stdout, sys.stderr):
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
+    given = list(sys.argv[1:] if arguments is None else arguments)
     code = 0
     try:
-        code = _run(root, arguments)
+        code = _run(root, given)
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:
         code = BROKEN_PIPE
     except OSError as error:
-        code = code or _failed(error)
+        code = code or _failed(error, as_json=_wants_json(given))
     if code:
         _let_go_of_stdout()
     return code
@@ -151,49 +157,105 @@ def _require_line() -> None:
         raise typer.BadParameter(f"{'; '.join(wrong)}: use `topmast completion bash`")
 
 
-def _run(root: Root, arguments: Sequence[str] | None) -> int:
-    given = list(sys.argv[1:] if arguments is None else arguments)
+def _run(root: Root, given: list[str]) -> int:
     try:
         _require_line()
         code = build()(given, prog_name=PROGRAM, standalone_mode=False, obj=root)
     except typer.TyperException as error:
         if _debugging():
             raise
-        note(f"{PROGRAM}: {said_of(error)}{_hint(error)}")
-        return error.exit_code
+        return _misused(error, as_json=_wants_json(given))
     except typer.Abort:
         return INTERRUPTED
     except BrokenPipeError:
         raise
     except Exception as error:
-        return _failed(error)
+        return _failed(error, as_json=_wants_json(given))
     return code if isinstance(code, int) else 0
 
 
-def _failed(error: Exception) -> int:
+def _wants_json(given: Sequence[str]) -> bool:
+    """Whether ``--json`` is asked for; the words of a command behind ``--`` are another's."""
+    own = given[: given.index("--")] if "--" in given else given
+    return "--json" in own
+
+
+def _misused(error: typer.TyperException, *, as_json: bool) -> int:
+    """Report arguments that cannot be accepted."""
+    if as_json:
+        from topmast.model.problem import made
+
+        told = _NAMES_IT.sub("", said_of(error))
+        _note_error(made(422, "Invalid input", told, _option(error), _hint(error).strip(" ()")))
+    else:
+        note(f"{PROGRAM}: {said_of(error)}{_hint(error)}")
+    return error.exit_code
+
+
+def _failed(error: Exception, *, as_json: bool = False) -> int:
     """Report an error that a command ended with."""
-    from topmast.cli.extras import extra_of
     from topmast.model.errors import InvalidInput, TopmastError
 
     if _debugging():
         raise error
     if isinstance(error, TopmastError):
-        for one in (error, *getattr(error, "more", ())):
-            note(f"{PROGRAM}: {one}")
+        if as_json:
+            from topmast.model.problem import problem_of
+
+            _note_error(problem_of(error))
+        else:
+            for one in (error, *getattr(error, "more", ())):
+                note(f"{PROGRAM}: {one}")
         return MISUSE if isinstance(error, InvalidInput) else FAILED
+    text, code = _other(error)
+    if as_json:
+        from topmast.model.problem import made
+
+        invalid = code == MISUSE
+        title = "Invalid input" if invalid else "Failed"
+        _note_error(made(422 if invalid else 400, title, text))
+    else:
+        note(f"{PROGRAM}: {text}")
+    return code
+
+
+def _other(error: Exception) -> tuple[str, int]:
+    """What to say of an error that is not our own, and the exit code."""
+    from topmast.cli.extras import extra_of
+
     if isinstance(error, OSError):
-        note(f"{PROGRAM}: {error}")
-        return FAILED
+        return str(error), FAILED
     if isinstance(error, UnicodeEncodeError):
         given = error.object.encode(errors="surrogateescape")
-        note(f"{PROGRAM}: {str(given)[1:]} is not UTF-8; write it in UTF-8")
-        return MISUSE
+        return f"{str(given)[1:]} is not UTF-8; write it in UTF-8", MISUSE
     if isinstance(error, ModuleNotFoundError) and (extra := extra_of(error.name or "")):
-        note(f"{PROGRAM}: this needs {error.name}: pip install 'topmast[{extra}]'")
-        return FAILED
+        return f"this needs {error.name}: pip install 'topmast[{extra}]'", FAILED
     kind = type(error).__name__
-    note(f"{PROGRAM}: internal error: {kind}: {error} (TOPMAST_DEBUG=1 shows where)")
-    return FAILED
+    return f"internal error: {kind}: {error} (TOPMAST_DEBUG=1 shows where)", FAILED
+
+
+def _option(error: typer.TyperException) -> str:
+    """The option or argument at fault, as people write it; empty if none is."""
+    hint = getattr(error, "param_hint", None)
+    if isinstance(hint, str):
+        return hint.strip("'")
+    parameter: Any = getattr(error, "param", None)
+    if parameter is None:
+        return str(getattr(error, "option_name", "") or "")
+    if parameter.param_type_name == "argument":
+        return str(parameter.metavar or parameter.name)
+    return str(max(parameter.opts, key=len))
+
+
+def _note_error(problem: Problem) -> None:
+    """The error as one line of JSON, in the form of REST: where errors always are."""
+    import json
+
+    import msgspec
+
+    text = json.dumps(msgspec.to_builtins({"error": problem}), ensure_ascii=False)
+    # A path need not be UTF-8: what of it is not is shown as a question mark.
+    note(clean_json(text.encode(errors="replace").decode()))
 
 
 def _hint(error: typer.TyperException) -> str:

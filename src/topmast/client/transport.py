@@ -282,6 +282,12 @@ class Transport:
         if answer.status_code < 400 or self._is_foreign(answer):
             raise self._foreign(answer)
         problem = _problem(answer)
+        error = self._error_of(answer, problem)
+        error.told = problem
+        raise error
+
+    def _error_of(self, answer: httpx.Response, problem: Problem) -> TopmastError:
+        """The error that a server told."""
         text = problem.detail or problem.title
         status = answer.status_code
         if status in (400, 413, 422):
@@ -290,20 +296,20 @@ class Transport:
                 InvalidInput(fault.detail, field=fault.field, remedy=fault.remedy)
                 for fault in (problem.errors or ())[1:]
             )
-            raise refusal
+            return refusal
+        if status in (401, 403):
+            return Forbidden(text, problem.remedy)
         if problem.remedy:
             text = f"{text} ({problem.remedy})"
-        if status in (401, 403):
-            raise Forbidden(text)
         if status == 404:
-            raise NotFound(text)
+            return NotFound(text)
         if status == 409:
-            raise Conflict(text)
+            return Conflict(text)
         if status in (429, 502, 503, 504):
-            raise Unavailable(text)
+            return Unavailable(text)
         if status < 500:
-            raise TopmastError(text)
-        raise TopmastError(f"the server at {self.url} failed: {text}")
+            return TopmastError(text)
+        return TopmastError(f"the server at {self.url} failed: {text}")
 
     def _is_foreign(self, answer: httpx.Response) -> bool:
         """Whether the answer cannot come from Topmast: a page, say."""
@@ -368,7 +374,8 @@ def _problem(answer: httpx.Response) -> Problem:
         name: str(given.get(name) or "") for name in ("type", "title", "detail", "field", "remedy")
     }
     texts["title"] = texts["title"] or title
+    texts["type"] = texts["type"] or "about:blank"
     faults: tuple[Fault, ...] = ()
     with suppress(msgspec.MsgspecError):
         faults = msgspec.convert(given.get("errors", ()), tuple[Fault, ...])
-    return Problem(status=answer.status_code, **texts, errors=faults)
+    return Problem(status=answer.status_code, **texts, errors=faults or msgspec.UNSET)

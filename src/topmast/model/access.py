@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from topmast.model.errors import Forbidden
 from topmast.model.roles import ALLOWED as ALLOWED
 from topmast.model.roles import FLEET_WIDE as FLEET_WIDE
 from topmast.model.roles import MEANING as MEANING
 from topmast.model.roles import READING as READING
 from topmast.model.roles import Permission as Permission
 from topmast.model.roles import Role as Role
+from topmast.model.roles import least_role
 
 ROOT = ""
 """Above all tenants: a role granted here holds everywhere."""
+TOP = "/"
+"""How people write it."""
 ROOT_ONLY = (Role.OPERATOR, Role.ADMIN)
 """Roles about things that no tenant owns."""
 
@@ -60,6 +64,30 @@ class Principal(Struct, frozen=True):
         if not self._in_scope(permission):
             return f"this token's scopes do not include {permission}"
         return f"{self.subject} has no role with the permission {permission}{where}"
+
+    def forbidden(self, permission: Permission, tenant: str | None = None) -> Forbidden:
+        """The error for what is not allowed; it names the least role that would do, and where.
+
+        ``tenant``: as people write it, the root included; None: at any tenant.
+        """
+        if not self._in_scope(permission):
+            remedy = f"use a token with the scope {permission}, or one without scopes"
+            return Forbidden(self.refusal(permission), remedy)
+        where = ""
+        if tenant is not None:
+            at_top = tenant in (ROOT, TOP)
+            where = " at the root of the tenants" if at_top else f" for tenant {tenant}"
+        return Forbidden(self.refusal(permission, where), self._asking((permission,), tenant))
+
+    def above(self, role: Role, tenant: str | None, why: str) -> Forbidden:
+        """The error for giving or taking a role with more than the own ones at a tenant."""
+        return Forbidden(why, self._asking((*ALLOWED[role], Permission.ACCOUNTS_EDIT), tenant))
+
+    def _asking(self, permissions: Iterable[Permission], tenant: str | None) -> str:
+        """Which role to ask for."""
+        role = least_role(permissions)
+        place = TOP if role in ROOT_ONLY else "TENANT" if tenant is None else tenant or TOP
+        return f"ask for {role}: topmast roles grant {self.subject} {role} {place}"
 
     def _in_scope(self, permission: Permission) -> bool:
         return self.scopes is None or permission in self.scopes

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
+
+if TYPE_CHECKING:
+    from topmast.model.views import Problem
 
 T = TypeVar("T")
 
 
 class TopmastError(Exception):
-    """Anything Topmast reports to a person in one line."""
+    """Anything Topmast reports to a person in one line.
+
+    ``told`` is the document of a server that reported it, which clients hand on as it is.
+    """
+
+    told: Problem | None = None
 
 
 class InvalidInput(TopmastError):
@@ -118,7 +126,12 @@ class Conflict(TopmastError):
 
 
 class Forbidden(TopmastError):
-    """A request that the roles of its principal do not allow."""
+    """A request that the roles of its principal do not allow; ``remedy`` says which would."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        self.message = message
+        self.remedy = remedy
+        super().__init__(f"{message} ({remedy})" if remedy else message)
 
     is_noted = False
     """Whether the audit log has it already."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 
@@ -114,3 +114,9 @@ ALLOWED: Mapping[Role, frozenset[Permission]] = {
     Role.ADMIN: frozenset(Permission),
 }
 """The permissions of each role."""
+
+
+def least_role(permissions: Iterable[Permission]) -> Role:
+    """The first of the roles, which begin with the least, that has all of these permissions."""
+    wanted = frozenset(permissions)
+    return next(role for role in Role if wanted <= ALLOWED[role])

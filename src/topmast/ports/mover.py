@@ -41,9 +41,7 @@ class Mover(Orders, ABC):
         """Bytes of the objects under ``path`` in the region's store (0: nothing there)."""
 
     @abstractmethod
-    def put_directory(
-        self, region: str, path: str, source: Path, *, dry_run: bool = False
-    ) -> int:
+    def put_directory(self, region: str, path: str, source: Path, *, dry_run: bool = False) -> int:
         """Upload a local directory as a dataset; returns its bytes. Blocks.
 
         A ``dry_run`` looks at it as the upload does, refuses what that would refuse, and ends; of a

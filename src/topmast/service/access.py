@@ -10,8 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from topmast.fast.queue import GlobalQueue
-from topmast.model.access import FLEET_WIDE, ROOT, Caller, Permission
-from topmast.model.errors import Forbidden
+from topmast.model.access import FLEET_WIDE, ROOT, TOP, Caller, Permission
 from topmast.ports import Act, ActRow
 
 
@@ -57,8 +56,14 @@ class Access:
     def require(self, caller: Caller, permission: Permission, tenant: str) -> None:
         """Raises Forbidden if it is not allowed at a tenant."""
         if not self.may(caller, permission, tenant):
-            where = f" for tenant {tenant}" if tenant else " at the root of the tenants"
-            raise Forbidden(caller.principal.refusal(permission, where))
+            raise caller.principal.forbidden(permission, self._written(caller, tenant))
+
+    def _written(self, caller: Caller, tenant: str) -> str:
+        """A tenant as a refusal names it: by its path for a caller that sees all of that."""
+        path = self.path(tenant)
+        if len(path) < 3 or not caller.principal.may(Permission.JOBS_VIEW, path[-2:]):
+            return tenant
+        return TOP.join(reversed(path[:-1]))
 
     def tenants(self, caller: Caller, permission: Permission) -> frozenset[str] | None:
         """The tenants at which it is allowed; None: everywhere. O(tenants x depth)."""

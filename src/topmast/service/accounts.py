@@ -16,7 +16,7 @@ from topmast.accounts import USE_NOTED_S, Accounts, Binding, Token, digest_of, n
 from topmast.model import account_views as v
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.access import ALLOWED, ROOT, Caller, Permission, Principal, Role
+from topmast.model.access import ALLOWED, ROOT, TOP, Caller, Permission, Principal, Role
 from topmast.model.errors import Faults, Forbidden, InvalidInput, NotFound
 from topmast.model.messages import TokenKind
 from topmast.ports import Act, ActFilter, Clock, Journal
@@ -31,8 +31,6 @@ TOKEN_BYTES = 24
 MAX_ACTS = 1_000
 MOST_NAMED = 5
 """Roles and accounts in one warning."""
-TOP = "/"
-"""How people write the root of the tenants."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SUBJECT = re.compile(r"((user|sa):[^\s:]{1,200}|group:[^\s:]\S{0,199})")
@@ -107,7 +105,10 @@ class Directory:
             subject, tenant = f"sa:{account}", self._managed(caller, account)
             self._refuse_above(caller, subject)
         elif caller.principal.subject.startswith("sa:"):
-            raise Forbidden("a service account makes no tokens: its administrators do")
+            name = caller.principal.subject.removeprefix("sa:")
+            remedy = f"for a tenant-admin of it: topmast tokens create --account {name}"
+            message = "a service account makes no tokens: its administrators do"
+            raise Forbidden(message, remedy)
         life_s = USUAL_S[kind] if ttl_s is None else ttl_s
         if not 60.0 <= life_s <= LONGEST_S:
             raise InvalidInput(
@@ -308,7 +309,8 @@ class Directory:
         self._access.require(caller, Permission.ACCOUNTS_EDIT, binding.tenant)
         for permission in sorted(ALLOWED[binding.role]):
             if not self._access.may(caller, permission, binding.tenant):
-                raise Forbidden(f"{binding.role} is above the own role: it has {permission}")
+                why = f"{binding.role} is above the own role: it has {permission}"
+                raise caller.principal.above(binding.role, binding.tenant, why)
 
     def _refuse_above(self, caller: Caller, subject: str) -> None:
         """Raises Forbidden if a subject has a role that the caller could neither give nor take."""
@@ -318,7 +320,8 @@ class Directory:
                     where = ""  # a tenant that the caller may not know of
                     if self._access.may(caller, Permission.ACCOUNTS_VIEW, grant.tenant):
                         where = f" at {shown(grant.tenant)}"
-                    raise Forbidden(f"{subject} is {grant.role}{where}, above the own role")
+                    why = f"{subject} is {grant.role}{where}, above the own role"
+                    raise caller.principal.above(grant.role, grant.tenant if where else None, why)
 
     def _known_tenant(self, caller: Caller, text: str) -> str:
         """A tenant by name, or by its path from the root. Raises InvalidInput."""
@@ -434,7 +437,8 @@ def _narrowed(principal: Principal, wanted: Sequence[str] | None) -> tuple[Permi
             known = f"one of {', '.join(Permission)}"
             raise InvalidInput(f"unknown permission {name[:100]!r}", field="scopes", remedy=known)
         if principal.scopes is not None and name not in principal.scopes:
-            raise Forbidden(f"the token in use is not good for {name}")
+            remedy = f"use a token with the scope {name}, or one without scopes"
+            raise Forbidden(f"the token in use is not good for {name}", remedy)
     return tuple(Permission(name) for name in dict.fromkeys(wanted))
 
 

@@ -26,7 +26,7 @@ from topmast.model.absent import given
 from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobFileView
 from topmast.model.dependency import awaited
-from topmast.model.errors import Forbidden, InvalidInput, NotFound, Refused
+from topmast.model.errors import InvalidInput, NotFound, Refused
 from topmast.model.expansion import size_of
 from topmast.model.files.jobfile import dump_job
 from topmast.model.group_views import JobGroup, JobsGlance
@@ -468,4 +468,4 @@ class Service(Reserving):
 
     def _require_somewhere(self, caller: Caller) -> None:
         if not caller.principal.may_somewhere(Permission.JOBS_SUBMIT):
-            raise Forbidden(f"{caller.principal.subject} may submit jobs for no tenant")
+            raise caller.principal.forbidden(Permission.JOBS_SUBMIT)

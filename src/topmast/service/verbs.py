@@ -323,7 +323,7 @@ class Verbs(Operating):
         self, caller: Caller, permission: Permission, targets: list[_Target]
     ) -> Forbidden | None:
         """Refuse what the caller may not do; the error if nothing is left of it."""
-        principal, allowed = caller.principal, dict[tuple[str, bool], str]()
+        principal, allowed = caller.principal, dict[tuple[str, bool], Forbidden | None]()
         for target in targets:
             if not target.is_done:
                 continue
@@ -333,14 +333,14 @@ class Verbs(Operating):
                 needed = permission if own else Permission.JOBS_OTHERS
                 try:
                     self.access.require(caller, needed, target.tenant)
-                    allowed[key] = ""
+                    allowed[key] = None
                 except Forbidden as error:
-                    allowed[key] = str(error)
-            if allowed[key]:
-                target.forbid(allowed[key])
+                    allowed[key] = error
+            if why := allowed[key]:
+                target.forbid(str(why))
         refused = [why for why in allowed.values() if why]
         nothing_left = refused and not any(target.is_done for target in targets)
-        return Forbidden(refused[0]) if nothing_left else None
+        return refused[0] if nothing_left else None
 
     async def _act(self, caller: Caller, wanted: JobsAct, targets: list[_Target]) -> None:
         """One order, and one line of the audit log, for the jobs of each tenant."""

@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from topmast.model.access import READING, Caller, Permission
 from topmast.model.errors import NotFound, TopmastError
+from topmast.model.problem import status_of
 from topmast.routing import (
     CALLER,
     REQUEST,
@@ -27,7 +28,6 @@ from topmast.routing import (
     caller_of,
     needs,
     open_to_all,
-    status_of,
 )
 from topmast.service.service import Service
 from topmast.web import words

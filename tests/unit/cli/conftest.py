@@ -41,6 +41,11 @@ class Called:
         assert self.err.count("\n") == 1, self.err
         return self.err.rstrip("\n")
 
+    @property
+    def problem(self) -> Any:
+        """The error that --json writes to stderr, in the form of REST."""
+        return json.loads(self.error)["error"]
+
 
 Call = Callable[..., Called]
 

@@ -99,8 +99,10 @@ def test_a_bad_file_needs_no_server(call: Call, file: Path) -> None:
     file.write_text("num_node: 2\nrun: x\n")
     called = call("launch", file, "--json")
     assert (called.code, called.out) == (2, "")
-    assert called.error.startswith(f"topmast: {file}:1: num_node: ")
-    assert "num_nodes" in called.error
+    assert called.problem["detail"].startswith(f"{file}:1: ")
+    assert (called.problem["field"], called.problem["status"]) == ("num_node", 422)
+    assert "num_nodes" in called.problem["remedy"]
+    assert call("launch", file).error.startswith(f"topmast: {file}:1: num_node: ")
     file.write_text("run: x\n")
     assert call("launch", file).code == 1
 

@@ -11,18 +11,21 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import typer
 
 from tests.unit.cli.conftest import REPO, Call, program
 from tests.unit.cli.program import command_line
-from tests.unit.client.fake import FakeServer, page, problem, running
+from tests.unit.client.fake import Answer, FakeServer, page, problem, running
 from topmast import __version__
 from topmast.adapters.breakglass import break_glass
 from topmast.cli.commands import COMMANDS
 from topmast.cli.groups import read_simply
 from topmast.cli.main import declared
+from topmast.cli.text import clean
 from topmast.model.errors import NotFound
+from topmast.model.views import Problem
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -255,13 +258,22 @@ MISTAKES = [
 @pytest.mark.parametrize("json_too", [[], ["--json"]], ids=["", "json"])
 @pytest.mark.parametrize("case", MISTAKES, ids=lambda case: case.story)
 def test_a_mistake_is_one_line(case: Mistake, json_too: list[str], call: Call) -> None:
-    """Exit code 2, one line on stderr that says what is wrong, nothing on stdout."""
+    """Exit code 2, one line on stderr that says what is wrong, nothing on stdout.
+
+    With --json the line is a problem document, as of REST.
+    """
     called = call(*json_too, *case.arguments)
     assert called.code == 2
     assert called.out == ""
-    assert case.want in called.error
-    assert called.error.startswith("topmast: ")
     assert called.error.isprintable()
+    if json_too:
+        problem = msgspec.convert(called.problem, Problem, strict=True)
+        assert (problem.status, problem.title) == (422, "Invalid input")
+        told = f"'{problem.field}': {problem.detail} ({problem.remedy})"
+        assert case.want.strip("'") in clean(told)
+    else:
+        assert case.want in called.error
+        assert called.error.startswith("topmast: ")
 
 
 NEEDS_A_SERVER = [
@@ -278,9 +290,10 @@ def test_without_a_server(arguments: list[str], call: Call) -> None:
     """Exit code 1, and the line says how to start one, with --json as well."""
     called = call(*arguments, "--server", "127.0.0.1:1", "--json")
     assert (called.code, called.out) == (1, "")
-    assert called.error == (
-        "topmast: no Topmast server answers at http://127.0.0.1:1; start one with `topmast up`"
-    )
+    assert called.problem == {
+        "type": "about:blank", "title": "Unavailable", "status": 503, "field": "", "remedy": "",
+        "detail": "no Topmast server answers at http://127.0.0.1:1; start one with `topmast up`",
+    }  # fmt: skip
     unknown = call(*arguments)
     assert (unknown.code, unknown.out) == (1, "")
     assert "start one with `topmast up`" in unknown.error
@@ -357,8 +370,32 @@ def test_a_full_disk_is_one_line(arguments: list[str], server: FakeServer) -> No
     server.on("GET", "/jobs", page(*[running(f"j{number}") for number in range(999)]))
     with Path("/dev/full").open("wb") as full:
         run = subprocess.run(program(*arguments), cwd=REPO, stdout=full, stderr=subprocess.PIPE)
-    assert run.stderr == b"topmast: [Errno 28] No space left on device\n"
+    said = run.stderr.decode()
+    if "--json" in arguments:
+        said = f"topmast: {json.loads(said)['error']['detail']}\n"
+    assert said == "topmast: [Errno 28] No space left on device\n"
     assert run.returncode == 1
+
+
+def test_what_a_server_refuses_is_its_document_with_json(server: FakeServer, call: Call) -> None:
+    """The error is that of REST, member for member; the words of another command are not ours."""
+    told = {
+        "type": "about:blank", "title": "Forbidden", "status": 403, "detail": "no role",
+        "field": "", "remedy": "ask for operator",
+    }  # fmt: skip
+    server.on("GET", "/jobs/j9/story", Answer(told, 403))
+    called = call("status", "j9", "--json")
+    assert (called.code, called.out, called.problem) == (1, "", told)
+    assert call("status", "j9").error == "topmast: no role (ask for operator)"
+    called = call("exec", "j9", "--server", "127.0.0.1:1", "--", "tool", "--json")
+    assert called.error.startswith("topmast: ")
+
+
+def test_an_error_that_is_not_utf8_is_one_document(call: Call) -> None:
+    """A path may be any bytes."""
+    called = call("launch", os.fsdecode(b"/no/\xff.yaml"), "--json")
+    assert called.code == 2
+    assert "/no/" in called.problem["detail"]
 
 
 def test_output_survives_a_poor_locale(server: FakeServer) -> None:

@@ -120,9 +120,7 @@ class StoreMover(Mover):
             return
         self._lanes.submit((copy.target, path), partial(self._run, copy.id, transfer))
 
-    def put_directory(
-        self, region: str, path: str, source: Path, *, dry_run: bool = False
-    ) -> int:
+    def put_directory(self, region: str, path: str, source: Path, *, dry_run: bool = False) -> int:
         """Upload a local directory as a dataset; returns its bytes. Blocks.
 
         Raises `Conflict` when something else is at ``path``. A repetition of an upload that was
