@@ -283,7 +283,7 @@ class Transport:
             raise self._foreign(answer)
         problem = _problem(answer)
         error = self._error_of(answer, problem)
-        error.told = problem
+        error.problem = problem
         raise error
 
     def _error_of(self, answer: httpx.Response, problem: Problem) -> TopmastError:

@@ -14,10 +14,10 @@ T = TypeVar("T")
 class TopmastError(Exception):
     """Anything Topmast reports to a person in one line.
 
-    ``told`` is the document of a server that reported it, which clients hand on as it is.
+    ``problem`` is the document of a server that reported it, which clients hand on as it is.
     """
 
-    told: Problem | None = None
+    problem: Problem | None = None
 
 
 class InvalidInput(TopmastError):

@@ -35,8 +35,8 @@ def status_of(error: TopmastError) -> tuple[int, str]:
 
 def problem_of(error: TopmastError) -> Problem:
     """The document of an error: as a server told it, if one did."""
-    if error.told is not None:
-        return error.told
+    if error.problem is not None:
+        return error.problem
     status, title = status_of(error)
     if isinstance(error, InvalidInput):
         every = (error, *error.more) if error.more else ()

@@ -15,8 +15,9 @@ from topmast.adapters.objects import layout
 from topmast.adapters.objects.fence import Term
 from topmast.adapters.objects.lanes import Lanes
 from topmast.adapters.objects.region import RegionStore
+from topmast.adapters.objects.replica import DatasetFolder, forget_replica, measure
 from topmast.adapters.objects.throttle import Halt, Halted
-from topmast.adapters.objects.transfer import DatasetFolder, Transfer, forget_replica, measure
+from topmast.adapters.objects.transfer import Transfer
 from topmast.model.dataset import Paths
 from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
 from topmast.model.messages import (

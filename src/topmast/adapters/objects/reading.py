@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from topmast.adapters.objects.region import Missing, RegionStore, StoreError
-from topmast.adapters.objects.transfer import DatasetFolder, is_incomplete, load_manifest
+from topmast.adapters.objects.replica import DatasetFolder, is_incomplete, load_manifest
 
 SIGNED_FOR_S = 3600.0
 
