@@ -103,7 +103,7 @@ def test_hosts_that_are_selected_are_put_aside_together(
         press = presser(page, by_keys)
         for host in ("west-2-0", "west-2-1"):
             page.get_by_label(f"Select {host}", exact=True).check()
-        assert page.locator(".acts .count").inner_text() == "2 hosts selected"
+        assert page.locator(".acts .count:visible").inner_text() == "2 hosts selected"
         bar = page.get_by_role("group", name="Acts on the selected hosts")
         bar.get_by_role("button", name="Drain").click()
         told(page, "It changes 2 hosts with 8 GPUs.")
@@ -145,6 +145,49 @@ def test_a_cluster_is_closed_for_a_while_and_opened(
         press("Do it")
         done(window)
         assert cluster() == ("open", False)
+
+
+@BY
+def test_clusters_that_are_selected_are_closed_together(
+    stage: Stage, viewer: Viewer, by_keys: bool
+) -> None:
+    """What was selected in another table is so no longer: an act is about one list."""
+
+    def states() -> list[str]:
+        found = {one.name: one.state for one in stage.client.clusters()}
+        return [found[name] for name in ("east-2", "north-1")]
+
+    with viewer.window() as window:
+        page = window.open("/fleet")
+        press = presser(page, by_keys)
+        page.get_by_label("Select west-2-1", exact=True).check()
+        for name in ("east-2", "north-1"):
+            box = page.get_by_label(f"Select cluster {name}")
+            box.focus()
+            page.keyboard.press("Space") if by_keys else box.click()
+        assert not page.get_by_label("Select west-2-1", exact=True).is_checked()
+        assert page.locator(".acts .count:visible").inner_text() == "2 clusters selected"
+        press("Close…")
+        told(
+            page, "It changes 2 clusters.", "east-2: 2 hosts with 16 GPUs take no new work.",
+            "north-1: 3 hosts with 12 GPUs take no new work.",
+        )  # fmt: skip
+        page.get_by_label("Reason").fill("new switches")
+        page.locator("dialog select[name=until_s]").select_option("4")
+        told(page, "It changes 2 clusters.")
+        press("Do it")
+        done(window)
+        assert states() == ["closed", "closed"]
+        row = page.locator('[data-key="cluster east-2"]')
+        eventually(lambda: "new switches" in row.inner_text(), "the table says why")
+        assert "it opens in" in row.inner_text()
+        for name in ("east-1", "east-2", "north-1"):
+            page.get_by_label(f"Select cluster {name}").check()
+        press("Open")
+        told(page, "It changes 2 clusters. 1 cluster stays as now.")
+        press("Do it")
+        done(window)
+    assert states() == ["open", "open"]
 
 
 @BY
@@ -211,6 +254,63 @@ def test_a_tenant_is_paused_and_has_another_quota(
         assert tenant() == (False, 2.0)
 
 
+@BY
+def test_tenants_that_are_selected_are_paused_together(
+    stage: Stage, viewer: Viewer, by_keys: bool
+) -> None:
+    def paused() -> set[str]:
+        return {one.name for one in stage.client.tenants() if one.paused}
+
+    with viewer.window() as window:
+        page = window.open("/tenants")
+        press = presser(page, by_keys)
+        for name in ("speech", "vision"):
+            page.get_by_label(f"Select tenant {name}").check()
+        press("Pause…")
+        told(page, "It changes 2 tenants.", "speech: ", "vision: ", "None of these is stopped.")
+        page.get_by_label("Reason").fill("the budget is spent")
+        press("Do it")
+        done(window)
+        assert paused() == {"speech", "vision"}
+        row = page.locator('[data-key^="speech "]').first
+        eventually(lambda: "the budget is spent" in row.inner_text(), "the table says why")
+        page.get_by_label("Select all tenants").check()
+        assert page.locator(".acts .count").inner_text() == "3 tenants selected"
+        press("Resume")
+        press("Do it")
+        done(window)
+    assert paused() == set()
+
+
+@BY
+def test_the_policies_of_the_next_leader_are_set(
+    stage: Stage, viewer: Viewer, by_keys: bool
+) -> None:
+    before = stage.client.profile().later
+    wanted = "mast" if by_keys else "fifo-skip"
+    with viewer.window() as window:
+        page = window.open("/system")
+        press = presser(page, by_keys)
+        press("Policies of the next leader…")
+        told(page, "Nothing is changed")
+        assert page.get_by_role("button", name="Do it").is_disabled()
+        page.locator("dialog select[name=profile]").select_option(wanted)
+        page.get_by_label("Other settings").fill("score.nonsense=2, score.worse=1")
+        page.get_by_label("Reason").focus()
+        told(page, "Refused:", "score.nonsense: there is no such option", "score.worse: there")
+        window.complaints.clear()  # the browser notes the answer of 422
+        page.get_by_label("Other settings").fill("score.data=2.5, min_runtime_s=1")
+        page.get_by_label("Reason").fill("data is near now")
+        told(page, f"The next leader decides by {wanted} with ", "score.data=2.5")
+        press("Do it")
+        done(window)
+        page.get_by_text("Next leader", exact=True).wait_for()
+    found = stage.client.profile()
+    assert (found.later.name, found.later.options["score.data"]) == (wanted, 2.5)
+    assert found.now.name == "mast"
+    assert before != found.later
+
+
 def test_what_cannot_be_read_is_refused_in_words(stage: Stage, viewer: Viewer) -> None:
     with viewer.window() as window:
         page = window.open("/tenants?tenant=speech")
@@ -232,16 +332,24 @@ def test_a_dataset_is_copied_and_dropped(stage: Stage, viewer: Viewer, by_keys: 
         page = window.open("/data?dataset=digits")
         press = presser(page, by_keys)
         press("Copy here")
-        told(page, "go over the link")
+        told(page, "go over the link", "Now it is complete in east, north.")
+        page.get_by_label("Reason").fill("its jobs are there")
         press("Do it")
         done(window)
         eventually(lambda: "west" in regions(), "the copy is complete")
         page.reload()
         row = page.locator('[data-key="in west"]')
         row.get_by_role("button", name="Drop").click()
+        told(page, "Now it is complete in east, north, west.")
+        assert "west" in regions()
+        page.get_by_label("Reason").fill("room is short")
         press("Do it")
         done(window)
         eventually(lambda: "west" not in regions(), "it is gone")
+        page.goto(viewer.url + "/events?show=audit&object=digits")
+        rows = page.locator("main tbody").inner_text()
+        assert "room is short" in rows
+        assert "its jobs are there" in rows
 
 
 def test_a_webhook_is_made_tried_and_removed(stage: Stage, viewer: Viewer) -> None:

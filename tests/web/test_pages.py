@@ -26,6 +26,7 @@ PATHS = {
     "host": "/fleet?host={host}",
     "fleet-job": "/fleet?job={waits}",
     "cluster": "/fleet?cluster=west-2",
+    "fleet-file": "/fleet/file",
     "queue-groups": "/?group=tenant",
     "sweeps": "/sweeps",
     "sweep": "/sweeps/{rates}",

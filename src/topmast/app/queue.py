@@ -137,7 +137,8 @@ class QueueServer:
         self._started_s = time.time()
         self._reads = StandbyReads(
             options.state, outside.engines, self._peers,
-            lambda service: self._entry.gate(service, self._options), self._leader, limits.streams,
+            lambda service: self._entry.gate(service, self._options), self._leader, self._age_s,
+            limits.streams,
         )  # fmt: skip
         self._front = Front(create_standby_api(self._health, self._leader, self._token))
 
@@ -327,7 +328,11 @@ class QueueServer:
         )  # fmt: skip
         if not self._options.reads:
             return own
-        return Reads(self._shown, lambda: self._standby.age_s if self._standby else 0.0, own)
+        return Reads(self._shown, self._age_s, own)
+
+    def _age_s(self) -> float:
+        """How long ago it had all that the leader had, while it stands by."""
+        return self._standby.age_s if self._standby is not None else 0.0
 
     def _shown(self) -> ASGIApp | None:
         return None if self._standby is None else self._reads.app(self._standby.shown)

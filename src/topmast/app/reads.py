@@ -33,17 +33,19 @@ class StandbyReads:
         peers: Callable[[], dict[str, Elsewhere]],
         gate: Callable[[Service], Gate],
         leader: Callable[[], str],
+        age_s: Callable[[], float],
         most_streams: int,
     ) -> None:
         """``peers``: the regions that have processes of their own. ``leader``: its URL, if known.
 
-        ``gate`` lets requests in to a service.
+        ``gate`` lets requests in to a service. ``age_s``: how old the answers are.
         """
         self._state = state
         self._engines = engines
         self._peers = peers
         self._gate = gate
         self._leader = leader
+        self._age_s = age_s
         self._most_streams = most_streams
         self._made: tuple[Followed, ASGIApp] | None = None
 
@@ -56,7 +58,7 @@ class StandbyReads:
         service = followed.service
         api = create_api(
             service, None, "", self._most_streams, self._gate(service),
-            pages=pages(service, standing=lambda: Standing(self._leader())),
+            pages=pages(service, standing=lambda: Standing(self._leader(), self._age_s())),
         )  # fmt: skip
         self._made = (followed, api)
         return followed

@@ -37,6 +37,8 @@ class Standing(Struct, frozen=True):
 
     leader: str
     """The URL of the leader; empty while none is known."""
+    age_s: float
+    """How long ago it had all that the leader had."""
 
 
 class Ask(Struct, frozen=True):

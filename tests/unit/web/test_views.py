@@ -12,7 +12,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 from httpx import ASGITransport
+from starlette.types import ASGIApp
 
 from tests.support.entrance import FLEET, ROOT, URL, Entrance, entrance, run
 from tests.unit.web.support import local
@@ -26,8 +28,9 @@ from topmast.model.whatif_views import WhatIfAsk
 from topmast.runtime.meter import QUICK_S, Meter
 from topmast.service.history import Rings
 from topmast.service.system import quantile, timings
+from topmast.service.verbs import JobsAct
 from topmast.service.whatif import WhatIfs
-from topmast.web import routes
+from topmast.web import Standing, routes
 from topmast.web.pages.whatif import FIGURES
 from topmast.web.series import use_by_tenant
 
@@ -48,13 +51,14 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entrance]:
         yield found
 
 
-def get(door: Entrance, path: str) -> httpx.Response:
+def get(door: Entrance, path: str, app: ASGIApp | None = None) -> httpx.Response:
     """A page, as the one person of a machine without login sees it."""
-    app = create_api(door.service, gate=LoopbackGate(), pages=routes(door.service))
+    pages = routes(door.service)
+    found = app or create_api(door.service, gate=LoopbackGate(), pages=pages)
     answers: list[httpx.Response] = []
 
     async def ask() -> None:
-        transport = ASGITransport(app)
+        transport = ASGITransport(found)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7") as client:
             answers.append(await client.get(path))
 
@@ -73,8 +77,10 @@ def get(door: Entrance, path: str) -> httpx.Response:
         ("/tenants?model=H100", '"gpu_model":"H100"', "A100"),
         ("/data", "Nothing is copied now", "The next datasets"),
         ("/usage?by=user&period=24h", "GPU-hours by user", "GPU-hours by tenant"),
+        ("/usage?by=label.team", "GPU-hours by label team", "GPU-hours by tenant"),
         ("/usage?period=never", "Of the last", "Something failed"),
         ("/events?kind=submitted", "What happened", "Nothing of this happened, ever"),
+        ("/events?kind=SUBMITTED", 'href="/events?kind=submitted"', "Nothing of this happened"),
         ("/events?show=audit&verb=submit", "submit", "No act is like this"),
         ("/events?show=audit&verb=fly", "No act is like this", "Earlier acts"),
         ("/system", "This server leads", "out of reach"),
@@ -89,6 +95,63 @@ def test_a_page_shows_what_its_address_asks_for(
     assert answer.status_code == 200, answer.text
     assert shown in answer.text
     assert hidden not in answer.text
+
+
+def test_usage_is_chosen_by_the_labels_of_jobs(tmp_path: Path) -> None:
+    """Those of the newest jobs are offered; what has no such label is told as none."""
+    with entrance(tmp_path) as door:
+
+        async def submit() -> None:
+            for labels in ({}, {"stage": "eval"}):
+                await door.service.submit(ROOT, JOB | {"labels": labels}, "ann", "", "")
+
+        run(submit)
+        every, chosen = get(door, "/usage").text, get(door, "/usage?by=label.stage").text
+    assert '<option value="label.stage">label stage</option>' in every
+    assert '<option value="label.stage" selected>label stage</option>' in chosen
+    assert '<span class="dim">none</span>' in chosen
+
+
+def test_the_fleet_is_told_as_a_file_with_what_changed_it(tmp_path: Path) -> None:
+    """As `topmast fleet show` writes it; another version after a change, and who made that."""
+    with entrance(tmp_path) as door:
+        before = get(door, "/fleet/file")
+        kept = get(door, "/fleet/file?as=yaml")
+        assert yaml.safe_load(kept.text)["tenants"]["vision"]
+        assert kept.headers["content-disposition"] == 'attachment; filename="fleet.yaml"'
+
+        async def change() -> None:
+            found = await door.service.fleet(ROOT)
+            assert f"--base {found.version} --dry-run" in before.text
+            quota = {"quota": {"H100": 3}}
+            wanted = {"tenants": {**found.fleet["tenants"], "later": quota}}
+            await door.service.fleet_apply(ROOT, wanted, found.version, "a new team")
+
+        run(change)
+        after = get(door, "/fleet/file").text
+        assert "Nothing: it is as it was at the start." in before.text
+        assert "tenant later added" in after
+        assert "a new team" in after
+        assert re.findall("--base ([0-9a-f]+)", after) != re.findall(
+            "--base ([0-9a-f]+)", before.text
+        )
+        assert '<a href="/fleet/file">' in get(door, "/fleet").text
+
+
+def test_the_audit_log_says_why(door: Entrance) -> None:
+    async def hold() -> None:
+        act = JobsAct("hold", ("j1",), "", "ann", "the data is <wrong>")
+        await door.service.act_on_jobs(ROOT, act)
+
+    run(hold)
+    text = get(door, "/events?show=audit&verb=hold").text
+    assert '<td data-label="Reason"><bdi>the data is &lt;wrong&gt;</bdi></td>' in text
+
+
+def test_a_standby_says_how_far_it_is_behind(door: Entrance) -> None:
+    pages = routes(door.service, standing=lambda: Standing("http://127.0.0.1:7", 1.25))
+    app = create_api(door.service, gate=LoopbackGate(), pages=pages)
+    assert "1.2 s behind the leader" in get(door, "/system", app).text
 
 
 def test_a_dataset_without_a_replica_is_a_fault(tmp_path: Path) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from topmast.model.access import Permission
+from topmast.model.account_views import ActView
 from topmast.model.errors import InvalidInput
 from topmast.model.webhooks import EVENTS
 from topmast.ports import ActFilter
 from topmast.web.page import Ask, Page
 
 ROWS = 200
+KINDS = {kind.lower(): kind for kind in EVENTS}
+"""Kinds of events, by how the page writes them."""
 
 
 async def view(ask: Ask) -> dict[str, Any]:
@@ -22,13 +25,23 @@ async def view(ask: Ask) -> dict[str, Any]:
         "may_audit": may_audit,
         "events": (),
         "acts": None,
+        "reasons": {},
         "kinds": EVENTS,
     }
     if given["show"] == "audit" and may_audit:
-        shown["acts"] = await ask.service.directory.audit(ask.caller, _wanted(given))
+        acts = await ask.service.directory.audit(ask.caller, _wanted(given))
+        shown |= {"acts": acts, "reasons": {act.id: _reason(act) for act in acts.acts}}
     else:
-        shown["events"] = ask.service.recent_events(ask.caller, ROWS, given["kind"], given["job"])
+        kind = given["kind"]
+        kind = kind if kind in EVENTS else KINDS.get(kind.lower(), kind)
+        shown["events"] = ask.service.recent_events(ask.caller, ROWS, kind, given["job"])
     return shown
+
+
+def _reason(act: ActView) -> str:
+    """Why it was done, as far as its actor said."""
+    reason = act.after.get("reason") if isinstance(act.after, dict) else None
+    return reason if isinstance(reason, str) else ""
 
 
 def _wanted(given: dict[str, str]) -> ActFilter:

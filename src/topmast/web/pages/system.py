@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import cache
 from typing import Any
 
 from topmast.model.access import ROOT, Permission
 from topmast.model.errors import Unavailable
 from topmast.model.webhooks import TEMPLATES, WebhookView
+from topmast.service.policies import listing
 from topmast.web.page import Ask, Page
 
 STEPS = {
@@ -35,9 +38,16 @@ async def view(ask: Ask) -> dict[str, Any]:
         "warnings": [cluster for cluster in await service.list(caller, "clusters")
                      if cluster.state != "open"],
         "profile": await service.profiles.view(),
+        "profiles": await asyncio.to_thread(_profiles),
         "webhooks": await _webhooks(ask),
         "forms": TEMPLATES,
     }  # fmt: skip
+
+
+@cache
+def _profiles() -> dict[str, str]:
+    """What each profile does, by its name."""
+    return {profile["name"]: profile["what"] for profile in listing()["profiles"]}
 
 
 async def _webhooks(ask: Ask) -> tuple[WebhookView, ...] | None:

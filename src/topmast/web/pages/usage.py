@@ -7,8 +7,10 @@ from typing import Any
 from fastapi.responses import Response
 
 from topmast.model.access import Permission
+from topmast.model.selector import LABEL
 from topmast.model.usage_csv import usage_csv
 from topmast.routing import SECURITY_HEADERS
+from topmast.service.usage import NAMELESS
 from topmast.web import series
 from topmast.web.page import Ask, Page
 
@@ -23,6 +25,8 @@ CSV_HEADERS = {
     **SECURITY_HEADERS, "Cache-Control": "no-store",
     "Content-Disposition": 'attachment; filename="usage.csv"',
 }  # fmt: skip
+LOOKED_AT = 200
+"""So many jobs are looked at for labels."""
 WAYS = {"tenant": "tenant", "user": "user", "gpu": "GPU model"}
 
 
@@ -44,7 +48,8 @@ async def view(ask: Ask) -> dict[str, Any] | Response:
         "csv": ask.link({"by": by, "period": period}, **{"as": "csv"}),
         "period": period,
         "periods": IN_WORDS,
-        "ways": WAYS,
+        "nameless": NAMELESS,
+        "ways": await _ways(ask, by),
         "rows": rows,
         "since_s": report["since_s"],
         "until_s": report["until_s"],
@@ -59,6 +64,15 @@ async def view(ask: Ask) -> dict[str, Any] | Response:
         "idle": sum(row.idle_gpu_h for row in rows),
         "lost": sum(row.lost_gpu_h for row in rows),
     }
+
+
+async def _ways(ask: Ask, by: str) -> dict[str, str]:
+    """What hours can be added up by: of labels, those of the newest jobs, and the chosen one."""
+    keys = [by.removeprefix(LABEL)] if by.startswith(LABEL) else []
+    if ask.caller.principal.may_somewhere(Permission.JOBS_VIEW):
+        newest = await ask.service.jobs(ask.caller, [], "", LOOKED_AT, "", False, "")
+        keys += [key for job in newest.jobs for key in job.labels or {}]
+    return {**WAYS, **{f"{LABEL}{key}": f"label {key}" for key in sorted(set(keys))}}
 
 
 PAGE = Page("/usage", "Usage", Permission.USAGE_VIEW, "usage.html", view, place=50)

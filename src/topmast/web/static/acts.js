@@ -2,7 +2,7 @@
 //
 // A button says in `data-act`, as JSON: the `url` of the route; a `title`; what `body` is sent; the id
 // of a template with further `fields`; a `note` on what it means; a `method` other than POST; and that
-// it is `plain`, without a dry run. A field `data-as="path"` fills in `{name}` of the url. Within an element with `data-list` it is about what is selected.
+// it is `plain`, without a dry run and a reason. A field `data-as="path"` fills in `{name}` of the url. Within an element with `data-list` it is about what is selected.
 import { refresh } from "./live.js";
 import { targetsOf, unselect } from "./selection.js";
 import { serverNowS } from "./times.js";
@@ -34,16 +34,34 @@ function say(/** @type {string} */ text) {
   saying = setTimeout(() => { line.hidden = true; }, SAID_MS);
 }
 
+/** What is sent without a body is told in the address. */
+function queryOf(/** @type {Act} */ act, /** @type {Body} */ body) {
+  if (act.method !== "DELETE" || act.plain) return "";
+  const { reason = "", dry_run = false } = body;
+  return `?${new URLSearchParams({ ...(reason ? { reason } : {}), dry_run: String(dry_run) })}`;
+}
+
 /** What is sent. */
 async function send(/** @type {Act} */ act, /** @type {Body} */ body) {
-  const answer = await fetch(urlOf(act), {
+  const answer = await fetch(urlOf(act) + queryOf(act, body), {
     method: act.method ?? "POST", redirect: "error",
     headers: { "Content-Type": "application/json" },
     body: act.method === "DELETE" ? null : JSON.stringify(body),
   });
   const found = answer.status === 204 ? {} : await answer.json();
-  if (!answer.ok) throw new Error([found.detail ?? `the server answers ${answer.status}`, found.remedy].filter(Boolean).join("; "));
+  if (!answer.ok) throw new Refusal(found, answer.status);
   return found;
+}
+
+/** What the server refuses: each fault by its field, with what to do about it. */
+class Refusal extends Error {
+  constructor(/** @type {any} */ problem, /** @type {number} */ status) {
+    super(problem.title);
+    /** @type {any[]} */
+    const faults = problem.errors?.length ? problem.errors : [problem];
+    this.faults = faults.map(({ field, detail = `the server answers ${status}`, remedy }) =>
+      [field ? `${field}: ${detail}` : detail, remedy].filter(Boolean).join("; "));
+  }
 }
 
 function fieldsOf() {
@@ -78,6 +96,7 @@ function valueOf(/** @type {HTMLInputElement | HTMLSelectElement} */ field) {
   if (as === "moment") return Date.parse(text) / 1000;
   if (as === "names") return text.split(",").map((name) => name.trim()).filter(Boolean);
   if (as === "amounts") return amounts(text);
+  if (as === "texts") return texts(text);
   return text;
 }
 
@@ -85,6 +104,12 @@ function valueOf(/** @type {HTMLInputElement | HTMLSelectElement} */ field) {
 function amounts(/** @type {string} */ text) {
   const pairs = text.split(",").map((one) => one.split("="));
   return Object.fromEntries(pairs.map(([key, value]) => [key.trim(), Number(value)]));
+}
+
+/** `score.data=2, move.most=4` as an object of texts. */
+function texts(/** @type {string} */ text) {
+  const pairs = text.split(",").map((one) => one.trim()).filter(Boolean).map((one) => one.split("="));
+  return Object.fromEntries(pairs.map(([key, ...value]) => [key.trim(), value.join("=").trim()]));
 }
 
 function bodyOf(/** @type {Act} */ act, /** @type {Body} */ targets) {
@@ -106,7 +131,11 @@ function list(/** @type {string[]} */ lines) {
 /** Say why not; `unknown`: what is to be thought of an act that no answer came to. */
 function refused(/** @type {unknown} */ error, unknown = "") {
   const isSilent = error instanceof TypeError; // that is how a request without an answer fails
-  part("summary").textContent = isSilent ? `The server does not answer. ${unknown}`.trim() : `Refused: ${/** @type {Error} */ (error).message}`;
+  const faults = error instanceof Refusal ? error.faults : [/** @type {Error} */ (error).message];
+  const several = faults.length > 1;
+  part("summary").textContent = isSilent ? `The server does not answer. ${unknown}`.trim()
+    : several ? "Refused:" : `Refused: ${faults[0]}`;
+  list(several && !isSilent ? faults : []);
 }
 
 function go() {
@@ -154,14 +183,13 @@ async function carryOut(/** @type {Act} */ act, /** @type {Body} */ targets) {
 
 /** Ask for a confirmation. */
 function confirm(/** @type {HTMLElement} */ button, /** @type {Act} */ act, /** @type {Body} */ targets) {
-  const { method = "POST", plain = false } = act;
   part("title").textContent = act.title;
   part("note").textContent = act.note ?? "";
   const template = /** @type {HTMLTemplateElement | null} */ (document.getElementById(act.fields ?? ""));
   part("fields").replaceChildren(...(template ? [template.content.cloneNode(true)] : []));
   part("fields").onchange = () => void rehearse(act, targets);
   const reason = /** @type {HTMLInputElement} */ (dialog.querySelector("[name=reason]"));
-  /** @type {HTMLElement} */ (reason.closest("label")).hidden = plain || method !== "POST";
+  /** @type {HTMLElement} */ (reason.closest("label")).hidden = act.plain === true;
   go().hidden = part("fields").hidden = false;
   part("secret").hidden = true;
   go().onclick = () => void carryOut(act, targets);

@@ -1,66 +1,77 @@
-// What is selected in a list of jobs or hosts. The bar at the foot of the window, with `data-list`,
-// shows itself as soon as something is.
+// What is selected in a list of jobs, hosts, clusters or tenants. A table names its list in `data-boxes`;
+// the bar at the foot of the window with the same name in `data-list` shows itself as soon as something
+// is selected. Of several lists on a page one has a selection at a time: its acts are about that alone.
 import { count } from "./told.js";
 
-function boxes() {
-  return /** @type {HTMLInputElement[]} */ ([...document.querySelectorAll("[data-select]")]);
+function bars() {
+  return /** @type {HTMLElement[]} */ ([...document.querySelectorAll("[data-list]")]);
 }
 
-function bar() {
-  return /** @type {HTMLElement | null} */ (document.querySelector("[data-list]"));
+function kindOf(/** @type {HTMLElement} */ bar) {
+  return bar.dataset.list ?? "";
 }
 
-function everything() {
-  return /** @type {HTMLInputElement | null} */ (document.querySelector("[data-select-matching]"));
+/** The boxes of a list that select a row each. */
+function boxes(/** @type {string} */ kind) {
+  return /** @type {HTMLInputElement[]} */ ([...document.querySelectorAll(`[data-boxes="${kind}"] [data-select]`)]);
 }
 
-function selected() {
-  return boxes().filter((box) => box.checked).map((box) => box.dataset.select ?? "");
+function everything(/** @type {string} */ kind) {
+  return /** @type {HTMLInputElement | null} */ (document.querySelector(`[data-boxes="${kind}"] [data-select-matching]`));
+}
+
+function selected(/** @type {string} */ kind) {
+  return boxes(kind).filter((box) => box.checked).map((box) => box.dataset.select ?? "");
 }
 
 /** What an act is about; undefined: nothing is selected. */
 export function targetsOf(/** @type {HTMLElement} */ list) {
-  const { list: kind = "", selector = "" } = list.dataset;
-  if (everything()?.checked) return { selector };
-  return selected().length ? { [kind]: selected() } : undefined;
+  const kind = kindOf(list);
+  if (everything(kind)?.checked) return { selector: list.dataset.selector ?? "" };
+  return selected(kind).length ? { [kind]: selected(kind) } : undefined;
 }
 
 /** Say how many are selected. */
 function show() {
-  const shown = bar();
-  if (!shown) return;
-  const every = everything()?.checked ?? false;
-  const many = selected().length;
-  const noun = (shown.dataset.list ?? "").replace(/s$/, "");
-  const text = every ? `All ${noun}s that the filters leave` : many ? `${count(many, noun)} selected` : "";
-  const line = /** @type {HTMLElement} */ (shown.querySelector(".count"));
-  if (line.textContent !== text) line.textContent = text;
-  shown.hidden = text === "";
+  for (const bar of bars()) {
+    const kind = kindOf(bar);
+    const many = selected(kind).length;
+    const text = everything(kind)?.checked ? `All ${kind} that the filters leave`
+      : many ? `${count(many, kind.replace(/s$/, ""))} selected` : "";
+    const line = /** @type {HTMLElement} */ (bar.querySelector(".count"));
+    if (line.textContent !== text) line.textContent = text;
+    bar.hidden = text === "";
+  }
+}
+
+function clear(/** @type {string} */ kind) {
+  const all = document.querySelectorAll(`[data-boxes="${kind}"] :is([data-select], [data-select-matching], [data-select-all])`);
+  for (const box of /** @type {NodeListOf<HTMLInputElement>} */ (all)) box.checked = false;
 }
 
 /** Select nothing. */
 export function unselect() {
-  for (const box of boxes()) box.checked = false;
-  for (const name of ["[data-select-matching]", "[data-select-all]"]) {
-    const box = /** @type {HTMLInputElement | null} */ (document.querySelector(name));
-    if (box) box.checked = false;
-  }
+  for (const bar of bars()) clear(kindOf(bar));
   show();
 }
 
 /** Go to the acts on what is selected. */
 export function toActs() {
-  const shown = bar();
-  if (shown && !shown.hidden) /** @type {HTMLElement | null} */ (shown.querySelector("button"))?.focus();
+  bars().find((bar) => !bar.hidden)?.querySelector("button")?.focus();
+}
+
+/** A box of a list was changed. */
+function changed(/** @type {HTMLInputElement} */ box) {
+  const kind = /** @type {HTMLElement | null} */ (box.closest("[data-boxes]"))?.dataset.boxes;
+  if (kind === undefined || !box.matches("[data-select], [data-select-all], [data-select-matching]")) return;
+  if (box.matches("[data-select-all]")) for (const one of boxes(kind)) one.checked = box.checked;
+  if (box.checked) for (const bar of bars()) if (kindOf(bar) !== kind) clear(kindOf(bar));
+  show();
 }
 
 /** Listen to the boxes of the page. */
 export function install() {
-  document.addEventListener("change", (event) => {
-    const box = /** @type {HTMLInputElement} */ (event.target);
-    if (box.matches("[data-select-all]")) for (const one of boxes()) one.checked = box.checked;
-    if (box.matches("[data-select], [data-select-all], [data-select-matching]")) show();
-  });
+  document.addEventListener("change", (event) => changed(/** @type {HTMLInputElement} */ (event.target)));
   document.addEventListener("click", (event) => {
     if (/** @type {HTMLElement} */ (event.target).matches("[data-unselect]")) unselect();
   });

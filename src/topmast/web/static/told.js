@@ -89,12 +89,54 @@ function hostsActed(/** @type {any} */ acted) {
   return { summary: parts.join(" "), lines, changes: changed > 0 || acted.verb === "drain" };
 }
 
+/**
+ * Many of one kind: a line for each, and what they come to.
+ * @param {any[]} all
+ * @param {(one: any) => Told} one
+ * @param {(one: any) => string} name
+ * @param {string} noun
+ * @returns {Told}
+ */
+function many(all, one, name, noun) {
+  const each = all.map((acted) => ({ ...one(acted), name: name(acted) }));
+  const changed = each.filter((found) => found.changes).length;
+  const stay = each.length - changed;
+  const summary = [
+    `It changes ${count(changed, noun)}.`,
+    stay ? `${count(stay, noun)} ${stay === 1 ? "stays" : "stay"} as now.` : "",
+  ];
+  return {
+    summary: summary.filter(Boolean).join(" "), changes: changed > 0,
+    lines: each.flatMap((found) => [`${found.name}: ${found.summary}`, ...found.lines]),
+  };
+}
+
 /** @returns {Told} */
 function clusterActed(/** @type {any} */ acted) {
   const jobs = acted.jobs.length ? ` ${count(acted.jobs.length, "job")} there ${acted.jobs.length === 1 ? "goes" : "go"} on.` : "";
   const hosts = `${count(acted.cluster.hosts, "host")} with ${count(acted.cluster.gpus, "GPU")}`;
   const does = acted.verb === "close" ? `${hosts} take no new work.` : `${hosts} take work again.`;
   return { summary: (acted.effect === "done" ? does : "Nothing is changed.") + jobs, lines: [], changes: acted.effect === "done" };
+}
+
+function profileNamed(/** @type {any} */ profile) {
+  const options = Object.entries(profile.options).map(([name, value]) => `${name}=${value}`).join(", ");
+  return profile.name + (options ? ` with ${options}` : "");
+}
+
+/** @returns {Told} */
+function profileSet(/** @type {any} */ acted) {
+  if (acted.effect === "unchanged") return { summary: "Nothing is changed: the next leader decides so already.", lines: [], changes: false };
+  return {
+    summary: `The next leader decides by ${profileNamed(acted.later)}. This one goes on by ${profileNamed(acted.now)} until another takes over, or it is started again.`,
+    lines: [], changes: true,
+  };
+}
+
+/** @returns {Told} */
+function datasetActed(/** @type {any} */ dataset) {
+  const there = dataset.replicas.filter((/** @type {any} */ one) => one.state === "complete").map((/** @type {any} */ one) => one.region);
+  return { summary: `Now it is complete in ${there.join(", ") || "no region"}.`, lines: [], changes: true };
 }
 
 function amounts(/** @type {Record<string, number>} */ quota) {
@@ -125,7 +167,11 @@ function reserved(/** @type {any} */ view) {
 export function told(answer) {
   if (answer.counts) return jobsActed(answer);
   if (answer.stops) return tenantPaused(answer);
+  if (answer.tenants && answer.from_s === undefined) return many(answer.tenants, tenantPaused, (one) => one.tenant, "tenant");
   if (answer.drains) return hostsActed(answer);
+  if (answer.clusters) return many(answer.clusters, clusterActed, (one) => one.cluster.name, "cluster");
+  if (answer.now && answer.later) return profileSet(answer);
+  if (answer.replicas) return datasetActed(answer);
   if (answer.cluster?.name) return clusterActed(answer);
   if (answer.quota) return quotaActed(answer);
   if (answer.from_s !== undefined && answer.hosts) return reserved(answer);
