@@ -197,22 +197,22 @@ class PlanColumns(Struct, frozen=True, dict=True):
         parts: Sequence[PlanColumns],
         rows: Sequence[tuple[int, int]],
         jobs: Sequence[str],
+        fragmentation: Sequence[float],
         balance: Sequence[float],
     ) -> PlanColumns:
         """Some of the plans of several columns: for each job, of which, and which row.
 
-        ``balance``: for each job, this term of the score. O(their slots).
+        ``fragmentation``, ``balance``: for each job, these terms of the score. O(their slots).
         """
         clusters, cluster_of = _joined([part.clusters for part in parts])
         terms, terms_of = _joined([part.terms for part in parts], _terms_key)
-        cluster, of_terms, fragmentation = [], [], []
+        cluster, of_terms = [], []
         versions: dict[str, int] = {}
         for number, row in rows:
             part = parts[number]
             at = cluster_of[number][part.cluster[row]]
             cluster.append(at)
             of_terms.append(terms_of[number][part.of_terms[row]])
-            fragmentation.append(part.fragmentation[row])
             region = clusters[at][0]
             if region not in versions:
                 versions[region] = part.versions[region]

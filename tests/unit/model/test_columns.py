@@ -50,7 +50,7 @@ def test_columns_hold_plans(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_plans_are_chosen_of_several_columns(seed: int) -> None:
-    """Any of them, for other jobs, at another balance; versions count from those of each region."""
+    """Any of them, for other jobs, at other prices; versions count from those of each region."""
     rng, versions = random.Random(seed), dict[str, int]()
     plans = [random_plan(rng, number, versions) for number in range(24)]
     by_region = [[p for p in plans if p.region == region] for region in ("east", "west")]
@@ -59,14 +59,16 @@ def test_plans_are_chosen_of_several_columns(seed: int) -> None:
         (n, row) for n, part in enumerate(parts) for row in range(len(part)) if rng.random() < 0.6
     ]
     rng.shuffle(rows)
-    jobs, balance = [f"k{at}" for at in range(len(rows))], [rng.random() for _ in rows]
-    chosen = PlanColumns.chosen(parts, rows, jobs, balance)
+    jobs = [f"k{at}" for at in range(len(rows))]
+    stranded, balance = [[rng.random() for _ in rows] for _ in range(2)]
+    chosen = PlanColumns.chosen(parts, rows, jobs, stranded, balance)
     read = msgspec.json.decode(msgspec.json.encode(chosen), type=PlanColumns)
     assert read == chosen
     firsts = {part.plans[0].region: part.plans[0].region_version for part in parts}
-    for (number, row), job, price, plan in zip(rows, jobs, balance, read.plans, strict=True):
+    prices = zip(stranded, balance, strict=True)
+    for (number, row), job, (rest, load), plan in zip(rows, jobs, prices, read.plans, strict=True):
         of = parts[number].plans[row]
-        terms = {**of.terms, "balance": price}
+        terms = {**of.terms, "fragmentation": rest, "balance": load}
         score = sum([terms[name] for name in sorted(terms)])
         version, firsts[of.region] = firsts[of.region], firsts[of.region] + 1
         assert plan == replace(of, job=job, terms=terms, score=score, region_version=version)

@@ -10,7 +10,9 @@ import topmast
 from topmast.adapters.store.errors import JournalFailure, WrittenByNewer
 from topmast.adapters.store.tables import LEADER, VERSION
 
-VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011")
+VERSIONS = (
+    "0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012",
+)  # fmt: skip
 """Every version this program knows, oldest first; the last is the one it speaks.
 
 A new form of what records, snapshots or the profile hold is a version too, of the same tables.

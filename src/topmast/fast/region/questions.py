@@ -11,6 +11,8 @@ from topmast.fast.region.inventory.allocation import bid_to_external
 from topmast.fast.region.search import many
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.columns import PlanColumns
+from topmast.model.job import Band
 from topmast.model.plan import PlacementRequest, RegionTerms, needs_of
 
 
@@ -104,11 +106,13 @@ class _Answers:
 def plan_each(placer: RegionAnswers, event: m.RequestRegionPlans) -> None:
     """Find places for many jobs, each once those before it run; a kind without room is left out.
 
+    A request stands for jobs of all bands: one that another band would pay more for is left out.
     O(kinds without room) times a kernel call.
     """
     index, weights = placer.pool.index(), placer.score.weights(event.kinds[0])
     fit = [
-        placer.score.weights(kind) == weights and many.applies(kind, weights)
+        all(placer.score.weights(replace(kind, band=band)) == weights for band in Band)
+        and many.applies(kind, weights)
         for kind in event.kinds
     ]
     answer = m.RegionPlans(event.batch, placer.region)
@@ -126,11 +130,21 @@ def plan_each(placer: RegionAnswers, event: m.RequestRegionPlans) -> None:
         )  # fmt: skip
         found = len(plans)
         if found == len(order):
-            answer = replace(answer, kinds=tuple(order), plans=plans)
+            answer = replace(
+                answer, kinds=tuple(order), plans=plans,
+                free=_free_on(placer, plans), stranded=many.prices_of(index, asks[0], weights),
+            )  # fmt: skip
             break
         lacking = order[found]
         order = order[:found] + [kind for kind in order[found:] if kind != lacking]
     placer.send(ids.QUEUE, answer)
+
+
+def _free_on(placer: RegionAnswers, plans: PlanColumns) -> tuple[int, ...]:
+    """For each host of some plans, its wholly free GPUs. O(hosts of the region)."""
+    columns = placer.columns
+    whole = columns.whole_free()
+    return tuple(whole[columns.rows_of(plans.seats.hosts)].tolist())
 
 
 def drop_leases(placer: RegionAnswers, event: m.DropLeases) -> None:

@@ -141,6 +141,10 @@ class RegionPlans(Message, frozen=True, tag="ColumnsOffered"):
     """The places, for no jobs yet; absent: there are none."""
     able: bool = True
     """Whether the region can be asked so."""
+    free: tuple[int, ...] = ()
+    """For each host of the places, how many of its GPUs are wholly free before any is taken."""
+    stranded: tuple[float, ...] = ()
+    """What so many wholly free GPUs of a host cost in the score; empty from an older version."""
 
 
 class CommitPlan(Message, frozen=True):

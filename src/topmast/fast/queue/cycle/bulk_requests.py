@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from topmast.fast.queue.cycle.auction import PendingDecision
 from topmast.fast.queue.cycle.behind import are_common, is_plain, kind_of, kinds_behind
-from topmast.fast.queue.cycle.bulk import Wanted, choose, enough, fits, shared_out
+from topmast.fast.queue.cycle.bulk import Wanted, enough, fits, shared_out, spare_of
+from topmast.fast.queue.cycle.bulk_choice import choose
 from topmast.fast.queue.cycle.foreseen import PER_REQUEST, Asked, Kind
 from topmast.fast.queue.cycle.views import QueueViews
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.job import Band
 from topmast.model.plan import PlacementRequest
 
 
@@ -55,7 +59,7 @@ def _kind_of_first(queue: QueueViews, decision: PendingDecision) -> Kind | None:
 
 
 def _wanted(queue: QueueViews, job: str, first: Kind, behind: Asked) -> Wanted:
-    """What these jobs ask for; those of several tenants ask for the same. O(jobs)."""
+    """What these jobs ask for; those of several tenants and bands ask for the same. O(jobs)."""
     example = {0: job}
     for name, kind in zip(behind.jobs, behind.kind, strict=True):
         example.setdefault(kind + 1, name)
@@ -68,11 +72,12 @@ def _wanted(queue: QueueViews, job: str, first: Kind, behind: Asked) -> Wanted:
             continue
         record = queue.jobs.records[example[at]]
         request = queue.request(record.spec, one.over_quota, one.choices, record=record).kind()
+        request = replace(request, band=Band.NORMAL)  # no job is stopped for it
         number = kinds.setdefault(request, len(kinds))
         numbers[one.job_class.number, one.over_quota] = one, number
         of_kind.append(number)
     order = (of_kind[0], *[of_kind[kind + 1] for kind in behind.kind])
-    return Wanted(tuple(kinds), numbers, order)
+    return Wanted(tuple(kinds), numbers, order, tuple([spare_of(kind) for kind in kinds]))
 
 
 def _send(queue: QueueViews, regions: Sequence[str]) -> None:
@@ -84,7 +89,7 @@ def _send(queue: QueueViews, regions: Sequence[str]) -> None:
     for region in regions:
         share = shares[region]
         if share not in by_share:
-            order = shared_out(bulk.wanted.order, share)
+            order = shared_out(bulk.wanted.order, share, bulk.wanted.spare)
             counts = [0] * len(bulk.wanted.kinds)
             for kind in order:
                 counts[kind] += 1

@@ -51,6 +51,12 @@ def may_place(index: Index) -> bool:
     return not shared
 
 
+def prices_of(index: Index, ask: PlacementRequest, weights: ScoreWeights) -> tuple[float, ...]:
+    """What so many wholly free GPUs of a host cost in the score. O(width)."""
+    table = scoring.stranded_table(ask.mix, index.width)
+    return tuple((weights.fragmentation * table).tolist())
+
+
 class _Kind(Struct, frozen=True):
     """A kind of gang."""
 

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from tests.support.build import job, needs
-from topmast.fast.queue.cycle.bulk import LEAST_APART, MOST_PAUSE, Bulk, choose, fits, shared_out
+from topmast.fast.queue.cycle.bulk import LEAST_APART, MOST_PAUSE, Bulk, fits, shared_out, spare_of
+from topmast.fast.queue.cycle.bulk_choice import choose
 from topmast.fast.queue.cycle.foreseen import MOST, PAUSE
 from topmast.model.columns import PlanColumns
 from topmast.model.job import JobSpec, Level
 from topmast.model.messages import RegionPlans
-from topmast.model.plan import Plan, Seat
+from topmast.model.plan import GroupRequest, PlacementRequest, Plan, Seat
 
 GPUS = {"east": 1_000, "north": 1_000, "west": 1_000}
 
@@ -51,6 +52,76 @@ def test_each_job_gets_the_best_place_that_is_left_for_its_kind() -> None:
     assert regions_of(bulk, [0, 0, 1, 0, 0, 1]) == ["west", "east", "west", "east", "west", "east"]
 
 
+def on_hosts(region: str, *places: tuple[int, str, int]) -> RegionPlans:
+    """Places of one task: kind, host of eight free GPUs, GPUs. An eighth of a host costs more the more
+    of it was free.
+    """
+    taken: dict[str, int] = {}
+    plans = []
+    for _, host, gpus in places:
+        first = taken.get(host, 0)
+        taken[host] = first + gpus
+        slots = tuple(range(first, first + gpus))
+        change = STRANDED[8 - first - gpus] - STRANDED[8 - first]
+        plans.append(
+            Plan("", region, f"{region}-1", "H100", gpus * 1_000, (Seat("main", 0, host, slots),),
+                 Level.HOST, change, {"balance": 0.0, "fragmentation": change})
+        )  # fmt: skip
+    kinds = tuple(kind for kind, *_ in places)
+    return RegionPlans(
+        1, region, kinds, PlanColumns.of(plans), free=(8,) * len(plans), stranded=STRANDED
+    )
+
+
+STRANDED = (0.0, 0.7, 1.2, 1.5, 1.6, 1.5, 1.2, 0.7, 0.0)
+
+
+def test_a_place_costs_what_it_strands_beside_those_that_were_taken() -> None:
+    """The second kind's place in the east fills up a host that nobody has begun: it is no bargain.
+
+    Once the first kind's is taken, it is.
+    """
+    bulk = Bulk()
+    bulk.answers = {
+        "east": on_hosts("east", (0, "e", 7), (1, "e", 1)),
+        "west": on_hosts("west", (1, "w", 1)),
+    }
+    bulk.asked = {"east": (1, 9), "west": (9, 9)}
+    told = bulk.answers["east"].plans
+    assert told
+    assert told.fragmentation == pytest.approx((0.7, -0.7))
+    alone = choose(bulk, [1, 1], {}, GPUS, 0.0)
+    assert alone.fragmentation == pytest.approx([0.7, 0.7])
+    beside = choose(bulk, [0, 1, 1], {}, GPUS, 0.0)
+    assert [region for region, _ in beside.rows] == [0, 0, 1]
+    assert beside.fragmentation == pytest.approx([0.7, -0.7, 0.7])
+    assert [plan.terms["fragmentation"] for plan in beside.plans(["a", "b", "c"]).plans] == (
+        pytest.approx([0.7, -0.7, 0.7])
+    )
+
+
+def test_what_is_next_on_a_host_is_counted_anew_when_another_is_taken_there() -> None:
+    """The east's place is dearer at first, and cheaper once its host is begun."""
+    bulk = Bulk()
+    bulk.answers = {
+        "east": on_hosts("east", (0, "e", 4), (1, "e", 2)),
+        "west": on_hosts("west", (1, "w", 1), (1, "w", 1)),
+    }
+    bulk.asked = {"east": (9, 9), "west": (9, 9)}
+    first = [bulk.answers["east"].region, bulk.answers["west"].region]
+    chosen = choose(bulk, [1, 0, 1], {}, GPUS, 0.0)
+    assert [first[region] for region, _ in chosen.rows] == ["west", "east", "east"]
+
+
+def test_an_older_region_is_taken_at_its_word() -> None:
+    """It does not say what is free of its hosts: its scores are those of its offers."""
+    bulk = Bulk()
+    told = on_hosts("east", (0, "e", 7), (1, "e", 1))
+    bulk.answers = {"east": RegionPlans(1, "east", told.kinds, told.plans)}
+    bulk.asked = {"east": (9, 9)}
+    assert choose(bulk, [1], {}, GPUS, 0.0).fragmentation == pytest.approx([-0.7])
+
+
 def test_a_region_costs_more_as_it_fills_up() -> None:
     """At 50 for a full one each GPU of a thousand costs 0.05."""
     offers = [(0, 0.0)] * 4
@@ -80,17 +151,39 @@ def test_it_ends_before_a_job_for_which_no_place_is_left() -> None:
     assert choose(answered(9, east=[]), [0], {}, GPUS, 0.0).rows == []
 
 
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=80), st.floats(0.01, 1.0))
-def test_a_share_has_its_part_of_each_kind_in_order(order: list[int], share: float) -> None:
-    """The first of each kind is in it, and a little more than the share; of one all is asked."""
-    part = list(shared_out(order, share))
+@given(
+    st.lists(st.integers(0, 4), min_size=1, max_size=80),
+    st.floats(0.01, 1.0),
+    st.lists(st.integers(1, 8), min_size=5, max_size=5),
+)
+def test_a_share_has_its_part_of_each_kind_in_order(
+    order: list[int], share: float, spare: list[int]
+) -> None:
+    """The first of each kind is in it, and some more than the share; of one all is asked."""
+    part = list(shared_out(order, share, spare))
     left = iter(order)
     assert all(kind in left for kind in part), "it is not in the order of the jobs"
     jobs, places = Counter(order), Counter(part)
     for kind, count in jobs.items():
-        assert min(count, share * count + 1) <= places[kind] <= min(count, 1.25 * share * count + 2)
+        more = spare[kind]
+        assert min(count, share * count + more) <= places[kind]
+        assert places[kind] <= min(count, 1.25 * share * count + more + 1)
     assert part[0] == order[0]
-    assert list(shared_out(order, 1.0)) == order
+    assert list(shared_out(order, 1.0, spare)) == order
+
+
+def test_so_many_places_more_are_asked_for_as_fill_a_host() -> None:
+    """Of tasks that share the room of the largest; of one that has it, and of gangs, one."""
+    mix = ((1, 0.7), (8, 0.3))
+
+    def spare(gpus: int, count: int = 1, sizes: tuple[tuple[int, float], ...] = mix) -> int:
+        spec = job(gpus=gpus, count=count)
+        group = spec.groups[0]
+        groups = (GroupRequest(group.name, group.count, group.resources),)
+        return spare_of(PlacementRequest("", groups, spec.topology, spec.band, mix=sizes))
+
+    assert (spare(1), spare(3), spare(8), spare(16), spare(1, count=2)) == (8, 3, 1, 1, 1)
+    assert spare(1, sizes=()) == 1
 
 
 def test_shares_follow_what_regions_have_and_what_they_won() -> None:
