@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.support import postgresql
@@ -77,6 +78,9 @@ def test_down_stops_the_one_of_two_servers_that_is_named(store: str, tmp_path: P
         led = _down("--state", str(state), "--server", leader.url)
         assert f"The leader of {state}, process {leader.pid}, has stopped" in led.stdout, led.stderr
         _said(second, "Topmast is up at")
+        said = second.log_tail()
+        assert said.index("this process takes over") < said.index("leads and answers from now on")
+        assert httpx.get(f"http://127.0.0.1:{second.port}/api/v1/jobs").status_code == 200
         told = written_server(state)
         assert (told["pid"], told["role"]) == (second.pid, "leader")
         assert written_standbys(state) == []

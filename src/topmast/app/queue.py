@@ -205,6 +205,7 @@ class QueueServer:
         )  # fmt: skip
         if isinstance(error, InUse):
             self._standby.look_once()
+        list(self._outside.engines.values())  # a new leader needs them all at once: loaded by then
         log.info(
             "this process stands by", why=error.told if isinstance(error, InUse) else str(error)
         )

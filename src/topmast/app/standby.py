@@ -130,8 +130,11 @@ class Standby:
             won, keeper = self._look_until_won(follow(self._store))
             follower = self.follower or Follower(self._build(won))
             self._check(follower, won.before or won.leader())
-            log.info("this process leads from now on", epoch=won.epoch)
+            log.info("this process takes over", epoch=won.epoch)
+            begun_s = elapsed_s()
             self._lead(won, keeper, follower)
+            took_s = round(elapsed_s() - begun_s, 2)
+            log.info("this process leads and answers from now on", epoch=won.epoch, took_s=took_s)
         except BaseException as error:
             self._fail(error)
 
