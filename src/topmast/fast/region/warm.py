@@ -62,6 +62,9 @@ def _load_free() -> None:
     share = GroupRequest("e", 1, Resources((Accelerator("G", MILLI // 2),)))
     for ask in (_ask(1.0, preempt=False), replace(_ask(0.0, preempt=False), groups=(share,))):
         assert shaped.best(replace(ask, shapes=shapes)) is not None
+    whole = GroupRequest("w", 1, _needs(1.0))
+    picky = replace(_ask(1.0, preempt=False), groups=(whole,), avoid_hosts=("h1",))
+    assert shaped.best(replace(picky, shapes=shapes)) is not None
     columns.watched = False
     columns.hold(attempt)
     columns.let_go(attempt)

@@ -113,7 +113,9 @@ class Columns(Amounts):
     affinity: Affinity | None = None
     """What chooses among equally good GPUs; None: the first are taken."""
     version: Ints
-    """(H) grows when what is free of a host has changed."""
+    """(H) grows when what is free of a host has changed, or whether it is in service."""
+    changes: Ints
+    """(parts) grows with the version of any host of the part."""
 
     def __init__(self, region: RegionSpec, slices: int = 1) -> None:
         """``slices``: how often each host stands here, once for every time slice."""
@@ -151,8 +153,9 @@ class Columns(Amounts):
         self.free_milli: Ints = np.full(int(self.offset[-1]), MILLI, dtype=np.int64)
         self.free_cpus, self.free_memory = self.cpus.copy(), self.memory.copy()
         self.unable = self._unable(region)
-        self.version, self.states = (
+        self.version, self.changes, self.states = (
             np.zeros_like(self.size_of),
+            np.zeros(len(self.parts), np.int64),
             [HostState.HEALTHY] * len(self.hosts),
         )
         self.available: Bools = np.ones(len(self.hosts), dtype=np.bool_)
@@ -191,9 +194,11 @@ class Columns(Amounts):
         numbers = {name: at for at, name in enumerate(self.names_of_models)}
         return np.array([numbers.get(name, 0) for name in self.models], dtype=np.int64)
 
-    def adopt(self, counts: AllocationIndex, arrays: Arrays, version: Ints, first_row: int) -> None:
-        """Keep what is free in the arrays of an index from now on, from ``first_row`` on."""
-        self.counts, self.first_row = counts, first_row
+    def adopt(
+        self, counts: AllocationIndex, arrays: Arrays, version: Ints, changes: Ints, first_row: int
+    ) -> None:
+        """Keep what is free in an index, from ``first_row`` on; ``changes`` are of these parts."""
+        self.counts, self.changes, self.first_row = counts, changes, first_row
         rows = slice(first_row, first_row + len(self.hosts))
         start = int(arrays.offset[first_row])
         self.free_milli = arrays.free_milli[start : start + len(self.free_milli)]
@@ -279,6 +284,7 @@ class Columns(Amounts):
                 self.counts.serve(self.first_row + row, state is HostState.HEALTHY)
             else:
                 self.available[row] = state is HostState.HEALTHY
+            self._changed((row,))
         if state is HostState.HEALTHY:
             self.grown[self.cluster_of[self.index[host]]] = None
 
@@ -321,6 +327,7 @@ class Columns(Amounts):
         rows, taken, slots = self._taken_by(seats)
         self.free_milli[slots] -= MILLI
         self.version[rows] += 1
+        self.changes[self.sections.cluster[rows]] += 1
         if self.counts is None:
             return
         hosts = self.first_row + rows
@@ -377,9 +384,14 @@ class Columns(Amounts):
             if need.memory_bytes:
                 self.free_memory[row] += sign * need.memory_bytes
             rows[row] = None
+        self._changed(rows)
+        return list(rows)
+
+    def _changed(self, rows: Iterable[int]) -> None:
+        """Something about the hosts of these rows is other than before. O(rows)."""
         for row in rows:
             self.version[row] += 1
-        return list(rows)
+            self.changes[self.sections.cluster[row]] += 1
 
     def _other_than_gpus(self, row: int) -> tuple[float, float]:
         return float(self.free_cpus[row]), float(self.free_memory[row])
@@ -431,7 +443,7 @@ class Columns(Amounts):
         """A copy that stays as it is while these columns change. O(slots)."""
         copy = self.trial()
         copy.states, copy.closed, copy.reasons = list(self.states), dict(self.closed), {}
-        copy.version = self.version.copy()
+        copy.version, copy.changes = self.version.copy(), self.changes.copy()
         return copy
 
     def without(self, gone: Iterable[Allocation]) -> Columns:

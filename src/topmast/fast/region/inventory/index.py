@@ -86,10 +86,18 @@ class Index:
         """One more than the GPUs of the widest host."""
         self.arrays = self._arrays()
         self.version: I64 = np.zeros(len(self.arrays.whole), np.int64)
-        """(H) grows when what is free of a host has changed."""
+        """(H) grows when what is free of a host has changed, or whether it is in service."""
+        self.changes: I64 = np.zeros(len(self.clusters), np.int64)
+        """(C) grows with the version of any host of the cluster."""
+        self.cluster_of: I64 = _joined(
+            [p.sections.cluster + self.spans[p.region][0] for p in parts]
+        )
+        """(H) the number of the host's cluster."""
         self.holders = AllocationIndex(self.arrays, [p.region for p in parts])
         for number, part in enumerate(parts):
-            part.adopt(self.holders, self.arrays, self.version, int(self.first_row[number]))
+            changes = self.changes[slice(*self.spans[part.region])]
+            first_row = int(self.first_row[number])
+            part.adopt(self.holders, self.arrays, self.version, changes, first_row)
             for allocation in part.allocations.values() if part.watched else ():
                 self.holders.enter(part, allocation)
         holdings.count_all(self.holders.counted, self.holders.held)
@@ -100,6 +108,11 @@ class Index:
         if found is None:
             self._workspaces[kind] = found = kind(self)  # type: ignore[call-arg]
         return found
+
+    def changed(self, hosts: I64) -> None:
+        """What is free of these hosts is other than before. O(hosts)."""
+        self.version[hosts] += 1
+        self.changes[self.cluster_of[hosts]] += 1
 
     def bits_of(self, regions: Iterable[str]) -> int:
         """The bits of some regions; 0 for one without clusters. O(regions)."""

@@ -35,9 +35,10 @@ class Sections:
         self.models: list[str] = sorted(set(models[gpus > 0].tolist()))
         number = {name: at for at, name in enumerate(self.models)}
         place = {part: at for at, part in enumerate(clusters)}
-        cluster: I64 = np.array([place[part] for part in cluster_of], dtype=np.int64)
+        self.cluster: I64 = np.array([place[part] for part in cluster_of], dtype=np.int64)
+        """(H) the number of each host's cluster and slice."""
         model: I64 = np.array([number.get(name, 0) for name in models.tolist()], dtype=np.int64)
-        group = (cluster * max(1, len(self.models)) + model) * len(LEVELS)
+        group = (self.cluster * max(1, len(self.models)) + model) * len(LEVELS)
         keys = np.stack([(group + at) * (count + 1) + domain[lv] for at, lv in enumerate(LEVELS)])
         known, numbers = np.unique(keys[:, gpus > 0], return_inverse=True)
         self.count = len(known) + 1

@@ -82,14 +82,14 @@ def kept_out(columns: Columns, held: Reservation) -> Iterator[None]:
     columns.free_milli[aside.slots] -= aside.milli
     columns.free_cpus[aside.rows] = np.round(before[1] - aside.cpus, CPU_DECIMALS)
     columns.free_memory[aside.rows] -= aside.memory
-    index.version[hosts] += 1
+    index.changed(hosts)
     index.holders.refresh_each(hosts)
     try:
         yield
     finally:
         for amount, at, was in zip(free, places, before, strict=True):
             amount[at] = was
-        index.version[hosts] += 1
+        index.changed(hosts)
         index.holders.refresh_each(hosts)
 
 

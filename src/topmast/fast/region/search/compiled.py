@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -14,7 +15,14 @@ from msgspec import Struct
 from topmast.fast.region.inventory.columns import Amounts, Floats, Ints, cpus_of
 from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.inventory.room import level_of
-from topmast.fast.region.search import kernels, limited_kernels, loads, scoring, stranded
+from topmast.fast.region.search import (
+    kernels,
+    limited_kernels,
+    loads,
+    scoring,
+    shaped_kernels,
+    stranded,
+)
 from topmast.fast.region.search.kernels import NOWHERE, Question
 from topmast.fast.region.search.limited_kernels import STEPS, Loads
 from topmast.fast.region.search.packing import Seated
@@ -47,6 +55,8 @@ class Spread(Struct, frozen=True, gc=False):
     tasks: list[int]
     victims: list[int] = []
     """The rows of the attempts that are stopped for it; none on free GPUs."""
+    stranding: float | None = None
+    """What it pays for the GPUs that it strands by shapes, where kernels worked that out."""
 
 
 def applies(ask: PlacementRequest, weights: ScoreWeights) -> bool:
@@ -80,6 +90,16 @@ class Known(Struct, frozen=True):
     """(H) the version of the host by which that was worked out."""
 
 
+class Shaped(Struct, frozen=True):
+    """What is kept of tasks of one kind, as `shaped_kernels` keep it."""
+
+    mixture: Mixture
+    known: tuple[Any, ...]
+    """The arguments of `best_by_shapes` that are the same for all of them."""
+    found: Ints
+    """(2 x tasks) room for hosts that take tasks, and how many."""
+
+
 class Workspace:
     """What these searches keep with an index."""
 
@@ -90,6 +110,8 @@ class Workspace:
         self.no_loads = Loads(False, nothing, nothing)
         self.known: dict[object, Known] = {}
         """By kind of task, as `COSTS_KEPT` says."""
+        self.shaped: dict[object, Shaped] = {}
+        """Likewise, of the common gangs."""
         self.before: Before | None = None
         self.hosts: Ints = np.arange(len(nothing))
         self.models = tuple(index.models)
@@ -145,6 +167,8 @@ def best_spread(
     if not choices:
         return None
     question = question_of(index, ask, weights, choices, cluster_cost)
+    if scoring.by_shapes(ask, weights) and _is_common(index, ask, choices):
+        return _best_by_shapes(index, ask, weights, choices, question)
     walks = is_limited(ask) or scoring.by_shapes(ask, weights)
     room = _room(index, ask, choices) if walks else None
     if room is None:
@@ -173,6 +197,52 @@ def best_spread(
         used = np.flatnonzero(taken)
         rows, tasks = hosts[used].tolist(), taken[used].tolist()
     return Spread(cluster, choice, rows, tasks)
+
+
+def _is_common(index: Index, ask: PlacementRequest, choices: list[Choice]) -> bool:
+    """Whether a gang may use any host, and as many GPUs whatever their model."""
+    gpus = choices[0].gpus
+    return all(choice.gpus == gpus for choice in choices) and not index.excluded(ask)
+
+
+def _best_by_shapes(
+    index: Index,
+    ask: PlacementRequest,
+    weights: ScoreWeights,
+    choices: list[Choice],
+    question: Question,
+) -> Spread | None:
+    """`best_spread` by the shapes of recent tasks, from what is kept of tasks of the kind."""
+    space, needs = index.workspace(Workspace), ask.groups[0].resources
+    levels = int(np.count_nonzero(question.level_cost < np.inf))
+    task = (question.tasks, choices[0].gpus, cpus_of(needs), float(needs.memory_bytes), levels)
+    mixture = stranded.mixture_of(given(ask.shapes, ()), space.models, weights.fragmentation)
+    shaped = _shaped(index, mixture, task)
+    asked: tuple[Any, ...] = (
+        *shaped.known, *task, question.choice_model, question.choice_cost, question.level_cost,
+        question.cluster_cost, shaped.found,
+    )  # fmt: skip
+    cluster, choice, hosts, points = shaped_kernels.best_by_shapes(*asked)
+    if cluster == NOWHERE:
+        return None
+    rows, tasks = shaped.found[:, :hosts].tolist()
+    return Spread(cluster, choices[choice], rows, tasks, stranding=points)
+
+
+def _shaped(index: Index, mixture: Mixture, task: tuple[float, ...]) -> Shaped:
+    """What is kept of tasks of a kind by the shapes now; of COSTS_KEPT kinds."""
+    space = index.workspace(Workspace)
+    found = space.shaped.pop(task, None)
+    if found is None or found.mixture is not mixture:
+        tasks = int(task[0])
+        rows, sections = min(tasks, max(1, index.width - 1)), len(index.arrays.hist_start) - 1
+        kept = shaped_kernels.nothing_kept(rows, len(space.hosts), sections)
+        known = (*index.arrays, index.version, index.changes, *mixture[1:], *kept)
+        found = Shaped(mixture, known, np.zeros((2, tasks), np.int64))
+    space.shaped[task] = found
+    if len(space.shaped) > COSTS_KEPT:
+        del space.shaped[next(iter(space.shaped))]
+    return found
 
 
 def _host_by_affinity(index: Index, cluster: int, choice: Choice, row: int, tasks: int) -> int:

@@ -122,7 +122,7 @@ def _best_roomy_section(
         high = a.by_cluster[cluster, model, level - 1, 1]
         for section in range(low, high):
             hosts = a.members[a.member_start[section] : a.member_start[section + 1]]
-            least = _least(hosts, room, q.tasks, costs)
+            least = least_on(hosts, room, q.tasks, costs)
             if least < best - start - ROUNDING:  # a section as good as the best loses the tie
                 taken = np.zeros(hosts.shape[0], np.int64)
                 change = seat(a, hosts, room, q.tasks, costs, alike, taken)
@@ -132,7 +132,7 @@ def _best_roomy_section(
 
 
 @inner
-def _least(hosts: I64, room: I64, tasks: int, costs: F64) -> float:
+def least_on(hosts: I64, room: I64, tasks: int, costs: F64) -> float:
     """A price that no seating of the gang on ``hosts`` can be below. O(hosts * tasks).
 
     It is the least price itself where enough hosts take equally many tasks at the best rate.

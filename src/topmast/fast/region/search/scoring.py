@@ -41,14 +41,18 @@ def score_terms(
     choice: int,
     lost_gpu_s: float,
     time_slice: int = 0,
+    stranding: float | None = None,
 ) -> dict[str, float]:
     """The weighted terms of one plan, for ``columns`` from which victims are gone already.
 
-    O(tasks + slots of the hosts used).
+    ``stranding``: what it pays for the GPUs that it strands, where that is known. O(tasks + slots
+    of the hosts used).
     """
     terms = terms_alike(ask, weights, level, choice)
     terms["preemption"] = points(lost_gpu_s, weights.preemption)
-    if by_shapes(ask, weights):
+    if stranding is not None:
+        terms["fragmentation"] = stranding
+    elif by_shapes(ask, weights):
         terms["fragmentation"] = shapes_cost(ask, weights, columns, seats, time_slice)
     elif weights.fragmentation:
         table = stranded_table(ask.mix, columns.width)

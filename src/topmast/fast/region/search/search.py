@@ -77,7 +77,8 @@ class Search(Struct, eq=False):
         columns: Columns | Overlay = self.columns
         if victims:
             columns = Overlay(self.columns, [self.allocations[victim.job] for victim in victims])
-        return self._plan(ask, columns, compiled.seated(index, columns, ask, spread), victims)
+        seated = compiled.seated(index, columns, ask, spread)
+        return self._plan(ask, columns, seated, victims, spread.stranding)
 
     def _free(self, ask: PlacementRequest, cluster: str | None) -> Plan | None:
         columns, weights = self.columns, self.profile.score
@@ -133,12 +134,24 @@ class Search(Struct, eq=False):
         columns: Columns | Overlay,
         found: Seated,
         stopped: tuple[Victim, ...] = (),
+        stranding: float | None = None,
     ) -> Plan:
-        """The plan with its score; in ``columns`` the ``stopped`` attempts are gone already."""
+        """The plan with its score; in ``columns`` the ``stopped`` attempts are gone already.
+
+        ``stranding``: what it pays for the GPUs that it strands, where that is known.
+        """
         lost_gpu_s = sum([v.lost_gpu_s for v in stopped]) if stopped else 0
         weights, seats, time_slice = self.profile.score, found.seats, found.time_slice
         terms = score_terms(
-            ask, weights, columns, seats, found.level, found.choice, lost_gpu_s, time_slice
+            ask,
+            weights,
+            columns,
+            seats,
+            found.level,
+            found.choice,
+            lost_gpu_s,
+            time_slice,
+            stranding,
         )
         if time_slice:
             terms["layer"] = self.profile.slices.price * time_slice

@@ -160,7 +160,6 @@ def costs_by_shapes(
     of which ``seen`` (H) is their ``version`` are known already. O(hosts * choices + those that
     changed * t * M).
     """
-    gpus, cpus, memory = task
     for host in range(seen.shape[0]):
         if seen[host] == version[host]:
             continue
@@ -174,13 +173,26 @@ def costs_by_shapes(
         free = a.free_milli[a.offset[host] : a.offset[host + 1]]
         old = left_of(m, free, a.free_cpus[host], a.free_memory[host])
         now = now_of(m, model_of[host], old, host, version, before)
-        for t in range(1, min(most, tasks) + 1):
-            new = Left(
-                old.whole - t * gpus, old.parts, old.useless, old.cpus - t * cpus,
-                old.memory - t * memory,
-            )  # fmt: skip
-            change = stranded_of(m, model_of[host], new) - now
-            costs[t - 1, host] = m.price * (change + EASE * t / tasks * ease(new))
+        costs_on(m, model_of[host], old, now, task, tasks, most, costs[:, host])
+
+
+@inner
+def costs_on(
+    m: Mixture, model: int, old: Left, now: float, task: tuple[int, float, float], tasks: int,
+    most: int, costs: F64,
+) -> None:  # fmt: skip
+    """What t of a gang's tasks cost on a host, to ``costs`` (t - 1), for t up to ``most``.
+
+    ``old`` is free of it, of which so much is stranded ``now``. O(t * M).
+    """
+    gpus, cpus, memory = task
+    for t in range(1, min(most, tasks) + 1):
+        new = Left(
+            old.whole - t * gpus, old.parts, old.useless, old.cpus - t * cpus,
+            old.memory - t * memory,
+        )  # fmt: skip
+        change = stranded_of(m, model, new) - now
+        costs[t - 1] = m.price * (change + EASE * t / tasks * ease(new))
 
 
 # --- what the rest of a GPU is worth --------------------------------------------------------------
