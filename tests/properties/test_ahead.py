@@ -457,3 +457,29 @@ def test_plans_in_bulk_are_taken_one_by_one_where_quota_may_end() -> None:
     assert len(made) == 70
     assert made[-1][0] < 4 * 0.04
     assert world.queue.cycle.prefetch.questions == 0
+
+
+def test_a_full_fleet_is_not_asked_in_bulk() -> None:
+    """No region can have a place: a bulk question would be a round trip in vain. It is asked once some
+    kind behind the next may have one.
+    """
+    regions = fleet(
+        *[cluster(f"{name}-1", hosts=2) for name in ("east", "west")],
+        cluster("east-2", hosts=2, model="A100"),
+    )
+    world = Late(regions, profile(), random.Random(4), in_bulk=True)
+    world.delay_s, world.loss = 0.02, 0.0
+    world.submit(*[job(gpus=8, band=Band.CRITICAL)] * 4)
+    world.advance(5.0)
+    kinds = [(1 + n % 8, 1 + n // 8) for n in range(16)]
+    world.submit(*[job(gpus=gpus, count=count, band=Band.CRITICAL) for gpus, count in kinds])
+    world.advance(0.01)
+    asked = world.queue.cycle.bulk
+    assert asked.batch == 0
+    world.advance(30.0)
+    higher = [job(gpus=gpus, count=count, band=Band.HIGH) for gpus, count in kinds]
+    world.submit(*higher, *[job(gpus=1, model="A100")] * 16)
+    world.advance(0.01)
+    assert asked.batch
+    world.advance(30.0)
+    assert len(plans_of(world)) == 4 + 16

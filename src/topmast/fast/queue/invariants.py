@@ -31,6 +31,9 @@ def check_quotas(queue: QueueState) -> None:
     for name in {**ledger.by_region, **fresh.by_region}:
         same = ledger.by_region.get(name, 0) == fresh.by_region.get(name, 0)
         require(same, f"what is held in region {name} is not what attempts hold there")
+    for model in {**ledger.by_model, **fresh.by_model}:
+        same = ledger.by_model.get(model, 0) == fresh.by_model.get(model, 0)
+        require(same, f"what is held of {model} is not what attempts hold of it")
     for (tenant, model), holding in fresh.held.items():
         if model:
             _check_limits(ledger, tenant, model, holding)

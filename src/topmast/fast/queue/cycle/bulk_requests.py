@@ -40,6 +40,8 @@ def ask_in_bulk(queue: QueueViews, decision: PendingDecision) -> bool:
     behind = enough(kinds_behind(queue, decision.candidate, count))
     if behind is None:
         return False
+    if not any(_may_have_room(queue, kind) for kind in (first, *behind.kinds)):
+        return False
     if bulk.pause:
         bulk.pause -= 1
         bulk.follows = not bulk.pause
@@ -50,6 +52,15 @@ def ask_in_bulk(queue: QueueViews, decision: PendingDecision) -> bool:
         queue.send(ids.placer(region), m.DropLeases(leases=leases))
     _send(queue, decision.awaited)
     return True
+
+
+def _may_have_room(queue: QueueViews, kind: Kind) -> bool:
+    """Whether the fleet has GPUs enough that no attempt holds, wherever they are. O(choices)."""
+    ledger, wanted = queue.tenancy.ledger, kind.job_class.gate.wanted
+    return any(
+        all(ledger.may_be_free(model, milli) for model, milli in wanted[choice].items())
+        for choice in kind.choices
+    )
 
 
 def _kind_of_first(queue: QueueViews, decision: PendingDecision) -> Kind | None:

@@ -48,6 +48,7 @@ class Ledger:
         self.held: dict[tuple[str, str], Holding] = {}
         self.totals: dict[tuple[str, str], Totals] = {}
         self.by_region: dict[str, int] = {}
+        self.by_model: dict[str, int] = {}
         self.booked_in: dict[str, None] = {}
         """Regions with another sum than when `Tenancy.plain_terms` looked last."""
         self.used_gpu_s: dict[str, float] = {}
@@ -110,6 +111,7 @@ class Ledger:
         other = Ledger(())
         other.held = {key: replace(holding) for key, holding in self.held.items()}
         other.by_region = dict(self.by_region)
+        other.by_model = dict(self.by_model)
         other.set_tenants(self.tenants.values() if tenants is None else tenants, self._gpus)
         return other
 
@@ -143,6 +145,7 @@ class Ledger:
         else:
             holding.guaranteed += milli
         self.by_region[region] = self.by_region.get(region, 0) + milli
+        self.by_model[model] = self.by_model.get(model, 0) + milli
         self.booked_in[region] = None
         branch = self.branch(tenant)
         self._changes += 1
@@ -152,6 +155,11 @@ class Ledger:
         if not holding.guaranteed and not holding.borrowed:
             del self.held[tenant, model]
         self._climb(tenant, model, milli, over_quota)
+
+    def may_be_free(self, model: str, milli: int) -> bool:
+        """Whether the fleet has so much that no attempt holds; it may be out of service. O(1)."""
+        capacity_milli = self.capacity.get(model)
+        return capacity_milli is None or self.by_model.get(model, 0) + milli <= capacity_milli
 
     @property
     def is_touched(self) -> bool:
