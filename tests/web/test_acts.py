@@ -146,8 +146,9 @@ def test_all_that_the_filters_leave_are_changed_at_once(stage: Stage, viewer: Vi
     with viewer.window() as window:
         page = window.open("/?name=all-*&state=PENDING")
         page.get_by_label("that the filters leave").check()
-        page.get_by_role("button", name="Priority").click()
-        page.locator("dialog[open] select").select_option("high")
+        page.get_by_role("button", name="Change…").click()
+        expect(page.locator("dialog[open]")).to_contain_text("Say what changes.")
+        page.get_by_label("Priority").last.select_option("high")
         expect(page.locator("dialog[open]")).to_contain_text("It changes 3 jobs.")
         assert "It changes 3 jobs." in confirm(page)
         eventually(lambda: all(stage.client.job(job).band == "high" for job in jobs), "high")

@@ -352,6 +352,34 @@ def test_a_dataset_is_copied_and_dropped(stage: Stage, viewer: Viewer, by_keys: 
         assert "its jobs are there" in rows
 
 
+@BY
+def test_what_a_job_asks_for_is_changed(stage: Stage, viewer: Viewer, by_keys: bool) -> None:
+    """All that `topmast edit` can; a field that stays empty changes nothing."""
+    job = stage.jobs["kept-back"]
+    hours = 3.0 if by_keys else 2.5
+    with viewer.window() as window:
+        page = window.open(f"/jobs/{job}")
+        press = presser(page, by_keys)
+        press("Change…")
+        told(page, "Say what changes.")
+        assert page.get_by_role("button", name="Do it").is_disabled()
+        page.get_by_label("Time limit, in hours").fill("two")
+        page.get_by_label("Restarts at most").fill("7")
+        page.get_by_label("Reason").focus()
+        told(page, "Refused: changes.time_limit_s: must be a duration")
+        window.complaints.clear()  # the browser notes the answer of 422
+        page.get_by_label("Time limit, in hours").fill(f"{hours:g}")
+        page.get_by_label("Expected to run, in hours").fill("1")
+        page.get_by_label("May be preempted").select_option("no")
+        told(page, "It changes 1 job.")
+        press("Do it")
+        done(window)
+    found = stage.client.job_file(job).job
+    assert found["time_limit"] == 3_600 * hours
+    assert found["expected_duration"] == 3_600
+    assert (found["max_restarts"], found["preemptible"]) == (7, False)
+
+
 def test_a_webhook_is_made_tried_and_removed(stage: Stage, viewer: Viewer) -> None:
     """Nothing listens there, and the page says so."""
     with viewer.window() as window:

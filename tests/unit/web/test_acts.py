@@ -85,12 +85,12 @@ async def offered(client: httpx.AsyncClient, path: str) -> Offered:
 @pytest.mark.parametrize(
     ("path", "want"),
     [
-        ("/jobs/j1", {"Hold", "Suspend", "Preempt", "Requeue", "Priority…", "Cancel"}),
+        ("/jobs/j1", {"Hold", "Suspend", "Preempt", "Requeue", "Change…", "Cancel"}),
         ("/fleet?host=east-a-0", {"Cordon", "Drain", "Uncordon", "Reserve…", "End"}),
         ("/fleet?cluster=east-a", {"Close…", "Reserve…"}),
         ("/tenants?tenant=vision", {"Pause…", "Quota for a while…"}),
         ("/tenants?tenant=visio", {"Resume", "Quota for a while…"}),
-        ("/sweeps/s2", {"Hold", "Release", "Priority…", "Cancel"}),
+        ("/sweeps/s2", {"Hold", "Release", "Change…", "Cancel"}),
         ("/account", set()),
     ],
 )

@@ -10,6 +10,8 @@ import { told } from "./told.js";
 
 const LINES_SHOWN = 20;
 const SAID_MS = 6000;
+/** A field is typed in when nothing came for so long. */
+const TYPED_MS = 250;
 
 /** @typedef {Record<string, any>} Body */
 /** @typedef {{url: string, title: string, body?: Body, fields?: string, note?: string, method?: string, plain?: boolean}} Act */
@@ -24,6 +26,8 @@ let asked = 0;
 let stale = false;
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let saying;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let typing;
 
 /** Say for a moment what was done. */
 function say(/** @type {string} */ text) {
@@ -87,6 +91,8 @@ function put(/** @type {Body} */ body, /** @type {string} */ path, /** @type {an
 function valueOf(/** @type {HTMLInputElement | HTMLSelectElement} */ field) {
   const text = field.value.trim();
   const as = field.dataset.as ?? "";
+  if (as === "yes") return text === "" ? undefined : text === "yes";
+  if (as === "length") return text === "" ? undefined : lengthOf(text);
   if (as === "truth") return /** @type {HTMLInputElement} */ (field).checked || undefined;
   if (text === "") return undefined;
   if (as === "number") return Number(text);
@@ -98,6 +104,12 @@ function valueOf(/** @type {HTMLInputElement | HTMLSelectElement} */ field) {
   if (as === "amounts") return amounts(text);
   if (as === "texts") return texts(text);
   return text;
+}
+
+/** Hours as seconds; null: none. What is no number goes to the server, which says so. */
+function lengthOf(/** @type {string} */ text) {
+  if (text === "none") return null;
+  return Number.isFinite(Number(text)) ? 3600 * Number(text) : text;
 }
 
 /** `H100=16, A100=8` as an object. */
@@ -149,8 +161,13 @@ async function rehearse(/** @type {Act} */ act, /** @type {Body} */ targets) {
   go().disabled = act.plain !== true;
   part("summary").textContent = act.plain ? "" : "Asking what this would do…";
   if (act.plain) return;
+  const body = bodyOf(act, targets);
+  if (act.fields === "fields-changes" && body.changes === undefined) {
+    part("summary").textContent = "Say what changes.";
+    return;
+  }
   try {
-    const found = told(await send(act, { ...bodyOf(act, targets), reason: undefined, dry_run: true }));
+    const found = told(await send(act, { ...body, reason: undefined, dry_run: true }));
     if (turn !== asked) return;
     part("summary").textContent = found.summary;
     list(found.lines);
@@ -187,13 +204,20 @@ function confirm(/** @type {HTMLElement} */ button, /** @type {Act} */ act, /** 
   part("note").textContent = act.note ?? "";
   const template = /** @type {HTMLTemplateElement | null} */ (document.getElementById(act.fields ?? ""));
   part("fields").replaceChildren(...(template ? [template.content.cloneNode(true)] : []));
-  part("fields").onchange = () => void rehearse(act, targets);
+  // While something is typed nothing can be done: what is done has been rehearsed as it stands.
+  part("fields").oninput = () => {
+    asked += 1;
+    go().disabled = act.plain !== true;
+    clearTimeout(typing);
+    typing = setTimeout(() => void rehearse(act, targets), TYPED_MS);
+  };
   const reason = /** @type {HTMLInputElement} */ (dialog.querySelector("[name=reason]"));
   /** @type {HTMLElement} */ (reason.closest("label")).hidden = act.plain === true;
   go().hidden = part("fields").hidden = false;
   part("secret").hidden = true;
   go().onclick = () => void carryOut(act, targets);
   dialog.onclose = () => {
+    clearTimeout(typing);
     part("secret").textContent = "";
     if (dialog.returnValue === "yes") {
       reason.value = "";
