@@ -21,10 +21,11 @@ class Following(Core):
     """The newest events, and the stream of them."""
 
     def recent_events(
-        self, caller: Caller, limit: int, kind: str = "", job: str = ""
+        self, caller: Caller, limit: int, kind: str = "", job: str = "", before: int | None = None
     ) -> tuple[v.EventView, ...]:
         """The newest events that the caller may see, the newest first; of a kind or job, if named.
 
+        ``before``: only those with a lower number.
         O(events that are newer than the last of them).
         """
         self.limits.take(caller, "list")
@@ -32,6 +33,8 @@ class Following(Core):
         found: list[v.EventView] = []
         for told in self.event_stream.newest():
             event = told.event
+            if before is not None and event.seq >= before:
+                continue
             if kind not in ("", event.kind) or job not in ("", event.job):
                 continue
             if hides is None:

@@ -31,6 +31,7 @@ from topmast.service.system import quantile, timings
 from topmast.service.verbs import JobsAct
 from topmast.service.whatif import WhatIfs
 from topmast.web import Standing, routes
+from topmast.web.pages.events import ROWS
 from topmast.web.pages.whatif import FIGURES
 from topmast.web.series import use_by_tenant
 
@@ -136,6 +137,26 @@ def test_the_fleet_is_told_as_a_file_with_what_changed_it(tmp_path: Path) -> Non
             "--base ([0-9a-f]+)", before.text
         )
         assert '<a href="/fleet/file">' in get(door, "/fleet").text
+
+
+def test_earlier_events_are_a_click_away(tmp_path: Path) -> None:
+    """Page after page, each event once, with the filters of the first."""
+    with entrance(tmp_path) as door:
+
+        async def submit() -> None:
+            for _ in range(ROWS + 5):
+                await door.service.submit(ROOT, JOB, "ann", "", "")
+
+        run(submit)
+        first = get(door, "/events?kind=submitted").text
+        onward = re.search(r'rel="next" href="([^"]*)">Earlier events', first)
+        assert onward is not None
+        assert "kind=submitted" in onward[1]
+        second = get(door, f"/events{html.unescape(onward[1])}").text
+        told = [re.findall(r'<tr data-row data-key="(\d+)"', text) for text in (first, second)]
+    assert [len(keys) for keys in told] == [ROWS, 5]
+    assert not set(told[0]) & set(told[1])
+    assert "Earlier events" not in second
 
 
 def test_the_audit_log_says_why(door: Entrance) -> None:

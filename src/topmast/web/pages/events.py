@@ -26,6 +26,7 @@ async def view(ask: Ask) -> dict[str, Any]:
         "events": (),
         "acts": None,
         "reasons": {},
+        "earlier": "",
         "kinds": EVENTS,
     }
     if given["show"] == "audit" and may_audit:
@@ -34,7 +35,10 @@ async def view(ask: Ask) -> dict[str, Any]:
     else:
         kind = given["kind"]
         kind = kind if kind in EVENTS else KINDS.get(kind.lower(), kind)
-        shown["events"] = ask.service.recent_events(ask.caller, ROWS, kind, given["job"])
+        found = ask.service.recent_events(ask.caller, ROWS, kind, given["job"], _before(given))
+        shown["events"] = found
+        if len(found) == ROWS:
+            shown["earlier"] = ask.link({**given, "before": str(found[-1].seq)})
     return shown
 
 
@@ -44,13 +48,18 @@ def _reason(act: ActView) -> str:
     return reason if isinstance(reason, str) else ""
 
 
-def _wanted(given: dict[str, str]) -> ActFilter:
+def _before(given: dict[str, str]) -> int | None:
+    """The number before which lines are wanted. Raises InvalidInput."""
     before = given["before"]
     if before and not (before.isascii() and before.isdigit() and len(before) < 19):
         raise InvalidInput("not a number of this server", field="before")
+    return int(before) if before else None
+
+
+def _wanted(given: dict[str, str]) -> ActFilter:
     return ActFilter(
         actor=given["actor"], verb=given["verb"], object=given["object"],
-        outcome=given["outcome"], before_id=int(before) if before else None, limit=ROWS,
+        outcome=given["outcome"], before_id=_before(given), limit=ROWS,
     )  # fmt: skip
 
 
