@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.support.build import cluster, fleet, job, profile, tenant
+from tests.support.build import cluster, fleet, job, needs, profile, tenant
 from tests.support.invariants import check_all, check_no_inversion, check_rest
 from tests.support.world import World
 from topmast.fast.queue import facts as f
@@ -472,7 +472,8 @@ def test_a_full_fleet_is_not_asked_in_bulk() -> None:
     world.submit(*[job(gpus=8, band=Band.CRITICAL)] * 4)
     world.advance(5.0)
     kinds = [(1 + n % 8, 1 + n // 8) for n in range(16)]
-    world.submit(*[job(gpus=gpus, count=count, band=Band.CRITICAL) for gpus, count in kinds])
+    critical = [job(gpus=gpus, count=count, band=Band.CRITICAL) for gpus, count in kinds]
+    world.submit(*critical, job(resources=needs(0, cpus=1), band=Band.LOW))
     world.advance(0.01)
     asked = world.queue.cycle.bulk
     assert asked.batch == 0
@@ -482,4 +483,4 @@ def test_a_full_fleet_is_not_asked_in_bulk() -> None:
     world.advance(0.01)
     assert asked.batch
     world.advance(30.0)
-    assert len(plans_of(world)) == 4 + 16
+    assert len(plans_of(world)) == 4 + 1 + 16

@@ -40,7 +40,8 @@ def ask_in_bulk(queue: QueueViews, decision: PendingDecision) -> bool:
     behind = enough(kinds_behind(queue, decision.candidate, count))
     if behind is None:
         return False
-    if not any(_may_have_room(queue, kind) for kind in (first, *behind.kinds)):
+    asked = (first, *[behind.kinds[number] for number in dict.fromkeys(behind.kind)])
+    if not any(_may_have_room(queue, kind) for kind in asked):
         return False
     if bulk.pause:
         bulk.pause -= 1
@@ -58,7 +59,8 @@ def _may_have_room(queue: QueueViews, kind: Kind) -> bool:
     """Whether the fleet has GPUs enough that no attempt holds, wherever they are. O(choices)."""
     ledger, wanted = queue.tenancy.ledger, kind.job_class.gate.wanted
     return any(
-        all(ledger.may_be_free(model, milli) for model, milli in wanted[choice].items())
+        choice >= len(wanted)
+        or all(ledger.may_be_free(model, milli) for model, milli in wanted[choice].items())
         for choice in kind.choices
     )
 
