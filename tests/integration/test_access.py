@@ -448,6 +448,42 @@ def test_the_same_key_of_two_principals_is_two_keys(door: Entrance) -> None:
     run(story)
 
 
+def test_all_that_is_wrong_with_a_request_is_told_at_once(door: Entrance) -> None:
+    """Of bodies and of parameters: a field each; the fields that a body lacks, too."""
+
+    async def story() -> None:
+        admin = await door.token("teller", (Role.ADMIN, "/"))
+        async with door.client(admin) as client:
+            for method, path, body, fields in (
+                ("POST", "/tokens", {"account": "teller", "ttl_s": 1, "scopes": ["x", "jobs.view", "y"]},
+                 {"ttl_s", "scopes[0]", "scopes[2]"}),
+                ("POST", "/accounts", {}, {"name", "tenant"}),
+                ("POST", "/accounts", {"name": "a b", "tenant": "mars"}, {"name", "tenant"}),
+                ("POST", "/roles/grant", {"subject": "eve", "role": "king", "tenant": "mars"},
+                 {"subject", "role", "tenant"}),
+                ("PUT", "/webhooks/ops", {"url": "ftp://x", "secret": "s", "events": ["NO"],
+                                          "template": "t", "frob": 1, "reason": 2},
+                 {"url", "secret", "events[0]", "template", "frob", "reason"}),
+                ("PUT", "/webhooks/ops", {"url": "https://x.example/", "tenants": ["m", "n"]},
+                 {"tenants[0]", "tenants[1]"}),
+                ("POST", "/datasets", {"name": "a b", "region": "mars", "path": "../x",
+                                       "min_replicas": 0, "frob": 1},
+                 {"name", "region", "path", "min_replicas", "frob"}),
+                ("POST", "/reservations", {"until_s": 1, "from_s": 2}, {"hosts", "until_s"}),
+                ("POST", "/jobs", {"job": {"runn": "x", "num_nodes": 0}, "user": 5, "frob": 1},
+                 {"frob", "user", "runn", "run", "num_nodes"}),
+                ("POST", "/tenants/vision/quota", {}, {"quota", "until_s"}),
+            ):  # fmt: skip
+                answer = await client.request(method, path, json=body)
+                told = answer.json()
+                assert answer.status_code == 422, (path, told)
+                assert {one["field"] for one in told.get("errors", [told])} == fields, told
+            told = (await client.get("/audit?limit=x&since=y")).json()
+            assert {one["field"] for one in told["errors"]} == {"limit", "since"}
+
+    run(story)
+
+
 def test_a_refusal_names_the_least_role_that_would_do_and_where(door: Entrance) -> None:
     """And no tenant that the caller may not see; what the remedy says, helps."""
 

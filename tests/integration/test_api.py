@@ -524,7 +524,7 @@ BOMB = b'{"job": {"run": "true", "datasets": [' + b'"a",' * 200_000 + b'"b"]}}'
         (b"{", "body", "not JSON"),
         (b"[]", "body", "must be a JSON object"),
         (b'"x"', "body", "must be a JSON object"),
-        (b"", "job", "must be an object"),
+        (b"", "job", "missing"),
         (b"\xff\xfe{", "body", "not JSON"),
         (b'{"job": {"run": "\xff"}}', "body", "not JSON"),
         (b'{"job": {"run": "\\ud800"}}', "body", "not JSON"),

@@ -9,6 +9,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -78,11 +79,13 @@ async def read_object(
     fields: Collection[str] | None = None,
     limit_bytes: int = SMALL_BYTES,
     checks: Iterable[Check] = (),
+    beside: Check | None = None,
 ) -> dict[str, Any]:
     """The body as a JSON object; an empty body is an empty object.
 
     ``fields`` are those it may have, with their schemas; None if the caller checks that. What is
-    wrong by them and by ``checks`` is told at once: raises InvalidInput.
+    wrong by them and by ``checks`` is told at once: raises InvalidInput. If anything is, ``beside``
+    adds what the route itself would find only later.
     """
     bodies: LargeBodies = request.app.state.large_bodies
     text = Text()
@@ -97,8 +100,23 @@ async def read_object(
     if not isinstance(document, dict):
         raise InvalidInput("must be a JSON object", field="body")
     if fields is not None:
-        refuse_all(islice(_faults(document, fields, checks), MOST_TOLD))
+        every: list[Check] = [*checks, partial(_require_all, _required(request))]
+        found = list(islice(_faults(document, fields, every), MOST_TOLD))
+        if found and beside is not None:
+            found += [one for one in _found_by(beside, document) if one.field != found[0].field]
+        refuse_all(found)
     return document
+
+
+def _required(request: Request) -> tuple[str, ...]:
+    """The fields that the body of a route must have, as its description says."""
+    content = (getattr(request.scope.get("route"), "openapi_extra", None) or {}).get("requestBody")
+    schema = (content or {}).get("content", {}).get("application/json", {}).get("schema", {})
+    return tuple(schema.get("required", ()))
+
+
+def _require_all(names: tuple[str, ...], document: dict[str, Any]) -> None:
+    refuse_all(InvalidInput("missing", field=name) for name in names if name not in document)
 
 
 def _check_type(request: Request) -> None:
@@ -233,7 +251,12 @@ def _each_fault(
     if isinstance(fields, Mapping):
         yield from faults(document, fields)
     for check in checks:
-        try:
-            check(document)
-        except InvalidInput as error:
-            yield from (error, *error.more)
+        yield from _found_by(check, document)
+
+
+def _found_by(check: Check, document: dict[str, Any]) -> tuple[InvalidInput, ...]:
+    try:
+        check(document)
+    except InvalidInput as error:
+        return (error, *error.more)
+    return ()

@@ -24,6 +24,7 @@ from topmast.model import views as v
 from topmast.model.access import Permission
 from topmast.model.act_views import JobFileView
 from topmast.model.errors import InvalidInput, NotFound
+from topmast.model.files.jobfile import parse_job
 from topmast.routing import caller_of, guarded_router, needs
 from topmast.service.blobs import MAX_BYTES
 from topmast.service.service import Service
@@ -41,6 +42,12 @@ _CANCEL = {"user": _TEXT, **WHY}
 _UPLOADED = {"type": "object", "properties": {"workdir": _TEXT}, "required": ["workdir"]}
 
 
+def _check_job(body: dict[str, Any]) -> None:
+    """Raises InvalidInput for what is wrong with a job as such."""
+    if isinstance(body.get("job"), dict):
+        parse_job(body["job"], where="job")
+
+
 def routes(service: Service) -> APIRouter:
     """All routes under /jobs and /workdirs."""
     router = guarded_router()
@@ -54,7 +61,7 @@ def routes(service: Service) -> APIRouter:
     )
     @needs(Permission.JOBS_SUBMIT)
     async def submit(request: Request) -> Response:
-        body = await read_object(request, _ONE)
+        body = await read_object(request, _ONE, beside=_check_job)
         receipt = await service.submit(
             caller_of(request), body.get("job"), user(body), text(body, "workdir"),
             idempotency_key(request),
@@ -85,7 +92,8 @@ def routes(service: Service) -> APIRouter:
     )
     @needs(Permission.JOBS_SUBMIT)
     async def dry_run(request: Request) -> Response:
-        body, caller = await read_object(request, _ONE), caller_of(request)
+        body = await read_object(request, _ONE, beside=_check_job)
+        caller = caller_of(request)
         return answer(await service.dry_run(caller, body.get("job"), user(body)))
 
     @router.get("/jobs", tags=["jobs"], summary="List jobs", **returns(v.JobPage))

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import ClientDisconnect
 
-from topmast.model.errors import NotFound, TooMany, TopmastError
+from topmast.model.errors import InvalidInput, NotFound, TooMany, TopmastError
 from topmast.model.problem import made, problem_of
 from topmast.model.views import Problem
 from topmast.routing import shows_pages
@@ -76,8 +76,9 @@ def _methods_at(request: Request) -> list[str]:
 
 async def _bad_parameter(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    return problem(422, "Invalid input", str(first["msg"]), field=str(first["loc"][-1]))
+    faults = [InvalidInput(str(one["msg"]), field=str(one["loc"][-1])) for one in error.errors()]
+    faults[0].more = tuple(faults[1:])
+    return answered(faults[0])
 
 
 async def _gone(request: Request, error: Exception) -> Response:

@@ -66,7 +66,10 @@ def _add_accounts(app: typer.Typer) -> None:
     def break_glass(
         session: Session,
         life: Annotated[
-            str, typer.Option("--for", metavar="TIME", help="How long it is good.")
+            str,
+            typer.Option(
+                "--for", metavar="TIME", help="How long it is good.", callback=values.DURATION
+            ),
         ] = "1h",
     ) -> None:
         """Print a token of an administrator, on the machine of the server.
@@ -104,7 +107,10 @@ def create_token(
         str, typer.Option(metavar="NAME", help="The service account that gets it.")
     ] = "",
     life: Annotated[
-        str | None, typer.Option("--for", metavar="TIME", help="How long it is good, as 30d.")
+        str | None,
+        typer.Option(
+            "--for", metavar="TIME", help="How long it is good, as 30d.", callback=values.DURATION
+        ),
     ] = None,
     scope: Annotated[
         list[str] | None,
@@ -234,9 +240,14 @@ def audit(
         str | None, typer.Option(metavar="TEXT", help="How it begins: done, unchanged, refused.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="T", help="From when on: 24h (ago), 2030-01-31.")
+        str | None,
+        typer.Option(
+            metavar="T", help="From when on: 24h (ago), 2030-01-31.", callback=values.MOMENT
+        ),
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="T", help="Until when.")] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="T", help="Until when.", callback=values.MOMENT)
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="The most lines.")] = 50,
 ) -> None:
     """Show the acts of people and programs, the newest first; refusals and logins, too."""

@@ -46,14 +46,27 @@ class PeriodOptions:
 
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="TIME", help="When it begins: a time, or 4h from now."),
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="When it begins: a time, or 4h from now.",
+            callback=values.COMING,
+        ),
     ] = None
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When it ends by itself, likewise.")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="When it ends by itself, likewise.", callback=values.COMING
+        ),
     ] = None
     for_: Annotated[
         str | None,
-        typer.Option("--for", metavar="DURATION", help="How long it lasts, in place of --until."),
+        typer.Option(
+            "--for",
+            metavar="DURATION",
+            help="How long it lasts, in place of --until.",
+            callback=values.DURATION,
+        ),
     ] = None
 
     @property

@@ -111,7 +111,11 @@ def close(
     clusters: ClustersArgument = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="When they open by themselves: a time, or 4h from now."),
+        typer.Option(
+            metavar="TIME",
+            help="When they open by themselves: a time, or 4h from now.",
+            callback=values.COMING,
+        ),
     ] = None,
     options: ClusterOptions = ClusterOptions(),
 ) -> None:

@@ -57,7 +57,11 @@ def _add_replay(app: typer.Typer) -> None:
         session: Session,
         until: Annotated[
             str | None,
-            typer.Option(metavar="T", help="The time to look at: 2h (ago), 2030-01-31T12:00."),
+            typer.Option(
+                metavar="T",
+                help="The time to look at: 2h (ago), 2030-01-31T12:00.",
+                callback=values.MOMENT,
+            ),
         ] = None,
         serve: Annotated[
             bool, typer.Option("--serve", help="Show any moment in the dashboard, for reading.")

@@ -32,7 +32,12 @@ def add(app: typer.Typer) -> None:
 def down(
     session: Session,
     timeout: Annotated[
-        str, typer.Option(metavar="TIME", help="Stop waiting for its end after this time.")
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Stop waiting for its end after this time.",
+            callback=values.DURATION,
+        ),
     ] = "60s",
 ) -> int:
     """Stop the server of a state folder. Jobs run on, and the next `topmast up` takes them over.

@@ -14,6 +14,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+MORE = "more"
+"""Where an error has the others that are told with it."""
 _LONGEST = 1000
 _NEAR = 0.75
 """How alike two words must be to be taken for one with a slip of the finger."""
@@ -49,17 +51,42 @@ _WORDS = (
     (re.compile(r"Input should be a valid integer.*"), "wanted a whole number"),
     (re.compile(r"Input should be a valid number.*"), "wanted a number"),
     (re.compile(r"Value error, "), ""),
+    (re.compile(r"^Invalid value: "), ""),
 )
 """What a library says about a value, and how all other errors say it."""
 
 
-def read_simply(parameters: Iterable[Any]) -> None:
-    """Take values as they are where nothing is to be read.
+def read_simply(parameters: Iterable[Any], faults: list[typer.TyperException]) -> None:
+    """Take values as they are where nothing is to be read; what is wrong is added to ``faults``.
 
     Typer has all of them read by a library that takes longer to import than Typer and the command.
     """
     for parameter in parameters:
-        parameter.process_value = partial(_processed, parameter, parameter.process_value)
+        read = partial(_processed, parameter, parameter.process_value)
+        parameter.process_value = partial(_noted, parameter, read, faults)
+
+
+def _noted(
+    parameter: Any, read: Callable[..., Any], faults: list[typer.TyperException], ctx: Any,
+    value: Any,
+) -> Any:  # fmt: skip
+    """The value of a parameter; none if it is wrong, which is told together with all others."""
+    try:
+        return read(ctx, value)
+    except typer.TyperException as error:
+        if ctx.resilient_parsing:
+            raise
+        if isinstance(error, typer.BadParameter):
+            error.ctx, error.param = error.ctx or ctx, error.param or parameter
+        faults.append(error)
+        return None
+
+
+def refuse_together(faults: list[typer.TyperException]) -> None:
+    """Raise the first of some errors, with the others in ``more``; nothing if there are none."""
+    if faults:
+        setattr(faults[0], MORE, tuple(faults[1:]))
+        raise faults[0]
 
 
 def _processed(parameter: Any, read: Callable[..., Any], ctx: Any, value: Any) -> Any:
@@ -95,14 +122,24 @@ class Command(TyperCommand):
         ]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments. A number is finite: a range of a library lets ``nan`` pass."""
-        read_simply(self.get_params(ctx))
-        found: list[str] = super().parse_args(ctx, args)
+        """Read the arguments, and tell all that is wrong with them at once.
+
+        A number is finite: a range of a library lets ``nan`` pass.
+        """
+        faults: list[typer.TyperException] = []
+        found: list[str] = []
+        read_simply(self.get_params(ctx), faults)
+        try:
+            found = super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            faults.append(error)
         parameters: list[Any] = list(self.params)
         for parameter in parameters:
             given = ctx.params.get(parameter.name)
             if isinstance(given, float) and not math.isfinite(given):
-                raise typer.BadParameter(f"{given} is not a finite number", ctx, parameter)
+                message = f"{given} is not a finite number"
+                faults.append(typer.BadParameter(message, ctx, parameter))
+        refuse_together(faults)
         return found
 
 
@@ -127,8 +164,10 @@ class Group(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options that stand before the command."""
-        read_simply(self.get_params(ctx))
+        faults: list[typer.TyperException] = []
+        read_simply(self.get_params(ctx), faults)
         found: list[str] = super().parse_args(ctx, args)
+        refuse_together(faults)
         return found
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -29,7 +29,9 @@ HostsArgument = Annotated[
 UntilOption = Annotated[
     str | None,
     typer.Option(
-        metavar="TIME", help="When they take work again by themselves: a time, or 4h from now."
+        metavar="TIME",
+        help="When they take work again by themselves: a time, or 4h from now.",
+        callback=values.COMING,
     ),
 ]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -16,7 +17,7 @@ from topmast.cli.documents import as_yaml
 from topmast.cli.explain import say_explanation
 from topmast.cli.groups import CommandBehind
 from topmast.cli.jobs import FINISHED, WAITING, JobArgument, JobsArgument, page_of, say_states
-from topmast.cli.jobsource import source_like, source_of
+from topmast.cli.jobsource import JobSource, source_like, source_of
 from topmast.cli.launchmany import documents_of, dry_run_all, launch_all
 from topmast.cli.output import note, say, say_block, warn
 from topmast.cli.overrides import JobOptions, named_for, with_changes
@@ -94,8 +95,8 @@ def launch(
         )
     if file is not None and like:
         raise typer.BadParameter("name a job file or --like JOB, not both")
-    changes = options.changes(command_words)
     source = source_of(file)
+    changes = _changes(options, command_words, source)
     if len(parts := source.parts()) > 1:
         if follow:
             raise typer.BadParameter("the file has several jobs: --wait", param_hint="'--follow'")
@@ -118,6 +119,19 @@ def launch(
                 return 0
             receipt = client.submit(job[0], workdir=job[1])
         return _submitted(session, client, receipt, wait, follow)
+
+
+def _changes(options: JobOptions, words: Sequence[str], source: JobSource) -> dict[str, Any]:
+    """What options change of a job; their faults are told together with those of its file."""
+    from topmast.model.errors import Faults
+
+    faults = Faults()
+    changes = faults.of(partial(options.changes, words))
+    if faults:
+        for part in faults.of(source.parts) or ():
+            faults.of(part.read)
+    faults.refuse()
+    return changes
 
 
 def _submitted(session: Session, client: Client, receipt: Receipt, wait: bool, follow: bool) -> int:
@@ -176,7 +190,12 @@ def wait(
     session: Session,
     jobs: JobsArgument,
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stop waiting after this time: 90, 10m, 2h.")
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Stop waiting after this time: 90, 10m, 2h.",
+            callback=values.DURATION,
+        ),
     ] = None,
 ) -> int:
     """Wait until jobs have ended.

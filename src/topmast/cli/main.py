@@ -15,7 +15,7 @@ import typer
 from topmast import __version__
 from topmast.cli.command import JsonOption, ServerOption, StateOption
 from topmast.cli.commands import COMMANDS, SECTIONS
-from topmast.cli.groups import Command, Group, said_of
+from topmast.cli.groups import MORE, Command, Group, said_of
 from topmast.cli.output import note, say, say_block
 from topmast.cli.text import clean_json
 
@@ -182,13 +182,22 @@ def _wants_json(given: Sequence[str]) -> bool:
 
 def _misused(error: typer.TyperException, *, as_json: bool) -> int:
     """Report arguments that cannot be accepted."""
+    every: tuple[typer.TyperException, ...] = (error, *getattr(error, MORE, ()))
     if as_json:
         from topmast.model.problem import made
+        from topmast.model.views import Fault
 
-        told = _NAMES_IT.sub("", said_of(error))
-        _note_error(made(422, "Invalid input", told, _option(error), _hint(error).strip(" ()")))
+        faults = tuple(
+            Fault(_NAMES_IT.sub("", said_of(one)), _option(one), _hint(one).strip(" ()"))
+            for one in every
+        )
+        first = faults[0]
+        more = faults if len(faults) > 1 else ()
+        problem = made(422, "Invalid input", first.detail, first.field, first.remedy, more)
+        _note_error(problem)
     else:
-        note(f"{PROGRAM}: {said_of(error)}{_hint(error)}")
+        for one in every:
+            note(f"{PROGRAM}: {said_of(one)}{_hint(one)}")
     return error.exit_code
 
 
@@ -244,7 +253,7 @@ def _option(error: typer.TyperException) -> str:
         return str(getattr(error, "option_name", "") or "")
     if parameter.param_type_name == "argument":
         return str(parameter.metavar or parameter.name)
-    return str(max(parameter.opts, key=len))
+    return str(next((one for one in parameter.opts if one.startswith("--")), parameter.opts[0]))
 
 
 def _note_error(problem: Problem) -> None:

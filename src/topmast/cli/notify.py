@@ -80,7 +80,11 @@ def put(
     ] = None,
     label: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Only jobs with these labels; may be repeated."),
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Only jobs with these labels; may be repeated.",
+            callback=values.ASSIGNMENTS,
+        ),
     ] = None,
     template: Annotated[Template, typer.Option(help="What messages look like.")] = Template.JSON,
     options: ActOptions = ActOptions(),

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Annotated, Any
 
@@ -77,11 +78,17 @@ class JobOptions(AfterOptions):
     ] = None
     env: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Set an environment variable; may be repeated."),
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Set an environment variable; may be repeated.",
+            callback=values.ASSIGNMENTS,
+        ),
     ] = None
     label: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Add a label; may be repeated."),
+        typer.Option(
+            metavar="KEY=VALUE", help="Add a label; may be repeated.", callback=values.ASSIGNMENTS
+        ),
     ] = None
     env_file: Annotated[
         Path | None,
@@ -102,11 +109,18 @@ class JobOptions(AfterOptions):
             metavar="FIELD=VALUE",
             help="Set a field of the job file: resources.accelerators=H100:4; without a value it "
             "is left out. May be repeated.",
+            callback=values.ASSIGNMENTS,
         ),
     ] = None
 
     def changes(self, command: Sequence[str]) -> dict[str, Any]:
-        """The new values by field; ``command`` is what the job shall run, if it is not empty."""
+        """The new values by field; ``command`` is what the job shall run, if it is not empty.
+
+        Raises InvalidInput, with all that is wrong.
+        """
+        from topmast.model.errors import Faults
+
+        faults = Faults()
         names = {
             "name": self.name, "tenant": self.tenant, "priority": self.priority,
             "image": self.image, "workdir": self.workdir, "num_nodes": self.nodes,
@@ -116,20 +130,25 @@ class JobOptions(AfterOptions):
             "resources.memory": self.memory, "time_limit": self.time_limit,
         }  # fmt: skip
         found: dict[str, Any] = {f: value for f, value in names.items() if value is not None}
-        found |= {f: _scalar(text, f) for f, text in sizes.items() if text is not None}
+        given = {f: text for f, text in sizes.items() if text is not None}
+        found |= {f: faults.of(partial(_scalar, text, f)) for f, text in given.items()}
         if dependencies := self.dependencies():
             found["depends_on"] = dependencies
         if command:
             # One word may be a script, as `ssh HOST 'a && b'` takes it; several are one command.
             found["run"] = command[0] if len(command) == 1 else shlex.join(command)
-        variables = read_env_file(self.env_file) if self.env_file else {}
+        variables: dict[str, str] = {}
+        if self.env_file:
+            variables = faults.of(partial(read_env_file, self.env_file)) or {}
         variables |= values.assignments(self.env or [], "--env")
         found |= {f"envs.{name}": value for name, value in variables.items()}
         labels = values.assignments(self.label or [], "--label")
         found |= {f"labels.{name}": value for name, value in labels.items()}
         found |= {f"secrets.{name}": place for name, place in _secrets(self.secret or []).items()}
         for field, text in values.assignments(self.settings or [], "--set").items():
-            found[field] = text if _AS_TEXT.fullmatch(field) and text else _scalar(text, field)
+            is_text = _AS_TEXT.fullmatch(field) and text
+            found[field] = text if is_text else faults.of(partial(_scalar, text, field))
+        faults.refuse()
         return found
 
 

@@ -51,6 +51,7 @@ def set_profile(
             metavar="KEY=VALUE",
             help="Change a setting; may be repeated.",
             autocompletion=complete_settings,
+            callback=values.ASSIGNMENTS,
         ),
     ] = None,
     options: ActOptions = ActOptions(),

@@ -45,6 +45,7 @@ class TraceOptions:
             metavar="KEY=VALUE",
             help="Change an option; may be repeated.",
             autocompletion=complete_settings,
+            callback=values.ASSIGNMENTS,
         ),
     ] = None
     overheads: Annotated[
@@ -63,14 +64,30 @@ class TraceOptions:
     ] = None
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="T", help="Only jobs submitted at this time or later."),
+        typer.Option(
+            "--from",
+            metavar="T",
+            help="Only jobs submitted at this time or later.",
+            callback=values.DURATION,
+        ),
     ] = None
     to: Annotated[
-        str | None, typer.Option("--to", metavar="T", help="Only jobs submitted before this time.")
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="T",
+            help="Only jobs submitted before this time.",
+            callback=values.DURATION,
+        ),
     ] = None
     until: Annotated[
         str | None,
-        typer.Option("--until", metavar="T", help="End the run at this simulated time."),
+        typer.Option(
+            "--until",
+            metavar="T",
+            help="End the run at this simulated time.",
+            callback=values.DURATION,
+        ),
     ] = None
     load: Annotated[
         float, typer.Option("--load", metavar="X", help="Let jobs arrive X times as fast.")

@@ -157,7 +157,12 @@ def quota(
     tenant: TenantArgument,
     gpus: Annotated[
         list[str] | None,
-        typer.Option("--gpus", metavar="MODEL=N", help="GPUs of a model; repeatable."),
+        typer.Option(
+            "--gpus",
+            metavar="MODEL=N",
+            help="GPUs of a model; repeatable.",
+            callback=values.ASSIGNMENTS,
+        ),
     ] = None,
     period: PeriodOptions = PeriodOptions(),
     end: Annotated[

@@ -37,10 +37,14 @@ def usage(
         ),
     ] = KEYS[0],
     since: Annotated[
-        str | None, typer.Option(metavar="T", help="Start of the period: 24h (ago), 2030-01-31.")
+        str | None,
+        typer.Option(
+            metavar="T", help="Start of the period: 24h (ago), 2030-01-31.", callback=values.MOMENT
+        ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="T", help="End of the period. Default: now.")
+        str | None,
+        typer.Option(metavar="T", help="End of the period. Default: now.", callback=values.MOMENT),
     ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
 ) -> None:

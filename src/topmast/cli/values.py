@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import typer
+
+
+def checked(read: Callable[[Any], object]) -> Callable[[Any], Any]:
+    """A callback of an option, whose text ``read`` can read: so that all errors are told at once.
+
+    The command reads it again.
+    """
+
+    def check(value: Any) -> Any:
+        if value is not None:
+            read(value)
+        return value
+
+    return check
 
 
 def duration_s(text: str | None, option: str = "") -> float | None:
@@ -69,15 +84,20 @@ def moment_s(text: str | None, option: str = "", ago: str = "ago") -> float | No
 
 def coming_s(text: str | None, option: str = "") -> float | None:
     """The same of a time to come: ``2h`` is in two hours."""
+    found_s = _coming_s(text, option)
+    if text is not None and _dated_s(text) is None:
+        with_unit(text, option)
+    return found_s
+
+
+def _coming_s(text: str | None, option: str = "") -> float | None:
     now_s, at_s = time.time(), moment_s(text, option, ago="from now")
     if text is None or at_s is None or at_s > now_s:
         return at_s
     if _dated_s(text) is not None:
         message = f"{text!r} has passed: write a time to come, or 4h for in four hours"
         raise typer.BadParameter(message, param_hint=_hint(option))
-    ago_s = duration_s(text, option) or 0.0
-    with_unit(text, option)
-    return now_s + ago_s
+    return now_s + (duration_s(text, option) or 0.0)
 
 
 def _dated_s(text: str) -> float | None:
@@ -165,3 +185,8 @@ def loopback(host: str) -> str:
             f"{message}; requests are not authenticated, so only loopback addresses are allowed"
         )
     return host
+
+
+DURATION, MOMENT, COMING = checked(duration_s), checked(moment_s), checked(_coming_s)
+ASSIGNMENTS, SIZE = checked(assignments), checked(size_bytes)
+"""What an option is checked by, as its ``callback``."""

@@ -67,6 +67,10 @@ class Faults:
     def __init__(self) -> None:
         self._errors: list[InvalidInput] = []
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._errors)
+
     def of(self, read: Callable[[], T]) -> T:
         """What ``read`` returns; where it finds an error, nothing, and `refuse` raises it."""
         try:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import Faults, InvalidInput
 from topmast.model.states import JobState
 
 if TYPE_CHECKING:
@@ -73,13 +73,23 @@ class WebhookView(Struct, frozen=True):
 
 
 def read_webhook(name: str, document: dict[str, Any]) -> Webhook:
-    """A webhook from the body of a request. Raises InvalidInput."""
+    """A webhook from the body of a request. Raises InvalidInput, with all that is wrong."""
     # Clients need names of this module, and not what reads files.
+    from topmast.model.files.every import every_error
     from topmast.model.files.fields import Value
     from topmast.model.files.source import JOB_LIMITS, from_document
 
-    root = Value(from_document(document, "request", JOB_LIMITS), "", "request")
-    root.check_name(name)
+    faults = Faults()
+    node = from_document(document, "request", JOB_LIMITS)
+    faults.of(lambda: Value(node, "name", "request").check_name(name))
+    webhook = faults.of(
+        lambda: every_error(lambda known: _webhook(name, Value(known, "", "request")), node)
+    )
+    faults.refuse()
+    return webhook
+
+
+def _webhook(name: str, root: Value) -> Webhook:
     fields = root.record(_FIELDS)
     url, secret = fields.need("url", "https://example.com/hook"), fields.get("secret")
     template, labels = fields.get("template"), fields.get("labels")

@@ -17,7 +17,7 @@ from topmast.model import account_views as v
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.access import ALLOWED, ROOT, TOP, Caller, Permission, Principal, Role
-from topmast.model.errors import Faults, Forbidden, InvalidInput, NotFound
+from topmast.model.errors import Faults, Forbidden, InvalidInput, NotFound, refuse_all
 from topmast.model.messages import TokenKind
 from topmast.ports import Act, ActFilter, Clock, Journal
 from topmast.runtime.loop import Runtime
@@ -110,14 +110,13 @@ class Directory:
             message = "a service account makes no tokens: its administrators do"
             raise Forbidden(message, remedy)
         life_s = USUAL_S[kind] if ttl_s is None else ttl_s
+        faults = Faults()
         if not 60.0 <= life_s <= LONGEST_S:
-            raise InvalidInput(
-                f"a token lasts from a minute to {LONGEST_S / DAY_S:g} days", field="ttl_s"
-            )
-        return await self.issue(
-            act(caller, "create-token", tenant=tenant), kind, subject, life_s,
-            _narrowed(caller.principal, scopes), label,
-        )  # fmt: skip
+            faults.add(f"a token lasts from a minute to {LONGEST_S / DAY_S:g} days", "ttl_s")
+        narrowed = faults.of(partial(_narrowed, caller.principal, scopes))
+        faults.refuse()
+        line = act(caller, "create-token", tenant=tenant)
+        return await self.issue(line, kind, subject, life_s, narrowed, label)
 
     async def issue(
         self,
@@ -202,9 +201,11 @@ class Directory:
     ) -> v.ServiceAccountView:
         """Make a service account, which belongs to a tenant."""
         self._limits.take(caller, "submit")
+        faults = Faults()
         if not _NAME.fullmatch(name):
-            raise InvalidInput("letters, digits, '.', '_' and '-'", field="name")
-        tenant = self._known_tenant(caller, tenant)
+            faults.add("letters, digits, '.', '_' and '-'", "name")
+        tenant = faults.of(partial(self._known_tenant, caller, tenant))
+        faults.refuse()
         self._access.require(caller, Permission.ACCOUNTS_EDIT, tenant)
         order = m.AddServiceAccount(name, tenant)
         look = partial(self._account_told, name)
@@ -285,16 +286,16 @@ class Directory:
         await self._do(caller, verb, binding.subject, binding.tenant, order, why, look)
 
     def _asked(self, caller: Caller, subject: str, role: str, tenant: str) -> Binding:
-        """A role as a request says it. Raises InvalidInput."""
+        """A role as a request says it. Raises InvalidInput, with all that is wrong."""
+        faults = Faults()
         if not subject.isprintable() or not _SUBJECT.fullmatch(subject):
-            raise InvalidInput(
-                f"{subject[:100]!r} is no subject", field="subject",
-                remedy="user:NAME, sa:NAME or group:NAME",
-            )  # fmt: skip
+            remedy = "user:NAME, sa:NAME or group:NAME"
+            faults.add(f"{subject[:100]!r} is no subject", "subject", remedy)
         if role not in tuple(Role):
-            known = f"one of {', '.join(Role)}"
-            raise InvalidInput(f"unknown role {role[:100]!r}", field="role", remedy=known)
-        return Binding(subject, Role(role), self._known_tenant(caller, tenant))
+            faults.add(f"unknown role {role[:100]!r}", "role", f"one of {', '.join(Role)}")
+        name = faults.of(partial(self._known_tenant, caller, tenant))
+        faults.refuse()
+        return Binding(subject, Role(role), name)
 
     def _held(self, caller: Caller, subject: str, role: str, tenant: str) -> Binding | None:
         """A role that is held, also at a tenant that has left the fleet."""
@@ -432,10 +433,13 @@ def _narrowed(principal: Principal, wanted: Sequence[str] | None) -> tuple[Permi
     """The scopes of a new token, within those of the one in use. Raises InvalidInput, Forbidden."""
     if wanted is None:
         return principal.scopes
+    known = f"one of {', '.join(Permission)}"
+    refuse_all(
+        InvalidInput(f"unknown permission {name[:100]!r}", field=f"scopes[{index}]", remedy=known)
+        for index, name in enumerate(wanted)
+        if name not in tuple(Permission)
+    )
     for name in wanted:
-        if name not in tuple(Permission):
-            known = f"one of {', '.join(Permission)}"
-            raise InvalidInput(f"unknown permission {name[:100]!r}", field="scopes", remedy=known)
         if principal.scopes is not None and name not in principal.scopes:
             remedy = f"use a token with the scope {name}, or one without scopes"
             raise Forbidden(f"the token in use is not good for {name}", remedy)

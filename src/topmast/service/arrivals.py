@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 from functools import partial
@@ -53,9 +53,7 @@ class Arrivals:
         queue = self._runtime.machines.queue
         regions = [r.name for r in queue.fleet.regions]
         if region not in regions:
-            near = get_close_matches(str(region), regions, 1)
-            remedy = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(regions)}"
-            raise InvalidInput(f"unknown region '{region}'", field="region", remedy=remedy)
+            raise _unknown_region(region, regions, name, fields)
         asked = self._runtime.ask(lambda: queue.data.catalogue.datasets.get(name))
         known = await asyncio.wrap_future(asked)
         if known is not None and not known.replicas:  # the fleet file, or an earlier act, names it
@@ -98,6 +96,22 @@ class Arrivals:
                 remedy="put the files there first, or give a source directory",
             )
         return size_bytes
+
+
+def _unknown_region(
+    region: Any, regions: Sequence[str], name: str, fields: Mapping[str, Any]
+) -> InvalidInput:
+    """The error for a region that there is not, with all else that is wrong with the dataset."""
+    near = get_close_matches(str(region), regions, 1)
+    remedy = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(regions)}"
+    error = InvalidInput(f"unknown region '{region}'", field="region", remedy=remedy)
+    others = {"path": f"datasets/{name}", "size": 0, **fields, "replicas": list(regions[:1])}
+    try:
+        parse_dataset(name, others, regions=regions)
+    except InvalidInput as other:
+        every = (other, *other.more)
+        error.more = tuple(one for one in every if not one.field.startswith("replicas"))
+    return error
 
 
 def _folder(source: Any) -> Path:

@@ -86,13 +86,14 @@ class Reserving(Quoting):
     async def _checked(self, caller: Caller, wanted: Window, selector: str) -> Window:
         """A window that names what there is. Raises InvalidInput, NotFound."""
         named = (wanted.hosts, wanted.cluster, wanted.region, selector.strip())
+        faults = list[InvalidInput]()
         if sum(map(bool, named)) != 1:
             remedy = "host=* selects all hosts"
             message = "name hosts, a cluster or a region, or give a selector"
-            raise InvalidInput(message, field="hosts", remedy=remedy)
+            faults.append(InvalidInput(message, field="hosts", remedy=remedy))
         now = self.clock.now()
         wanted = replace(wanted, from_s=wanted.from_s or now)
-        refuse_all(_time_faults(wanted, now))
+        refuse_all((*faults, *_time_faults(wanted, now)))
         queue = self.machines.queue
         tenants = await self._ask(lambda: tuple(queue.tenancy.ledger.tenants))
         if await self._ask(lambda: len(queue.windows.known)) >= MOST:

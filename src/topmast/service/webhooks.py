@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from topmast.adapters.webhooks import Undelivered
 from topmast.model.access import ROOT, Caller, Permission
-from topmast.model.errors import InvalidInput, NotFound, Unavailable
+from topmast.model.errors import InvalidInput, NotFound, Unavailable, refuse_all
 from topmast.model.webhooks import Webhook, WebhookView, read_webhook, refuse_another
 from topmast.ports import ActRow, Clock
 from topmast.runtime.loop import Runtime
@@ -55,12 +55,12 @@ class Webhooks:
         return await self._view(caller, name)
 
     def _require_tenants(self, tenants: tuple[str, ...]) -> None:
-        for index, tenant in enumerate(tenants):
-            if not self._access.has_tenant(tenant):
-                remedy = "a tenant of the fleet file: `topmast tenants`"
-                raise InvalidInput(
-                    f"no tenant '{tenant}'", field=f"tenants[{index}]", remedy=remedy
-                )
+        remedy = "a tenant of the fleet file: `topmast tenants`"
+        refuse_all(
+            InvalidInput(f"no tenant '{tenant}'", field=f"tenants[{index}]", remedy=remedy)
+            for index, tenant in enumerate(tenants)
+            if not self._access.has_tenant(tenant)
+        )
 
     async def remove(self, caller: Caller, name: str, why: Why = NO_REASON) -> WebhookView:
         """Remove one; what it was not told yet, it never is."""

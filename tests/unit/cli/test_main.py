@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -142,8 +143,20 @@ def test_values_are_the_same_with_and_without_a_library() -> None:
         for parameter in command.params:
             given = [value for value in (*values, parameter.default) if not callable(value)]
             wanted = [outcome(parameter, value) for value in given]
-            read_simply([parameter])
-            assert [outcome(parameter, value) for value in given] == wanted, parameter.opts
+            faults: list[typer.TyperException] = []
+            read_simply([parameter], faults)
+            found = []
+            for value in given:
+                faults.clear()
+                taken = outcome(parameter, value)
+                # The option is named once it is known.
+                found.append(
+                    re.sub(" for [^:]*:", ":", faults[0].format_message()) if faults else taken
+                )
+            wanted = [
+                re.sub(" for [^:]*:", ":", one) if isinstance(one, str) else one for one in wanted
+            ]
+            assert found == wanted, parameter.opts
             seen += 1
     assert seen > 500
 
@@ -274,6 +287,33 @@ def test_a_mistake_is_one_line(case: Mistake, json_too: list[str], call: Call) -
     else:
         assert case.want in called.error
         assert called.error.startswith("topmast: ")
+
+
+SEVERAL: list[tuple[str, list[str]]] = [
+    ("audit --since x --until y --limit 0", ["--since", "--until", "--limit"]),
+    ("cordon h --until yesterday --reason r --frob", ["--frob"]),
+    ("drain h --until yesterday --now also", ["--until"]),
+    ("roles grant ann king", ["ROLE", "TENANT"]),
+    ("reserve add east-0 --for z --from y", ["--from", "--for"]),
+    ("launch --env LR --label k --set x --nodes two -- true",
+     ["--env", "--label", "--set", "--nodes"]),
+    ("tokens create --for never", ["--for"]),
+    ("notify add --label x", ["NAME", "URL", "--label"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "fields"), SEVERAL, ids=[line for line, _ in SEVERAL])
+def test_all_that_is_wrong_with_the_options_is_told_at_once(
+    line: str, fields: list[str], call: Call
+) -> None:
+    """A line for each, or one document with all of them; nothing is asked of a server."""
+    words = line.split()
+    called = call(*words)
+    assert (called.code, called.out) == (2, "")
+    assert len(called.err.splitlines()) == len(fields)
+    problem = call("--json", *words).problem
+    errors = problem.get("errors", [problem])
+    assert sorted(one["field"] for one in errors) == sorted(fields)
 
 
 NEEDS_A_SERVER = [

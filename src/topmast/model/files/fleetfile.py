@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import UNSET
 
 from topmast.model.dataset import Paths
+from topmast.model.errors import Faults
 from topmast.model.files.every import every_error
 from topmast.model.files.fields import Record, Value
 from topmast.model.files.hosts import Hosts
@@ -68,9 +69,15 @@ def parse_dataset(
     name: str, document: Mapping[str, Any], *, regions: Collection[str], where: str = "request"
 ) -> DatasetSpec:
     """A dataset to be added to a running fleet with these ``regions``."""
-    value = Value(from_document(document, where, JOB_LIMITS), "", where)
-    Value(value.node, "name", where).check_name(name)
-    return _dataset(name, value, regions)
+    faults = Faults()
+    node = from_document(document, where, JOB_LIMITS)
+    faults.of(lambda: Value(node, "name", where).check_name(name))
+    named = "dataset" if faults else name  # a fault is told once
+    found = faults.of(
+        lambda: every_error(lambda known: _dataset(named, Value(known, "", where), regions), node)
+    )
+    faults.refuse()
+    return found
 
 
 def _fleet(root: Value) -> Fleet:
