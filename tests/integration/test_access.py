@@ -838,6 +838,12 @@ def test_the_audit_log_shows_a_tenants_administrator_its_tenant(door: Entrance) 
             assert (await client.get("/audit?tenant=speech")).json()["acts"] == []
             assert (await client.get("/audit?outcome=ref")).status_code == 200
             assert (await client.get("/audit?outcome=refused: no")).status_code == 200
+            assert (await client.get("/audit?actor=budget")).status_code == 200
+            wrong = await client.get("/audit?actor=auditor")
+            assert (wrong.status_code, wrong.json()["remedy"]) == (
+                422,
+                "user:auditor or sa:auditor",
+            )
             wrong = await client.get("/audit?outcome=refusd&since=nan")
             assert wrong.status_code == 422
             assert [told["field"] for told in wrong.json()["errors"]] == ["since", "outcome"]

@@ -93,8 +93,7 @@ def routes(service: Service) -> APIRouter:
     @needs(Permission.JOBS_SUBMIT)
     async def dry_run(request: Request) -> Response:
         body = await read_object(request, _ONE, beside=_check_job)
-        caller = caller_of(request)
-        return answer(await service.dry_run(caller, body.get("job"), user(body)))
+        return answer(await service.dry_run(caller_of(request), body.get("job"), user(body)))
 
     @router.get("/jobs", tags=["jobs"], summary="List jobs", **returns(v.JobPage))
     @needs(Permission.JOBS_VIEW)

@@ -179,6 +179,9 @@ def add_account(
     with session.client() as client:
         made = client.add_account(name, tenant, **options.given)
     options.tell()
+    if options.dry_run:
+        session.show(made, lambda: say(f"sa:{made.name} would belong to {made.tenant}"))
+        return
     session.show(made, lambda: say(f"sa:{made.name} belongs to {made.tenant}; give it a role"))
 
 
@@ -211,7 +214,8 @@ def grant(
     with session.client() as client:
         found = client.grant(subject, role.value, tenant, **options.given)
     options.tell()
-    session.show(found, lambda: say(f"{found.subject} is {found.role} at {found.tenant}"))
+    becomes = options.passive(found.role)
+    session.show(found, lambda: say(f"{found.subject} {becomes} at {found.tenant}"))
 
 
 def revoke(
@@ -225,7 +229,8 @@ def revoke(
     with session.client() as client:
         gone = client.revoke(subject, role.value, tenant, **options.given)
     options.tell()
-    session.show(gone, lambda: say(f"{gone.subject} is {gone.role} at {gone.tenant} no more"))
+    becomes = options.passive(gone.role)
+    session.show(gone, lambda: say(f"{gone.subject} {becomes} at {gone.tenant} no more"))
 
 
 def audit(
@@ -270,6 +275,8 @@ def audit(
         for act in page.acts
     ]  # fmt: skip
     session.show(page, lambda: say_table(columns, rows))
+    if not (rows or session.json):
+        note("no such acts")
 
 
 def _change(before: Any, after: Any) -> str:

@@ -12,7 +12,7 @@ from topmast.cli import values
 from topmast.cli.actoptions import ActOptions
 from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_clusters
-from topmast.cli.each import for_each
+from topmast.cli.each import named_or_selected, require_each
 from topmast.cli.output import Cell, Column, Row, note, say, say_table
 from topmast.cli.text import moment, number, plural
 
@@ -153,15 +153,10 @@ def _act(
     act: Callable[[Client, list[str]], list[ClusterActed]],
 ) -> None:
     """One request for all clusters."""
-    named = list(dict.fromkeys(clusters or ()))
-    if bool(named) == bool(options.selector):
-        both = "not both" if named else "cluster=* for all"
-        raise typer.BadParameter(f"name clusters, or give --selector; {both}")
+    named = named_or_selected(clusters, options.selector, "cluster", "cluster=*")
     with session.client() as client:
         if named:
-            there = [row.name for row in client.clusters()]
-            with for_each(named) as attempt:
-                attempt(lambda name: values.required(name, there, "cluster"))
+            require_each(named, (row.name for row in client.clusters()), "cluster")
         found = act(client, named)
     session.show({"clusters": found}, lambda: _say_acts(found))
 

@@ -1,14 +1,38 @@
-"""One action on each of several things: what fails is reported at the end, on one line."""
+"""Acts on several things: which they are, and what fails, reported at the end, on one line."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
+import typer
+
+from topmast.cli import values
 from topmast.model.errors import TopmastError, Unavailable
 
 T = TypeVar("T")
+
+
+def named_or_selected(
+    names: Iterable[str] | None, selector: str | None, what: str, every: str
+) -> list[str]:
+    """The names that an act is about, each once; none where a selector chooses.
+
+    ``every`` is the selector of all. Raises BadParameter if both are given, or neither.
+    """
+    named = list(dict.fromkeys(names or ()))
+    if bool(named) == bool(selector):
+        both = "not both" if named else f"{every} for all"
+        raise typer.BadParameter(f"name {what}s, or give --selector; {both}")
+    return named
+
+
+def require_each(names: Sequence[str], there: Iterable[str], what: str) -> None:
+    """Raises an error for the names of things that there are not, with those that are near."""
+    known = list(there)
+    with for_each(names) as attempt:
+        attempt(lambda name: values.required(name, known, what))
 
 
 class Attempt(Protocol):

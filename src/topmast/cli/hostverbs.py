@@ -12,7 +12,7 @@ from topmast.cli import values
 from topmast.cli.actoptions import ActOptions
 from topmast.cli.command import Session, command
 from topmast.cli.completion import complete_hosts
-from topmast.cli.each import for_each
+from topmast.cli.each import named_or_selected, require_each
 from topmast.cli.hosttable import listed, say_hosts
 from topmast.cli.output import Column, Row, note, say, say_table
 from topmast.cli.text import plural
@@ -130,15 +130,10 @@ def drain(
 
 def _act(session: Session, hosts: list[str] | None, options: HostOptions, act: Act) -> HostsActed:
     """One request for all hosts. A misspelt name is found before any host is changed."""
-    named = list(dict.fromkeys(hosts or ()))
-    if bool(named) == bool(options.selector):
-        both = "not both" if named else "host=* for all"
-        raise typer.BadParameter(f"name hosts, or give --selector; {both}")
+    named = named_or_selected(hosts, options.selector, "host", "host=*")
     with session.client() as client:
         if named:
-            there = [row.name for row in client.hosts()]
-            with for_each(named) as attempt:
-                attempt(lambda name: values.required(name, there, "host"))
+            require_each(named, (row.name for row in client.hosts()), "host")
         return act(client, named)
 
 

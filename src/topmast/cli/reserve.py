@@ -9,6 +9,7 @@ import typer
 from topmast.cli.actoptions import ActOptions, PeriodOptions
 from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_clusters, complete_hosts, complete_regions
+from topmast.cli.groups import refuse_together
 from topmast.cli.hosttable import listed
 from topmast.cli.output import Column, note, say, say_table, say_text
 from topmast.cli.text import minutes, number
@@ -78,11 +79,14 @@ def reserve(
     What counts is what is left of the job's time limit, or else how long it is expected to run.
     Meanwhile nothing starts there, but jobs of --tenant. What runs goes on; to move it, drain.
     """
+    faults = list[typer.TyperException]()
     named = [bool(hosts), selector is not None, cluster is not None, region is not None]
     if sum(named) != 1:
-        raise typer.BadParameter("name hosts, or give one of --selector, --cluster, --region")
+        message = "name hosts, or give one of --selector, --cluster, --region"
+        faults.append(typer.BadParameter(message))
     if period.ends != 1:
-        raise typer.BadParameter("say when it ends: with --until, or with --for")
+        faults.append(typer.BadParameter("say when it ends: with --until, or with --for"))
+    refuse_together(faults)
     from_s, until_s = period.bounds_s()
     with session.client() as client:
         found = client.reserve(

@@ -12,6 +12,7 @@ from topmast.cli import fleet_file, values
 from topmast.cli.actoptions import ActOptions, PeriodOptions
 from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_tenants
+from topmast.cli.each import named_or_selected
 from topmast.cli.output import Column, note, say, say_table, warn
 from topmast.cli.text import moment, number, plural
 
@@ -80,7 +81,7 @@ def pause(
     not be preempted runs to its end.
     """
     _pause(
-        session, tenants, options,
+        session, tenants, options, "paused",
         lambda client, names: client.pause_tenants(
             names, selector=options.selector or "", drain=drain, **options.given
         ),
@@ -94,7 +95,7 @@ def resume(
 ) -> None:
     """Let the jobs of a tenant start again."""
     _pause(
-        session, tenants, options,
+        session, tenants, options, "resumed",
         lambda client, names: client.resume_tenants(
             names, selector=options.selector or "", **options.given
         ),
@@ -105,18 +106,16 @@ def _pause(
     session: Session,
     tenants: list[str] | None,
     options: TenantOptions,
+    becomes: str,
     act: Callable[[Client, list[str]], list[TenantPause]],
 ) -> None:
     """One request for all tenants; the document of one that is named alone is its own."""
-    named = list(dict.fromkeys(tenants or ()))
-    if bool(named) == bool(options.selector):
-        both = "not both" if named else "tenant=* for all"
-        raise typer.BadParameter(f"name tenants, or give --selector; {both}")
+    named = named_or_selected(tenants, options.selector, "tenant", "tenant=*")
     with session.client() as client:
         found = act(client, named)
     document: object = found[0] if len(named) == 1 else {"tenants": found}
     options.tell()
-    session.show(document, lambda: _say_pauses(found))
+    session.show(document, lambda: _say_pauses(found, becomes))
 
 
 def apply(
@@ -220,14 +219,19 @@ def _quota_of(quota: dict[str, int], model: str) -> str:
     return number(quota[model]) if model in quota else "unlimited"
 
 
-def _say_pauses(found: list[TenantPause]) -> None:
+def _say_pauses(found: list[TenantPause], becomes: str) -> None:
     for one in found:
-        _say_pause(one)
+        _say_pause(one, becomes)
 
 
-def _say_pause(found: TenantPause) -> None:
-    now = " so far" if found.dry_run else ""
-    say(found.paused or f"tenant {found.tenant} is not paused{now}")
+def _say_pause(found: TenantPause, becomes: str) -> None:
+    would = "would be " if found.dry_run else ""
+    if would:
+        say(f"tenant {found.tenant} {would}{becomes}")
+        if found.paused:
+            say(f"now {found.paused}")
+    else:
+        say(found.paused or f"tenant {found.tenant} is not paused")
     say(f"{plural(found.waiting, 'job')} of it waiting, {found.running} with GPUs")
     if not found.stops:
         return
@@ -238,8 +242,8 @@ def _say_pause(found: TenantPause) -> None:
     ]
     say_table(columns, rows)
     say(
-        f"{plural(len(found.stops), 'job')} stopped: {number(found.gpus)} GPUs, "
-        f"{number(round(found.lost_gpu_h, 2))} GPU-hours lost"
+        f"{plural(len(found.stops), 'job')} {would}stopped: {number(found.gpus)} GPUs, "
+        f"{number(round(found.lost_gpu_h, 2))} GPU-hours {would}lost"
     )
 
 

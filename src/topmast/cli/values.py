@@ -13,9 +13,9 @@ import typer
 
 
 def checked(read: Callable[[Any], object]) -> Callable[[Any], Any]:
-    """A callback of an option, whose text ``read`` can read: so that all errors are told at once.
+    """A callback of an option with a text that ``read`` can read; the command reads it again.
 
-    The command reads it again.
+    What a callback refuses is told together with all else that is wrong.
     """
 
     def check(value: Any) -> Any:
@@ -37,6 +37,11 @@ def duration_s(text: str | None, option: str = "") -> float | None:
         return parse_duration_s(text)
     except InvalidInput as error:
         raise typer.BadParameter(str(error), param_hint=_hint(option)) from None
+
+
+def duration_or_none_s(text: str, option: str = "") -> float | None:
+    """The same, or None for ``none``."""
+    return None if text.lower() == "none" else duration_s(text, option)
 
 
 def with_unit(text: str | None, option: str) -> None:
@@ -188,5 +193,5 @@ def loopback(host: str) -> str:
 
 
 DURATION, MOMENT, COMING = checked(duration_s), checked(moment_s), checked(_coming_s)
-ASSIGNMENTS, SIZE = checked(assignments), checked(size_bytes)
+DURATION_OR_NONE, ASSIGNMENTS = checked(duration_or_none_s), checked(assignments)
 """What an option is checked by, as its ``callback``."""

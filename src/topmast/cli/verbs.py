@@ -15,6 +15,7 @@ from topmast.cli import values
 from topmast.cli.actoptions import ActOptions
 from topmast.cli.command import Session, command
 from topmast.cli.completion import complete_active_jobs, complete_bands
+from topmast.cli.each import named_or_selected
 from topmast.cli.jobs import say_states, state_cell
 from topmast.cli.output import Column, note, say, say_table
 from topmast.cli.text import number, plural
@@ -138,7 +139,11 @@ def edit(
     ] = None,
     time_limit: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Of all its attempts together; 'none' for no limit."),
+        typer.Option(
+            metavar="DURATION",
+            help="Of all its attempts together; 'none' for no limit.",
+            callback=values.DURATION_OR_NONE,
+        ),
     ] = None,
     max_restarts: Annotated[
         int | None, typer.Option(min=0, help="How often it restarts after failures.")
@@ -152,6 +157,7 @@ def edit(
         typer.Option(
             metavar="DURATION",
             help="How long it will run in all; 'none': not known. Holds at once.",
+            callback=values.DURATION_OR_NONE,
         ),
     ] = None,
     options: JobActOptions = JobActOptions(),
@@ -164,8 +170,7 @@ def edit(
     times = (("time-limit", time_limit), ("expected-duration", expected_duration))
     for name, text in times:
         if text is not None:
-            time_s = None if text.lower() == "none" else values.duration_s(text, f"--{name}")
-            changes[f"{name.replace('-', '_')}_s"] = time_s
+            changes[f"{name.replace('-', '_')}_s"] = values.duration_or_none_s(text, f"--{name}")
     if not changes:
         raise typer.BadParameter("say what changes, for example --priority high")
     run(session, jobs, options, lambda client: partial(client.edit_jobs, changes=changes))
@@ -193,10 +198,7 @@ def run(session: Session, jobs: list[str] | None, options: JobActOptions, act: A
     """Act on all jobs in one request, show what became of them, and fail for those refused."""
     from topmast.model.errors import TopmastError
 
-    named = list(dict.fromkeys(jobs or ()))
-    if bool(named) == bool(options.selector):
-        both = "not both" if named else "state=active for all"
-        raise typer.BadParameter(f"name jobs, or give --selector; {both}")
+    named = named_or_selected(jobs, options.selector, "job", "state=active")
     with session.client() as client:
         acted = act(client)(named, selector=options.selector or "", **options.given)
     if acted.jobs or options.selector or not acted.effects:

@@ -453,6 +453,8 @@ def _token_view(token: Token) -> v.TokenView:
     )  # fmt: skip
 
 
+_OWN_ACTORS = ("budget",)
+"""Parts of the server that act by themselves."""
 _OUTCOMES = ("done", "unchanged", "refused")
 
 
@@ -462,6 +464,9 @@ def _check_filter(wanted: ActFilter) -> None:
     for field, time_s in (("since", wanted.since_s), ("until", wanted.until_s)):
         if time_s is not None and not math.isfinite(time_s):
             faults.add("not a time", field)
+    if ":" not in wanted.actor and wanted.actor not in ("", *_OWN_ACTORS):
+        remedy = f"user:{wanted.actor[:100]} or sa:{wanted.actor[:100]}"
+        faults.add(f"'{wanted.actor[:100]}' is no subject", "actor", remedy)
     begins = wanted.outcome
     if not any(one.startswith(begins) or begins.startswith(one) for one in _OUTCOMES):
         faults.add(

@@ -24,14 +24,23 @@ def test_a_drain_says_what_it_stops(call: Call, server: FakeServer) -> None:
 
 
 def test_a_rehearsal_says_that_nothing_was_done(call: Call, server: FakeServer) -> None:
-    """On stderr, for what it prints is as if it had been."""
+    """And what it prints is what would be."""
     answer = TenantPause("vision", "", True, 2, 0, (), 0.0, 0.0)
     server.on("POST", "/tenants/resume", {"tenants": [answer]})
     done = call("tenants", "resume", "vision", "--dry-run")
     assert (done.code, done.err.strip()) == (0, "nothing was done")
-    assert "tenant vision is not paused so far" in done.out
+    assert "tenant vision would be resumed" in done.out
     shown = call("tenants", "resume", "vision", "--dry-run", "--json").document
     assert (shown["waiting"], shown["dry_run"]) == (2, True)
+
+
+def test_a_rehearsal_of_a_drain_says_what_would_be(call: Call, server: FakeServer) -> None:
+    """Also of a tenant that is paused already; nothing of it reads as if it was done."""
+    answer = TenantPause("vision", WHY, True, 0, 1, STOPS, 8.0, 1.5)
+    server.on("POST", "/tenants/pause", {"tenants": [answer]})
+    done = call("tenants", "pause", "vision", "--drain", "--dry-run")
+    assert f"tenant vision would be paused\nnow {WHY}\n" in done.out
+    assert "1 job would be stopped: 8 GPUs, 1.5 GPU-hours would be lost" in done.out
 
 
 def test_several_tenants_are_one_request(call: Call, server: FakeServer) -> None:

@@ -85,7 +85,7 @@ def test_jobs_or_a_selector_and_not_both(server: FakeServer, call: Call) -> None
     ):
         called = call("cancel", *words)
         wrong = f"name jobs, or give --selector; {why}"
-        said = f"topmast: Invalid value: {wrong} (see: topmast cancel --help)"
+        said = f"topmast: {wrong} (see: topmast cancel --help)"
         assert (called.code, called.error) == (2, said)
     assert not server.requests
 
