@@ -15,6 +15,8 @@ from tests.support.invariants import check_all, check_no_inversion, check_rest
 from tests.support.world import World
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.cycle import bulk
+from topmast.fast.queue.cycle.bulk_requests import may_have_room
+from topmast.fast.queue.cycle.foreseen import Kind
 from topmast.fast.region.invariants import check_hosts
 from topmast.model import ids
 from topmast.model import messages as m
@@ -484,3 +486,14 @@ def test_a_full_fleet_is_not_asked_in_bulk() -> None:
     assert asked.batch
     world.advance(30.0)
     assert len(plans_of(world)) == 4 + 1 + 16
+
+
+def test_a_job_without_gpus_may_have_room_in_a_fleet_of_full_gpus() -> None:
+    """It takes none of them, and is no reason not to ask."""
+    world = Late(fleet(cluster("east-1", hosts=1, cpus=8)), profile(), random.Random(4))
+    world.submit(job(gpus=8), *[job(resources=needs(0, cpus=8))] * 2, job(gpus=1))
+    world.advance(5.0)
+    backlog = world.queue.backlog
+    kinds = {name: Kind(backlog.job_class(name), False, (0,)) for name in ("j3", "j4")}
+    rooms = {name: may_have_room(world.queue, kind) for name, kind in kinds.items()}
+    assert rooms == {"j3": True, "j4": False}

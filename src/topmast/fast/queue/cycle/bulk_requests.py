@@ -41,7 +41,7 @@ def ask_in_bulk(queue: QueueViews, decision: PendingDecision) -> bool:
     if behind is None:
         return False
     asked = (first, *[behind.kinds[number] for number in dict.fromkeys(behind.kind)])
-    if not any(_may_have_room(queue, kind) for kind in asked):
+    if not any(may_have_room(queue, kind) for kind in asked):
         return False
     if bulk.pause:
         bulk.pause -= 1
@@ -55,7 +55,7 @@ def ask_in_bulk(queue: QueueViews, decision: PendingDecision) -> bool:
     return True
 
 
-def _may_have_room(queue: QueueViews, kind: Kind) -> bool:
+def may_have_room(queue: QueueViews, kind: Kind) -> bool:
     """Whether the fleet has GPUs enough that no attempt holds, wherever they are. O(choices)."""
     ledger, wanted = queue.tenancy.ledger, kind.job_class.gate.wanted
     return any(
