@@ -25,7 +25,7 @@ from topmast.fast.region.machine import RegionalPlacer
 from topmast.fast.region.preemption.search import best_spread
 from topmast.fast.region.reservation.earliest import bounds_s
 from topmast.fast.region.reservation.first_starts import kept_out
-from topmast.fast.region.search import compiled, many
+from topmast.fast.region.search import compiled, many, without_gpus
 from topmast.fast.region.search.blocked_index import (
     ANY,
     FREE_ONLY,
@@ -170,7 +170,26 @@ class FleetPlacer(EventMachine):
             ask, self.score.weights(ask)
         ):
             return self._common(ask, terms) or self._refusals(ask, terms)
+        found = self._without_gpus(ask, terms)
+        if found:
+            return found
         return best_of({r: self._placer(r).offer(ask.in_region(terms[r])) for r in terms})
+
+    def _without_gpus(
+        self, ask: PlacementRequest, terms: dict[str, RegionTerms]
+    ) -> dict[str, m.Bid]:
+        """The best plan for one task without GPUs; nothing if there is none, or it is not one."""
+        index, weights = self.pool.index(), self.score.weights(ask)
+        if not without_gpus.applies(index, ask, weights):
+            return {}
+        costs = self._costs(index, terms, weights, ask.cluster)
+        found = without_gpus.best(index, ask, weights, terms, costs)
+        if found is None:
+            return {}
+        own = ask.in_region(terms[found.region])
+        search = self._placer(found.region).search(self.now, own)
+        plan = search.plan_at(own, found.seated, found.stranding)
+        return {found.region: m.Bid(ask.job, plan)}
 
     def _common(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:
         """The best plan that the kernels find, if there is one; reserved seats stay free."""

@@ -11,13 +11,14 @@ from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import index_of
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.reservation.earliest import bounds_s
+from topmast.fast.region.search import without_gpus
 from topmast.fast.region.search.blocked_index import (
     FREE_ONLY,
     BlockedIndex,
     Needs,
     regions_with_room,
 )
-from topmast.fast.region.search.compiled import choices_in
+from topmast.fast.region.search.compiled import choices_in, costs_of
 from topmast.fast.region.search.many import Supply, plans_of
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import (
@@ -65,10 +66,20 @@ def _load_free() -> None:
     whole = GroupRequest("w", 1, _needs(1.0))
     picky = replace(_ask(1.0, preempt=False), groups=(whole,), avoid_hosts=("h1",))
     assert shaped.best(replace(picky, shapes=shapes)) is not None
+    _load_without_gpus(columns, replace(_ask(1.0, preempt=False), shapes=shapes))
     columns.watched = False
     columns.hold(attempt)
     columns.let_go(attempt)
     _load_many(columns, attempt)
+
+
+def _load_without_gpus(columns: Columns, ask: PlacementRequest) -> None:
+    """A task that may sit on hosts without GPUs."""
+    index, weights = index_of(columns), ScoreWeights(shapes=True)
+    ask = replace(ask, groups=(GroupRequest("r", 1, Resources(cpus=1.0)),))
+    terms = {columns.region: ask.terms}
+    costs = costs_of(index, terms, weights)
+    assert without_gpus.best(index, ask, weights, terms, costs) is not None
 
 
 def _load_many(columns: Columns, attempt: Allocation) -> None:

@@ -80,6 +80,10 @@ class Search(Struct, eq=False):
         seated = compiled.seated(index, columns, ask, spread)
         return self._plan(ask, columns, seated, victims, spread.stranding)
 
+    def plan_at(self, ask: PlacementRequest, found: Seated, stranding: float | None) -> Plan:
+        """The plan that sits on free room that another search found. As `_plan`."""
+        return self._plan(ask, self.columns, found, (), stranding)
+
     def _free(self, ask: PlacementRequest, cluster: str | None) -> Plan | None:
         columns, weights = self.columns, self.profile.score
         if one_task.applies(ask, weights):

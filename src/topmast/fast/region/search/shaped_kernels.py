@@ -184,7 +184,7 @@ def _look_at_cluster(
             room[host] = most
             if most > 0:
                 same = like != NOWHERE and free_cpus[like] == cpus and free_memory[like] == memory
-                if same and _same_slots(free_milli, offset, host, like):
+                if same and same_slots(free_milli, offset, host, like):
                     for n in range(min(most, t.tasks)):
                         costs[n, host] = costs[n, like]
                 else:
@@ -199,7 +199,7 @@ def _look_at_cluster(
 
 
 @inner
-def _same_slots(free_milli: I64, offset: I64, host: int, other: int) -> bool:
+def same_slots(free_milli: I64, offset: I64, host: int, other: int) -> bool:
     """Whether two hosts have equally much free of each GPU. O(slots)."""
     first, count = offset[host], offset[host + 1] - offset[host]
     if offset[other + 1] - offset[other] != count:
