@@ -223,6 +223,7 @@ def _announce(state: Path, name: str, url: str, role: str) -> None:
     document = {
         "url": url,
         "role": role,
+        "state": str(state.resolve()),
         "version": topmast.__version__,
         **processes.identity(os.getpid()),
         "pid_namespace": processes.namespace(),

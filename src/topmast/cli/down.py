@@ -59,6 +59,7 @@ def down(
         if role != STANDBY:
             counts = client.job_page(limit=1).counts
     _require_here(known, folder)
+    _require_own(known, folder)
     pid, ticks = int(known["pid"]), int(known["start_ticks"])
     named = f"the {role or 'server'} of {folder}, process {pid},"
     try:
@@ -68,7 +69,10 @@ def down(
     deadline_s = time.monotonic() + timeout_s
     while not processes.has_ended(pid, ticks):
         if time.monotonic() > deadline_s:
-            raise Unavailable(f"{named} was told to stop, and still runs after {timeout}")
+            raise Unavailable(
+                f"{named} was told to stop, and still runs after {timeout_s:g} s; "
+                f"run this again with a longer --timeout"
+            )
         time.sleep(LOOK_S)
     document = {
         "pid": pid, "state": str(folder), "role": role or "server", "url": url,
@@ -103,7 +107,7 @@ def _meant(session: Session, folder: Path) -> dict[str, Any]:
             )  # fmt: skip
     if len(found) > 1:
         raise InvalidInput(
-            f"{folder} has several servers: {_are(found)}", field="--server",
+            f"of {folder}, there {_are(found)}", field="--server",
             remedy="name the one to stop; if it leads, another takes over",
         )  # fmt: skip
     return found[0]
@@ -136,6 +140,33 @@ def _require_here(known: dict[str, Any], folder: Path) -> None:
         isinstance(known.get(name), int) for name in ("pid", "start_ticks")
     ):
         raise Unavailable(f"the server of {folder} runs on another machine, or in a container")
+
+
+def _require_own(known: dict[str, Any], folder: Path) -> None:
+    """Raises Unavailable if another may have written that the process serves this folder.
+
+    A copy of a folder has the file of the server of the first one; and who may write into a folder
+    could name any process of others there.
+    """
+    from topmast.model.errors import Unavailable
+
+    pid, written = known["pid"], known.get("state")
+    is_here = written is None  # by an older version
+    owner = process = -1
+    with suppress(OSError):
+        is_here = is_here or Path(str(written)).samefile(folder)
+    with suppress(OSError):
+        owner, process = Path(known["file"]).stat().st_uid, Path(f"/proc/{pid}").stat().st_uid
+    if not is_here:
+        raise Unavailable(
+            f"process {pid} serves {written}, and {folder} is a copy, or was moved: "
+            f"`topmast down --state {shlex.quote(str(written))}` stops it"
+        )
+    if owner != process:
+        raise Unavailable(
+            f"{known['file']} names process {pid}, which belongs to another user than the file: "
+            f"it is not stopped"
+        )
 
 
 def _say(document: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from topmast.model.errors import InvalidInput, Unavailable
 AGE_VARIABLE = "TOPMAST_MOST_AGE_S"
 REMEDY = "start one with `topmast up`"
 SERVER_FILE = "server.json"
+LARGEST_BYTES = 65_536
+"""Of what a server writes about itself; the rest of a larger file is left out."""
 """What the server of a state folder tells of itself."""
 LEADER, STANDBY = "leader", "standby"
 """The roles of servers on one database."""
@@ -82,9 +85,10 @@ def written_standbys(state: Path) -> list[dict[str, Any]]:
     found = []
     for file in sorted(state.glob(standby_file("*"))):
         with suppress(OSError, ValueError, RecursionError, InvalidInput):
-            told = json.loads(file.read_bytes())
+            told = json.loads(_read(file))
             if isinstance(told, dict) and not _has_ended(told):
-                found.append({**told, "url": checked_url(str(told.get("url")), str(file))})
+                url = checked_url(str(told.get("url")), str(file))
+                found.append({**told, "url": url, "file": str(file)})
     return found
 
 
@@ -94,7 +98,7 @@ def written_server(state: Path) -> dict[str, Any]:
     # `state` alone reads like a word of the message.
     folder = state if state.is_absolute() else f"./{state}"
     try:
-        found = json.loads(file.read_bytes())
+        found = json.loads(_read(file))
     except FileNotFoundError:
         message = f"no Topmast server runs on {folder}; {REMEDY}"
         raise Unavailable(f"{message}, or name another with --server URL{_meant(state)}") from None
@@ -110,7 +114,15 @@ def written_server(state: Path) -> dict[str, Any]:
     url = found.get("url") if isinstance(found, dict) else None
     if not isinstance(url, str):
         raise Unavailable(f"{file} names no server; {REMEDY}")
-    return {**found, "url": checked_url(url, str(file))}
+    return {**found, "url": checked_url(url, str(file)), "file": str(file)}
+
+
+def _read(file: Path) -> bytes:
+    """A small file. Raises OSError for what is none: a pipe would be read for ever."""
+    if not stat.S_ISREG(file.stat().st_mode):
+        raise OSError("it is no regular file")
+    with file.open("rb") as opened:
+        return opened.read(LARGEST_BYTES)
 
 
 def _has_ended(server: dict[str, object]) -> bool:
@@ -142,6 +154,11 @@ def checked_url(text: str, where: str) -> str:
         port = parts.port
     except ValueError:
         raise refusal from None
+    if "@" in parts.netloc:
+        raise InvalidInput(
+            "the address of a server has no name or password in it", where=where,
+            remedy="write it like http://127.0.0.1:6278, and log in by `topmast login` or a token",
+        )  # fmt: skip
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise refusal
     if parts.query or parts.fragment or not url.isprintable() or " " in url:

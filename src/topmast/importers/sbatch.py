@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from topmast.importers.interpreter import as_the_first_line_says, body_of, handed_to
 from topmast.importers.notes import Imported, Notes
 from topmast.importers.sbatch_options import IGNORED, LEFT, LONG, TAKES_NO_VALUE, USED
 from topmast.importers.srun import without_srun
@@ -32,7 +33,6 @@ export SLURM_SUBMIT_DIR="$PWD" SLURM_RESTART_COUNT=$((TOPMAST_EPOCH - 1))
 """
 
 
-_SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 _ARRAY = re.compile(r"([^%]+)(?:%([1-9][0-9]{0,8}))?")
 _INDICES = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
 _INDEX = "SLURM_ARRAY_TASK_ID"
@@ -94,7 +94,7 @@ def import_sbatch(data: bytes, where: str) -> Imported:
     if array is not None:
         job["sweep"] = array.sweep
     _dependency(options, notes)
-    job["run"] = _script(lines, options, size, gpus[0], array, notes)
+    job["run"] = _script(lines, options, size, gpus[0], array, where, notes)
     job["resources"] = {field: value for field, value in job["resources"].items() if value}
     return notes.imported(job)
 
@@ -351,42 +351,23 @@ def _seconds(text: str) -> int | None:
     return hours * 3600 + minutes * 60 + seconds
 
 
-def _other_than_a_shell(lines: list[str]) -> str:
-    """What the first line has run the script, if that is no shell of this family: Python, csh."""
-    first = lines[0].removeprefix("#!").strip() if lines[0].startswith("#!") else ""
-    words = [word.rpartition("/")[2] for word in first.split()]
-    names = [word for word in words if word != "env" and not word.startswith("-")]
-    return "" if not names or names[0] in _SHELLS else first
-
-
-def _handed_to(interpreter: str, body: list[str]) -> str:
-    """A script in another language, as a file that its interpreter runs."""
-    end = "END_OF_SCRIPT"
-    while end in body:
-        end += "_"
-    file = '"$TOPMAST_SCRIPT"'
-    return "\n".join((
-        f"TOPMAST_SCRIPT=$(mktemp); cat > {file} <<'{end}'", *body, end,
-        f"exec {interpreter} {file}",
-    ))  # fmt: skip
-
-
 def _script(
     lines: list[str],
     options: dict[str, _Option],
     size: _Size,
     gpus: float,
     array: _Array | None,
+    where: str,
     notes: Notes,
 ) -> str:
     """What each task runs: the script, with the variables that Slurm would give it."""
     wrap = options.get("wrap")
     name = options["job-name"].value if "job-name" in options else "job"
     cpus = options["cpus-per-task"].value if "cpus-per-task" in options else "1"
-    body = [line for line in lines if not line.startswith(("#SBATCH", "#!"))]
-    interpreter = "" if wrap is not None else _other_than_a_shell(lines)
-    if interpreter:
-        text, has_srun = _handed_to(interpreter, body), False
+    body = body_of(lines)
+    settings, program = as_the_first_line_says(lines, where, notes)
+    if program and wrap is None:
+        text, has_srun = handed_to(program, body), False
     else:
         text, has_srun = without_srun(
             body if wrap is None else [wrap.value], len(lines) - len(body), notes
@@ -403,4 +384,4 @@ def _script(
         )  # fmt: skip
     values = (shlex.quote(name), size.nodes, size.per_node, round(gpus * size.per_node), cpus)
     of_array = "" if array is None else _OF_ARRAY % array.bounds
-    return _ALIASES % values + of_array + text.strip("\n") + "\n"
+    return _ALIASES % values + of_array + settings + text.strip("\n") + "\n"

@@ -10,6 +10,7 @@ from topmast.importers.notes import Notes
 _SRUN = re.compile(
     r"(?P<before>^|[;&|(]\s*|\b(?:exec|time|if|then|else|do|!)\s+)srun(?=\s|$)", re.MULTILINE
 )
+_DOCUMENT = re.compile(r"(?<![<$(])<<-?[ \t]*[\\'\"]?(?P<end>[A-Za-z_][\w.-]*)")
 _WORD = re.compile(r"""\s*((?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+)""", re.DOTALL)
 _WITHOUT_VALUE = {
     "--exclusive", "--label", "-l", "--unbuffered", "-u", "--verbose", "-v", "--quiet", "-Q",
@@ -28,7 +29,7 @@ def without_srun(lines: list[str], skipped: int, notes: Notes) -> tuple[str, boo
     while match := _SRUN.search(text, start):
         line_start = text.rfind("\n", 0, match.start()) + 1
         start = match.end()
-        if text[line_start:].lstrip().startswith("#"):
+        if text[line_start:].lstrip().startswith("#") or _is_a_document(text, line_start):
             continue
         found = True
         number = text.count("\n", 0, match.start()) + 1 + skipped
@@ -36,6 +37,17 @@ def without_srun(lines: list[str], skipped: int, notes: Notes) -> tuple[str, boo
         text = text[: match.start()] + match["before"] + text[end:].lstrip(" \t")
         start = match.start() + len(match["before"])
     return text, found
+
+
+def _is_a_document(text: str, line_start: int) -> bool:
+    """Whether a line is text that the script hands on (``<<EOF``), and no command. O(text)."""
+    ends = ""
+    for line in text[:line_start].splitlines():
+        if ends:
+            ends = "" if line.lstrip("\t") == ends else ends
+        elif match := _DOCUMENT.search(line):
+            ends = match["end"]
+    return bool(ends)
 
 
 def _end_of_options(text: str, start: int, number: int, notes: Notes) -> int:

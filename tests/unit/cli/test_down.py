@@ -1,6 +1,8 @@
 """`down`, against a process that stands for a server."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,7 +29,8 @@ def announced(
     process.stdout.readline()
     state.mkdir(exist_ok=True)
     known = {**processes.identity(process.pid), "pid_namespace": processes.namespace()}
-    (state / file).write_text(json.dumps({"url": url, "role": role, **known}))
+    told = {"url": url, "role": role, "state": str(state.resolve()), **known}
+    (state / file).write_text(json.dumps(told))
     return process
 
 
@@ -80,7 +83,10 @@ def test_down_of_a_server_that_hangs(call: Call, tmp_path: Path) -> None:
     process = announced(tmp_path / "s", "http://127.0.0.1:9", STUBBORN)
     called = call("down", "--state", tmp_path / "s", "--timeout", "100ms", "--json")
     assert called.code == 1
-    assert f"process {process.pid}, was told to stop, and still runs after 100ms" in called.error
+    assert (
+        f"process {process.pid}, was told to stop, and still runs after 0.1 s; run this again with a longer --timeout"
+        in called.error
+    )
     assert process.poll() is None
     process.kill()
     process.wait()
@@ -97,6 +103,56 @@ def test_down_of_a_server_elsewhere(call: Call, tmp_path: Path, known: dict[str,
     assert process.poll() is None
     process.kill()
     process.wait()
+
+
+def test_down_of_a_copied_folder_stops_no_server(call: Call, tmp_path: Path) -> None:
+    """A copy has the file of the server of the first folder, which goes on."""
+    process = announced(tmp_path / "s", "http://127.0.0.1:9")
+    shutil.copytree(tmp_path / "s", tmp_path / "copy")
+    called = call("down", "--state", tmp_path / "copy")
+    assert called.code == 1
+    assert f"process {process.pid} serves {tmp_path / 's'}, and {tmp_path / 'copy'} is a copy" in (
+        called.error
+    )
+    assert process.poll() is None
+    process.kill()
+    process.wait()
+
+
+def test_down_stops_no_process_that_another_user_named(call: Call, tmp_path: Path) -> None:
+    """Who may write into a folder could name any process there, and have its reader stop it."""
+    process = announced(tmp_path, "http://127.0.0.1:9")
+    file = tmp_path / "server.json"
+    if os.geteuid() == 0:
+        os.chown(file, 65_534, 65_534)
+    else:  # of the superuser, whose file it is not
+        known = json.loads(file.read_bytes()) | processes.identity(1)
+        file.write_text(json.dumps(known))
+    called = call("down", "--state", tmp_path)
+    assert called.code == 1
+    assert "belongs to another user than the file: it is not stopped" in called.error
+    assert process.poll() is None
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("command", ["down", "queue"])
+def test_what_is_no_file_of_a_server_is_not_waited_for(
+    call: Call, tmp_path: Path, command: str
+) -> None:
+    """A pipe has no end, nor has a device."""
+    os.mkfifo(tmp_path / "server.json")
+    assert "it is no regular file" in call(command, "--state", tmp_path).error
+    (tmp_path / "server.json").unlink()
+    (tmp_path / "server.json").symlink_to("/dev/zero")
+    assert "it is no regular file" in call(command, "--state", tmp_path).error
+
+
+def test_a_password_in_an_address_is_refused_and_not_shown(call: Call) -> None:
+    """Addresses are printed, in errors too."""
+    called = call("queue", "--server", "http://u:hunter2@127.0.0.1:9")
+    assert "has no name or password in it" in called.error
+    assert "hunter2" not in called.error + called.out
 
 
 LED, STOOD_BY = "http://127.0.0.1:9", "http://127.0.0.1:19"

@@ -41,7 +41,9 @@ def test_a_script_becomes_a_job() -> None:
         "resources": {"accelerators": "H100:1", "cpus": 12, "memory": "65536MiB"},
     }  # fmt: skip
     parse_job(found.job)
-    assert run.endswith("module load cuda\n\\\n   python train.py --rank $SLURM_PROCID\n")
+    assert run.endswith(
+        "module load cuda\n#SBATCH --nodes=7\n\\\n   python train.py --rank $SLURM_PROCID\n"
+    )
     assert [(note.line, note.field) for note in found.notes] == [
         (0, "script"), (4, "--gres"), (8, "--partition"), (9, "--frobnicate"),
     ]  # fmt: skip
@@ -206,6 +208,7 @@ def test_a_script_in_another_language_is_run_by_its_interpreter() -> None:
         ["bash", "-euo", "pipefail", "-c", run], env=envs, capture_output=True, text=True
     )
     assert done.stdout == "3 $HOME\n", done.stderr
+    assert "mktemp" not in run
     wrapped = import_sbatch(b'#!/bin/bash\n#SBATCH --wrap="echo a"\n', "x").job["run"]
     assert wrapped.endswith("echo a\n")
 
@@ -215,3 +218,57 @@ def test_any_text_is_read_or_refused(lines: list[str]) -> None:
     """Nothing but InvalidInput is raised."""
     with suppress(InvalidInput):
         import_sbatch("\n".join(f"#SBATCH {line}" for line in lines).encode(), "x")
+
+
+@pytest.mark.parametrize(
+    ("first", "want"),
+    [
+        ("#!/bin/bash -e", 1),
+        ("#!/usr/bin/env -S bash -eu", 1),
+        ("#!/bin/bash", 0),
+        ("#!/bin/bash -o errexit", 1),
+    ],
+)
+def test_the_options_of_the_shell_hold(first: str, want: int) -> None:
+    """A script that would fail under Slurm fails here."""
+    found = import_sbatch(f"{first}\n#SBATCH -J a\nfalse\ntrue\n".encode(), "x")
+    envs = {
+        "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "TOPMAST_JOB_ID": "j7",
+        "TOPMAST_HOSTS": "a,b", "TOPMAST_EPOCH": "2", "PATH": "/usr/bin:/bin",
+    }  # fmt: skip
+    assert (
+        subprocess.run(["bash", "-c", found.job["run"]], env=envs, check=False).returncode == want
+    )
+    assert not found.notes
+
+
+def test_an_option_of_the_shell_that_is_lost_is_noted() -> None:
+    """A login shell reads files that a task's shell does not."""
+    (note,) = import_sbatch(b"#!/bin/bash -l\nmodule load cuda\n", "x").notes
+    assert (note.line, note.field) == (1, "#!")
+    assert "-l are left out" in note.message
+
+
+@pytest.mark.parametrize("first", ["#!/bin/sh; rm -rf x", "#!", "#!python3", '#!/usr/bin/"x'])
+def test_a_first_line_that_names_no_program_is_refused(first: str) -> None:
+    """Linux would run nothing by it; nothing of it reaches the shell."""
+    with pytest.raises(InvalidInput, match="names no program"):
+        import_sbatch(f"{first}\necho a\n".encode(), "x")
+
+
+def test_what_follows_a_program_is_one_argument() -> None:
+    """As Linux hands it over, and never a command of the shell."""
+    run = import_sbatch(b"#!/usr/bin/perl -w $(touch x)\nprint 1;\n", "x").job["run"]
+    assert "exec /usr/bin/perl '-w $(touch x)' /dev/fd/3 3<<" in run
+    run = import_sbatch(b"#!/usr/bin/env -S python3 -u\nprint(1)\n", "x").job["run"]
+    assert "exec /usr/bin/env -S python3 -u /dev/fd/3 3<<" in run
+
+
+def test_texts_within_a_script_stay_as_they_are() -> None:
+    """A script that writes another one: its lines are no options, and its srun is not ours."""
+    inner = "#!/bin/bash\n#SBATCH --nodes=4\nsrun inside\nEOF\n"
+    script = f"#!/bin/bash\n#SBATCH -J a\ncat > other.sh <<EOF\n{inner}srun -n 1 sh other.sh\n"
+    run = import_sbatch(script.encode(), "x").job["run"]
+    assert run.endswith(f"cat > other.sh <<EOF\n{inner}sh other.sh\n")
+    python = '#!/usr/bin/python3\nx = """\n#SBATCH --nodes=3\n"""\n'
+    assert '"""\n#SBATCH --nodes=3\n"""\n' in import_sbatch(python.encode(), "x").job["run"]
