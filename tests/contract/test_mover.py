@@ -931,6 +931,25 @@ def test_a_dry_run_looks_at_so_many_files_and_for_so_long(
     assert moving.mover.put_directory("east", PATH, files) == 20
 
 
+def test_a_dataset_lies_as_deep_as_a_disk_holds(moving: Moving, tmp_path: Path) -> None:
+    """No step of it calls itself for each folder."""
+    deep = tmp_path / "files"
+    deep.mkdir()
+    here = Path.cwd()
+    try:  # a whole path would be too long for one call
+        os.chdir(deep)
+        for _ in range(1_200):
+            Path("d").mkdir()
+            os.chdir("d")
+        Path("x").write_bytes(b"deep")
+    finally:
+        os.chdir(here)
+    assert moving.mover.put_directory("east", PATH, deep) == 4
+    assert moving.mover.put_directory("east", PATH, deep) == 4, "again is fine"
+    moving.mover.delete_replica("imagenet", "east", PATH)
+    until(lambda: not moving.folder("east").exists() and not moving.hidden("east"))
+
+
 def test_what_cannot_be_uploaded(moving: Moving, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("x")

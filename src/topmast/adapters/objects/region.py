@@ -295,20 +295,22 @@ class RegionStore:
             with self.changing():
                 top.unlink()
             return
-        for folder, folders, files in os.walk(top, topdown=False):
-            for name in files:
+        found, pending = [], [top]  # os.walk calls itself for each folder, and some lie deep
+        while pending:
+            folder = pending.pop()
+            found.append(folder)
+            with os.scandir(folder) as there:
+                entries = list(there)
+            for entry in entries:
                 _heed(halt)
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(Path(entry.path))
+                    continue
                 with self.changing():
-                    Path(folder, name).unlink()
+                    Path(entry).unlink()
+        for folder in reversed(found):
             with self.changing():
-                for name in folders:
-                    path = Path(folder, name)
-                    if path.is_symlink():
-                        path.unlink()
-                    else:
-                        path.rmdir()
-        with self.changing():
-            top.rmdir()
+                folder.rmdir()
 
     def seal(self, key: str) -> None:
         """Bring a written object to the disk, and make the next read come from there."""
