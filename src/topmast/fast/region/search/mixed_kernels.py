@@ -112,7 +112,8 @@ def costs_at(
     last is the best. Score (N), and cluster, choice, level, place (N x 4; as for `hosts_of`).
     O(choices * H * levels * O * S).
     """
-    choices, total = kinds.of_host.shape
+    of_host, alone = kinds.of_host, kinds.alone
+    choices, total = of_host.shape
     score = np.empty(choices * total * (high - low), np.float64)
     where = np.empty((score.shape[0], 4), np.int64)
     found = 0
@@ -128,28 +129,27 @@ def costs_at(
                     break  # as it is at wider levels, which cost no less
                 order, starts = members(places, cluster, level)
                 for number in range(last - first):
-                    hosts = order[starts[number] : starts[number + 1]]
-                    if hosts.shape[0] == 0:
+                    at, after = starts[number], starts[number + 1]
+                    if at == after:
                         break
-                    cost = _cost_in(g, kinds, choice, level, hosts, limit - start, looked)
+                    if level == 0:  # without a call for each host
+                        kind = of_host[choice, order[at]]
+                        cost = alone[kind] if kind != NOWHERE else INFINITE
+                    else:
+                        hosts = order[at:after]
+                        cost = _cost_in(g, kinds, choice, hosts, limit - start, looked)
                     if start + cost < limit - EPSILON:
                         score[found] = start + cost
                         where[found, 0], where[found, 1], where[found, 2] = cluster, choice, level
-                        where[found, 3] = hosts[0] if level == 0 else number
+                        where[found, 3] = order[at] if level == 0 else number
                         found += 1
                         limit = start + cost if best_only else limit
     return score[:found], where[:found]
 
 
 @inner
-def _cost_in(
-    g: Gang, kinds: Kinds, choice: int, level: int, hosts: I64, limit: float, looked: I64
-) -> float:
+def _cost_in(g: Gang, kinds: Kinds, choice: int, hosts: I64, limit: float, looked: I64) -> float:
     """The least cost on the hosts of a domain; infinite if a bound tells that it is no less."""
-    if level == 0:
-        kind = kinds.of_host[choice, hosts[0]]
-        alone: float = kinds.alone[kind] if kind != NOWHERE else INFINITE
-        return alone
     if bound(g, kinds, choice, hosts) >= limit - EPSILON:
         return INFINITE
     useful = useful_hosts(g, kinds, choice, hosts, looked)
