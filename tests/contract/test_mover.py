@@ -931,19 +931,26 @@ def test_a_dry_run_looks_at_so_many_files_and_for_so_long(
     assert moving.mover.put_directory("east", PATH, files) == 20
 
 
-def test_a_dataset_lies_as_deep_as_a_disk_holds(moving: Moving, tmp_path: Path) -> None:
-    """No step of it calls itself for each folder."""
-    deep = tmp_path / "files"
-    deep.mkdir()
-    here = Path.cwd()
+@pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Path]:
+    """A folder with a file that lies 1,200 folders deep."""
+    top, here = tmp_path / "deep", Path.cwd()
+    top.mkdir()
     try:  # a whole path would be too long for one call
-        os.chdir(deep)
+        os.chdir(top)
         for _ in range(1_200):
             Path("d").mkdir()
             os.chdir("d")
         Path("x").write_bytes(b"deep")
+        os.chdir(here)
+        yield top
     finally:
         os.chdir(here)
+        subprocess.run(["rm", "-rf", top], check=True)  # what else tidies up calls itself
+
+
+def test_a_dataset_lies_as_deep_as_a_disk_holds(moving: Moving, deep: Path) -> None:
+    """No step of it calls itself for each folder."""
     assert moving.mover.put_directory("east", PATH, deep) == 4
     assert moving.mover.put_directory("east", PATH, deep) == 4, "again is fine"
     moving.mover.delete_replica("imagenet", "east", PATH)
