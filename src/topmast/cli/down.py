@@ -145,8 +145,8 @@ def _require_here(known: dict[str, Any], folder: Path) -> None:
 def _require_own(known: dict[str, Any], folder: Path) -> None:
     """Raises Unavailable if another may have written that the process serves this folder.
 
-    A copy of a folder has the file of the server of the first one; and who may write into a folder
-    could name any process of others there.
+    A copy of a folder has the file of the server of the first one; and a user with the right to
+    write into a folder could name any process there.
     """
     from topmast.model.errors import Unavailable
 
