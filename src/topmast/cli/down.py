@@ -148,24 +148,25 @@ def _require_own(known: dict[str, Any], folder: Path) -> None:
     A copy of a folder has the file of the server of the first one; and a user with the right to
     write into a folder could name any process there.
     """
+    from topmast.client.address import OWNER
     from topmast.model.errors import Unavailable
 
     pid, written = known["pid"], known.get("state")
     is_here = written is None  # by an older version
-    owner = process = -1
+    process = known[OWNER]  # of one that has ended meanwhile nothing is to be stopped
     with suppress(OSError):
         is_here = is_here or Path(str(written)).samefile(folder)
-    with suppress(OSError):
-        owner, process = Path(known["file"]).stat().st_uid, Path(f"/proc/{pid}").stat().st_uid
+    with suppress(FileNotFoundError):
+        process = Path(f"/proc/{pid}").stat().st_uid
     if not is_here:
         raise Unavailable(
             f"process {pid} serves {written}, and {folder} is a copy, or was moved: "
             f"`topmast down --state {shlex.quote(str(written))}` stops it"
         )
-    if owner != process:
+    if known[OWNER] != process:
         raise Unavailable(
-            f"{known['file']} names process {pid}, which belongs to another user than the file: "
-            f"it is not stopped"
+            f"a file in {folder} names process {pid}, which belongs to another user than the "
+            f"file: it is not stopped"
         )
 
 

@@ -16,6 +16,8 @@ from topmast.model.errors import InvalidInput, Unavailable
 AGE_VARIABLE = "TOPMAST_MOST_AGE_S"
 REMEDY = "start one with `topmast up`"
 SERVER_FILE = "server.json"
+OWNER = "owner"
+"""Where what was read has the user that owns the file."""
 LARGEST_BYTES = 65_536
 """Of what a server writes about itself; the rest of a larger file is left out."""
 """What the server of a state folder tells of itself."""
@@ -85,10 +87,11 @@ def written_standbys(state: Path) -> list[dict[str, Any]]:
     found = []
     for file in sorted(state.glob(standby_file("*"))):
         with suppress(OSError, ValueError, RecursionError, InvalidInput):
-            told = json.loads(_read(file))
+            text, owner = _read(file)
+            told = json.loads(text)
             if isinstance(told, dict) and not _has_ended(told):
                 url = checked_url(str(told.get("url")), str(file))
-                found.append({**told, "url": url, "file": str(file)})
+                found.append({**told, "url": url, OWNER: owner})
     return found
 
 
@@ -98,7 +101,8 @@ def written_server(state: Path) -> dict[str, Any]:
     # `state` alone reads like a word of the message.
     folder = state if state.is_absolute() else f"./{state}"
     try:
-        found = json.loads(_read(file))
+        text, owner = _read(file)
+        found = json.loads(text)
     except FileNotFoundError:
         message = f"no Topmast server runs on {folder}; {REMEDY}"
         raise Unavailable(f"{message}, or name another with --server URL{_meant(state)}") from None
@@ -114,15 +118,17 @@ def written_server(state: Path) -> dict[str, Any]:
     url = found.get("url") if isinstance(found, dict) else None
     if not isinstance(url, str):
         raise Unavailable(f"{file} names no server; {REMEDY}")
-    return {**found, "url": checked_url(url, str(file)), "file": str(file)}
+    return {**found, "url": checked_url(url, str(file)), OWNER: owner}
 
 
-def _read(file: Path) -> bytes:
-    """A small file. Raises OSError for what is none: a pipe would be read for ever."""
-    if not stat.S_ISREG(file.stat().st_mode):
-        raise OSError("it is no regular file")
-    with file.open("rb") as opened:
-        return opened.read(LARGEST_BYTES)
+def _read(file: Path) -> tuple[bytes, int]:
+    """A small file, and the user that owns it. Raises OSError for a pipe, which has no end."""
+    # Asked of what is open: another file could stand there a moment later.
+    with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as opened:
+        found = os.fstat(opened.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError("it is no regular file")
+        return opened.read(LARGEST_BYTES), found.st_uid
 
 
 def _has_ended(server: dict[str, object]) -> bool:
