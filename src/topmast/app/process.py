@@ -50,6 +50,8 @@ class Outside(Struct, frozen=True):
     engines: Engines = field(default_factory=lambda: registry.ENGINES)
     transport: httpx.BaseTransport | None = None
     """Carries the requests to other processes."""
+    stopwatch: Callable[[], float] = time.perf_counter
+    """Times machines and commits: seconds from any fixed moment on."""
 
 
 REAL = Outside()
@@ -104,7 +106,7 @@ class Process(ABC):
         self.machines = follower.machines
         self.runtime = Runtime(
             self.machines, self.journal, self.clock, self._release, self._observe, term.fail,
-            note_dropped, time.perf_counter,
+            note_dropped, outside.stopwatch,
         )  # fmt: skip
         self.rebuilt = self._recover(follower)
         self.blobs = Blobs(state / "workdirs", self.journal if self.journal.must_renew else None)

@@ -6,7 +6,8 @@ delay of a request, in seconds, come the options of `topmast up`:
     python -m topmast.bench.fake_engine 0.05 --role placer --region east --queue URL --state DIR
 
 With ``--orders FILE`` before these, nothing starts: the file gets one `ORDER` for each gang that an
-engine is told to start, in the order in which they are told.
+engine is told to start, in the order in which they are told. With ``--cpu-time`` the server times
+machines and commits by the CPU time of their thread, so that other programs do not count.
 """
 
 from __future__ import annotations
@@ -123,7 +124,10 @@ def main(delay_s: float, arguments: Sequence[str]) -> int:
     engine: type[FakeEngine] = FakeEngine
     if arguments[:1] == ["--orders"]:
         engine, arguments = NotingEngine.writing(arguments[1]), arguments[2:]
-    outside = Outside(engines={"local": engine}, transport=transport)
+    stopwatch = time.perf_counter
+    if arguments[:1] == ["--cpu-time"]:
+        stopwatch, arguments = time.thread_time, arguments[1:]
+    outside = Outside(engines={"local": engine}, transport=transport, stopwatch=stopwatch)
     root = Root(partial(serve, outside=outside), _no, _no, _no, _no, _no, _no, _no)
     return cli_main(root, ["up", *arguments])
 

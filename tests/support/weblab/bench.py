@@ -1,6 +1,7 @@
 """How fast the dashboard of a large server is: the last line is JSON.
 
-python -m tests.support.weblab.bench [--jobs 1000000] [--gpus 100000] [--readers 50]
+python -m tests.support.weblab.bench [--jobs 1000000] [--gpus 100000] [--readers 50] [--pairs 30]
+python -m tests.support.weblab.bench --only-cost    # what open dashboards cost the decisions, alone
 
 The server has engines that run nothing; all else is as in production. Times are those of a browser
 on the same machine, which must be quiet.
@@ -14,28 +15,25 @@ import json
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import httpx
+import msgspec
 import psutil
 
 from tests.support.weblab.browser import Viewer, browser
+from tests.support.weblab.cost import compared, deciding_s
 from topmast.bench.http import Connection
 
 HOST_GPUS, CLUSTERS, BULK = 8, 10, 20_000
 SEEN_WITHIN_S = 120.0
 WINDOW_MS = 1_000.0
 """A new window of Chromium loads parts of its own, which are no part of a page."""
-PACE, PACED_S = 10.0, 20.0
-"""Jobs a second, and for how long, while the share of a core is taken: with dashboards as without."""
-SUBMITTED = 1_000
-"""Jobs of a turn in which decisions are timed."""
 SCRAPES = 100
 SEEN = """
 const seen = {};
@@ -85,8 +83,8 @@ def server(folder: Path, gpus: int) -> Iterator[tuple[str, psutil.Process]]:
     file = folder / "fleet.yaml"
     file.write_text(json.dumps(fleet(gpus)), "utf-8")
     command = [
-        sys.executable, "-m", "topmast.bench.fake_engine", "0", "--fleet", str(file),
-        "--state", str(folder / "state"), "--port", "0", "--json",
+        sys.executable, "-m", "topmast.bench.fake_engine", "0", "--cpu-time",
+        "--fleet", str(file), "--state", str(folder / "state"), "--port", "0", "--json",
     ]  # fmt: skip
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
@@ -174,24 +172,17 @@ def grouped(url: str) -> dict[str, float]:
 
 def scrapes(url: str, process: psutil.Process, count: int) -> dict[str, float]:
     """How long a scrape of the metrics takes, and how much CPU time of the thread that decides."""
-    times_s, before_s = [], _deciding_s(process)
+    times_s, before_s = [], deciding_s(process)
     with httpx.Client(timeout=60) as client:
         for _ in range(count):
             begun_s = time.monotonic()
             client.get(f"{url}/metrics").raise_for_status()
             times_s.append(time.monotonic() - begun_s)
-    deciding_s = (_deciding_s(process) - before_s) / count
+    each_s = (deciding_s(process) - before_s) / count
     return {
         "median_ms": round(1e3 * median(times_s), 1), "max_ms": round(1e3 * max(times_s), 1),
-        "deciding_ms": round(1e3 * deciding_s, 2),
+        "deciding_ms": round(1e3 * each_s, 2),
     }  # fmt: skip
-
-
-def _deciding_s(process: psutil.Process) -> float:
-    """The CPU time of the thread that decides: of those beside that of HTTP the one that works."""
-    tasks = Path(f"/proc/{process.pid}/task")
-    others = [task for task in tasks.iterdir() if task.name != str(process.pid)]
-    return max(int((task / "schedstat").read_text("ascii").split()[0]) for task in others) / 1e9
 
 
 def _renderer_mb() -> float:
@@ -204,109 +195,6 @@ def _renderer_mb() -> float:
     return max(sizes) / 1e6
 
 
-def submit(url: str, name: str) -> None:
-    """One job without GPUs."""
-    job = {"name": name, "run": "true", "tenant": "team-0"}
-    asked = {"job": job, "user": "ann"}
-    httpx.post(f"{url}/api/v1/jobs", json=asked, timeout=60).raise_for_status()
-
-
-def shares(url: str, process: psutil.Process) -> dict[str, float]:
-    """How much of a core the thread that decides takes, and the server, for jobs at a pace."""
-
-    def cpu_s() -> tuple[float, float]:
-        whole = process.cpu_times()
-        return _deciding_s(process), whole.user + whole.system
-
-    begun_s, before = time.monotonic(), cpu_s()
-    for at in range(int(PACED_S * PACE)):
-        time.sleep(max(0.0, begun_s + at / PACE - time.monotonic()))
-        submit(url, f"paced-{at}")
-    took_s = time.monotonic() - begun_s
-    deciding, whole = (100 * (b - a) / took_s for a, b in zip(before, cpu_s(), strict=True))
-    return {"deciding_pct": round(deciding, 2), "server_pct": round(whole, 2)}
-
-
-def decisions(url: str, process: psutil.Process, jobs: int) -> dict[str, float]:
-    """What a message of the queue took while so many jobs were submitted.
-
-    That is the time in the queue itself, by the clock, and all CPU time of the thread that decides.
-    """
-
-    def timing() -> tuple[int, float, float]:
-        steps = httpx.get(f"{url}/api/v1/system", timeout=60).json()["timings"]
-        queue = next(step for step in steps if step["step"] == "queue")
-        return queue["count"], queue["count"] * queue["mean_s"], _deciding_s(process)
-
-    before = timing()
-    for at in range(jobs):
-        submit(url, f"more-{at}")
-    after = timing()
-    count, took_s, cpu_s = (b - a for a, b in zip(before, after, strict=True))
-    each_us = 1e6 / max(1, count)
-    return {"queue_us": round(each_us * took_s, 1), "cpu_us": round(each_us * cpu_s, 1)}
-
-
-def compared(url: str, process: psutil.Process, readers: int, pairs: int) -> dict[str, Any]:
-    """What deciding takes with dashboards and without: in pairs, of which each second is turned."""
-    return {
-        "dashboards": readers,
-        "fast": _in_pairs(url, readers, pairs, lambda: decisions(url, process, SUBMITTED)),
-        "paced": _in_pairs(url, readers, pairs, lambda: shares(url, process)),
-    }
-
-
-def _in_pairs(
-    url: str, readers: int, pairs: int, measure: Callable[[], dict[str, float]]
-) -> dict[str, Any]:
-    """Each figure alone and with dashboards, and the median of how much it grew in a pair."""
-    found: dict[str, list[dict[str, float]]] = {"alone": [], "with_them": []}
-    for at in range(pairs):
-        for kind in sorted(found, reverse=at % 2 == 1):
-            with dashboards(url, readers if kind == "with_them" else 0):
-                found[kind].append(measure())
-    both = list(zip(found["alone"], found["with_them"], strict=True))
-    growth = {key: round(median(b[key] / a[key] - 1.0 for a, b in both), 4) for key in both[0][0]}
-    return {**found, "growth": growth}
-
-
-@contextmanager
-def dashboards(url: str, count: int) -> Iterator[None]:
-    """So many open pages: a stream of events each, and the queue drawn anew as pages do it.
-
-    That is each second, or as soon as the server has something newer.
-    """
-    over = threading.Event()
-
-    async def reader(client: httpx.AsyncClient) -> None:
-        while not over.is_set():
-            drawn = await client.get(f"{url}/", headers={"Topmast-Fragment": "1"}, timeout=120)
-            await asyncio.sleep(max(1.0, int(drawn.headers.get("Topmast-Rest", 0)) / 1_000))
-
-    async def stream(client: httpx.AsyncClient) -> None:
-        async with client.stream("GET", f"{url}/api/v1/events", timeout=None) as answer:
-            async for _ in answer.aiter_raw():
-                if over.is_set():
-                    return
-
-    async def all_of_them() -> None:
-        limits = httpx.Limits(max_connections=None)
-        async with httpx.AsyncClient(limits=limits) as client:
-            streams = [asyncio.create_task(stream(client)) for _ in range(count)]
-            await asyncio.gather(*(reader(client) for _ in range(count)))
-            for task in streams:
-                task.cancel()
-
-    thread = threading.Thread(target=asyncio.run, args=(all_of_them(),))
-    thread.start()
-    try:
-        time.sleep(3)
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 def main() -> None:
     """Measure, and print."""
     parser = argparse.ArgumentParser()
@@ -314,10 +202,11 @@ def main() -> None:
         ("--jobs", 1_000_000),
         ("--gpus", 100_000),
         ("--readers", 50),
-        ("--pairs", 5),
+        ("--pairs", 30),
         ("--settle-s", 1_800),
     ):
         parser.add_argument(name, type=int, default=usual)
+    parser.add_argument("--only-cost", action="store_true")
     given = parser.parse_args()
 
     def say(text: str) -> None:
@@ -327,16 +216,19 @@ def main() -> None:
         say(f"submitting {given.jobs:,} jobs to {url}")
         asyncio.run(fill(url, given.jobs))
         running = settled(url, given.gpus // HOST_GPUS, given.jobs, given.settle_s)
-        say("looking at pages")
-        found: dict[str, Any] = {
-            "jobs": given.jobs, "running": running, "gpus": given.gpus, "groups_ms": grouped(url),
-            "scrapes": scrapes(url, process, SCRAPES), **looked_at(url),
-        }  # fmt: skip
-        say(json.dumps(found))
+        found: dict[str, Any] = {"jobs": given.jobs, "running": running, "gpus": given.gpus}
+        if not given.only_cost:
+            say("looking at pages")
+            found["groups_ms"] = grouped(url)
+            found["scrapes"] = scrapes(url, process, SCRAPES)
+            found |= looked_at(url)
+            say(json.dumps(found))
         if given.readers:
-            say(f"deciding alone, and with {given.readers} dashboards")
+            say(
+                f"deciding alone, and with {given.readers} dashboards: {given.pairs} pairs of turns"
+            )
             found["decisions"] = compared(url, process, given.readers, given.pairs)
-    print(json.dumps(found))
+    print(msgspec.json.encode(found).decode())
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from tests.support.build import cluster, fleet
 from topmast.adapters.link import Batch
 from topmast.adapters.link.wire import decode_batch, encode_batch, encode_envelope
 from topmast.app.control_plane import ControlPlane
+from topmast.app.process import Outside
 from topmast.app.region import RegionProcess
 from topmast.model import ids
 from topmast.model import messages as m
@@ -151,3 +152,16 @@ def test_what_the_queue_sends_carries_the_epoch_of_its_leader(tmp_path: Path) ->
             assert whole.ends["east"]._leader == epoch
         finally:
             whole.journal.close()
+
+
+def test_machines_are_timed_by_the_stopwatch_from_outside(tmp_path: Path) -> None:
+    """A benchmark gives one that tells CPU time; to this one no time passes."""
+    outside = Outside(stopwatch=lambda: 0.0)
+    system = ControlPlane(
+        tmp_path / "state", load_profile("mast"), fleet(cluster("c")), outside=outside
+    )
+    system.open()
+    system.close()
+    queue = system.runtime.meter.handle_s.members["queue",]
+    assert sum(queue.counts) > 0
+    assert queue.sum == 0.0
