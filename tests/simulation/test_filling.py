@@ -6,16 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import UNSET
 
 from tests.support.build import ask, cluster, fleet, job, needs
 from tests.support.fgd import idle_by_fgd
 from topmast.bench import FillingOptions, run_bench
 from topmast.bench.filling import drawn, filled, idle_after
+from topmast.fast.queue import Mix
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.search.search import Search
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import parse_fleet, read_fleet
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec
+from topmast.model.plan import Seat
 from topmast.policies.registry import load_profile
 from topmast.traces.machines import read_machines, write_fleet
 from topmast.traces.reading import read
@@ -54,6 +57,48 @@ def test_a_full_fleet_has_few_idle_gpus() -> None:
         assert idle <= found["random_unallocated"][seed]
         assert idle <= found["best_fit_unallocated"][seed]
         assert idle < 100 * idle_after(drawn(trace, hosts, 1.3, seed), hosts, blind)[-1]
+
+
+@pytest.mark.parametrize("cpus_per_gpu", [0.0, 6.0])
+@pytest.mark.parametrize("asked", [0.9, 1.3])
+def test_whole_gpus_alone_leave_no_more_idle_than_best_fit(
+    asked: float, cpus_per_gpu: float
+) -> None:
+    """Tasks of whole GPUs, with CPUs of which there are enough or none: in no order stay more GPUs idle than by best fit."""
+    hosts = fleet(cluster("r-1", hosts=40, gpus=8, cpus=64.0))
+    for seed in range(6):
+        rng = np.random.default_rng((seed, 0x3713))
+        gpus = rng.choice([1.0, 2.0, 3.0, 4.0, 5.0, 8.0], 600, p=[0.4, 0.2, 0.1, 0.15, 0.05, 0.1])
+        zeros = np.zeros(600)
+        trace = trace_of(
+            "whole", submit_s=zeros, duration_s=zeros + 60.0, gpus=gpus, cpus=cpus_per_gpu * gpus
+        )
+        found = filled(trace, hosts, load_profile("mast"), asked, range(seed, seed + 1))
+        assert found["topmast_unallocated"] <= found["best_fit_unallocated"]
+
+
+@pytest.mark.parametrize("sizes", [(1,), (1, 2), (1, 4, 8), (8,), (2, 3, 5)])
+def test_a_task_of_whole_gpus_alone_goes_to_the_tightest_host(sizes: tuple[int, ...]) -> None:
+    """Whatever sizes were seen lately: one of two free rather than one of seven."""
+    for free in ((7, 2), (2, 7), (8, 1, 5), (3, 8, 4), (1, 2, 3, 4, 5, 6, 7, 8)):
+        hosts = tuple(HostSpec(f"h{n}", "H100", 8) for n in range(len(free)))
+        world = fleet(ClusterSpec("r-1", hosts))
+        columns, mix = Columns(world.regions[0]), Mix(gpus=world.gpus())
+        for host, left in zip(hosts, free, strict=True):
+            if left < 8:
+                seat = Seat("main", 0, host.name, tuple(range(8 - left)))
+                columns.take((seat,), {"main": needs(8 - left)})
+        seen = [job(gpus=size) for size in sizes]
+        for _ in range(40):
+            mix.saw(seen, range(len(seen)))
+        mix.settle()
+        search = Search("r", columns, {}, load_profile("mast"), 0, 0.0)
+        for size in range(1, max(free) + 1):
+            asked = ask(job(gpus=size), mix=mix.current, shapes=mix.shapes or UNSET)
+            plan = search.best(asked)
+            assert plan is not None
+            left = free[int(plan.seats[0].host[1:])]
+            assert left == min(have for have in free if have >= size)
 
 
 @pytest.mark.timeout(900)

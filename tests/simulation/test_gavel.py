@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,18 @@ from topmast.traces.reading import read
 from topmast.traces.throughputs import read_throughputs
 from topmast.traces.trace import Trace
 
-AS_PUBLIC = {"shares.reuse": "false", "shares.recompute_s": "1920", "shares.lease": "1"}
-"""What the public simulator does: GPUs idle until the round is over, fractions are computed every 1,920 s."""
+PUBLISHED = {
+    "gavel-max-min-fairness": (14_623, 63_945),
+    "gavel-max-min-fairness-agnostic": (19_989, 77_141),
+    "gavel-max-min-fairness-packed": (14_129, 63_818),
+    "gavel-finish-time-fairness": (15_010, 64_971),
+    "gavel-finish-time-fairness-agnostic": (19_598, 75_534),
+    "gavel-fifo": (19_527, 72_320),
+    "gandiva": (17_379, 67_405),
+}
+"""By our name of a policy: mean JCT and makespan that the public code prints, with seed 0, in seconds."""
+APART_AS_IT_IS = {"gavel-fifo"}
+"""Of these the mean is better by more than 10%, as no GPU idles until a round ends."""
 
 
 def _one_host_each() -> Fleet:
@@ -34,42 +45,56 @@ def trace(data_dir: Path) -> Trace:
     return read(data_dir / "gavel" / "max_min_fairness.trace", "gavel", host_gpus=24)
 
 
+def _summary(profile: str, trace: Trace, data_dir: Path) -> dict[str, Any]:
+    """All jobs end, and the solver never fails; the public table says what jobs do alone and together."""
+    table = read_throughputs(data_dir / "gavel" / "simulation_throughputs.json")
+    found = run_timed(trace, _one_host_each(), load_profile(profile), table).result.summary
+    assert found["finished"] == 96
+    assert found.get("rounds", {"failures": 0})["failures"] == 0
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("options", [{}, AS_PUBLIC], ids=["as it is", "as the public code"])
-@pytest.mark.parametrize(
-    ("profile", "public_jct_s"),
-    [
-        ("gavel-max-min-fairness", 14_623),
-        ("gavel-max-min-fairness-agnostic", 19_989),
-        ("gavel-finish-time-fairness", 15_010),
-        ("gavel-finish-time-fairness-agnostic", 19_598),
-        ("gavel-fifo", 19_527),
-    ],
-)
-def test_mean_jct_is_that_of_the_public_code(
-    profile: str, public_jct_s: float, options: dict[str, str], trace: Trace
+@pytest.mark.parametrize("profile", PUBLISHED)
+def test_as_published_a_profile_takes_as_long_as_the_public_code(
+    profile: str, trace: Trace, data_dir: Path
 ) -> None:
-    """Within 10%; `gavel-fifo` is better by more where it does not leave GPUs idle until the round ends."""
-    summary = run(trace, _one_host_each(), load_profile(profile, options)).result.summary
-    mean_s = summary["jct_s"]["mean"]
-    assert summary["finished"] == 96
-    assert summary["rounds"]["failures"] == 0
-    if profile == "gavel-fifo" and not options:
-        assert mean_s < public_jct_s
-    else:
-        assert mean_s == pytest.approx(public_jct_s, rel=0.1)
+    """By its name alone, without further options: mean JCT and makespan within 10%."""
+    summary = _summary(f"{profile}-as-published", trace, data_dir)
+    jct_s, makespan_s = PUBLISHED[profile]
+    assert summary["jct_s"]["mean"] == pytest.approx(jct_s, rel=0.1)
+    assert summary["makespan_s"] == pytest.approx(makespan_s, rel=0.1)
 
 
 @pytest.mark.slow
-def test_the_baseline_that_gavel_calls_gandiva(trace: Trace, data_dir: Path) -> None:
-    """Random pairs in rounds, with the public table of what jobs do together: within 10%."""
-    table = read_throughputs(data_dir / "gavel" / "simulation_throughputs.json")
-    profile = load_profile("gandiva-as-published")
-    summary = run_timed(trace, _one_host_each(), profile, table).result.summary
-    assert summary["finished"] == 96
-    assert summary["jct_s"]["mean"] == pytest.approx(17_379, rel=0.1)
-    assert summary["makespan_s"] == pytest.approx(67_405, rel=0.1)
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("profile", [name for name in PUBLISHED if name != "gandiva"])
+def test_as_it_is_a_profile_takes_no_longer_than_the_public_code(
+    profile: str, trace: Trace, data_dir: Path
+) -> None:
+    """Mean JCT and makespan within 10%, or less; `gandiva` is another system than its baseline (see its guide)."""
+    summary = _summary(profile, trace, data_dir)
+    jct_s, makespan_s = PUBLISHED[profile]
+    assert summary["jct_s"]["mean"] < 1.1 * jct_s
+    assert summary["makespan_s"] < 1.1 * makespan_s
+    if profile not in APART_AS_IT_IS:
+        assert summary["jct_s"]["mean"] > 0.9 * jct_s
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "profile",
+    ["gavel-allox", "gavel-max-throughput", "gavel-min-cost", "gavel-makespan", "gavel-sjf"],
+)
+def test_as_published_profiles_without_a_known_figure_do_their_work(
+    profile: str, trace: Trace, data_dir: Path
+) -> None:
+    """What the public code prints for them is not known to us: every job ends, in another time than under ours."""
+    published = _summary(f"{profile}-as-published", trace, data_dir)
+    own = _summary(profile, trace, data_dir)
+    assert published["jct_s"]["mean"] != own["jct_s"]["mean"]
 
 
 @pytest.mark.slow

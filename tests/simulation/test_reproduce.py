@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from topmast.experiments.reproduce import (
     reproduce,
     run_experiment,
 )
+from topmast.experiments.revision import revision
 from topmast.experiments.sums import interval
 from topmast.model.errors import InvalidInput
 from topmast.policies.registry import load_profile
@@ -70,11 +72,12 @@ def test_a_page_says_where_its_figures_come_from_and_why_they_are_judged_so(tmp_
     experiment = _tiny("mast-federated")
     document: dict[str, Any] = {
         "experiment": experiment.name, "scale": "tiny", "seeds": [3, 5], "version": "9.8.7",
-        "files": {}, "days": 2.0, "jobs": 1_234,
+        "revision": "2337bd9b of 2026-11-22", "files": {}, "days": 2.0, "jobs": 1_234,
         "runs": [{"case": "mast", "load": 1.3, "gpus": g, "hosts": g // 8} for g in (4_096, 8_192)],
         "means": [{
             "case": "mast", "label": "mast", "load": 1.3, "signal_s": None, "seeds": 2,
-            "figures": {experiment.figures[0]: {"mean": 0.5, "ci95": None}, "wait_s.mean": {"mean": 2_743_200.0, "ci95": 60.0}},
+            "figures": {experiment.figures[0]: {"mean": 0.5, "ci95": None}, "wait_s.mean": {"mean": 2_743_200.0, "ci95": 60.0},
+                        "lost_gpu_s": {"mean": 145_000.0, "ci95": None}},
         }],
         "checks": [{
             "case": "mast", "figure": "wait_s.mean", "published": "a month", "public": 2_700_000.0,
@@ -84,15 +87,45 @@ def test_a_page_says_where_its_figures_come_from_and_why_they_are_judged_so(tmp_
     }  # fmt: skip
     write_page(tmp_path, experiment, document)
     page = (tmp_path / "report.html").read_text()
-    setting = "1,234 jobs over 2 days, loads 1.3, seeds 3, 5, version 9.8.7."
+    setting = "1,234 jobs over 2 days, loads 1.3, seeds 3, 5, version 9.8.7 (revision 2337bd9b of 2026-11-22)."
     assert setting in page
     assert "<td>4,096 to 8,192 GPUs on 512 to 1,024 hosts" in page
+    assert "<td>145,000 (40.28 GPU-hours)" in page
     verdict = next(
         line for line in page.splitlines() if line.startswith("<tr><td>mast<td>wait_s.mean")
     )
     assert "<td>2,743,200 (31d18h)<td>" in verdict
     assert verdict.endswith("<td>other machines")
     assert "<li>not comparable, 1 of 1: other machines" in page
+
+
+def test_results_say_of_which_revision_the_code_is(tmp_path: Path) -> None:
+    """The commit and its day, and whether code was changed since; nothing where there is no checkout."""
+
+    def git(*words: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        command = ["git", "-C", str(tmp_path), *who, *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    assert revision(tmp_path) is None
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a.py").write_text("1\n")
+    (tmp_path / "notes.md").write_text("1\n")
+    git("init", "-q")
+    assert revision(tmp_path) is None, "no commit yet"
+    git("add", ".")
+    git("commit", "-q", "-m", "first", "--date", "2020-01-02T03:04:05")
+    known = f"{git('rev-parse', '--short=8', 'HEAD')} of {git('log', '-1', '--format=%cs')}"
+    assert revision(tmp_path) == known
+    (tmp_path / "notes.md").write_text("2\n")
+    assert revision(tmp_path) == known, "no code"
+    (tmp_path / "src" / "a.py").write_text("2\n")
+    assert revision(tmp_path) == f"{known}, changed since"
+    experiment = read_experiment("pai-predictions")
+    few = msgspec.structs.replace(experiment, cases=experiment.cases[:1])
+    few = msgspec.structs.replace(few, scales={"tiny": Scale(jobs=300, seeds=1)})
+    document = run_experiment(few, ReproduceOptions(scale="tiny", workers=1))
+    assert document["revision"] == revision()
 
 
 def test_an_experiment_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
@@ -141,6 +174,8 @@ def test_a_small_figure_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) 
         "days": None,
         "jobs": 1,
         "seeds": [1],
+        "version": "9.8.7",
+        "revision": None,
         "checks": [check],
         "means": means,
     }

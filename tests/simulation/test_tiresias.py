@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import random
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -125,18 +126,63 @@ def test_a_plain_pool_prints_what_the_public_code_prints(
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    ("profile", "printed_s"),
+    ("profile", "mean_s", "median_s", "within"),
     [
-        ("srtf", 180_116.0),
-        ("srsf", 172_684.0),
-        ("tiresias-las", 315_223.0),
-        ("tiresias-las-as-published", 327_260.0),
+        ("fifo", 991_167.0, 1_143_149.0, 1e-4),
+        ("fifo-skip", 480_105.0, 376_568.0, 1e-4),
+        ("srtf", 180_116.0, 3_586.0, 1e-4),
+        ("srsf", 172_684.0, 3_586.0, 1e-4),
+        ("tiresias-las", 315_223.0, None, 0.05),
+        ("tiresias-las-as-published", 327_260.0, None, 1e-3),
     ],
 )
-def test_the_public_table_is_met(profile: str, printed_s: float, data_dir: Path) -> None:
-    """`muri/trace3.csv`, one host of 64 GPUs, no overheads: within 5%."""
+def test_the_public_table_is_met(
+    profile: str, mean_s: float, median_s: float | None, within: float, data_dir: Path
+) -> None:
+    """`muri/trace3.csv`, one host of 64 GPUs, no overheads: by name, mean and median of the public code.
+
+    Those of 2D-LAS are 327,260 s with exact units, and 315,223 s with its mistake of units, of which its median is.
+    """
     trace = read(data_dir / "muri" / "trace3.csv", "muri", host_gpus=64)
     pool = fleet(cluster("pool-1", hosts=1, gpus=64))
     summary = run(trace, pool, profile).result.summary
     assert summary["finished"] == 992
-    assert summary["jct_s"]["mean"] == pytest.approx(printed_s, rel=0.05)
+    assert summary["jct_s"]["mean"] == pytest.approx(mean_s, rel=within)
+    if median_s is not None:
+        assert summary["jct_s"]["p50"] == pytest.approx(median_s, rel=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_median_as_published_is_that_of_the_public_list(data_dir: Path) -> None:
+    """On the public trace with exact units, within 3%; that of our own order is half of it, and its mean about the same."""
+    path = data_dir / "muri" / "trace3.csv"
+    listed, mended = Pool(64, ENDS, as_listed, True), Pool(64, ENDS, as_listed)
+    listed.run(_muri(path))
+    assert median(listed.jct_s.values()) == pytest.approx(9_816.0, rel=0.03)
+    mended.run(_muri(path))
+    world = fleet(cluster("pool-1", hosts=1, gpus=64))
+    trace = read(path, "muri", host_gpus=64)
+    published_s, own_s = (
+        run(trace, world, profile).result.summary["jct_s"]["p50"]
+        for profile in ("tiresias-las-as-published", "tiresias-las")
+    )
+    assert published_s == pytest.approx(median(mended.jct_s.values()), rel=0.03)
+    assert own_s < 0.6 * published_s
+
+
+@pytest.mark.parametrize(
+    ("profile", "mean_s"),
+    [
+        ("fifo", 201.0), ("srtf", 192.0), ("srsf", 196.0),
+        ("tiresias-las", 191.0), ("tiresias-las-as-published", 191.0),
+    ],
+)  # fmt: skip
+def test_sixty_public_jobs_take_as_long_as_under_the_public_code(
+    profile: str, mean_s: float, data_dir: Path
+) -> None:
+    """`tiresias/60_job.csv` on one host of 16 GPUs: within 1%, to which its figures are known."""
+    trace = read(data_dir / "tiresias" / "60_job.csv", "tiresias", host_gpus=16)
+    summary = run(trace, fleet(cluster("pool-1", hosts=1, gpus=16)), profile).result.summary
+    assert summary["finished"] == 60
+    assert summary["jct_s"]["mean"] == pytest.approx(mean_s, rel=0.01)

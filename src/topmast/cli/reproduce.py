@@ -79,11 +79,11 @@ def reproduce(
 
 def say_experiments(document: Mapping[str, Any]) -> None:
     """For each experiment: published and ours, then the figures of every contender."""
-    from topmast.experiments.page import size_of
+    from topmast.experiments.page import made_by, size_of
 
     for name, found in document["experiments"].items():
         seeds = ", ".join(str(seed) for seed in found["seeds"])
-        say(f"{name}: {size_of(found)}, seeds {seeds}")
+        say(f"{name}: {size_of(found)}, seeds {seeds}, {made_by(found)}")
         say()
         _say_checks(found["checks"])
         _say_figures(found["means"])

@@ -14,11 +14,11 @@ from topmast.experiments.checks import figure
 from topmast.experiments.config import Case, Experiment, all_figures
 from topmast.experiments.pictures import draw, jobs_of
 from topmast.experiments.points import FLEET
-from topmast.experiments.report import STYLE, is_time
+from topmast.experiments.report import STYLE, is_gpu_time, is_time
 from topmast.model.units import format_duration
 
 Means = Sequence[Mapping[str, Any]]
-MINUTE_S = 60.0
+MINUTE_S, HOUR_S = 60.0, 3_600.0
 VERDICTS = {True: "reached", False: "NOT reached", None: "not comparable"}
 
 
@@ -58,9 +58,15 @@ def _setting(document: Mapping[str, Any]) -> str:
     at = f", loads {', '.join(f'{load:g}' for load in loads)}" if loads else ""
     return (
         f"{size_of(document)}{at}, seeds {seeds}, "
-        f"version {document['version']}. Intervals are 95% confidence intervals over seeds; "
+        f"{made_by(document)}. Intervals are 95% confidence intervals over seeds; "
         "those of two seeds are in the tables only."
     )
+
+
+def made_by(document: Mapping[str, Any]) -> str:
+    """The version of the code that found these results, and its revision where it is known."""
+    revision = document["revision"]
+    return f"version {document['version']}" + (f" (revision {revision})" if revision else "")
 
 
 def size_of(document: Mapping[str, Any]) -> str:
@@ -178,8 +184,10 @@ def _with_interval(value: Mapping[str, float | None] | None, name: str) -> str:
 
 
 def _spoken(text: str, name: str, value: float | None) -> str:
-    """A figure, and a long time as people say it, too."""
+    """A figure, and a long time as people say it, too; GPU-seconds as GPU-hours."""
     if value is None or value < MINUTE_S:
         return text
+    if is_gpu_time(name):
+        return f"{text} ({figure(value / HOUR_S)} GPU-hours)"
     is_spoken = is_time(name.partition(".")[0]) or is_time(name.rpartition(".")[0])
     return f"{text} ({format_duration(value)})" if is_spoken else text

@@ -166,7 +166,12 @@ def _table(documents: Mapping[str, Mapping[str, Any]]) -> str:
 
 def is_time(name: str) -> bool:
     """Whether a figure is a time in seconds."""
-    return name.endswith("_s") and not name.endswith("gpu_s")
+    return name.endswith("_s") and not is_gpu_time(name)
+
+
+def is_gpu_time(name: str) -> bool:
+    """Whether a figure is a time on GPUs, in GPU-seconds."""
+    return name.endswith("gpu_s")
 
 
 def _text(value: float | None, is_time: bool = False) -> str:

@@ -21,6 +21,7 @@ from topmast.experiments.files import is_published, sources_of
 from topmast.experiments.kept import Kept
 from topmast.experiments.outputs import folder_for, write_json
 from topmast.experiments.points import Figures, Point, run_point
+from topmast.experiments.revision import revision
 from topmast.experiments.sums import add_savings, checks_of, means_of
 from topmast.experiments.workers import worker_pool
 from topmast.model.errors import InvalidInput
@@ -68,7 +69,9 @@ def reproduce(
 def _kept(experiment: Experiment, options: ReproduceOptions) -> Kept:
     """What an earlier process found with the same setting."""
     scale = structs.replace(scale_of(experiment, options), seeds=0)  # more seeds keep what there is
-    setting = {"version": __version__, "experiment": experiment, "scale": scale}
+    setting: dict[str, Any] = {
+        "version": __version__, "revision": revision(), "experiment": experiment, "scale": scale,
+    }  # fmt: skip
     if experiment.files:
         setting["files"] = sources_of(experiment, options.data)
     folder = None if options.out is None else options.out / experiment.name
@@ -142,6 +145,7 @@ def run_experiment(
     scale = scale_of(experiment, options)
     points = points_of(experiment, scale, options.data)
     rows: list[dict[str, Any]] = []
+    made_by = revision()  # as runs take hours, files may be others when they are over
     ran = _ran(experiment, scale, [p for p in points if p.name not in kept], options)
     for number, point in enumerate(points, start=1):
         figures = kept[point.name] if point.name in kept else next(ran)
@@ -159,6 +163,7 @@ def run_experiment(
     return {
         "experiment": experiment.name,
         "version": __version__,
+        "revision": made_by,
         "scale": options.scale,
         "jobs": scale.jobs,
         "days": scale.days,
