@@ -13,7 +13,7 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
 from topmast.model.access import Caller, Permission
-from topmast.model.errors import Forbidden, InvalidInput, TopmastError
+from topmast.model.errors import MOST_TOLD, Forbidden, InvalidInput, TopmastError, refuse_all
 from topmast.model.files.fields import nearest
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Response]])
@@ -24,6 +24,8 @@ CALLER = "topmast.caller"
 """Where the guard leaves the caller in the scope of a request."""
 REQUEST = "topmast.request"
 """Where the guard leaves the number of a request."""
+READS_TAKE = "reads_take"
+"""Where the state of an application has parameters that each of its routes takes that reads."""
 _DECLARED = "topmast_permission"
 _ANY_TOKEN = "topmast_any_token"
 _SAFE = ("GET", "HEAD")
@@ -79,7 +81,8 @@ def caller_of(request: Request) -> Caller:
 class GuardedRoute(APIRoute):
     """A route that refuses callers without its permission, and has refusals audited.
 
-    One that changes something refuses what it does not take: a misspelt dry run would be the act.
+    It refuses what it does not take: a misspelt dry run would be the act, and a misspelt filter all
+    that there is. Pages have filters of their own.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -109,20 +112,28 @@ class GuardedRoute(APIRoute):
         return handle
 
     def _refuse_unknown(self, request: Request) -> None:
-        """Refuse parameters and a body that a changing route does not take. Raises InvalidInput."""
-        if request.method in _SAFE:
+        """Refuse parameters, and a body, that the route does not take. Raises InvalidInput."""
+        reads = request.method in _SAFE
+        if reads and is_page(request.url.path):
             return
         takes_body = "requestBody" in (self.openapi_extra or {})
         known = [parameter.alias for parameter in self.dependant.query_params]
         among = f"known parameters: {', '.join(known)}" if known else ""
+        known += getattr(request.app.state, READS_TAKE, ()) if reads else ()
         names = [name for name, _ in request.query_params.multi_items()]
-        for name in names:
-            if name not in known:
-                other = "it belongs into the body" if takes_body else "leave it out"
-                remedy = nearest(name, known) or among or other
-                raise InvalidInput("unknown parameter", field=name[:100], remedy=remedy)
-            if names.count(name) > 1:
-                raise InvalidInput("given twice", field=name, remedy="keep one of the two")
+        other = "it belongs into the body" if takes_body else "leave it out"
+        faults = [
+            InvalidInput(
+                "unknown parameter", field=name[:100], remedy=nearest(name, known) or among or other
+            )
+            if name not in known
+            else InvalidInput("given twice", field=name, remedy="keep one of the two")
+            for name in dict.fromkeys(names)
+            if name not in known or names.count(name) > 1
+        ]
+        refuse_all(faults[:MOST_TOLD])
+        if reads:
+            return
         # A request with a body says so by one of these.
         length = request.headers.get("content-length", "0")
         if not takes_body and (length != "0" or "transfer-encoding" in request.headers):

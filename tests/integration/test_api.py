@@ -395,6 +395,21 @@ def test_a_dataset_is_added_copied_and_dropped(http: httpx.Client, tmp_path: Pat
     problem_of(http.delete("/datasets/words"), 404)
 
 
+def test_a_misspelt_filter_is_refused_and_is_not_all_that_there_is(http: httpx.Client) -> None:
+    """Of every route that reads; all that is wrong with the parameters is told at once."""
+    for path, fields in (
+        ("/jobs?stat=RUNNING&tennant=vision", {"stat": "did you mean 'state'?",
+                                               "tennant": "did you mean 'tenant'?"}),
+        ("/jobs?state=RUNNING&state=FAILED", {"state": "keep one of the two"}),
+        ("/hosts?region=east", {"region": "leave it out"}),
+        ("/fleet/map?at=5", {"at": "leave it out"}),
+        ("/events?kind=x", {"kind": "known parameters: after"}),
+    ):  # fmt: skip
+        problem = problem_of(http.get(path), 422)
+        told = problem.get("errors", [problem])
+        assert {one["field"]: one["remedy"] for one in told} == fields
+
+
 def test_a_dry_run_of_a_dataset_is_refused_as_the_act_is(
     http: httpx.Client, tmp_path: Path
 ) -> None:

@@ -36,7 +36,7 @@ from topmast.api.login import Logging
 from topmast.api.login import routes as login_routes
 from topmast.api.wire import answer, components
 from topmast.model.access import Caller
-from topmast.routing import PageRouter
+from topmast.routing import READS_TAKE, PageRouter
 from topmast.service.access import row
 from topmast.service.metrics import Metrics
 from topmast.service.service import Service
@@ -74,6 +74,7 @@ def create_api(
     )
     app.state.large_bodies = LargeBodies()
     app.state.note_refusal = partial(_note_refusal, service)
+    setattr(app.state, READS_TAKE, gate.reads_take)
     problems.install(app)
     asks = isinstance(gate, LoginGate)
     for router in (

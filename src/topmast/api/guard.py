@@ -75,6 +75,9 @@ class Head(Struct, frozen=True):
 class Gate(Protocol):
     """Lets requests in."""
 
+    reads_take: tuple[str, ...]
+    """Parameters that every route takes that reads."""
+
     async def caller(self, head: Head) -> Caller | None:
         """The caller; None for a request that may only log in. Raises Refusal."""
         ...
@@ -91,6 +94,8 @@ class LoopbackGate:
     pages of other sites, which stops their forms and scripts. A page from another port of this
     machine is another site.
     """
+
+    reads_take: tuple[str, ...] = ()
 
     def __init__(self, name: str = "local") -> None:
         self._caller = local_caller(name)
@@ -116,6 +121,8 @@ class StandbyGate:
     It tells all where the leader is; for its own health and figures it asks for the proof that the
     leader asks for.
     """
+
+    reads_take: tuple[str, ...] = ()
 
     def __init__(self, gate: Gate, guarded: Sequence[str]) -> None:
         """``guarded``: the paths for which ``gate`` finds the caller."""
@@ -145,6 +152,8 @@ class Login(Protocol):
 
 class LoginGate:
     """The gate of a server with login: each request shows a token, or the cookie of a session."""
+
+    reads_take: tuple[str, ...] = ()
 
     def __init__(
         self,

@@ -79,6 +79,8 @@ def _say_ready(options: ReplayOptions, url: str) -> None:
 class ReplayGate(LoopbackGate):
     """Lets the person of this machine read, and do nothing else."""
 
+    reads_take: tuple[str, ...] = (AT,)
+
     async def caller(self, head: Head) -> Caller:
         """The person. Raises Refusal."""
         known = await super().caller(head)
