@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,9 +31,11 @@ from topmast.adapters.store import (
     upgrade,
     write_backup,
 )
+from topmast.app.claim import ENGINES, ID
 from topmast.app.process import QUEUE_ROLE, ROLE, leave, own_folder
 from topmast.cli.rootoptions import StoreOptions
 from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError
+from topmast.model.files.source import kind_of_file
 from topmast.policies.options import Profile
 from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import rebuild
@@ -113,9 +116,7 @@ def _backup(options: StoreOptions) -> dict[str, Any]:
 def _restore(options: StoreOptions) -> dict[str, Any]:
     """Restore into a new state folder; or into one that goes away again, as a drill."""
     file = _file(options)
-    if not file.is_file():
-        found = "a folder; name the file of a backup in it" if file.is_dir() else "no such file"
-        raise NotFound(f"{file}: {found}")
+    _require_file(file)
     if options.verify:
         room = file.parent if os.access(file.parent, os.W_OK) else None
         with tempfile.TemporaryDirectory(prefix=".verify-", dir=room) as folder:
@@ -123,33 +124,36 @@ def _restore(options: StoreOptions) -> dict[str, Any]:
         return {"backup": str(file), **_told(manifest), "jobs": jobs}
     state, store = options.state, checked(options.store) if options.store else None
     made = not state.exists()
+    if not made:
+        _require_new(state)
     own_folder(state)
-    _require_new(state)
     try:
         manifest, jobs = _restore_into(state, file, store)
-    except TopmastError:
+    except BaseException:
         leave(state, made)
         raise
     return {"backup": str(file), "state": str(state), **_told(manifest), "jobs": jobs}
 
 
 def _restore_into(state: Path, file: Path, store: str | None) -> tuple[Manifest, dict[str, int]]:
-    """Restore into an empty state folder; it uses the database ``store`` if that is given."""
-    with tempfile.TemporaryDirectory(prefix=".restore-", dir=state) as folder:
-        part = Path(folder) / JOURNAL
-        manifest, jobs = _restored(file, part)
-        blobs = Blobs(state / WORKDIRS)
+    """Restore into an empty state folder; it uses the database ``store`` if that is given.
+
+    Nothing of it is in its place before all of it is there.
+    """
+    with tempfile.TemporaryDirectory(prefix=".restore-", dir=state) as name:
+        folder = Path(name)
+        manifest, jobs = _restored(file, folder / JOURNAL)
+        blobs = Blobs(folder / WORKDIRS)
         for digest, data in files_of(file):
             blobs.put(digest, data)
         if store is not None:
-            copy_database(part, store, Files(state))
-            (state / STORE).touch(0o600)  # it may have a password
-            (state / STORE).write_text(f"{store}\n", encoding="utf-8")
-        role = state / ROLE
-        role.touch(0o600)
-        role.write_text(f"{manifest.role or QUEUE_ROLE}\n", encoding="utf-8")
-        if store is None:
-            part.rename(state / JOURNAL)
+            copy_database(folder / JOURNAL, store, Files(folder))
+            (folder / STORE).touch(0o600)  # it may have a password
+            (folder / STORE).write_text(f"{store}\n", encoding="utf-8")
+        (folder / ROLE).touch(0o600)
+        (folder / ROLE).write_text(f"{manifest.role or QUEUE_ROLE}\n", encoding="utf-8")
+        for part in (WORKDIRS, ROLE, JOURNAL if store is None else STORE):
+            (folder / part).rename(state / part)
     return manifest, jobs
 
 
@@ -162,12 +166,31 @@ def _restored(file: Path, part: Path) -> tuple[Manifest, dict[str, int]]:
     return manifest, _rebuilt(part)
 
 
+def _require_file(file: Path) -> None:
+    """Raise NotFound for what cannot be a backup: it is no file that can be read twice."""
+    try:
+        mode = file.stat().st_mode
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        why = "no such file" if missing else f"cannot be read: {error.strerror}"
+        raise NotFound(f"{file}: {why}") from None
+    if not stat.S_ISREG(mode):
+        raise NotFound(f"{file}: {kind_of_file(mode)}; name the file of a backup")
+
+
 def _require_new(state: Path) -> None:
-    """Nothing that is there is written over."""
+    """Nothing that is there is written over, or becomes a part of what is restored.
+
+    What engines know of tasks is welcome: see the guide about backups.
+    """
     require_free(state / JOURNAL)
     for name in (JOURNAL, STORE):
         if (state / name).exists():
             raise Conflict(f"{state} has a journal already ({name}): name a new folder by --state")
+    found = sorted(file.name for file in state.iterdir() if file.name not in (ENGINES, ID))
+    if found:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        raise Conflict(f"{state} is not empty ({found[0]}{more}): name a new folder by --state")
 
 
 def _rebuilt(target: str | Path) -> dict[str, int]:

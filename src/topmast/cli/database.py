@@ -111,7 +111,12 @@ def _add_restore(app: typer.Typer) -> None:
             bool, typer.Option("--verify", help="Prove that it can be restored; change nothing.")
         ] = False,
     ) -> None:
-        """Restore a backup into a new state folder."""
+        """Restore a backup into a new state folder.
+
+        A folder that holds anything is refused.
+        """
+        if session.state is None and not verify:
+            note(f"restores into the usual state folder, {session.state_folder()}")
         document = _run(session, "restore", file=file, store=store, verify=verify)
         session.show(document, lambda: _say_backup(document))
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from topmast.model.errors import InvalidInput
+from topmast.model.files.source import kind_of_file
 from topmast.model.units import show
 
 CHUNK_ROWS = 8_192
@@ -62,9 +63,10 @@ def open_regular(path: Path) -> BinaryIO:
     """The regular file at ``path``; nothing else is opened, so that nothing can block."""
     where = place(path)
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            kind = "a folder" if path.is_dir() else "not a regular file"
-            raise InvalidInput(f"is {kind}", where=where, remedy="give the path of a file")
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            remedy = "give the path of a file"
+            raise InvalidInput(f"is {kind_of_file(mode)}", where=where, remedy=remedy)
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         return os.fdopen(descriptor, "rb")
     except FileNotFoundError:

@@ -212,18 +212,18 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 def test_a_directory(tmp_path: Path) -> None:
     """A directory is called one."""
-    want_refusal(tmp_path, "is a directory")
+    want_refusal(tmp_path, "is a folder")
 
 
 def test_a_pipe_does_not_block(tmp_path: Path) -> None:
     """Nobody writes to this pipe; reading it would wait for ever."""
     os.mkfifo(tmp_path / "pipe")
-    want_refusal(tmp_path / "pipe", "not a regular file")
+    want_refusal(tmp_path / "pipe", "is a pipe")
 
 
 def test_a_device_is_not_read() -> None:
     """`/dev/zero` never ends."""
-    want_refusal(Path("/dev/zero"), "not a regular file")
+    want_refusal(Path("/dev/zero"), "is a device")
 
 
 def test_a_link_in_a_circle(tmp_path: Path) -> None:

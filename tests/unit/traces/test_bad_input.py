@@ -190,7 +190,7 @@ def test_paths_that_are_no_files(tmp_path: Path) -> None:
     """A folder, a pipe and nothing at all are refused at once."""
     os.mkfifo(tmp_path / "pipe")
     assert "is a folder" in refusal(tmp_path)
-    assert "not a regular file" in refusal(tmp_path / "pipe")
+    assert "is a pipe" in refusal(tmp_path / "pipe")
     assert "no such file" in refusal(tmp_path / "nothing")
 
 

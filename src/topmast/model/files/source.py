@@ -84,12 +84,27 @@ def read_file(path: Path, limits: Limits) -> Node:
     return parse_text(read_bytes(path, where, limits), where, limits)
 
 
-def read_bytes(path: Path, where: str, limits: Limits) -> bytes:
-    """The content of the regular file at ``path``; other kinds of file may block: an error."""
+def kind_of_file(mode: int) -> str:
+    """What stands at a path, from its mode, for people."""
+    for has, kind in (
+        (stat.S_ISDIR, "a folder"), (stat.S_ISREG, "a file"), (stat.S_ISFIFO, "a pipe"),
+        (stat.S_ISSOCK, "a socket"),
+    ):  # fmt: skip
+        if has(mode):
+            return kind
+    return "a device"
+
+
+def read_bytes(path: Path, where: str, limits: Limits, what: str = "a YAML file") -> bytes:
+    """The content of the regular file at ``path``; other kinds of file may block: an error.
+
+    ``what`` such a file is, for people.
+    """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            kind = "a directory" if path.is_dir() else "not a regular file"
-            raise InvalidInput(f"is {kind}", where=where, remedy="give the path of a YAML file")
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            remedy = f"give the path of {what}"
+            raise InvalidInput(f"is {kind_of_file(mode)}", where=where, remedy=remedy)
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
