@@ -12,6 +12,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -960,12 +961,37 @@ def test_a_dataset_lies_as_deep_as_a_disk_holds(moving: Moving, deep: Path) -> N
 def test_what_cannot_be_uploaded(moving: Moving, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("x")
-    for source, reason in [("empty", "nothing is there"), ("file", "not a directory")]:
+    for source, reason in [("empty", "nothing is there"), ("file", "is a file")]:
         with pytest.raises(TopmastError, match=reason):
             moving.mover.put_directory("east", PATH, tmp_path / source)
     moving.mover.close()
     with pytest.raises(Unavailable, match="closed"):
         moving.mover.put_directory("east", PATH, write(tmp_path / "files", TREE))
+
+
+def test_what_belongs_to_the_store_is_no_source_for_it(moving: Moving, tmp_path: Path) -> None:
+    """Neither the store, nor what is in it or around it, by whatever name; another store may be one."""
+    store = Path(moving.stores["east"])
+    write(moving.folder("east"), TREE)
+    (tmp_path / "link").symlink_to(store)
+    outside = "name a folder outside of it"
+    inside = "leave source out, and give the path in the store"
+    for source, what, remedy in (
+        (store, "is", inside), (moving.folder("east"), "lies in", inside),
+        (tmp_path / "link" / "..", "contains", outside), (tmp_path / "link", "is", inside),
+        (tmp_path, "contains", outside),
+    ):  # fmt: skip
+        for act in (
+            partial(moving.mover.put_directory, "east", "other", source),
+            partial(moving.mover.put_directory, "east", "other", source, dry_run=True),
+            partial(moving.mover.check_source, "east", str(source)),
+        ):
+            with pytest.raises(InvalidInput) as refused:
+                act()
+            want = f"source: '{source}' {what} the store of region 'east' ({remedy})"
+            assert str(refused.value) == want
+    assert read(store / "other") == {}
+    assert moving.mover.put_directory("west", "other", moving.folder("east")) == size(TREE)
 
 
 def test_a_process_that_must_end_does_not_wait_for_a_slow_copy(moving: Moving) -> None:

@@ -90,8 +90,6 @@ def add_one(
 
     It comes from a folder, or is in the region's store already.
     """
-    if source is not None and not source.is_dir():
-        raise typer.BadParameter(f"--source: {source} is not a folder")
     with session.client() as client:
         added = client.add_dataset(
             name, region, path=path, source=source, allowed=allowed or None,

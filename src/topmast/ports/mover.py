@@ -41,6 +41,13 @@ class Mover(Orders, ABC):
         """Bytes of the objects under ``path`` in the region's store (0: nothing there)."""
 
     @abstractmethod
+    def check_source(self, region: str, source: str) -> Path:
+        """The local directory that the files of a dataset in ``region`` may be brought from.
+
+        Raises InvalidInput for what is none, or belongs to the region's store. Blocks.
+        """
+
+    @abstractmethod
     def put_directory(self, region: str, path: str, source: Path, *, dry_run: bool = False) -> int:
         """Upload a local directory as a dataset; returns its bytes. Blocks.
 

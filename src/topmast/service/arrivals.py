@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,11 @@ from topmast.fast.queue import cannot_add
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dataset import Paths
-from topmast.model.errors import Conflict, InvalidInput
+from topmast.model.errors import Conflict, Faults, InvalidInput, refuse_all
+from topmast.model.files.fields import one_of
 from topmast.model.files.fleetfile import parse_dataset
 from topmast.model.fleet import DatasetSpec
+from topmast.model.units import show
 from topmast.ports import Act, Mover
 from topmast.runtime.loop import Runtime
 
@@ -47,21 +47,8 @@ class Arrivals:
         """
         if not isinstance(document, dict):
             raise InvalidInput("must be an object", field="dataset")
-        fields = dict(document)
-        region, source = fields.pop("region", ""), fields.pop("source", None)
-        name = str(fields.pop("name", ""))
-        queue = self._runtime.machines.queue
-        regions = [r.name for r in queue.fleet.regions]
-        if region not in regions:
-            raise _unknown_region(region, regions, name, fields)
-        asked = self._runtime.ask(lambda: queue.data.catalogue.datasets.get(name))
-        known = await asyncio.wrap_future(asked)
-        if known is not None and not known.replicas:  # the fleet file, or an earlier act, names it
-            _keep(fields, known.spec, region)
-        fields.setdefault("path", f"datasets/{name}")
-        fields["replicas"] = [region]
-        fields.setdefault("size", 0)
-        spec = parse_dataset(name, fields, regions=regions)
+        spec, region, folder = await self._read(document)
+        name, queue = spec.name, self._runtime.machines.queue
         # First the folder, then the catalogue: a dataset that leaves the first is in the second.
         fault = self._paths.fault("", spec.path)
         if fault:
@@ -72,7 +59,7 @@ class Arrivals:
             error = await asyncio.wrap_future(judged)
             if error is not None:
                 raise error
-            stage = partial(self._stage, spec, region, source, dry_run=dry_run)
+            stage = partial(self._stage, spec, region, folder, dry_run=dry_run)
             size_bytes = await asyncio.get_running_loop().run_in_executor(self._threads, stage)
             spec = msgspec.structs.replace(spec, size_bytes=size_bytes)
             if dry_run:
@@ -83,46 +70,56 @@ class Arrivals:
             self._paths.remove(name, spec.path)
         return spec
 
-    def _stage(self, spec: DatasetSpec, region: str, source: Any, *, dry_run: bool) -> int:
-        """Bytes of the dataset in its store, after the upload if there is one."""
+    async def _read(self, document: dict[str, Any]) -> tuple[DatasetSpec, str, Path | None]:
+        """The dataset, its region and the folder it comes from. Raises all that is wrong."""
+        faults, fields, queue = Faults(), dict(document), self._runtime.machines.queue
+        region, source = fields.pop("region", ""), fields.pop("source", None)
+        name = str(fields.pop("name", ""))
+        regions = [r.name for r in queue.fleet.regions]
+        known = await asyncio.wrap_future(
+            self._runtime.ask(lambda: queue.data.catalogue.datasets.get(name))
+        )
+        there = region in regions
+        if not there:
+            near = one_of(str(region), regions)
+            faults.add(f"unknown region {show(str(region))}", "region", near)
+        # The fleet file, or an earlier act, names it.
+        elif known is not None and not known.replicas:
+            faults.of(partial(_keep, fields, known.spec, region))
+        fields.setdefault("path", f"datasets/{name}")
+        fields["replicas"] = [region] if there else regions[:1]
+        fields.setdefault("size", 0)
+        spec = faults.of(partial(_spec, name, fields, regions, there=there))
+        folder = None
         if source is not None:
-            folder = _folder(source)
+            look = partial(self._mover.check_source, region if there else "", str(source))
+            look = partial(faults.of, look)
+            folder = await asyncio.get_running_loop().run_in_executor(self._threads, look)
+        faults.refuse()
+        return spec, region, folder
+
+    def _stage(self, spec: DatasetSpec, region: str, folder: Path | None, *, dry_run: bool) -> int:
+        """Bytes of the dataset in its store, after the upload if there is one."""
+        if folder is not None:
             return self._mover.put_directory(region, spec.path, folder, dry_run=dry_run)
         size_bytes = self._mover.measure(region, spec.path)
         if size_bytes <= 0:
             raise InvalidInput(
                 f"nothing at '{spec.path}' in the store of region '{region}'",
                 field="path",
-                remedy="put the files there first, or give a source directory",
+                remedy="put the files there first, or give a source folder",
             )
         return size_bytes
 
 
-def _unknown_region(
-    region: Any, regions: Sequence[str], name: str, fields: Mapping[str, Any]
-) -> InvalidInput:
-    """The error for a region that there is not, with all else that is wrong with the dataset."""
-    near = get_close_matches(str(region), regions, 1)
-    remedy = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(regions)}"
-    error = InvalidInput(f"unknown region '{region}'", field="region", remedy=remedy)
-    others = {"path": f"datasets/{name}", "size": 0, **fields, "replicas": list(regions[:1])}
+def _spec(name: str, fields: dict[str, Any], regions: Sequence[str], *, there: bool) -> DatasetSpec:
+    """The dataset that a request describes; where its region is not ``there``, without that."""
     try:
-        parse_dataset(name, others, regions=regions)
-    except InvalidInput as other:
-        every = (other, *other.more)
-        error.more = tuple(one for one in every if not one.field.startswith("replicas"))
-    return error
-
-
-def _folder(source: Any) -> Path:
-    """The folder of this machine that a request names. Raises InvalidInput."""
-    folder = Path(str(source))
-    # Unlike a method of `Path`, this answers for any text, and for what may not be looked at.
-    if not folder.is_absolute() or not os.path.isdir(folder):  # noqa: PTH112
-        raise InvalidInput(
-            f"'{source}' is not a directory", field="source", remedy="an absolute path"
-        )
-    return folder
+        return parse_dataset(name, fields, regions=regions)
+    except InvalidInput as error:
+        every = (error, *error.more)
+        refuse_all(one for one in every if there or not one.field.startswith("replicas"))
+        return DatasetSpec(name, 0, "", ())  # its region is refused
 
 
 def _keep(fields: dict[str, Any], known: DatasetSpec, region: str) -> None:

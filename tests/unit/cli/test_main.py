@@ -256,7 +256,6 @@ MISTAKES = [
     ),
     Mistake("no such month", ["up", "--keep-months", "30000"], "must be at most 1200 (see"),
     Mistake("no address", ["queue", "--server", "a b"], "'a b' is not the address of a server"),
-    Mistake("no folder", ["datasets", "add", "d", "--region", "r", "--source", "no"], "no is not"),
     Mistake(
         "no folder of a server", ["queue", "--state", str(REPO / "LICENSE")], "is not a folder"
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +21,7 @@ from topmast.adapters.objects.throttle import Halt, Halted
 from topmast.adapters.objects.transfer import Transfer
 from topmast.model.dataset import Paths
 from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError, Unavailable
+from topmast.model.files.source import kind_of_file
 from topmast.model.messages import (
     CopyDone,
     CopyFailed,
@@ -121,6 +123,22 @@ class StoreMover(Mover):
             return
         self._lanes.submit((copy.target, path), partial(self._run, copy.id, transfer))
 
+    def check_source(self, region: str, source: str) -> Path:
+        """The local directory that a dataset in ``region`` may be brought from. Blocks.
+
+        Raises InvalidInput for what is none, or belongs to the region's store: what lies there has
+        an owner, or will be deleted. A region without a store has nothing to say.
+        """
+        folder = local_folder(source)
+        store = self._stores.get(region)
+        found = store.overlap(folder) if store is not None else ""
+        if found:
+            inside = "leave source out, and give the path in the store"
+            remedy = "name a folder outside of it" if found == "contains" else inside
+            message = f"{source!r} {found} the store of region '{region}'"
+            raise InvalidInput(message, field="source", remedy=remedy)
+        return folder
+
     def put_directory(self, region: str, path: str, source: Path, *, dry_run: bool = False) -> int:
         """Upload a local directory as a dataset; returns its bytes. Blocks.
 
@@ -129,8 +147,7 @@ class StoreMover(Mover):
         """
         path = layout.dataset_path(path)
         target = DatasetFolder(self._store(region), path)
-        if not source.is_dir():
-            raise NotFound(f"{source}: not a directory")
+        source = self.check_source(region, str(source))
         upload = layout.upload_id(region, path)
         files = DatasetFolder(RegionStore(str(source), str(source)), "")
         transfer = self._transfer(upload, files, target, replace=False)
@@ -301,6 +318,27 @@ class _Progress:
             self._posted_bytes = size_bytes
             self._due_s = now_s + PROGRESS_EVERY_S
             self._post(CopyProgress(self._copy, size_bytes))
+
+
+def local_folder(text: str) -> Path:
+    """A folder of this machine, as a request names it. Raises InvalidInput. Blocks."""
+    folder = Path(text)
+    if not folder.is_absolute():
+        message, remedy = f"{text!r} is a relative path", "give an absolute path"
+        raise InvalidInput(message, field="source", remedy=remedy)
+    try:
+        mode = folder.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        message, remedy = f"no folder {text!r} on the server's machine", "check the path"
+        raise InvalidInput(message, field="source", remedy=remedy) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "the path is not valid"
+        message, remedy = f"{text!r} cannot be read: {reason}", "name another folder"
+        raise InvalidInput(message, field="source", remedy=remedy) from None
+    if not stat.S_ISDIR(mode):
+        message, remedy = f"{text!r} is {kind_of_file(mode)}", "name a folder"
+        raise InvalidInput(message, field="source", remedy=remedy)
+    return folder
 
 
 def _stores_of(

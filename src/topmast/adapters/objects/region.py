@@ -120,6 +120,17 @@ class RegionStore:
             return self._url.rstrip("/")
         return f"file:/{os.path.realpath(self.root)}".rstrip("/")
 
+    def overlap(self, folder: Path) -> str:
+        """How a folder and the store have files in common, links resolved; empty if they do not."""
+        if self.root is None:
+            return ""
+        own, other = Path(os.path.realpath(self.root)), Path(os.path.realpath(folder))
+        if own == other:
+            return "is"
+        if own in other.parents:
+            return "lies in"
+        return "contains" if other in own.parents else ""
+
     @cached_property
     def _store(self) -> Any:
         with self._explained(""):
