@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from topmast.cli import values
 from topmast.cli.command import Session, command
 from topmast.cli.completion import (
     complete_active_jobs,
@@ -113,8 +112,6 @@ def queue(
     with session.client() as client:
         fold = not unfold and "sweep=" not in (selector or "")
         page = _pages(client, states, tenant, limit, selector, fold)
-        if tenant is not None and not page.jobs and not page.sweeps:
-            values.known(tenant, (row.name for row in client.tenants()), "tenant")
     session.show(page, lambda: _say_queue(page))
     if not page.jobs and not page.sweeps and not session.json:
         note(_none(page, asked=bool(only or tenant or selector)))

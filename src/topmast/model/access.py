@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from topmast.model.errors import Forbidden
 from topmast.model.roles import ALLOWED as ALLOWED
+from topmast.model.roles import BEYOND, least_role
 from topmast.model.roles import FLEET_WIDE as FLEET_WIDE
 from topmast.model.roles import MEANING as MEANING
 from topmast.model.roles import READING as READING
 from topmast.model.roles import Permission as Permission
 from topmast.model.roles import Role as Role
-from topmast.model.roles import least_role
 
 ROOT = ""
 """Above all tenants: a role granted here holds everywhere."""
@@ -65,28 +65,48 @@ class Principal(Struct, frozen=True):
             return f"this token's scopes do not include {permission}"
         return f"{self.subject} has no role with the permission {permission}{where}"
 
-    def forbidden(self, permission: Permission, tenant: str | None = None) -> Forbidden:
+    def forbidden(
+        self, permission: Permission, tenant: str | None = None, also: Iterable[Permission] = ()
+    ) -> Forbidden:
         """The error for what is not allowed; it names the least role that would do, and where.
 
-        ``tenant``: as people write it, the root included; None: at any tenant.
+        ``tenant``: as people write it, the root included; None: it is not known yet what the
+        request is about. ``also``: what else it takes.
         """
         if not self._in_scope(permission):
             remedy = f"use a token with the scope {permission}, or one without scopes"
             return Forbidden(self.refusal(permission), remedy)
-        where = ""
+        needed = (permission, *also)
         if tenant is not None:
             at_top = tenant in (ROOT, TOP)
             where = " at the root of the tenants" if at_top else f" for tenant {tenant}"
-        return Forbidden(self.refusal(permission, where), self._asking((permission,), tenant))
+            return Forbidden(self.refusal(permission, where), self._asking(needed, tenant))
+        remedy = self._asking(needed, self._own_tenant())
+        if permission in BEYOND:
+            beyond, what = BEYOND[permission]
+            remedy += f"; {what} it takes {least_role((permission, beyond))}"
+        return Forbidden(self.refusal(permission), remedy)
 
-    def above(self, role: Role, tenant: str | None, why: str) -> Forbidden:
-        """The error for giving or taking a role with more than the own ones at a tenant."""
+    def above(self, missing: Permission, role: Role, tenant: str | None, why: str) -> Forbidden:
+        """The error for giving or taking a role with more than the own ones at a tenant.
+
+        ``tenant``: None for one that the caller may not know of.
+        """
+        if not self._in_scope(missing):
+            return Forbidden(why, "use a token without scopes")
         return Forbidden(why, self._asking((*ALLOWED[role], Permission.ACCOUNTS_EDIT), tenant))
 
+    def _own_tenant(self) -> str | None:
+        """The one tenant that it has roles at, if there is only one."""
+        tenants = {grant.tenant for grant in self.grants}
+        return tenants.pop() if len(tenants) == 1 else None
+
     def _asking(self, permissions: Iterable[Permission], tenant: str | None) -> str:
-        """Which role to ask for."""
+        """Which role to ask for; None: at a tenant that cannot be named."""
         role = least_role(permissions)
-        place = TOP if role in ROOT_ONLY else "TENANT" if tenant is None else tenant or TOP
+        if tenant is None and role not in ROOT_ONLY:
+            return f"ask for {role} at the tenant that it is about"
+        place = TOP if role in ROOT_ONLY else tenant or TOP
         return f"ask for {role}: topmast roles grant {self.subject} {role} {place}"
 
     def _in_scope(self, permission: Permission) -> bool:

@@ -7,8 +7,8 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
-from topmast.model.errors import InvalidInput, NotFound
-from topmast.model.files.fields import nearest, one_of
+from topmast.model.errors import InvalidInput
+from topmast.model.files.fields import nearest, no_such, one_of
 from topmast.model.selector import like, parts_of
 
 MOST = 100_000
@@ -63,8 +63,7 @@ def meant(kind: str, names: Sequence[str], selector: str, views: Sequence[View])
     of = {view.name: view for view in views}
     unknown = next((name for name in names if name not in of), None)
     if unknown is not None:
-        near = nearest(unknown, of)
-        raise NotFound(f"no {kind} '{unknown}'" + (f" ({near})" if near else ""))
+        raise no_such(kind, unknown, of)
     return [of[name] for name in dict.fromkeys(names)]
 
 

@@ -56,6 +56,16 @@ MEANING: Mapping[Permission, str] = {
 FLEET_WIDE = frozenset({Permission.FLEET_VIEW, Permission.DATA_VIEW, Permission.SELF})
 """What no tenant owns: a role anywhere in the tree suffices."""
 
+BEYOND: Mapping[Permission, tuple[Permission, str]] = {
+    **dict.fromkeys(
+        (Permission.JOBS_CANCEL, Permission.JOBS_EDIT, Permission.JOBS_EXEC),
+        (Permission.JOBS_OTHERS, "for jobs of others"),
+    ),
+    Permission.JOBS_SUBMIT: (Permission.JOBS_OTHERS, "under another name"),
+    Permission.FLEET_EDIT: (Permission.FLEET_BUILD, "to add or remove regions and clusters"),
+}
+"""What some requests that ask for a permission take besides, and which those are."""
+
 READING = (
     Permission.JOBS_VIEW, Permission.FLEET_VIEW, Permission.DATA_VIEW, Permission.USAGE_VIEW,
     Permission.AUDIT_VIEW, Permission.SELF,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -11,6 +11,9 @@ from msgspec.structs import replace
 
 from topmast.fast.queue import GlobalQueue
 from topmast.model.access import FLEET_WIDE, ROOT, TOP, Caller, Permission
+from topmast.model.errors import InvalidInput
+from topmast.model.files.fields import one_of
+from topmast.model.units import show
 from topmast.ports import Act, ActRow
 
 
@@ -46,6 +49,23 @@ class Access:
         """Whether the fleet has a tenant of this name."""
         return tenant in self._queue.tenancy.ledger.tenants
 
+    def names(self, caller: Caller | None = None) -> list[str]:
+        """The tenants of the fleet that a caller sees; without one, all. O(tenants x depth)."""
+        names = sorted(self._queue.tenancy.ledger.tenants)
+        return names if caller is None else [name for name in names if self.sees(caller, name)]
+
+    def sees(self, caller: Caller, tenant: str) -> bool:
+        """Whether there is such a tenant, for all that a caller knows."""
+        return self.has_tenant(tenant) and self.may(caller, Permission.JOBS_VIEW, tenant)
+
+    def unknown_tenant(self, caller: Caller, name: str, permission: Permission) -> InvalidInput:
+        """The error for a tenant that there is not, or that the caller does not see."""
+        remedy = one_of(name, self.names(caller))
+        error = InvalidInput(f"unknown tenant {show(name)}", field="tenant", remedy=remedy)
+        if self.has_tenant(name):
+            error.conceals = caller.principal.refusal(permission, f" for tenant {name}")
+        return error
+
     def may(self, caller: Caller, permission: Permission, tenant: str) -> bool:
         """Whether it is allowed at a tenant. O(depth of the tree x grants)."""
         principal = caller.principal
@@ -53,10 +73,16 @@ class Access:
             return principal.may_somewhere(permission)
         return principal.may(permission, (ROOT,)) or principal.may(permission, self.path(tenant))
 
-    def require(self, caller: Caller, permission: Permission, tenant: str) -> None:
-        """Raises Forbidden if it is not allowed at a tenant."""
+    def require(
+        self,
+        caller: Caller,
+        permission: Permission,
+        tenant: str,
+        also: Iterable[Permission] = (),
+    ) -> None:
+        """Raises Forbidden if it is not allowed at a tenant; ``also``: what else it will take."""
         if not self.may(caller, permission, tenant):
-            raise caller.principal.forbidden(permission, self._written(caller, tenant))
+            raise caller.principal.forbidden(permission, self._written(caller, tenant), also)
 
     def _written(self, caller: Caller, tenant: str) -> str:
         """A tenant as a refusal names it: by its path for a caller that sees all of that."""

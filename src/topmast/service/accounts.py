@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,10 +17,13 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.access import ALLOWED, ROOT, TOP, Caller, Permission, Principal, Role
 from topmast.model.errors import Faults, Forbidden, InvalidInput, NotFound, refuse_all
+from topmast.model.files.fields import nearest, no_such, one_of
 from topmast.model.messages import TokenKind
+from topmast.model.units import show
 from topmast.ports import Act, ActFilter, Clock, Journal
 from topmast.runtime.loop import Runtime
 from topmast.service.access import NO_REASON, Access, Why, act, json_text
+from topmast.service.audit_filter import check_filter
 from topmast.service.limits import Limits
 
 DAY_S = 86_400.0
@@ -103,7 +105,6 @@ class Directory:
         subject, tenant = caller.principal.subject, ""
         if account:
             subject, tenant = f"sa:{account}", self._managed(caller, account)
-            self._refuse_above(caller, subject)
         elif caller.principal.subject.startswith("sa:"):
             name = caller.principal.subject.removeprefix("sa:")
             remedy = f"for a tenant-admin of it: topmast tokens create --account {name}"
@@ -157,8 +158,8 @@ class Directory:
         tenant = ""
         if token.subject != caller.principal.subject:
             tenant = self._tenant_of(token.subject)
-            self._access.require(caller, Permission.ACCOUNTS_EDIT, tenant)
             self._refuse_above(caller, token.subject)
+            self._access.require(caller, Permission.ACCOUNTS_EDIT, tenant)
         await self._do(
             caller,
             "revoke-token",
@@ -221,7 +222,6 @@ class Directory:
         """
         self._limits.take(caller, "submit")
         tenant = self._managed(caller, name)
-        self._refuse_above(caller, f"sa:{name}")
         there = next(account for account in self.accounts(caller) if account.name == name)
         order = m.RemoveServiceAccount(name)
         look = partial(self._account_told, name)
@@ -229,8 +229,12 @@ class Directory:
         return there
 
     def _managed(self, caller: Caller, name: str) -> str:
-        """The tenant of a service account that the caller may manage."""
+        """The tenant of a service account that the caller may manage.
+
+        Raises Forbidden if it has a role that is not the caller's to give or to take.
+        """
         tenant = self._visible(caller, name)
+        self._refuse_above(caller, f"sa:{name}")
         self._access.require(caller, Permission.ACCOUNTS_EDIT, tenant)
         return tenant
 
@@ -240,7 +244,8 @@ class Directory:
         if account is None or not self._access.may(
             caller, Permission.ACCOUNTS_VIEW, account.tenant
         ):
-            raise NotFound(f"no service account '{name}'")
+            known = [account.name for account in self.accounts(caller)]
+            raise no_such("service account", name, known)
         return account.tenant
 
     # --- roles ----------------------------------------------------------------------------------
@@ -292,7 +297,7 @@ class Directory:
             remedy = "user:NAME, sa:NAME or group:NAME"
             faults.add(f"{subject[:100]!r} is no subject", "subject", remedy)
         if role not in tuple(Role):
-            faults.add(f"unknown role {role[:100]!r}", "role", f"one of {', '.join(Role)}")
+            faults.add(f"unknown role {show(role)}", "role", one_of(role, tuple(Role)))
         name = faults.of(partial(self._known_tenant, caller, tenant))
         faults.refuse()
         return Binding(subject, Role(role), name)
@@ -307,11 +312,12 @@ class Directory:
 
     def _require_above(self, caller: Caller, binding: Binding) -> None:
         """Raises Forbidden if a role is not the caller's to give and to take."""
-        self._access.require(caller, Permission.ACCOUNTS_EDIT, binding.tenant)
-        for permission in sorted(ALLOWED[binding.role]):
+        held = ALLOWED[binding.role]
+        self._access.require(caller, Permission.ACCOUNTS_EDIT, binding.tenant, held)
+        for permission in sorted(held):
             if not self._access.may(caller, permission, binding.tenant):
                 why = f"{binding.role} is above the own role: it has {permission}"
-                raise caller.principal.above(binding.role, binding.tenant, why)
+                raise caller.principal.above(permission, binding.role, binding.tenant, why)
 
     def _refuse_above(self, caller: Caller, subject: str) -> None:
         """Raises Forbidden if a subject has a role that the caller could neither give nor take."""
@@ -322,7 +328,8 @@ class Directory:
                     if self._access.may(caller, Permission.ACCOUNTS_VIEW, grant.tenant):
                         where = f" at {shown(grant.tenant)}"
                     why = f"{subject} is {grant.role}{where}, above the own role"
-                    raise caller.principal.above(grant.role, grant.tenant if where else None, why)
+                    tenant = grant.tenant if where else None
+                    raise caller.principal.above(permission, grant.role, tenant, why)
 
     def _known_tenant(self, caller: Caller, text: str) -> str:
         """A tenant by name, or by its path from the root. Raises InvalidInput."""
@@ -333,8 +340,9 @@ class Directory:
         visible = self._access.tenants(caller, Permission.ACCOUNTS_VIEW)
         known = path[:1] == (names[-1],) and (visible is None or names[-1] in visible)
         if not known or (len(names) > 1 and tuple(names[::-1]) != path[:-1]):
-            remedy = "a tenant of the fleet file, or / for all"
-            raise InvalidInput(f"unknown tenant {text[:100]!r}", field="tenant", remedy=remedy)
+            there = self._access.names() if visible is None else sorted(visible)
+            remedy = nearest(names[-1], there) or "a tenant of the fleet file, or / for all"
+            raise InvalidInput(f"unknown tenant {show(text)}", field="tenant", remedy=remedy)
         return names[-1]
 
     def left_at(self, tenants: Sequence[str]) -> tuple[str, ...]:
@@ -358,7 +366,7 @@ class Directory:
     async def audit(self, caller: Caller, wanted: ActFilter) -> v.ActPage:
         """A page of the audit log, of the tenants that the caller may audit."""
         self._limits.take(caller, "list")
-        _check_filter(wanted)
+        check_filter(wanted)
         tenants = self._access.tenants(caller, Permission.AUDIT_VIEW)
         asked = None if wanted.tenants is None else set(wanted.tenants)
         seen = asked if tenants is None else tenants if asked is None else tenants & asked
@@ -366,6 +374,8 @@ class Directory:
         names = None if seen is None else tuple(sorted(seen))
         wanted = msgspec.structs.replace(wanted, tenants=names, limit=limit)
         rows = await asyncio.to_thread(self._journal.acts, wanted)
+        if asked and not rows and wanted.before_id is None:
+            self._refuse_unaudited(caller, asked)
         acts = tuple(
             v.ActView(
                 row.id, row.at_s, row.actor, row.via, row.address, row.request, row.verb,
@@ -374,6 +384,16 @@ class Directory:
             for row in rows
         )  # fmt: skip
         return v.ActPage(acts, str(acts[-1].id) if len(acts) == limit else None)
+
+    def _refuse_unaudited(self, caller: Caller, tenants: Iterable[str]) -> None:
+        """Refuse tenants without a line that are no tenants, or that are not the caller's to audit.
+
+        One that has left the fleet is known as long as it has lines.
+        """
+        for tenant in sorted(tenants):
+            if not self._access.sees(caller, tenant):
+                raise self._access.unknown_tenant(caller, tenant, Permission.AUDIT_VIEW)
+            self._access.require(caller, Permission.AUDIT_VIEW, tenant)
 
     def _roles_told(self, subject: str) -> str:
         """The roles of a subject for the audit log."""
@@ -433,11 +453,15 @@ def _narrowed(principal: Principal, wanted: Sequence[str] | None) -> tuple[Permi
     """The scopes of a new token, within those of the one in use. Raises InvalidInput, Forbidden."""
     if wanted is None:
         return principal.scopes
-    known = f"one of {', '.join(Permission)}"
+    known = tuple(Permission)
     refuse_all(
-        InvalidInput(f"unknown permission {name[:100]!r}", field=f"scopes[{index}]", remedy=known)
+        InvalidInput(
+            f"unknown permission {show(name)}",
+            field=f"scopes[{index}]",
+            remedy=nearest(name, known) or f"one of: {', '.join(known)}",
+        )
         for index, name in enumerate(wanted)
-        if name not in tuple(Permission)
+        if name not in known
     )
     for name in wanted:
         if principal.scopes is not None and name not in principal.scopes:
@@ -451,25 +475,3 @@ def _token_view(token: Token) -> v.TokenView:
         token.id, token.kind, token.subject, token.label, token.last_four, token.created_s,
         token.expires_s, token.used_s, token.scopes,
     )  # fmt: skip
-
-
-_OWN_ACTORS = ("budget",)
-"""Parts of the server that act by themselves."""
-_OUTCOMES = ("done", "unchanged", "refused")
-
-
-def _check_filter(wanted: ActFilter) -> None:
-    """Raises InvalidInput, with all that is wrong, for what no line can be like."""
-    faults = Faults()
-    for field, time_s in (("since", wanted.since_s), ("until", wanted.until_s)):
-        if time_s is not None and not math.isfinite(time_s):
-            faults.add("not a time", field)
-    if ":" not in wanted.actor and wanted.actor not in ("", *_OWN_ACTORS):
-        remedy = f"user:{wanted.actor[:100]} or sa:{wanted.actor[:100]}"
-        faults.add(f"'{wanted.actor[:100]}' is no subject", "actor", remedy)
-    begins = wanted.outcome
-    if not any(one.startswith(begins) or begins.startswith(one) for one in _OUTCOMES):
-        faults.add(
-            f"no outcome begins with '{begins}'", "outcome", f"one of: {', '.join(_OUTCOMES)}"
-        )
-    faults.refuse()

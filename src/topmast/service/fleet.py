@@ -12,7 +12,8 @@ from topmast.fast.queue import Catalogue, GlobalQueue, Share
 from topmast.fast.region import RegionalPlacer
 from topmast.model.absent import given
 from topmast.model.engines import PROCESSES
-from topmast.model.errors import InvalidInput, NotFound
+from topmast.model.errors import InvalidInput
+from topmast.model.files.fields import no_such
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.messages import Closure
 from topmast.model.reason import PendingReason
@@ -234,7 +235,7 @@ def together(
     regions = {view.name: view.region for view in views}
     for name in (host, *also):
         if name not in regions:
-            raise NotFound(f"no host '{name}'")
+            raise no_such("host", name, regions)
         if regions[name] != regions[host]:
             raise InvalidInput(
                 f"host '{name}' is in region '{regions[name]}', not in '{regions[host]}'",

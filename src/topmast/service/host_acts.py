@@ -13,8 +13,8 @@ from topmast.model import messages as m
 from topmast.model import views as v
 from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.act_views import ClusterActed, HostEffect, HostsActed
-from topmast.model.errors import InvalidInput, NotFound, Unavailable
-from topmast.model.files.fields import nearest
+from topmast.model.errors import InvalidInput, Unavailable
+from topmast.model.files.fields import no_such
 from topmast.model.fleet_selector import meant
 from topmast.model.states import HostState
 from topmast.service import fleet
@@ -170,8 +170,7 @@ class HostActs(Following):
         views: tuple[v.ClusterView, ...] = await self._list("clusters")
         found = next((one for one in views if one.name == cluster), None)
         if found is None:
-            near = nearest(cluster, [one.name for one in views])
-            raise NotFound(f"no cluster '{cluster}'" + (f" ({near})" if near else ""))
+            raise no_such("cluster", cluster, [one.name for one in views])
         return found, found.region
 
     def _to_come(self, until_s: float | None) -> None:

@@ -16,12 +16,11 @@ from topmast.model import views as v
 from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.errors import (
     InvalidInput,
-    NotFound,
     TopmastError,
     Unavailable,
     refuse_all,
 )
-from topmast.model.files.fields import nearest, one_of
+from topmast.model.files.fields import no_such, one_of
 from topmast.model.history_views import FleetHistory
 from topmast.model.map_views import FleetMap
 from topmast.model.plan_views import CapacityPlanView, DataPlanView
@@ -67,7 +66,7 @@ class Operating(HostActs):
         views: tuple[v.HostView, ...] = await self._list("hosts")
         view = next((h for h in views if h.name == host), None)
         if view is None:
-            raise NotFound(f"no host '{host}'")
+            raise no_such("host", host, [h.name for h in views])
         known = not self.regions.is_apart(view.region)
         story = v.HostStory(view, await self._history(ids.host(host)), known)
         return self._shown(caller, story)
@@ -163,8 +162,7 @@ class Operating(HostActs):
         listed = await self._list("datasets")
         found = [d for d in listed if d.name == name]
         if not found:
-            near = nearest(name, [d.name for d in listed])
-            raise NotFound(f"no dataset '{name}'" + (f" ({near})" if near else ""))
+            raise no_such("dataset", name, [d.name for d in listed])
         view: v.DatasetView = found[0]
         return self._shown(caller, view)
 

@@ -13,8 +13,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobEffect, TenantPause
-from topmast.model.errors import NotFound
-from topmast.model.files.fields import nearest
+from topmast.model.files.fields import no_such
 from topmast.model.fleet_selector import meant
 from topmast.model.job import MILLI
 from topmast.model.views import TenantView
@@ -98,8 +97,7 @@ class Pausing(Verbs):
         known = await self._ask(lambda: list(self.machines.queue.tenancy.ledger.tenants))
         self.access.require(caller, Permission.JOBS_OTHERS, tenant)
         if tenant not in known:
-            near = nearest(tenant, known)
-            raise NotFound(f"no tenant '{tenant}'" + (f" ({near})" if near else ""))
+            raise no_such("tenant", tenant, known)
         before = await self._ask(partial(self._meant, tenant, drain, dry_run))
         if dry_run:
             return before

@@ -16,7 +16,7 @@ from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.act_views import QuotaActed
 from topmast.model.budget import BudgetView
 from topmast.model.errors import InvalidInput, NotFound
-from topmast.model.files.fields import nearest
+from topmast.model.files.fields import no_such
 from topmast.model.files.fleetdump import dump_fleet
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import TenantSpec
@@ -95,8 +95,7 @@ class Quoting(FleetChanges):
         """A tenant with the quota that it has now. Raises NotFound."""
         tenants = await self._ask(lambda: dict(self.machines.queue.tenancy.ledger.tenants))
         if tenant not in tenants:
-            near = nearest(tenant, tenants)
-            raise NotFound(f"no tenant '{tenant}'" + (f" ({near})" if near else ""))
+            raise no_such("tenant", tenant, tenants)
         return tenants[tenant]
 
     async def _check(self, wanted: TimedQuota) -> None:

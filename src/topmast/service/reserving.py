@@ -14,7 +14,7 @@ from topmast.model import views as v
 from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.act_views import ReservationView
 from topmast.model.errors import MOST_TOLD, InvalidInput, NotFound, refuse_all
-from topmast.model.files.fields import nearest
+from topmast.model.files.fields import nearest, no_such
 from topmast.model.fleet_selector import selected
 from topmast.model.window import Window
 from topmast.service.access import act, json_text
@@ -70,9 +70,10 @@ class Reserving(Quoting):
         """End a reservation before its time; answers what it was."""
         self.limits.take(caller, "submit")
         self.access.require(caller, Permission.FLEET_OPERATE, ROOT)
-        one = await self._ask(lambda: self.machines.queue.windows.known.get(name))
+        known = await self._ask(lambda: dict(self.machines.queue.windows.known))
+        one = known.get(name)
         if one is None:
-            raise NotFound(f"no reservation '{name}'")
+            raise no_such("reservation", name, known)
         view = await self._ask(partial(self._reservation, one.window, bool(one.begun)))
         if not dry_run:
             order = m.EndWindow(name, self.access.by(caller, by), reason or UNSET)

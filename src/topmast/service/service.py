@@ -229,8 +229,11 @@ class Service(Reserving):
         self.limits.take(caller, "list")
         seen = self.access.tenants(caller, Permission.JOBS_VIEW)
         wanted = listing.select(tuple(states), tenant, limit, cursor, queue_order, seen, selector)
-        wanted = msgspec.structs.replace(wanted, fold=fold)
-        return self._shown(caller, await self._jobs(wanted))
+        page = await self._jobs(msgspec.structs.replace(wanted, fold=fold))
+        # One that has left the fleet is known as long as it has jobs.
+        if tenant and not (page.jobs or page.sweeps or cursor or self.access.sees(caller, tenant)):
+            raise self.access.unknown_tenant(caller, tenant, Permission.JOBS_VIEW)
+        return self._shown(caller, page)
 
     async def _jobs(self, wanted: listing.Selection) -> v.JobPage:
         page = await self._ask(lambda: self._page(wanted))

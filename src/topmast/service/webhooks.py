@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from topmast.adapters.webhooks import Undelivered
 from topmast.model.access import ROOT, Caller, Permission
-from topmast.model.errors import InvalidInput, NotFound, Unavailable, refuse_all
+from topmast.model.errors import InvalidInput, Unavailable, refuse_all
+from topmast.model.files.fields import no_such, one_of
 from topmast.model.webhooks import Webhook, WebhookView, read_webhook, refuse_another
 from topmast.ports import ActRow, Clock
 from topmast.runtime.loop import Runtime
@@ -55,9 +56,11 @@ class Webhooks:
         return await self._view(caller, name)
 
     def _require_tenants(self, tenants: tuple[str, ...]) -> None:
-        remedy = "a tenant of the fleet file: `topmast tenants`"
+        known = self._access.names()
         refuse_all(
-            InvalidInput(f"no tenant '{tenant}'", field=f"tenants[{index}]", remedy=remedy)
+            InvalidInput(
+                f"no tenant '{tenant}'", field=f"tenants[{index}]", remedy=one_of(tenant, known)
+            )
             for index, tenant in enumerate(tenants)
             if not self._access.has_tenant(tenant)
         )
@@ -89,10 +92,10 @@ class Webhooks:
         return await self._view(caller, name)
 
     async def _view(self, caller: Caller, name: str) -> WebhookView:
-        for view in await self.listed(caller):
-            if view.webhook.name == name:
-                return view
-        raise NotFound(f"no webhook '{name}'")
+        views = {view.webhook.name: view for view in await self.listed(caller)}
+        if name not in views:
+            raise no_such("webhook", name, views)
+        return views[name]
 
     def _keep(self, line: ActRow) -> Keep:
         """Keeps a change in the transaction that brings its line into the audit log. Blocks."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from topmast.fast.queue import facts as f
 from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.data.catalogue import Catalogue
@@ -11,7 +9,7 @@ from topmast.fast.queue.data.orders import begin_copy, order_deletion
 from topmast.model import messages as m
 from topmast.model.dataset import Deletion, ReplicaState
 from topmast.model.errors import Conflict, NotFound, TopmastError
-from topmast.model.files.fields import nearest
+from topmast.model.files.fields import no_such
 from topmast.model.fleet import DatasetSpec
 from topmast.model.units import show
 
@@ -59,19 +57,13 @@ def request_replica(queue: QueueViews, event: m.RequestReplica) -> str | Topmast
     return event.dataset
 
 
-def _no(what: str, name: str, known: Collection[str]) -> NotFound:
-    """The answer to a name that nothing has, with the nearest that there is."""
-    near = nearest(name, known)
-    return NotFound(f"no {what} '{name}'" + (f" ({near})" if near else ""))
-
-
 def cannot_copy(queue: QueueViews, event: m.RequestReplica) -> TopmastError | None:
     """Why a dataset is not copied to a region; None if it is, or is there."""
     dataset, region = event.dataset, event.region
     if dataset not in queue.data.catalogue.datasets:
-        return _no("dataset", dataset, queue.data.catalogue.datasets)
+        return no_such("dataset", dataset, queue.data.catalogue.datasets)
     if region not in queue.data.catalogue.storage_bytes:
-        return _no("region", region, queue.data.catalogue.storage_bytes)
+        return no_such("region", region, queue.data.catalogue.storage_bytes)
     record = queue.data.catalogue.datasets[dataset]
     if record.spec.allowed is not None and region not in record.spec.allowed:
         return Conflict(f"residency forbids '{dataset}' in region '{region}'")
@@ -109,7 +101,7 @@ def cannot_drop(queue: QueueViews, event: m.DropReplica) -> TopmastError | None:
     """Why a replica may not be dropped now; None if it may. O(jobs + copies)."""
     record = queue.data.catalogue.datasets.get(event.dataset)
     if record is None:
-        return _no("dataset", event.dataset, queue.data.catalogue.datasets)
+        return no_such("dataset", event.dataset, queue.data.catalogue.datasets)
     if record.replicas.get(event.region) is not ReplicaState.COMPLETE:
         return _not_there(queue.data.catalogue, event)
     complete = [r for r, s in record.replicas.items() if s is ReplicaState.COMPLETE]
@@ -144,7 +136,7 @@ def _not_there(catalogue: Catalogue, event: m.DropReplica) -> TopmastError:
         text = f"copy {coming.id} of '{event.dataset}' to '{event.region}' is under way"
         return Conflict(f"{text} (drop it when it is there)")
     if event.region not in catalogue.storage_bytes:
-        return _no("region", event.region, catalogue.storage_bytes)
+        return no_such("region", event.region, catalogue.storage_bytes)
     return NotFound(f"region '{event.region}' has no replica of '{event.dataset}'")
 
 
@@ -173,7 +165,7 @@ def cannot_remove(queue: QueueViews, event: m.RemoveDataset) -> TopmastError | N
     """Why a dataset may not be forgotten now; None if it may. O(jobs + copies)."""
     record = queue.data.catalogue.datasets.get(event.dataset)
     if record is None:
-        return _no("dataset", event.dataset, queue.data.catalogue.datasets)
+        return no_such("dataset", event.dataset, queue.data.catalogue.datasets)
     for job in queue.jobs.records.values():
         if event.dataset in job.spec.datasets and not job.finished:
             return Conflict(f"job {job.id} reads '{event.dataset}' (wait for it, or cancel it)")

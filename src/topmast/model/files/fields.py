@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import InvalidInput, NotFound
 from topmast.model.files.source import Kind, Node, kind_of_plain
 from topmast.model.units import show
 
@@ -55,6 +55,12 @@ def one_of(word: str, known: Collection[str]) -> str:
     """A remedy for a word that is not known: the nearest, or the first few there are."""
     few = ", ".join(islice(known, 10)) + (", ..." if len(known) > 10 else "")
     return nearest(word, known) or (f"one of: {few}" if known else "")
+
+
+def no_such(what: str, name: str, known: Collection[str]) -> NotFound:
+    """The error for a name that nothing has, with the nearest that there is."""
+    near = nearest(name, known)
+    return NotFound(f"no {what} '{name}'" + (f" ({near})" if near else ""))
 
 
 class Value:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from topmast.model.access import Permission
 from topmast.model.budget import BudgetView
-from topmast.model.errors import NotFound
+from topmast.model.files.fields import no_such
 from topmast.model.views import TenantView
 from topmast.web.page import Ask, Page
 
@@ -32,7 +32,7 @@ async def view(ask: Ask) -> dict[str, Any]:
     chosen = [given["model"]] if given["model"] in models else models
     mine = [one for one in tenants if one.name == given["tenant"]]
     if given["tenant"] and not mine:
-        raise NotFound(f"no tenant '{given['tenant']}'")
+        raise no_such("tenant", given["tenant"], [one.name for one in tenants])
     return {
         "given": given,
         "models": models,

@@ -1,0 +1,45 @@
+"""What lines of the audit log can be asked for."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from topmast.model.errors import Faults
+from topmast.model.files.fields import one_of
+from topmast.model.units import show
+from topmast.ports import ActFilter
+
+VERBS = (
+    "submit", "cancel", "hold", "release", "suspend", "resume", "preempt", "requeue", "edit",
+    "exec", "upload", "cordon", "drain", "uncordon", "close-cluster", "open-cluster", "reserve",
+    "end-reservation", "pause-tenant", "drain-tenant", "resume-tenant", "set-quota", "end-quota",
+    "fleet-apply", "add-dataset", "replicate", "drop-replica", "remove-dataset", "whatif", "login",
+    "logout", "create-token", "revoke-token", "add-account", "remove-account", "grant-role",
+    "revoke-role", "put webhook", "remove webhook", "test webhook", "set profile",
+)  # fmt: skip
+"""What lines of the audit log say was done; of a refusal at the door it is a route instead."""
+_OWN_ACTORS = ("budget",)
+"""Parts of the server that act by themselves."""
+_OUTCOMES = ("done", "unchanged", "refused")
+_ROUTE = re.compile(r"[A-Z]+ /")
+"""How the verb of a refusal at the door begins."""
+
+
+def check_filter(wanted: ActFilter) -> None:
+    """Raises InvalidInput, with all that is wrong, for what no line can be like."""
+    faults = Faults()
+    for field, time_s in (("since", wanted.since_s), ("until", wanted.until_s)):
+        if time_s is not None and not math.isfinite(time_s):
+            faults.add("not a time", field)
+    if ":" not in wanted.actor and wanted.actor not in ("", *_OWN_ACTORS):
+        remedy = f"user:{wanted.actor[:100]} or sa:{wanted.actor[:100]}"
+        faults.add(f"'{wanted.actor[:100]}' is no subject", "actor", remedy)
+    if wanted.verb not in ("", *VERBS) and not _ROUTE.match(wanted.verb):
+        faults.add(f"no verb {show(wanted.verb)}", "verb", one_of(wanted.verb, VERBS))
+    begins = wanted.outcome
+    if not any(one.startswith(begins) or begins.startswith(one) for one in _OUTCOMES):
+        faults.add(
+            f"no outcome begins with '{begins}'", "outcome", f"one of: {', '.join(_OUTCOMES)}"
+        )
+    faults.refuse()
