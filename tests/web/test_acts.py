@@ -197,10 +197,10 @@ def test_output_follows_and_begins_at_the_end(stage: Stage, viewer: Viewer) -> N
     """A running job's lines appear as they are written."""
     with viewer.window() as window:
         page = window.open(f"/jobs/{stage.jobs['trains']}")
-        page.locator("job-log .log").wait_for()
-        before = page.locator("job-log .log").inner_text()
-        eventually(lambda: len(page.locator("job-log .log").inner_text()) > len(before), "more")
-        assert "step" in before
+        log = page.locator("job-log .log")
+        eventually(lambda: "step" in log.inner_text(), "what it has written")
+        before = log.inner_text()
+        eventually(lambda: len(log.inner_text()) > len(before), "more")
         assert window.complaints == []
 
 

@@ -9,6 +9,8 @@ import typer
 from topmast.cli import values
 from topmast.cli.actoptions import ActOptions
 from topmast.cli.command import FOLDER, Session, command, group
+from topmast.cli.completion import complete_roles
+from topmast.cli.groups import Later
 from topmast.cli.output import Column, note, say, say_fields, say_table
 from topmast.cli.text import moment
 from topmast.model.roles import Role
@@ -19,7 +21,24 @@ Tenant = Annotated[
 Subject = Annotated[
     str, typer.Argument(metavar="SUBJECT", help="user:NAME, sa:NAME or group:NAME.")
 ]
-ItsRole = Annotated[Role, typer.Argument(metavar="ROLE", help=f"One of {', '.join(Role)}.")]
+
+
+def _check_role(role: str) -> str:
+    """The role; of one that there is not the server says so, with all else that is wrong."""
+    if role not in tuple(Role):
+        from topmast.model.files.fields import one_of
+
+        raise Later(f"unknown role '{role[:100]}' ({one_of(role, tuple(Role))})", role)
+    return role
+
+
+ItsRole = Annotated[
+    str,
+    typer.Argument(
+        metavar="ROLE", help=f"One of {', '.join(Role)}.", autocompletion=complete_roles,
+        callback=_check_role,
+    ),
+]  # fmt: skip
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a service account.")]
 
 
@@ -79,7 +98,8 @@ def _add_accounts(app: typer.Typer) -> None:
         """
         life_s = values.duration_s(life, "--for") or 0.0
         if not 0 < life_s <= 86_400.0:
-            raise typer.BadParameter("a break-glass token lasts for a day at most")
+            message = "a break-glass token lasts longer than 0 s, and for a day at most"
+            raise typer.BadParameter(message, param_hint="'--for'")
         token = session.root.break_glass(session.state_folder(), life_s)
         session.show({"token": token}, lambda: say(token))
 
@@ -212,7 +232,7 @@ def grant(
 ) -> None:
     """Give a role at a tenant and the tenants below it."""
     with session.client() as client:
-        found = client.grant(subject, role.value, tenant, **options.given)
+        found = client.grant(subject, role, tenant, **options.given)
     options.tell()
     becomes = options.passive(found.role)
     session.show(found, lambda: say(f"{found.subject} {becomes} at {found.tenant}"))
@@ -227,7 +247,7 @@ def revoke(
 ) -> None:
     """Take a role away."""
     with session.client() as client:
-        gone = client.revoke(subject, role.value, tenant, **options.given)
+        gone = client.revoke(subject, role, tenant, **options.given)
     options.tell()
     becomes = options.passive(gone.role)
     session.show(gone, lambda: say(f"{gone.subject} {becomes} at {gone.tenant} no more"))

@@ -99,6 +99,13 @@ def complete_bands(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
+def complete_roles(incomplete: str) -> list[str]:
+    """Roles."""
+    from topmast.model.roles import Role
+
+    return [role.value for role in Role if role.startswith(incomplete)]
+
+
 def complete_settings(incomplete: str) -> list[str]:
     """Options of a profile, up to their values."""
     from topmast.policies.registry import option_names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -56,6 +56,14 @@ _WORDS = (
 """What a library says about a value, and how all other errors say it."""
 
 
+class Later(typer.BadParameter):
+    """A fault that is told here only beside others: alone it is the server's to tell, with more."""
+
+    def __init__(self, message: str, value: object) -> None:
+        super().__init__(message)
+        self.value = value
+
+
 def read_simply(parameters: Iterable[Any], faults: list[typer.TyperException]) -> None:
     """Take values as they are where nothing is to be read; what is wrong is added to ``faults``.
 
@@ -79,10 +87,10 @@ def _noted(
         if isinstance(error, typer.BadParameter):
             error.ctx, error.param = error.ctx or ctx, error.param or parameter
         faults.append(error)
-        return None
+        return error.value if isinstance(error, Later) else None
 
 
-def refuse_together(faults: list[typer.TyperException]) -> None:
+def refuse_together(faults: Sequence[typer.TyperException]) -> None:
     """Raise the first of some errors, with the others in ``more``; nothing if there are none."""
     if faults:
         setattr(faults[0], MORE, tuple(faults[1:]))
@@ -139,7 +147,8 @@ class Command(TyperCommand):
             if isinstance(given, float) and not math.isfinite(given):
                 message = f"{given} is not a finite number"
                 faults.append(typer.BadParameter(message, ctx, parameter))
-        refuse_together(faults)
+        if not all(isinstance(fault, Later) for fault in faults):
+            refuse_together(faults)
         return found
 
 

@@ -56,7 +56,7 @@ def _import(session: Session, importer: Importer, file: Path, strict: bool) -> i
     if str(file) == STDIN:
         where, data = "standard input", sys.stdin.buffer.read(JOB_LIMITS.bytes + 1)
     else:
-        data = read_bytes(file, where, JOB_LIMITS)
+        data = read_bytes(file, where, JOB_LIMITS, importer.what)
     found = importer.read(data, where)
     for one in found.notes:
         note(one.of(where))

@@ -14,6 +14,7 @@ import typer
 from topmast.cli import values
 from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.completion import complete_profiles, complete_settings
+from topmast.cli.groups import refuse_together
 from topmast.cli.rootoptions import DEFAULT_PORT, ServeOptions
 
 
@@ -39,7 +40,7 @@ Validate = Annotated[
 Host = Annotated[
     str, typer.Option(help="The address to listen on; only loopback, except for a placer.")
 ]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")]
+Port = Annotated[int, typer.Option(help="The port; 0 takes a free one.")]
 ProfileName = Annotated[
     str | None,
     typer.Option(
@@ -140,6 +141,7 @@ Reads = Annotated[
         "--reads", help="With --standby: answer requests that only read, and say how old that is."
     ),
 ]
+MOST_PORT = 65_535
 MOST_MONTHS = 1_200
 KeepMonths = Annotated[
     int | None,
@@ -262,8 +264,11 @@ def _has_token(file: Path | None) -> bool:
 
 def _check(options: ServeOptions, role: Role) -> None:
     """Each role has options of its own; raises BadParameter for all those of another."""
-    if faults := list(_faults(options, role)):
-        raise typer.BadParameter("; ".join(faults))
+    faults = [typer.BadParameter(fault) for fault in _faults(options, role)]
+    if not 0 <= options.port <= MOST_PORT:
+        message = f"must be at most {MOST_PORT}" if options.port > 0 else "must be 0 or more"
+        faults.append(typer.BadParameter(message, param_hint="'--port'"))
+    refuse_together(faults)
 
 
 def _faults(options: ServeOptions, role: Role) -> Iterator[str]:

@@ -23,6 +23,7 @@ from topmast.cli.text import number, plural
 if TYPE_CHECKING:
     from topmast.client import Client
     from topmast.model.act_views import JobEffect, JobsActed
+    from topmast.model.errors import TopmastError
 
 LISTED = 50
 """Of more jobs only the counts are shown; ``--json`` has all."""
@@ -196,8 +197,6 @@ def reprioritize(
 
 def run(session: Session, jobs: list[str] | None, options: JobActOptions, act: Act) -> None:
     """Act on all jobs in one request, show what became of them, and fail for those refused."""
-    from topmast.model.errors import TopmastError
-
     named = named_or_selected(jobs, options.selector, "job", "state=active")
     with session.client() as client:
         acted = act(client)(named, selector=options.selector or "", **options.given)
@@ -205,7 +204,23 @@ def run(session: Session, jobs: list[str] | None, options: JobActOptions, act: A
         session.show(acted, lambda: _say(acted, named))
     refused = [effect for effect in acted.effects if effect.effect == "refused"]
     if refused:
-        raise TopmastError(_refusals(refused))
+        raise _error(refused, {job.id for job in acted.jobs})
+
+
+def _error(refused: list[JobEffect], there: set[str]) -> TopmastError:
+    """The error for jobs that were refused: what is not ``there`` was not found."""
+    from topmast.model.errors import MOST_TOLD, Conflict, NotFound
+    from topmast.model.problem import made, status_of
+    from topmast.model.views import Fault
+
+    kind = Conflict if any(effect.job in there for effect in refused) else NotFound
+    error = kind(_refusals(refused))
+    faults = [Fault(_refusals([effect]), "jobs") for effect in refused[:MOST_TOLD]]
+    if len(refused) > MOST_TOLD:
+        faults.append(Fault(f"and {len(refused) - MOST_TOLD:,} more refused", "jobs"))
+    more = tuple(faults) if len(faults) > 1 else ()
+    error.problem = made(*status_of(error), faults[0].detail, "jobs", "", more)
+    return error
 
 
 def _refusals(refused: list[JobEffect]) -> str:

@@ -13,6 +13,13 @@ from topmast.model.errors import InvalidInput
 VARIABLE = "TOPMAST_TOKEN"
 PREFIX = "tm_"
 """What tokens of callers begin with; the variable may also hold the secret of links."""
+NO_TOKEN = f"holds no token of an account: those begin with {PREFIX}"
+
+
+def why_none() -> str:
+    """What is wrong with the environment where no token of it is shown; empty if nothing is."""
+    given = os.environ.get(VARIABLE, "").strip()
+    return f"{VARIABLE} {NO_TOKEN}" if given and not given.startswith(PREFIX) else ""
 
 
 def token_for(url: str, known: Sequence[str] = ()) -> str:
@@ -27,11 +34,15 @@ def token_for(url: str, known: Sequence[str] = ()) -> str:
         token = next((kept[one] for one in (url, *known) if one in kept), "")
     if given and token and token != given:
         raise InvalidInput(
-            f"is no token of an account, which begins with {PREFIX}, and the kept one may be of "
-            "another account", field=VARIABLE, remedy=f"unset {VARIABLE} to use the kept one",
+            f"{NO_TOKEN}; the one that `topmast login` keeps may be of another account",
+            field=VARIABLE, remedy=f"unset {VARIABLE} to use the kept one",
         )  # fmt: skip
-    if token and not (token.isascii() and token.isprintable()):
-        raise InvalidInput("has characters that no token has", field=VARIABLE)
+    if token and not (token.isascii() and token.isprintable() and " " not in token):
+        raise InvalidInput(
+            "holds characters that no token has",
+            field=VARIABLE if given == token else str(file_of_tokens()),
+            remedy=f"copy the token again: {PREFIX}, then letters, digits and _",
+        )
     parts = urlsplit(url)
     local = parts.hostname in ("localhost", "::1") or (parts.hostname or "").startswith("127.")
     if token and parts.scheme != "https" and not local:

@@ -15,7 +15,7 @@ import msgspec
 from topmast.adapters.answers import HEADERS, bounded, exchange, opened
 from topmast.adapters.backoff import Backoff
 from topmast.client.address import REMEDY, is_loopback
-from topmast.client.credentials import token_for
+from topmast.client.credentials import token_for, why_none
 from topmast.model.decoding import decode
 from topmast.model.errors import (
     Conflict,
@@ -298,7 +298,7 @@ class Transport:
             )
             return refusal
         if status in (401, 403):
-            return Forbidden(text, problem.remedy)
+            return Forbidden(text, (status == 401 and why_none()) or problem.remedy)
         if problem.remedy:
             text = f"{text} ({problem.remedy})"
         if status == 404:

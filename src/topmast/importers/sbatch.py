@@ -11,10 +11,12 @@ from msgspec import Struct
 
 from topmast.importers.interpreter import as_the_first_line_says, body_of, handed_to
 from topmast.importers.notes import Imported, Notes
-from topmast.importers.sbatch_options import IGNORED, LEFT, LONG, TAKES_NO_VALUE, USED
+from topmast.importers.sbatch_options import KNOWN, LEFT, LONG, TAKES_NO_VALUE
 from topmast.importers.srun import without_srun
 from topmast.model.errors import InvalidInput
+from topmast.model.files.fields import nearest
 from topmast.model.files.jobfile import SCRIPT_LIMIT_BYTES
+from topmast.model.files.source import is_binary
 from topmast.model.files.sweeps import MAX_JOBS
 
 _MEMORY = re.compile(r"([0-9]+)([KMGT]?)B?", re.IGNORECASE)
@@ -71,6 +73,8 @@ class _Array(Struct, frozen=True):
 
 def import_sbatch(data: bytes, where: str) -> Imported:
     """The job of a batch script. Raises InvalidInput for what is none."""
+    if is_binary(data):
+        raise InvalidInput("this is a binary file, and no script", where=where)
     if len(data) > SCRIPT_LIMIT_BYTES:
         raise InvalidInput(f"is larger than {SCRIPT_LIMIT_BYTES:,} bytes", where=where)
     try:
@@ -144,9 +148,9 @@ def _options_in(words: list[str], number: int, notes: Notes) -> Iterator[_Option
         if word.startswith("-") and not word.startswith("--"):
             name, value = LONG.get(word[1:2], word[:2]), word[2:].removeprefix("=")
             equals = value
-        known = name in USED or name in LEFT or name in IGNORED
-        if not word.startswith("-") or not known:
-            notes.add(number, word.split("=")[0], "is not known here")
+        if not word.startswith("-") or name not in KNOWN:
+            near = nearest(name, KNOWN) if word.startswith("-") else ""
+            notes.add(number, word.split("=")[0], "is not known here", near)
             continue
         if not equals and name not in TAKES_NO_VALUE and left:
             value = left.pop(0)

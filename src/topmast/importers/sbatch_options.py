@@ -186,3 +186,4 @@ LEFT = {
     "container": "write image",
 }
 """By name, with what to do instead."""
+KNOWN = USED | IGNORED | LEFT.keys()

@@ -1,5 +1,6 @@
 """`import`."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,45 @@ def test_what_cannot_be_a_job_is_an_error(call: Call, tmp_path: Path) -> None:
         "the number ", ""
     )
     assert "run: missing" in called.err
+
+
+@pytest.mark.parametrize("name", list(IMPORTERS))
+def test_what_is_no_file_of_a_kind_is_called_what_it_is(
+    name: str, call: Call, tmp_path: Path
+) -> None:
+    """A folder, a pipe that no program fills, and a file that no one wrote, however large."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "core").write_bytes(b"\x7fELF\0" + bytes(3 << 20))
+    what = IMPORTERS[name].what
+    for file, want in (
+        ("", f"is a folder (give the path of {what})"),
+        ("pipe", f"is a pipe (give the path of {what})"),
+        ("core", "this is a binary file, "),
+    ):
+        called = call("import", name, tmp_path / file)
+        assert (called.code, called.out) == (2, "")
+        assert called.error.startswith(f"topmast: {tmp_path / file}: {want}")
+        assert ("YAML" in called.error) <= (file == "core")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("#!/bin/bash\n#SBATCH -N 2\nsrun x\n", "sbatch"),
+        ("\n#SBATCH --wrap=x\n", "sbatch"),
+        ("apiVersion: batch/v1\nkind: Job\nspec: {}\n", "kubernetes"),
+        ("#!/bin/sh\ncat <<END | kubectl apply -f -\napiVersion: v1\nkind: Job\nEND\n", "sbatch"),
+    ],
+)
+def test_a_file_of_another_kind_is_recognised(
+    text: str, kind: str, call: Call, tmp_path: Path
+) -> None:
+    """And the command for it is named."""
+    file = tmp_path / "it"
+    file.write_text(text)
+    for name in IMPORTERS:
+        told = f"this looks like {IMPORTERS[kind].what} (topmast import {kind})"
+        assert (told in call("import", name, file).err) == (name != kind)
 
 
 @pytest.mark.parametrize("name", list(IMPORTERS))

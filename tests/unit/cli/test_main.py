@@ -232,13 +232,8 @@ MISTAKES = [
     Mistake(
         "open to the world", ["up", "--host", "0.0.0.0"], "only loopback addresses are allowed"
     ),
-    Mistake("no port", ["up", "--port", "99999"], "must be at most 65535 (see"),
-    Mistake(
-        "options of other roles, all at once",
-        ["up", "--role", "placer", "--reads", "--keep-months", "1", "--fleet", "f.yaml"],
-        "--reads goes with --standby; a placer needs --region NAME and --queue URL; "
-        "--keep-months is an option of the queue; a placer gets its part of the fleet",
-    ),
+    Mistake("no port", ["up", "--port", "99999"], "must be at most 65535"),
+    Mistake("too long", ["accounts", "break-glass", "--for", "3d"], "'--for'"),
     Mistake(
         "a placer makes no forecasts",
         [
@@ -297,6 +292,7 @@ SEVERAL: list[tuple[str, list[str]]] = [
     ("launch --env LR --label k --set x --nodes two -- true",
      ["--env", "--label", "--set", "--nodes"]),
     ("tokens create --for never", ["--for"]),
+    ("up --role placer --reads --keep-months 1 --fleet f.yaml --port 99999", ["--port", *[""] * 4]),
     ("notify add --label x", ["NAME", "URL", "--label"]),
 ]  # fmt: skip
 

@@ -51,6 +51,32 @@ def test_what_cannot_be_cancelled_does_not_stop_the_rest(server: FakeServer, cal
     assert called.error == "topmast: no job 'j8'; no job 'j9'"
 
 
+def test_what_was_not_found_is_404_with_a_list(server: FakeServer, call: Call) -> None:
+    """As of REST; a job that is there, and cannot be so, is a conflict."""
+    gone = [JobEffect(name, "refused", f"no job '{name}'") for name in ("j8", "j9")]
+    server.on("POST", "/jobs/cancel", acted(*gone))
+    problem = call("cancel", "j8", "j9", "--json").problem
+    assert (problem["status"], problem["title"], problem["field"]) == (404, "Not found", "jobs")
+    assert problem["detail"] == "no job 'j8'"
+    assert [one["detail"] for one in problem["errors"]] == ["no job 'j8'", "no job 'j9'"]
+    server.on("POST", "/jobs/cancel", acted(gone[0]))
+    problem = call("cancel", "j8", "--json").problem
+    assert (problem["status"], "errors" in problem) == (404, False)
+    there = replace(
+        acted(JobEffect("j1", "done")),
+        effects=(JobEffect("j1", "refused", "it has ended"), gone[0]),
+    )
+    server.on("POST", "/jobs/requeue", there)
+    called = call("requeue", "j1", "j8", "--json")
+    problem = json.loads(called.err.splitlines()[-1])["error"]
+    assert (called.code, problem["status"]) == (1, 409)
+    assert [one["detail"] for one in problem["errors"]] == ["j1 it has ended", "no job 'j8'"]
+    many = [JobEffect(f"j{n}", "refused", f"no job 'j{n}'") for n in range(30)]
+    server.on("POST", "/jobs/cancel", acted(*many))
+    errors = call("cancel", *[one.job for one in many], "--json").problem["errors"]
+    assert (len(errors), errors[-1]["detail"]) == (21, "and 10 more refused")
+
+
 def test_nothing_known_prints_no_table(server: FakeServer, call: Call) -> None:
     """Only the error."""
     server.on("POST", "/jobs/cancel", acted(JobEffect("j9", "refused", "no job 'j9'")))

@@ -185,7 +185,9 @@ def test_the_variables_of_slurm_are_there() -> None:
         (b"#" * 200_000, "larger than"),
         (b"", "is empty"),
         (b"\n \n", "is empty"),
-        (b"#!/bin/sh\necho \0\n", "NUL"),
+        (b"#!/bin/sh\necho \0\n", "binary file"),
+        (b"#!/bin/sh\n" + b"#" * 5_000 + b"\necho \0\n", "NUL"),
+        (bytes(200_000), "binary file"),
         (b"a letter to a friend\n", "does not look like a batch script"),
         (b"#!/bin/bash\n#SBATCH -N 2\n\n# later\n", "has no command"),
     ],
@@ -272,3 +274,12 @@ def test_texts_within_a_script_stay_as_they_are() -> None:
     assert run.endswith(f"cat > other.sh <<EOF\n{inner}sh other.sh\n")
     python = '#!/usr/bin/python3\nx = """\n#SBATCH --nodes=3\n"""\n'
     assert '"""\n#SBATCH --nodes=3\n"""\n' in import_sbatch(python.encode(), "x").job["run"]
+
+
+def test_an_option_with_a_slip_is_told_with_the_nearest() -> None:
+    """As of all names."""
+    found = import_sbatch(b"#!/bin/sh\n#SBATCH --tmie=1:00 --frobnicate\ntrue\n", "x")
+    assert [note.of("x") for note in found.notes] == [
+        "x:2: --tmie: is not known here (did you mean 'time'?)",
+        "x:2: --frobnicate: is not known here",
+    ]

@@ -83,7 +83,7 @@ def get(door: Entrance, path: str, app: ASGIApp | None = None) -> httpx.Response
         ("/events?kind=submitted", "What happened", "Nothing of this happened, ever"),
         ("/events?kind=SUBMITTED", 'href="/events?kind=submitted"', "Nothing of this happened"),
         ("/events?show=audit&verb=submit", "submit", "No act is like this"),
-        ("/events?show=audit&verb=fly", "No act is like this", "Earlier acts"),
+        ("/events?show=audit&verb=hold", "No act is like this", "Earlier acts"),
         ("/system", "This server leads", "out of reach"),
         ("/whatif?add=east-a&count=3", 'value="east-a" selected', "It failed"),
         ("/whatif?job=j7&change=priority%3Dhigh", 'value="priority=high" selected', "It failed"),
@@ -96,6 +96,19 @@ def test_a_page_shows_what_its_address_asks_for(
     assert answer.status_code == 200, answer.text
     assert shown in answer.text
     assert hidden not in answer.text
+
+
+def test_an_act_that_there_is_not_is_told_beside_the_filters(door: Entrance) -> None:
+    """Each of them, and what was typed stays there."""
+    answer = get(door, "/events?show=audit&verb=cancle&actor=ann")
+    assert answer.status_code == 422
+
+    text = re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", answer.text)))
+    assert (
+        "No act is listed: actor: 'ann' is no subject (user:ann or sa:ann); verb: no verb" in text
+    )
+    assert "did you mean 'cancel'?" in text
+    assert 'value="cancle"' in answer.text
 
 
 def test_usage_is_chosen_by_the_labels_of_jobs(tmp_path: Path) -> None:

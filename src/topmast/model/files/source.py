@@ -28,6 +28,8 @@ from topmast.model.units import show
 _BETWEEN = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
 _CONTENT = re.compile(rb"^(?!---)[ \t]*[^#\s]", re.MULTILINE)
 """A line that is neither empty nor a comment."""
+_BINARY = "this is a binary file, not YAML"
+_LOOKED_AT_BYTES = 4_096
 
 
 class Limits(Struct, frozen=True):
@@ -84,6 +86,11 @@ def read_file(path: Path, limits: Limits) -> Node:
     return parse_text(read_bytes(path, where, limits), where, limits)
 
 
+def is_binary(data: bytes) -> bool:
+    """Whether the beginning of a file is no text of any encoding that is read here."""
+    return b"\0" in data[:_LOOKED_AT_BYTES]
+
+
 def kind_of_file(mode: int) -> str:
     """What stands at a path, from its mode, for people."""
     for has, kind in (
@@ -135,7 +142,7 @@ def parse_text(data: bytes, where: str, limits: Limits) -> Node:
     """The document in ``data``, UTF-8 encoded YAML; ``where`` names it in messages."""
     if len(data) > limits.bytes:
         message = f"the document is larger than {limits.bytes // 2**20} MiB"
-        raise InvalidInput(message, where=where)
+        raise InvalidInput(_BINARY if is_binary(data) else message, where=where)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -146,7 +153,7 @@ def parse_text(data: bytes, where: str, limits: Limits) -> Node:
         ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise InvalidInput("this is a binary file, not YAML", where=f"{where}:{line}")
+        raise InvalidInput(_BINARY, where=f"{where}:{line}")
     _refuse_directives(text, where)
     if text.lstrip(" \t\r\n")[:1] == "{" and ("\\ud" in text or "\\uD" in text):
         text = _SURROGATES.sub(_joined, text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from topmast.model.access import Permission
-from topmast.model.account_views import ActView
+from topmast.model.account_views import ActPage, ActView
 from topmast.model.errors import InvalidInput
 from topmast.model.webhooks import EVENTS
 from topmast.ports import ActFilter
@@ -28,9 +28,14 @@ async def view(ask: Ask) -> dict[str, Any]:
         "reasons": {},
         "earlier": "",
         "kinds": EVENTS,
+        "trouble_of_filters": "",
     }
     if given["show"] == "audit" and may_audit:
-        acts = await ask.service.directory.audit(ask.caller, _wanted(given))
+        try:
+            acts = await ask.service.directory.audit(ask.caller, _wanted(given))
+        except InvalidInput as error:
+            trouble = "; ".join(str(one) for one in (error, *error.more))
+            return {**shown, "acts": ActPage((), None), "trouble_of_filters": trouble}
         shown |= {"acts": acts, "reasons": {act.id: _reason(act) for act in acts.acts}}
     else:
         kind = given["kind"]
