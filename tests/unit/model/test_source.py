@@ -250,8 +250,12 @@ def test_an_unreadable_file(tmp_path: Path) -> None:
 def test_a_huge_file_is_not_read_to_its_end(tmp_path: Path) -> None:
     """A sparse terabyte costs what the limit costs."""
     with (tmp_path / "huge").open("wb") as file:
+        file.write(b"# a comment\n" * 1_000)
         file.truncate(2**40)
     want_refusal(tmp_path / "huge", "larger than 1 MiB")
+    with (tmp_path / "core").open("wb") as file:
+        file.truncate(2**40)
+    want_refusal(tmp_path / "core", "this is a binary file, not YAML")
 
 
 def test_odd_file_names_stay_on_one_line(tmp_path: Path) -> None:
