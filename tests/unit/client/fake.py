@@ -1,5 +1,6 @@
 """A server that answers what a test tells it to, and builders of what it answers with."""
 
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -57,6 +58,16 @@ def problem(
     return Answer(body, status, {"Content-Type": "application/problem+json"})
 
 
+class _Server(ThreadingHTTPServer):
+    """Passes over clients that hang up: what it said of one came up in the test after it."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class FakeServer:
     """Serves on a free port, each route by its script; the last answer of a script repeats."""
 
@@ -64,8 +75,7 @@ class FakeServer:
         self.requests: list[Request] = []
         self._scripts: dict[tuple[str, str], list[Scripted]] = {}
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
         )
