@@ -182,6 +182,8 @@ class ShareOptions(Struct, frozen=True, forbid_unknown_fields=True):
     recompute_s: float = 0.0
     """The shortest time between two computations of shares."""
     memory_s: float = 1_800.0
+    forget: bool = False
+    """Received time counts since shares were computed, and new jobs have no share until then."""
     lease: float = 2.0
     reuse: bool = True
     """GPUs that become free within a round are given away at once."""

@@ -43,6 +43,8 @@ class Account(Struct):
 
     received_s: Floats
     """Seconds received on each model lately; older ones count less."""
+    behind_s: Floats | None = None
+    """(m) what it should have received until it was forgotten last, less what it did."""
     fractions: Floats | None = None
     """(m) its parts of the time; None while it has none."""
     isolated_s: float = 0.0
@@ -65,6 +67,8 @@ class TimeShare(Struct, frozen=True):
     """(m) what is due of the time."""
     received_s: Floats
     """(m)"""
+    behind_s: Floats | None = None
+    """(m) of its account; None: 0."""
 
 
 class RoundCapacity(Struct, frozen=True):

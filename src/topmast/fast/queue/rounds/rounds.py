@@ -193,11 +193,23 @@ class Rounds(Grants):
         return {c.record.id: at for c, at in zip(contenders, chosen, strict=True) if at >= 0}
 
     def _age(self, now: float) -> None:
-        """What was received counts less as time goes by."""
+        """What was received counts less as time goes by, or as much until it is forgotten."""
         if self._began_s == -math.inf:
             return
         passed_s = now - self._began_s
-        kept = 0.5 ** (passed_s / self.options.memory_s)
+        kept = 1.0 if self.options.forget else 0.5 ** (passed_s / self.options.memory_s)
+        self._keep(kept, passed_s)
+
+    def _forget(self, now: float) -> None:
+        """From now on received time counts; what was due and not received decides among equals."""
+        for account in self._accounts.values():
+            if account.fractions is not None:
+                lacks_s = account.fractions * (now - self._solved_s) - account.received_s
+                before_s = account.behind_s
+                account.behind_s = lacks_s if before_s is None else before_s + lacks_s
+        self._keep(0.0)
+
+    def _keep(self, kept: float, passed_s: float = 0.0) -> None:
         self._span_s = (self._span_s + passed_s) * kept
         for account in self._accounts.values():
             account.received_s *= kept
@@ -212,6 +224,8 @@ class Rounds(Grants):
             done_s = account.left_s - contender.left_s
             if account.isolated_speed > 0 and done_s > 0:
                 account.isolated_s += done_s / account.isolated_speed
+        if self.options.forget:
+            self._forget(now)
         pairs = stage.pairs()
         view = view_of(contenders, accounts, stage, now, pairs)
         self._solved_s, self.changed = now, False
@@ -251,10 +265,13 @@ class Rounds(Grants):
             record, kind = contender.record, contender.kind
             account, at = self._accounts[record.id], -1 if contender.partner else contender.at
             due = account.fractions
-            if due is None:
+            if due is None and self.options.forget:
+                due = np.zeros(len(gpus))
+            elif due is None:
                 part = gpus / max(1.0, len(contenders) * kind.width)
                 due = np.where(kind.speeds > 0, np.minimum(part, 1.0), 0.0)
-            found.append(TimeShare((row,), record.number, at, due, account.received_s))
+            known = (account.received_s, account.behind_s)
+            found.append(TimeShare((row,), record.number, at, due, *known))
         return found
 
     def _priorities(self, shares: Sequence[TimeShare], models: int) -> Floats:
@@ -307,11 +324,18 @@ class Rounds(Grants):
         return sorted(range(models), key=lambda model: (-speeds.item(model), model))
 
     def _queue(self, shares: Sequence[TimeShare], priority: Floats, model: int) -> list[int]:
-        """Shares by priority; of equals first those that run there, then the older."""
+        """Shares by priority; of equals first those that run there, then the older.
+
+        Where received time is forgotten: of equals first those that lack most.
+        """
         elsewhere = np.array([share.runs_on != model for share in shares], np.bool_)
         priority = np.where(elsewhere, priority, priority * self.options.lease)
         numbers = np.array([share.number for share in shares])
-        rows: list[int] = np.lexsort((numbers, elsewhere, -priority)).tolist()
+        among_equals: Floats = elsewhere.astype(np.float64)
+        if self.options.forget:
+            behind = [0.0 if s.behind_s is None else s.behind_s.item(model) for s in shares]
+            among_equals = -np.array(behind, np.float64)
+        rows: list[int] = np.lexsort((numbers, among_equals, -priority)).tolist()
         return rows
 
     def _take_turns(

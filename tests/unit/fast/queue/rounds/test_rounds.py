@@ -187,3 +187,23 @@ def test_nobody_is_granted_more_than_there_is() -> None:
                 waited += len(waiting)
                 assert all(width > left for width in waiting), "room for one who waits"
     assert waited
+
+
+def test_what_was_received_is_forgotten_when_shares_are_computed() -> None:
+    """Until then it counts in full, however long ago; and a job that came since has no share, and runs on what is left over."""
+    table = Table(Fixed([[0.5, 0.0], [0.5, 0.0]]), [1, 1], (1, 0), recompute_s=3_600.0, forget=True)
+    assert [table.round() for _ in range(4)] == [[0, -1], [-1, 0], [0, -1], [-1, 0]]
+    assert [account.received_s[0] for account in table.rounds._accounts.values()] == [720.0, 360.0]
+    newcomer = Table(Fixed([]), [1, 1, 1]).contenders[2]
+    table.contenders.append(newcomer)
+    table.rounds.changed = True
+    third = [table.round()[2] for _ in range(6)]
+    assert third == [-1] * 6, "it came after shares had been computed"
+    table.rounds.share = Fixed([[0.1, 0.0], [0.1, 0.0], [0.8, 0.0]])
+    assert table.round()[2] == 0
+    received_s = [account.received_s[0] for account in table.rounds._accounts.values()]
+    assert received_s == [0.0, 0.0, 0.0]
+    usual = Table(Fixed([[0.5, 0.0], [0.5, 0.0]]), [1, 1], (1, 0), recompute_s=3_600.0)
+    usual.round()
+    usual.contenders.append(newcomer)
+    assert any(usual.round()[2] == 0 for _ in range(3)), "else it has its part at once"
