@@ -458,17 +458,18 @@ def test_a_host_does_not_shrink_below_its_jobs(door: Entrance) -> None:
     run(story)
 
 
+async def faults(client: httpx.AsyncClient, path: str, body: Any) -> dict[str, str]:
+    answer = await client.post(path, json=body)
+    assert answer.status_code == 422, answer.text
+    found = answer.json()
+    return {x["field"]: x["detail"] for x in found.get("errors", [found])}
+
+
 def test_all_faults_of_a_request_are_said_at_once(door: Entrance) -> None:
     """In the words of each field, and nothing is done."""
     changes = {"priority": "urgent", "time_limit_s": "x", "max_restarts": -1, "preemptible": 3}
     span = {"until_s": 1e308, "from_s": "soon", "reason": "x" * 100_000, "hosts": "h", "dry_run": 1}
     terminal = {"command": [], "rows": 0, "columns": 9_999}
-
-    async def faults(client: httpx.AsyncClient, path: str, body: Any) -> dict[str, str]:
-        answer = await client.post(path, json=body)
-        assert answer.status_code == 422, answer.text
-        found = answer.json()
-        return {x["field"]: x["detail"] for x in found.get("errors", [found])}
 
     async def story() -> None:
         token = await door.token("chief", (Role.ADMIN, "/"))
@@ -509,17 +510,28 @@ def test_all_faults_of_a_request_are_said_at_once(door: Entrance) -> None:
     run(story)
 
 
-def test_a_whatif_of_a_region_that_there_is_not_is_refused(door: Entrance) -> None:
-    """At once, and not by the process that would run it."""
+def test_a_whatif_of_what_there_is_not_is_refused(door: Entrance) -> None:
+    """At once, each fault by its own field, and not by the process that would run it."""
 
     async def story() -> None:
         door.service.whatifs = WhatIfs(("false",), (), door.service.clock)
         token = await door.token("chief", (Role.ADMIN, "/"))
         async with door.client(token) as client:
-            answer = await client.post("/whatif", json={"lose_regions": ["nope", "east"]})
-            found = answer.json()
-            assert (answer.status_code, found["field"]) == (422, "lose_regions"), answer.text
-            assert found["detail"] == "no region 'nope'"
+            wanted = {
+                "lose_regions": ["nope", "east"], "for_s": 1.0, "profile": "none",
+                "add_hosts": {"east-a": 1, "east-z": 2, "east-a:T4": 1},
+                "quotas": {"vision:H100": 1, "vision:T4": 1, "no:H100": 1},
+                "jobs": {"j999": {"priority": "high"}, "x": {"priority": "low"}},
+            }  # fmt: skip
+            assert await faults(client, "/whatif", wanted) == {
+                "for_s": "from a minute to 30 days", "profile": "no profile 'none'",
+                "jobs.x": "'x' is not the id of a job",
+                "jobs.j999": "no job 'j999' that has not ended",
+                "add_hosts.east-z": "no cluster 'east-z'",
+                "add_hosts.east-a:T4": "no host of kind 'T4' in east-a",
+                "quotas.vision:T4": "no GPU model 'T4'", "quotas.no:H100": "no tenant 'no'",
+                "lose_regions.nope": "no region 'nope'",
+            }  # fmt: skip
             assert door.service.whatifs is not None
             assert door.service.whatifs.latest() == ()
         door.service.whatifs = None

@@ -41,6 +41,9 @@ PATHS = {
     "audit": "/events?show=audit",
     "system": "/system",
     "whatif": "/whatif",
+    "whatif-many": "/whatif?add=west-2&count=2&add=east-1&count=1&quota=vision:H100&gpus=8"
+    "&quota=speech:A100&gpus=32&job={waits}&change=priority%3Dhigh&job={reads}",
+    "words": "/words",
     "not-there": "/jobs/j999",
 }
 QUICK = ("queue", "fleet", "tenants")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import time
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -74,52 +73,36 @@ def moment_s(text: str | None, option: str = "", ago: str = "ago") -> float | No
     """
     if text is None:
         return None
-    if (dated_s := _dated_s(text)) is not None:
-        return dated_s
     from topmast.model.errors import InvalidInput
-    from topmast.model.units import parse_duration_s
+    from topmast.model.moments import parse_moment_s
 
     try:
-        return time.time() - parse_duration_s(text)
-    except InvalidInput:
-        remedy = f"write 2h ({ago}), 2030-01-31, 2030-01-31T12:00, or seconds since the epoch"
-        message = f"{text!r} is not a time; {remedy}"
+        return parse_moment_s(text, time.time(), ago=ago)
+    except InvalidInput as error:
+        message = f"{error.message}; {error.remedy}"
         raise typer.BadParameter(message, param_hint=_hint(option)) from None
 
 
 def coming_s(text: str | None, option: str = "") -> float | None:
     """The same of a time to come: ``2h`` is in two hours."""
+    from topmast.model.moments import dated_s
+
     found_s = _coming_s(text, option)
-    if text is not None and _dated_s(text) is None:
+    if text is not None and dated_s(text) is None:
         with_unit(text, option)
     return found_s
 
 
 def _coming_s(text: str | None, option: str = "") -> float | None:
+    from topmast.model.moments import dated_s
+
     now_s, at_s = time.time(), moment_s(text, option, ago="from now")
     if text is None or at_s is None or at_s > now_s:
         return at_s
-    if _dated_s(text) is not None:
+    if dated_s(text) is not None:
         message = f"{text!r} has passed: write a time to come, or 4h for in four hours"
         raise typer.BadParameter(message, param_hint=_hint(option))
     return now_s + (duration_s(text, option) or 0.0)
-
-
-def _dated_s(text: str) -> float | None:
-    """Seconds since the epoch of a date or of such a number; None for other texts."""
-    from topmast.model.units import MAX_DURATION_S
-
-    try:
-        number = float(text)
-    except ValueError:
-        pass
-    else:
-        if MAX_DURATION_S < number < 1e11:
-            return number
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def whole_numbers(text: str) -> tuple[int, ...]:

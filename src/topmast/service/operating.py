@@ -14,13 +14,9 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model import views as v
 from topmast.model.access import ROOT, Caller, Permission
-from topmast.model.errors import (
-    InvalidInput,
-    TopmastError,
-    Unavailable,
-    refuse_all,
-)
-from topmast.model.files.fields import no_such, one_of
+from topmast.model.errors import InvalidInput, TopmastError, Unavailable
+from topmast.model.files.fields import no_such
+from topmast.model.fleet import Fleet
 from topmast.model.history_views import FleetHistory
 from topmast.model.map_views import FleetMap
 from topmast.model.plan_views import CapacityPlanView, DataPlanView
@@ -30,7 +26,7 @@ from topmast.service.access import NO_REASON, Why, act, row
 from topmast.service.fleet_map import seen_by
 from topmast.service.history import RINGS, history_seen_by
 from topmast.service.host_acts import HostActs
-from topmast.service.whatif import WhatIfs
+from topmast.service.whatif import WhatIfs, check_named
 
 CANNOT: Mapping[type[m.Message], Callable[..., TopmastError | None]] = {
     m.RequestReplica: cannot_copy, m.DropReplica: cannot_drop, m.RemoveDataset: cannot_remove,
@@ -97,15 +93,16 @@ class Operating(HostActs):
         """Begin to run the system ahead twice, as it is and with something changed."""
         whatifs = self._whatifs(caller)
         self.limits.take(caller, "explain")
-        fleet = await self._ask(lambda: self.machines.queue.fleet)
-        regions = [region.name for region in fleet.regions]
-        refuse_all(
-            InvalidInput(
-                f"no region '{name[:40]}'", field="lose_regions", remedy=one_of(name, regions)
-            )
-            for name in asked.lose_regions
-            if name not in regions
-        )
+        queue = self.machines.queue
+        records = queue.jobs.records
+
+        def known() -> tuple[Fleet, set[str]]:
+            named = (job for job in asked.jobs if job in records)
+            return queue.fleet, {job for job in named if not records[job].finished}
+
+        faults = whatifs.check(asked)
+        check_named(faults, asked, *await self._ask(known))
+        faults.refuse()
         view = whatifs.start(asked)
         await asyncio.wrap_future(self.runtime.note(row(caller, "whatif", view.id)))
         return view

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
 from topmast.model import ids
-from topmast.model.errors import Conflict, InvalidInput, NotFound
+from topmast.model.errors import Conflict, Faults, NotFound
 from topmast.model.files.changes import changes_within
+from topmast.model.files.fields import one_of
+from topmast.model.fleet import Fleet
 from topmast.model.whatif_views import WhatIfAsk, WhatIfProgress, WhatIfView
 from topmast.ports import Clock
 
@@ -24,6 +26,8 @@ MOST_AHEAD_S = 30 * 86_400.0
 MOST_CHANGES = 20
 NICE = "nice", "-n", "10"
 """It gives way to the server."""
+NO_GPUS = "cpu"
+"""The kind of hosts without GPUs."""
 RUNNING, DONE, FAILED = "running", "done", "failed"
 
 
@@ -37,6 +41,38 @@ def _figures(line: bytes) -> WhatIfProgress | None:
 
 def _at(told: WhatIfProgress, view: WhatIfView) -> WhatIfView:
     return replace(view, progress=told.text, jobs_over=told.jobs_over, jobs=told.jobs)
+
+
+def check_named(faults: Faults, asked: WhatIfAsk, fleet: Fleet, jobs: Collection[str]) -> None:
+    """Note each name of which there is none, at its own field. ``jobs``: those not ended."""
+    hosts = {cluster.name: cluster.hosts for one in fleet.regions for cluster in one.clusters}
+    for key in asked.add_hosts:
+        cluster, _, kind = key.partition(":")
+        field = f"add_hosts.{key[:100]}"
+        if cluster not in hosts:
+            faults.add(f"no cluster '{cluster[:40]}'", field, one_of(cluster, list(hosts)))
+            continue
+        kinds = list(dict.fromkeys(h.model if h.gpus else NO_GPUS for h in hosts[cluster]))
+        if not kinds:
+            faults.add(f"cluster '{cluster}' has no host to take as a model", field)
+        elif kind and kind not in kinds:
+            faults.add(f"no host of kind '{kind[:40]}' in {cluster}", field, one_of(kind, kinds))
+    tenants, models = [tenant.name for tenant in fleet.tenants], fleet.models()
+    for key in asked.quotas:
+        tenant, _, model = key.partition(":")
+        field = f"quotas.{key[:100]}"
+        if tenant not in tenants:
+            faults.add(f"no tenant '{tenant[:40]}'", field, one_of(tenant, tenants))
+        elif model not in models:
+            faults.add(f"no GPU model '{model[:40]}'", field, one_of(model, list(models)))
+    regions = [region.name for region in fleet.regions]
+    for name in asked.lose_regions:
+        if name not in regions:
+            field = f"lose_regions.{name[:100]}"
+            faults.add(f"no region '{name[:40]}'", field, one_of(name, regions))
+    for job in asked.jobs:
+        if ids.job_number(job) >= 0 and job not in jobs:
+            faults.add(f"no job '{job[:40]}' that has not ended", f"jobs.{job[:40]}")
 
 
 class WhatIfs:
@@ -54,6 +90,7 @@ class WhatIfs:
 
     def start(self, asked: WhatIfAsk) -> WhatIfView:
         """Begin one. Raises InvalidInput, and Conflict while another runs."""
+        self.check(asked).refuse()
         arguments = self._arguments(asked)
         if self._task is not None and not self._task.done():
             raise Conflict("another what-if runs: wait until it is done")
@@ -75,28 +112,35 @@ class WhatIfs:
         """Those that are kept, the newest first."""
         return tuple(reversed(self._views.values()))
 
-    def _arguments(self, asked: WhatIfAsk) -> list[str]:
+    def check(self, asked: WhatIfAsk) -> Faults:
+        """What no what-if of this server can be asked, each fault at its own field."""
+        faults = Faults()
         if not 60.0 <= asked.for_s <= MOST_AHEAD_S:
-            raise InvalidInput("from a minute to 30 days", field="for_s")
+            faults.add("from a minute to 30 days", "for_s")
         if asked.profile and asked.profile not in self.profiles:
             known = f"one of {', '.join(self.profiles)}"
-            raise InvalidInput(f"no profile {asked.profile[:40]!r}", field="profile", remedy=known)
-        edits = [(job, key, to) for job, of in asked.jobs.items() for key, to in of.items()]
-        many = (asked.add_hosts, asked.quotas, asked.lose_regions, edits)
+            faults.add(f"no profile {asked.profile[:40]!r}", "profile", known)
+        many = (asked.add_hosts, asked.quotas, asked.lose_regions, *asked.jobs.values())
         if sum(len(changes) for changes in many) > MOST_CHANGES:
-            raise InvalidInput(f"more than {MOST_CHANGES} changes", field="add_hosts")
+            faults.add(f"more than {MOST_CHANGES} changes", "")
+        for job, document in asked.jobs.items():
+            faults.of(partial(changes_within, document, f"jobs.{job[:40]}"))
+            if ids.job_number(job) < 0:
+                faults.add(f"'{job[:40]}' is not the id of a job", f"jobs.{job[:40]}")
+        return faults
+
+    def _arguments(self, asked: WhatIfAsk) -> list[str]:
         found = [f"--for={asked.for_s:.0f}s"]
         for key, count in asked.add_hosts.items():
             cluster, _, kind = key.partition(":")
             found.append(f"--add-hosts={cluster}:{count}" + (f":{kind}" if kind else ""))
         found += [f"--quota={key}={gpus}" for key, gpus in asked.quotas.items()]
         found += [f"--lose-region={region}" for region in asked.lose_regions]
-        for job, document in asked.jobs.items():
-            changes_within(document, f"jobs.{job[:40]}")
-            if ids.job_number(job) < 0:
-                raise InvalidInput(f"'{job[:40]}' is not the id of a job", field="jobs")
-        for job, key, to in edits:
-            found.append(f"--job={job}:{key}={msgspec.json.encode(to).decode()}")
+        found += [
+            f"--job={job}:{key}={msgspec.json.encode(to).decode()}"
+            for job, document in asked.jobs.items()
+            for key, to in document.items()
+        ]
         return [*found, *([f"--profile={asked.profile}"] if asked.profile else [])]
 
     async def _run(self, view: WhatIfView, arguments: Sequence[str]) -> None:

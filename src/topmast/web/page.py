@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 from urllib.parse import urlencode
 
@@ -50,13 +51,19 @@ class Ask(Struct, frozen=True):
     """The variable parts of the path, by name."""
     query: Mapping[str, str]
     """What the URL says behind the question mark: the filters; of a repeated name the last."""
-
+    every: Sequence[tuple[str, str]] = ()
+    """The same, of repeated names all."""
     alone: bool = False
     """Whether only the content is asked for, by a page that is open already."""
 
     def filters(self, *names: str) -> dict[str, str]:
         """What the URL says of some names; empty where it says nothing."""
         return {name: self.query.get(name, "").strip() for name in names}
+
+    def rows(self, *names: str) -> list[tuple[str, ...]]:
+        """What the URL says of names that it repeats together: a row for each time."""
+        columns = [[text.strip() for key, text in self.every if key == name] for name in names]
+        return list(zip_longest(*columns, fillvalue=""))
 
     def link(self, given: Mapping[str, str], **changes: str) -> str:
         """The address of the same page with other filters; empty ones are left out."""

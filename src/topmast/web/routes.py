@@ -104,7 +104,8 @@ def _endpoint(drawing: Drawing, page: Page) -> Callable[..., Awaitable[Response]
     async def draw(request: Request) -> Response:
         ask = Ask(
             drawing.service, caller_of(request), request.path_params,
-            dict(request.query_params), FRAGMENT in request.headers,
+            dict(request.query_params), request.query_params.multi_items(),
+            FRAGMENT in request.headers,
         )  # fmt: skip
         shown = await page.view(ask)
         return shown if isinstance(shown, Response) else drawing.page(request, page, shown)

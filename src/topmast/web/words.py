@@ -13,6 +13,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
 from topmast.model.units import format_bytes, format_duration
+from topmast.web.glossary import reason_means, word
 
 SHORT = 26
 """Characters of the longest id that a table has room for on one line."""
@@ -155,10 +156,11 @@ FILTERS: Mapping[str, Any] = {
     "number": number, "amount": amount, "share": share, "moment": moment, "clock": clock,
     "ago": ago, "since": since, "until": until, "as_json": as_json, "plural": plural,
     "named": named, "whole": whole, "marked": marked, "spaced": spaced, "duration": format_duration,
-    "bytes": format_bytes, "plain": plain, "points": points,
+    "bytes": format_bytes, "plain": plain, "points": points, "reason_means": reason_means,
 }  # fmt: skip
 
 
 def install(environment: Environment) -> None:
-    """Give templates the filters."""
+    """Give templates the filters, and `word` for words that not everybody knows."""
     environment.filters.update(FILTERS)
+    environment.globals["word"] = word

@@ -24,7 +24,7 @@ from topmast.model.access import Caller, Grant, Principal, Role
 from topmast.model.errors import Conflict, InvalidInput
 from topmast.model.history_views import FleetHistory, SeriesView
 from topmast.model.messages import Progress
-from topmast.model.whatif_views import WhatIfAsk
+from topmast.model.whatif_views import WhatIfAsk, WhatIfView
 from topmast.runtime.meter import QUICK_S, Meter
 from topmast.service.history import Rings
 from topmast.service.system import quantile, timings
@@ -85,6 +85,8 @@ def get(door: Entrance, path: str, app: ASGIApp | None = None) -> httpx.Response
         ("/events?show=audit&verb=submit", "submit", "No act is like this"),
         ("/events?show=audit&verb=hold", "No act is like this", "Earlier acts"),
         ("/system", "This server leads", "out of reach"),
+        ("/words", 'id="WaitingForQuota"', "Something failed"),
+        ("/", 'href="/words"', "Something failed"),
         ("/whatif?add=east-a&count=3", 'value="east-a" selected', "It failed"),
         ("/whatif?job=j7&change=priority%3Dhigh", 'value="priority=high" selected', "It failed"),
     ],
@@ -98,17 +100,55 @@ def test_a_page_shows_what_its_address_asks_for(
     assert hidden not in answer.text
 
 
-def test_an_act_that_there_is_not_is_told_beside_the_filters(door: Entrance) -> None:
-    """Each of them, and what was typed stays there."""
-    answer = get(door, "/events?show=audit&verb=cancle&actor=ann")
-    assert answer.status_code == 422
+def test_the_audit_log_is_asked_for_by_time(tmp_path: Path) -> None:
+    """As by `topmast audit`: so long ago, or dates, which are in UTC; the link onward keeps them."""
+    with entrance(tmp_path) as door:
 
-    text = re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", answer.text)))
-    assert (
-        "No act is listed: actor: 'ann' is no subject (user:ann or sa:ann); verb: no verb" in text
-    )
-    assert "did you mean 'cancel'?" in text
-    assert 'value="cancle"' in answer.text
+        async def submit() -> None:
+            await door.service.submit(ROOT, JOB, "ann", "", "")
+
+        run(submit)
+        none = "No act is like this"
+        for query, found in (
+            ("since=1h", True), ("since=2020-01-31&until=2100-01-31T12:00%2B01:00", True),
+            ("until=1h", False), ("since=2100-01-31", False), ("tenant=vision", True),
+            ("tenant=nlp", False),
+        ):  # fmt: skip
+            text = get(door, f"/events?show=audit&verb=submit&{query}").text
+            assert (none not in text) == found, query
+        text = get(door, "/events?show=audit&since=2020-01-31").text
+        assert re.search(r'name="since" value="2020-01-31"', text)
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("since=soon&until=never&actor=ann", {
+            "since": "Since: 'soon' is not a time; write 2h (ago), 2030-01-31, 2030-01-31T12:00, "
+            "or seconds since the epoch",
+            "until": "Until: 'never' is not a time; write 2h (ago), 2030-01-31, "
+            "2030-01-31T12:00, or seconds since the epoch",
+            "actor": "Account: 'ann' is no subject; user:ann or sa:ann",
+        }),
+        ("verb=cancle", {"verb": "Act: no verb 'cancle'; did you mean 'cancel'?"}),
+        ("since=1h&until=2h", {"until": "Until: '2h' is not after '1h'; write a later time"}),
+        ("tenant=speach", {"tenant": "Tenant: unknown tenant 'speach'; did you mean 'speech'?"}),
+        ("outcome=x", {"outcome": "Outcome: no outcome begins with 'x'; one of: "
+                       "done, unchanged, refused"}),
+    ],
+)  # fmt: skip
+def test_filters_of_the_audit_log_that_cannot_be_read(
+    door: Entrance, query: str, told: dict[str, str]
+) -> None:
+    """Each is named, by the word of the form; what was typed stays, and no act is listed."""
+    answer = get(door, f"/events?show=audit&{query}")
+    assert answer.status_code == 422
+    text = html.unescape(answer.text)
+    found = re.findall(r'<li id="trouble-of-(\w+)"><bdi>(.*?)</bdi>', text)
+    assert dict(found) == told
+    for name in told:
+        assert re.search(rf'name="{name}"[^>]*aria-describedby="trouble-of-{name}"', text)
+    assert "<tr data-row" not in text
 
 
 def test_usage_is_chosen_by_the_labels_of_jobs(tmp_path: Path) -> None:
@@ -390,11 +430,47 @@ def test_the_form_of_a_whatif_keeps_what_was_given(door: Entrance) -> None:
                 await asyncio.sleep(0.01)
             door.service.whatifs = None
         chosen = re.findall(r'<option value="([^"]*)" selected>', text)
-        assert chosen == ["east-a", "vision:H100", "preemptible=false", "mast", "east", "3600"]
+        assert chosen == ["east-a", "vision:H100", "preemptible=false", "east", "mast", "3600"]
         for name, value in (("count", "3"), ("gpus", "0"), ("job", "j7")):
             assert re.search(rf'name="{name}"[^>]* value="{value}"', text), name
 
     run(story)
+
+
+def test_the_form_of_a_whatif_has_a_row_for_each_change(door: Entrance) -> None:
+    """From the address, where names are repeated, and from what a what-if was asked."""
+    query = (
+        "add=east-a&count=3&add=east-b:T4&count=2&quota=vision:H100&gpus=8&quota=vision:A100"
+        "&job=j7&change=priority%3Dhigh&job=j7&change=time_limit_s%3D60&lose=east&lose=west&for=6h"
+    )
+    rows = r'name="(add|quota|change|lose)">(.*?)</select>'
+    chosen = r'<option value="([^"]*)" selected>'
+
+    def shown(text: str) -> list[tuple[str, ...]]:
+        plain = re.sub(r"<template>.*?</template>", "", text, flags=re.DOTALL)
+        found = re.findall(rows, plain, re.DOTALL)
+        return [(name, *re.findall(chosen, options)) for name, options in found]
+
+    text = get(door, f"/whatif?{query}").text
+    want = [
+        ("add", "east-a"), ("add", "east-b:T4"), ("quota", "vision:H100"), ("quota", "vision:A100"),
+        ("change", "priority=high"), ("change", "time_limit_s=60"), ("lose", "east"),
+        ("lose", "west"),
+    ]  # fmt: skip
+    assert shown(text) == want
+    assert re.findall(r'name="(?:count|gpus)"[^>]* value="(\d+)"', text) == [
+        "3", "2", "1", "8", "16", "16",
+    ]  # fmt: skip
+    assert '<option value="21600" selected>6h</option>' in text
+    asked = WhatIfAsk(
+        add_hosts={"east-a": 3, "east-b:T4": 2}, quotas={"vision:H100": 8, "vision:A100": 16},
+        jobs={"j7": {"priority": "high", "time_limit_s": 60}}, lose_regions=("east", "west"),
+    )  # fmt: skip
+    whatifs = WhatIfs(("false",), (), door.service.clock)
+    whatifs._views["w1"] = WhatIfView("w1", asked, "failed", 0.0)
+    door.service.whatifs = whatifs
+    assert shown(get(door, "/whatif?id=w1").text) == want
+    door.service.whatifs = None
 
 
 def test_a_whatif_of_a_job_says_what_it_asks_for(door: Entrance) -> None:

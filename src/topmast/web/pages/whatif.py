@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from topmast.model.access import Permission
 from topmast.model.job import Band
@@ -23,22 +27,36 @@ CHANGES = {
     "preemptible=true": "may be preempted", "preemptible=false": "may not be preempted",
 }  # fmt: skip
 """What a job may ask for instead, in words."""
+NO_HOSTS, NO_QUOTA, NO_JOB, NO_REGION = ("", ""), ("", ""), ("", ""), ("",)
+"""Rows of the form that ask for nothing."""
+DAY_S = 86_400.0
 AHEAD = {"1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800}
+
+
+class Form(Struct, frozen=True):
+    """What the form shows. Each kind of change has a row for each, and one to fill in if none."""
+
+    hosts: Sequence[tuple[str, ...]]
+    """Cluster, or cluster and kind of host, and number."""
+    quotas: Sequence[tuple[str, ...]]
+    """Tenant and GPU model, and GPUs."""
+    jobs: Sequence[tuple[str, ...]]
+    """Job, and what it asks for instead: ``priority=high``."""
+    lost: Sequence[tuple[str, ...]]
+    """Region."""
+    profile: str
+    ahead_s: float
 
 
 async def view(ask: Ask) -> dict[str, Any]:
     """A form, and the what-if that the URL names."""
-    given = ask.filters(
-        "id", "add", "count", "quota", "gpus", "profile", "lose", "for", "job", "change"
-    )
+    number = ask.filters("id")["id"]
     service, caller = ask.service, ask.caller
     latest = service.latest_whatifs(caller)
-    whatif = service.whatif(caller, given["id"]) if given["id"] else None
-    if whatif is not None:
-        given |= _asked(whatif.asked)
+    whatif = service.whatif(caller, number) if number else None
     tenants = await service.list(caller, "tenants")
     return {
-        "given": given,
+        "form": _wished(ask) if whatif is None else _asked(whatif.asked),
         "ahead": AHEAD,
         "whatif": whatif,
         "share": whatif.jobs_over / whatif.jobs if whatif and whatif.jobs else None,
@@ -55,18 +73,31 @@ async def view(ask: Ask) -> dict[str, Any]:
     }
 
 
-def _asked(asked: WhatIfAsk) -> dict[str, str]:
-    """The fields of the form that stand for a what-if; of several of a kind the first."""
-    ahead = next((name for name, seconds in AHEAD.items() if seconds == asked.for_s), "")
-    fields = {"for": ahead, "profile": asked.profile, "lose": next(iter(asked.lose_regions), "")}
-    for cluster, count in list(asked.add_hosts.items())[:1]:
-        fields |= {"add": cluster, "count": str(count)}
-    for quota, gpus in list(asked.quotas.items())[:1]:
-        fields |= {"quota": quota, "gpus": str(gpus)}
-    for job, wanted in list(asked.jobs.items())[:1]:
-        changes = [f"{key}={str(value).lower()}" for key, value in wanted.items()]
-        fields |= {"job": job, "change": next(iter(changes), "")}
-    return fields
+def _wished(ask: Ask) -> Form:
+    """What the URL fills in."""
+    given = ask.filters("profile", "for")
+    digits = given["for"] if given["for"].isascii() and given["for"].isdigit() else ""
+    ahead_s = float(digits) if digits and len(digits) < 9 else DAY_S
+    return Form(
+        ask.rows("add", "count") or [NO_HOSTS], ask.rows("quota", "gpus") or [NO_QUOTA],
+        ask.rows("job", "change") or [NO_JOB], ask.rows("lose") or [NO_REGION],
+        given["profile"], AHEAD.get(given["for"], ahead_s),
+    )  # fmt: skip
+
+
+def _asked(asked: WhatIfAsk) -> Form:
+    """What the what-if was asked."""
+    jobs = [
+        (job, f"{key}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}")
+        for job, wanted in asked.jobs.items()
+        for key, value in wanted.items()
+    ]
+    return Form(
+        [(cluster, str(count)) for cluster, count in asked.add_hosts.items()] or [NO_HOSTS],
+        [(quota, str(gpus)) for quota, gpus in asked.quotas.items()] or [NO_QUOTA],
+        jobs or [NO_JOB], [(region,) for region in asked.lose_regions] or [NO_REGION],
+        asked.profile, asked.for_s,
+    )  # fmt: skip
 
 
 def _rows(whatif: WhatIfView | None) -> list[tuple[str, str, float | None, float | None]]:
