@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -18,6 +19,8 @@ SOON_S = 60.0
 MOST_TICKS = 6
 """Of an axis, beside the one where it begins."""
 _MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3600.0, 86400.0
+_EXPECTED = re.compile(r", expected in [0-9.dhms]+")
+"""The axis says when it is."""
 ROUND_STEPS_S = (
     1.0, 2.0, 5.0, 10.0, 15.0, 30.0,
     *(count * _MINUTE_S for count in (1, 2, 5, 10, 15, 30)),
@@ -245,7 +248,7 @@ def axis_of(explanation: Explanation, now_s: float) -> Axis | None:
     return Axis(
         Tick(x(start.at_s), start.at_s), x(early_s), x(late_s),
         tuple(Tick(x(at_s), at_s) for at_s in ticks),
-        tuple((Tick(x(at_s), at_s), text) for at_s, text in known[:3]),
+        tuple((Tick(x(at_s), at_s), _EXPECTED.sub("", text)) for at_s, text in known[:3]),
     )  # fmt: skip
 
 

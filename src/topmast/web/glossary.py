@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from topmast.model.engines import Capability
 from topmast.model.reason import PendingReason
 from topmast.model.states import JobState
 
@@ -83,6 +84,7 @@ WORDS: Mapping[str, str] = {
     "stopped has several.",
     "Audit log": "The list of all acts: which account did what, to what, when and why. Refused "
     "acts are in it, too.",
+    "Band": "Another word for priority.",
     "Borrowed": "GPUs of a tenant above its quota. They are idle quota of other tenants, and go "
     "back when these want them.",
     "Budget": "How many GPU-hours, or how much money, a tenant may use in a month.",
@@ -113,6 +115,8 @@ WORDS: Mapping[str, str] = {
     "Lost": "Work that must be done again: what came after the last checkpoint of an attempt that "
     "was stopped or failed.",
     "Optimum": "The best plan that can be. The server proves how far a plan is from it.",
+    "Placer": "The part of the server that looks for places: one for each region, and one for the "
+    "whole fleet.",
     "Preempt": "To stop a job at a checkpoint, so that another one can have its place. It waits "
     "again, and goes on from there.",
     "Priority": "A job of a higher priority starts earlier, and may stop one of a lower priority.",
@@ -141,6 +145,32 @@ WORDS: Mapping[str, str] = {
 }
 
 
+CAN: Mapping[Capability, str] = {
+    Capability.SUSPEND: "let jobs take turns",
+    Capability.EXACT_SLOTS: "give each task its own GPUs",
+    Capability.SHARES: "give a part of a GPU",
+    Capability.PAIRS: "run two jobs on the same GPUs",
+    Capability.IMAGES: "run container images",
+    Capability.EXEC: "run commands beside a task",
+}
+"""What the engine of a cluster can do."""
+
+TERMS: Mapping[str, str] = {
+    "preemption": "Work of the jobs that would be stopped, and their restart.",
+    "speed": "How much slower the GPU model is for this job than the fastest one.",
+    "locality": "How far apart the hosts are: one host, one rack, or more.",
+    "fragmentation": "GPUs that would be left over in pieces too small for other jobs. Below 0, it "
+    "uses such pieces up.",
+    "data": "Time to copy the dataset there.",
+    "balance": "How full the region is.",
+    "allocation": "How loaded the hosts are, also with CPUs and memory.",
+    "model": "A dear or rare GPU model, for a job that could do with another.",
+    "layer": "How many other jobs take turns on the same GPUs.",
+    "migration": "How much worse the new places are of jobs that move to make room.",
+}
+"""What terms of a score stand for; what a profile adds to these has no sentence."""
+
+
 def anchor(word: str) -> str:
     """The place of a word on the page of words."""
     return word.lower().replace(" ", "-")
@@ -154,6 +184,20 @@ def word(name: str, shown: str = "") -> Markup:
     return Markup('<a class="word" href="/words#{}" title="{}">{}</a>').format(
         anchor(name), WORDS[name], shown or name
     )
+
+
+def term_word(term: str) -> Markup:
+    """A term of a score, with its meaning if that is known."""
+    if term not in TERMS:
+        return escape(term)
+    return Markup('<a class="word" href="/words#term-{}" title="{}">{}</a>').format(
+        term, TERMS[term], term
+    )
+
+
+def can(capability: str) -> str:
+    """What an engine can do, in words."""
+    return CAN[Capability(capability)]
 
 
 def reason_means(reason: str) -> str:

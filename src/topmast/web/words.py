@@ -13,7 +13,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
 from topmast.model.units import format_bytes, format_duration
-from topmast.web.glossary import reason_means, word
+from topmast.web.glossary import can, reason_means, term_word, word
 
 SHORT = 26
 """Characters of the longest id that a table has room for on one line."""
@@ -157,10 +157,11 @@ FILTERS: Mapping[str, Any] = {
     "ago": ago, "since": since, "until": until, "as_json": as_json, "plural": plural,
     "named": named, "whole": whole, "marked": marked, "spaced": spaced, "duration": format_duration,
     "bytes": format_bytes, "plain": plain, "points": points, "reason_means": reason_means,
+    "can": can,
 }  # fmt: skip
 
 
 def install(environment: Environment) -> None:
     """Give templates the filters, and `word` for words that not everybody knows."""
     environment.filters.update(FILTERS)
-    environment.globals["word"] = word
+    environment.globals |= {"word": word, "term_word": term_word}

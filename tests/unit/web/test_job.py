@@ -220,6 +220,18 @@ def test_the_axis_begins_now_and_ends_after_the_latest_start(
     )
 
 
+def test_the_axis_says_once_when_something_is_expected() -> None:
+    """The time is that of the axis; the text of the change has one of its own."""
+    change = Change(
+        ChangeKind.ENDS, "the end of j4, expected in 20m39s: there is room", 1.0, at_s=1500.0
+    )
+    start = ExpectedStart(2000.0, 1500.0, 3000.0, "x")
+    told = replace(explanation(start=start), changes=(change,))
+    found = c.axis_of(told, 1000.0)
+    assert found is not None
+    assert [words for _, words in found.events] == ["the end of j4: there is room"]
+
+
 @pytest.mark.parametrize(
     ("span_s", "want"),
     [

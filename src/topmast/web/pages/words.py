@@ -6,7 +6,7 @@ from typing import Any
 
 from topmast.model.access import Permission
 from topmast.web.candidates import MEANING
-from topmast.web.glossary import REASONS, STATES, WORDS, anchor
+from topmast.web.glossary import REASONS, STATES, TERMS, WORDS, anchor
 from topmast.web.page import Ask, Page
 
 
@@ -14,6 +14,7 @@ async def view(ask: Ask) -> dict[str, Any]:
     """All of them; nothing depends on the server's state."""
     return {
         "reasons": REASONS, "states_mean": STATES, "rejections": MEANING, "anchor": anchor,
+        "terms": TERMS,
         "words": sorted(WORDS.items(), key=lambda one: one[0].lower()),
     }  # fmt: skip
 
