@@ -12,7 +12,7 @@ from topmast.model.states import JobState
 
 REASONS: Mapping[PendingReason, tuple[str, str]] = {
     PendingReason.HELD: (
-        "A person holds the job. Nobody looks for a place for it until then.",
+        "A person holds the job. It gets no place until it is released.",
         "Release it; if it was suspended, resume it.",
     ),
     PendingReason.TENANT_PAUSED: (
