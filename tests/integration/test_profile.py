@@ -149,12 +149,27 @@ def test_a_profile_is_set_by_those_that_may_and_the_audit_log_has_it(tmp_path: P
             async with door.client(admin) as client:
                 wrong = await client.put("/profile", json={"profile": "fifo", "options": {"a": 1}})
                 assert (wrong.status_code, wrong.json()["field"]) == (422, "options")
+                options = {"score.dtaa": "1", "rounds_s": "x"}
+                wrong = await client.put("/profile", json={"profile": "mast", "options": options})
+                fields = [one["field"] for one in wrong.json()["errors"]]
+                assert fields == ["options.score.dtaa", "options.rounds_s"]
                 assert (await client.put("/profile", json=wanted)).json()["effect"] == "done"
             (line,) = door.acts(verb="set profile", actor="sa:chief")
             assert json.loads(line.before) == {"profile": "mast", "options": {}}
             assert json.loads(line.after) == {
                 "profile": "fifo", "options": {}, "reason": "simple is fair",
             }  # fmt: skip
+            async with door.client(admin) as client:
+                for again in ({"dry_run": True, "profile": "sjf"}, {"profile": "fifo"}):
+                    assert (await client.put("/profile", json=again)).status_code == 200
+            caller = door.service.directory.caller(reader)
+            assert caller is not None
+            (event,) = door.service.recent_events(caller, 10, "profile-set")
+            assert event.text == (
+                "the next leader is to decide by fifo, as sa:chief wants: simple is fair"
+            )
+            assert event.detail == {"profile": "fifo", "by": "sa:chief"}
+            assert event.at_s == pytest.approx(line.at_s)
 
         run(story)
 

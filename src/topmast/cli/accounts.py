@@ -301,9 +301,10 @@ def audit(
 
 def _change(before: Any, after: Any) -> str:
     """What changed, in a few words."""
-    if before == after or (before is None and after is None):
+    if before == after:
         return ""
-    return f"{_brief(before)} -> {_brief(after)}" if before is not None else _brief(after)
+    was, is_now = _brief(before), _brief(after)
+    return f"{was} -> {is_now or 'nothing'}" if was else is_now
 
 
 def _brief(state: Any) -> str:

@@ -25,6 +25,7 @@ EVENTS = (
     "host-suspect", "host-trusted", "host-cordoned", "host-uncordoned", "host-drained",
     "cluster-closed", "cluster-opened", "hosts-reserved", "reservation-over", "tenant-paused",
     "tenant-resumed", "fleet-changed", "quota-set", "quota-over", "budget",
+    "profile-set",
 )  # fmt: skip
 """What there is to tell: states that jobs come into, and what else the histories name."""
 

@@ -112,6 +112,8 @@ class Act(Struct, frozen=True):
     """Further rows, of an act at several tenants."""
     options: Mapping[str, str] = {}
     """What the act keeps for the leaders after this one, as `Journal.set_option` does."""
+    told: tuple[HistoryRow, ...] = ()
+    """What people are told of an act that no machine is told: events, without their time."""
 
 
 class ActFilter(Struct, frozen=True):

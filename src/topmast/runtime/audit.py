@@ -38,7 +38,7 @@ from topmast.model.messages import (
 )
 from topmast.model.states import HostState, JobState
 from topmast.model.window import CLOSURE, Window
-from topmast.ports import ActRow, AttemptRow, HistoryRow, JobRow
+from topmast.ports import Act, ActRow, AttemptRow, HistoryRow, JobRow
 from topmast.runtime.placed_lines import all_placed, placed
 
 FLEET_NAMED = 5
@@ -57,6 +57,12 @@ class AuditLog:
         self.options: dict[str, str] = {}
         self._idle_s = 0.0
         """Of the attempt that ends with the event that is handled."""
+
+    def note(self, act: Act, now: float) -> None:
+        """Note an act that no machine is told."""
+        self.acts.append(replace(act.row, at_s=now))
+        self.options.update(act.options)
+        self.history += [replace(row, at_s=now) for row in act.told]
 
     def foresee(self, event: AttemptEnded) -> None:
         """Note what is forgotten when the end of an attempt is handled. O(1)."""

@@ -144,13 +144,19 @@ class Runtime:
         self._inbox.put(_Item(to, message, None, answer, act))
         return answer
 
-    def note(self, row: ActRow, options: Mapping[str, str] = NO_OPTIONS) -> Future[None]:
+    def note(
+        self,
+        row: ActRow,
+        options: Mapping[str, str] = NO_OPTIONS,
+        told: tuple[HistoryRow, ...] = (),
+    ) -> Future[None]:
         """Bring a line into the audit log about what no machine is told, such as a refusal.
 
-        The same transaction keeps the options of the journal that the act changed.
+        The same transaction keeps the options of the journal that the act changed, and the events
+        that people are ``told`` of it.
         """
         answer: Future[None] = Future()
-        self._inbox.put(_Item(answer=answer, act=Act(row, options=options)))
+        self._inbox.put(_Item(answer=answer, act=Act(row, options=options, told=told)))
         return answer
 
     def ask(self, question: Callable[[], T]) -> Future[T]:
@@ -192,8 +198,7 @@ class Runtime:
             if item.message is not None:
                 reply = self._take_in_act(item, item.message)
             elif item.act is not None:
-                self._audit_log.acts.append(replace(item.act.row, at_s=self.clock.now()))
-                self._audit_log.options.update(item.act.options)
+                self._audit_log.note(item.act, self.clock.now())
             if item.answer is not None and item.question is None:
                 replies.append((item.answer, reply))
         self._commit()

@@ -203,7 +203,12 @@ class PastRuntime(Runtime):
         answer.set_exception(Conflict(self._fixed))
         return answer
 
-    def note(self, row: ActRow, options: Mapping[str, str] = NO_OPTIONS) -> Future[None]:
+    def note(
+        self,
+        row: ActRow,
+        options: Mapping[str, str] = NO_OPTIONS,
+        told: tuple[HistoryRow, ...] = (),
+    ) -> Future[None]:
         """The audit log of the past is full: the line is dropped."""
         answer: Future[None] = Future()
         answer.set_result(None)

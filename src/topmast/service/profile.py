@@ -10,10 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from topmast.model.access import ROOT, Caller, Permission
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import InvalidInput, refuse_all
 from topmast.model.system_views import ProfileAct, ProfileView
 from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile, option_names
+from topmast.ports import HistoryRow
 from topmast.runtime.loop import Runtime
 from topmast.service.access import Access, json_text, row
 from topmast.service.forecast import FORESEEN, foreseen
@@ -24,6 +25,8 @@ PROFILE = "profile"
 """The option of the journal with the profile of the next leader."""
 
 
+_OF_COMMANDS = "--set "
+"""How the fields of errors about options begin."""
 MOST_OPTIONS = len(option_names())
 
 
@@ -80,12 +83,17 @@ class Profiles:
                     after=json_text(**_plain(wanted), reason=reason),
                 )
                 kept = {PROFILE: msgspec.json.encode(wanted).decode()} if effect == "done" else {}
-                await asyncio.wrap_future(self._runtime.note(line, kept))
+                told = (_event(caller, wanted, reason),) if effect == "done" else ()
+                await asyncio.wrap_future(self._runtime.note(line, kept, told))
         return ProfileAct(_view(self._now), _view(wanted), effect, dry_run)
 
     def _read(self, name: str, options: dict[str, str]) -> Profile:
-        wanted = load_profile(name, options)
-        self.fits(wanted)
+        try:
+            wanted = load_profile(name, options)
+            self.fits(wanted)
+        except InvalidInput as error:
+            refuse_all(_of_request(one) for one in (error, *error.more))
+            raise
         return wanted
 
     async def _later(self) -> Profile:
@@ -96,6 +104,20 @@ def later_profile(option: Callable[[str], str | None], now: Profile) -> Profile:
     """The profile of the next leader, from what the journal keeps; that of now if it keeps none."""
     kept = option(PROFILE)
     return now if kept is None else msgspec.json.decode(kept, type=Profile)
+
+
+def _of_request(error: InvalidInput) -> InvalidInput:
+    """The same error, of the body of a request: there it is no option of a command."""
+    field = error.field.replace(_OF_COMMANDS, "options.", 1)
+    return InvalidInput(error.message, field=field, where=error.where, remedy=error.remedy)
+
+
+def _event(caller: Caller, profile: Profile, reason: str) -> HistoryRow:
+    """What all are told of another profile."""
+    by = caller.principal.user
+    text = f"the next leader is to decide by {profile.name}, as {by} wants"
+    detail = json_text(profile=profile.name, by=by)
+    return HistoryRow(0.0, "", "profile-set", text + (f": {reason}" if reason else ""), detail)
 
 
 def _plain(profile: Profile) -> dict[str, Any]:

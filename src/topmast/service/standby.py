@@ -82,10 +82,15 @@ class StandbyRuntime(PastRuntime):
                 raise Unavailable(OVER)
             return question()
 
-    def note(self, row: ActRow, options: Mapping[str, str] = NO_OPTIONS) -> Future[None]:
+    def note(
+        self,
+        row: ActRow,
+        options: Mapping[str, str] = NO_OPTIONS,
+        told: tuple[HistoryRow, ...] = (),
+    ) -> Future[None]:
         """The audit log is the leader's: a refusal here is a line of this server's own log."""
         log.warning("refused", actor=row.actor, verb=row.verb, object=row.object, why=row.outcome)
-        return super().note(row, options)
+        return super().note(row, options, told)
 
     def close(self) -> None:
         """Answer no more, from when this returns on: the machines are another's."""

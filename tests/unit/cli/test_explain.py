@@ -243,6 +243,23 @@ def test_plans_keep_their_words_on_a_narrow_terminal(
     assert table.count("west-1-10,") == table.count("west-1-11") == want_shown
 
 
+def test_no_line_is_wider_than_a_terminal(server: FakeServer, terminal: Callable[..., Any]) -> None:
+    """Sentences and lists are broken between words."""
+    words = "it waits for 64 GPUs that hold jobs of a higher band, which " * 4
+    gone = [{"job": f"j{n}"} for n in range(100, 140)]
+    for told in (
+        msgspec.structs.replace(WAITING, summary=words),
+        msgspec.structs.replace(
+            WAITING, state="RUNNING", reason=None, regions=(), summary=words,
+            plans=(plan("west", "west-1", 2.5, *gone),),
+        ),
+    ):  # fmt: skip
+        server.on("GET", "/jobs/j7/explain", told)
+        lines = terminal("explain", "j7", columns=80, NO_COLOR="1").text.splitlines()
+        assert max(len(line.rstrip()) for line in lines) <= 80
+        assert any(line.startswith("it waits for 64 GPUs") for line in lines)
+
+
 def test_what_was_stopped_for_a_job_is_named(server: FakeServer, call: Call) -> None:
     """Once it has its place, what has gone has no price any more: no row of dashes."""
     placed = msgspec.structs.replace(
