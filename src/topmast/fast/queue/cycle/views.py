@@ -48,8 +48,8 @@ class QueueViews(QueueState):
         self, spec: JobSpec, record: JobRecord | None, choices: tuple[int, ...]
     ) -> tuple[int, ...]:
         """The choices of a job that are not kept for others; a job without a record is new."""
-        waited_s = 0.0 if record is None else self.now - record.submit_s
-        kept = self.tenancy.kept(spec, waited_s)
+        submit_s = self.now if record is None else record.submit_s
+        kept = self.tenancy.kept(spec, submit_s, self.now)
         return tuple(c for c in choices if c not in kept) if kept else choices
 
     def kept_until_s(self, record: JobRecord) -> float | None:

@@ -106,13 +106,17 @@ class Tenancy:
 
     def kept_until_s(self, spec: JobSpec, submit_s: float, now: float) -> float | None:
         """When a job may use what is kept for others now; None if nothing is, or for good."""
-        if self._patience_s is None or not self.kept(spec, now - submit_s):
+        if self._patience_s is None or not self.kept(spec, submit_s, now):
             return None
         return submit_s + self._patience_s
 
-    def kept(self, spec: JobSpec, waited_s: float) -> tuple[int, ...]:
-        """The accelerators that a job may not use yet, having waited so long. O(accelerators)."""
-        patient = self._patience_s is None or waited_s < self._patience_s
+    def kept(self, spec: JobSpec, submit_s: float, now: float) -> tuple[int, ...]:
+        """The accelerators that a job may not use yet. O(accelerators).
+
+        Until the very time that `kept_until_s` tells: a difference of times may be rounded below
+        the patience, and the job would be tried at that time again and again.
+        """
+        patient = self._patience_s is None or now < submit_s + self._patience_s
         if self._reserve is None or not patient:
             return ()
         listed = self.entitlements.accelerators(spec)

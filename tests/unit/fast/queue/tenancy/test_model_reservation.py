@@ -80,3 +80,17 @@ def test_a_restart_changes_nothing() -> None:
     assert _models(world) == ["T4", "T4", None]
     world.advance(301.0)
     assert _models(world) == ["T4", "T4", "V100"]
+
+
+@pytest.mark.timeout(60)
+def test_patience_is_over_at_the_time_that_was_told() -> None:
+    """Even where that time less the submission is rounded below the patience: the job was tried again and again then."""
+    submit_s, patience_s = 6517.135067, 1_800.0
+    assert (submit_s + patience_s) - submit_s < patience_s
+    world = _world(patience_s)
+    world.advance(submit_s)
+    world.submit(*(job(f"n{i}", resources=EITHER) for i in range(3)))
+    world.settle()
+    assert _models(world) == ["T4", "T4", None]
+    world.advance(submit_s + patience_s - world.now)
+    assert _models(world) == ["T4", "T4", "V100"]
