@@ -176,7 +176,7 @@ class Rounds(Grants):
         for contender in contenders:
             self._accounts.setdefault(contender.record.id, Account(np.zeros(len(stage.models))))
         self._age(now)
-        due = self.changed and now - self._solved_s >= self.options.recompute_s
+        due = self.changed and now >= self._solved_s + self.options.recompute_s
         if due and contenders:
             self._solve(contenders, stage, now)
         shares = self._single_shares(contenders, stage.gpus) + self._together.among(contenders)

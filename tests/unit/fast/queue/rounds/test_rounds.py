@@ -207,3 +207,19 @@ def test_what_was_received_is_forgotten_when_shares_are_computed() -> None:
     usual.round()
     usual.contenders.append(newcomer)
     assert any(usual.round()[2] == 0 for _ in range(3)), "else it has its part at once"
+
+
+def test_shares_are_computed_at_the_time_for_which_the_round_was_called() -> None:
+    """Even where that time less the last one is rounded below the pause between two: no round is called again at once."""
+    solved_s, pause_s = 6517.135067, 1_800.0
+    assert (solved_s + pause_s) - solved_s < pause_s
+    table = Table(Fixed([[1.0, 0.0]], fills=False), [1], recompute_s=pause_s, round_s=1e6)
+    table.now = solved_s
+    table.round()
+    table.rounds.changed = True
+    called_s = table.rounds.next_s(solved_s)
+    assert called_s == solved_s + pause_s
+    table.now = called_s
+    table.round()
+    assert table.rounds.solves == 2
+    assert table.rounds.next_s(called_s) > called_s
