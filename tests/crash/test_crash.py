@@ -320,10 +320,22 @@ def shrink(evidence: Evidence) -> None:
     evidence.outcomes["j2"] = [(1, "preempted"), (2, "succeeded")]
 
 
+def shrink_when_half_is_done(evidence: Evidence) -> None:
+    """An elastic job of two tasks, one of them done, loses the other with its host and goes on with one."""
+    shrink(evidence)
+    evidence.hurts = [Hurt("east-b-0", 1.5)]
+    evidence.proof[2] = proof("start", 1.2, 2, "two", rank=1, pid=201, host="east-b-0")
+    evidence.proof[4:6] = [proof("done", 1.9, 2, "two")]
+    evidence.outcomes["j2"] = [(1, "host_lost"), (2, "succeeded")]
+
+
 @pytest.mark.parametrize(
     "story",
-    [limit_unseen, lose_a_host, lose_a_host_late, lose_a_record, preempt_at_the_end, shrink],
-)
+    [
+        limit_unseen, lose_a_host, lose_a_host_late, lose_a_record, preempt_at_the_end, shrink,
+        shrink_when_half_is_done,
+    ],
+)  # fmt: skip
 def test_the_judge_knows_what_was_done_to_a_job(story: Callable[[Evidence], None]) -> None:
     """What follows from a host that was hurt, or from a slow machine, is no broken promise."""
     evidence = good()

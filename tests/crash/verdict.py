@@ -237,7 +237,8 @@ def _double_runs(evidence: Evidence, excuses: Excuses) -> Iterator[str]:
     """Tasks that met their own copy, attempts that ran twice, submissions that became two jobs."""
     runs: set[tuple[str, int, int]] = set()
     alive: dict[tuple[str, int], Proof] = {}
-    done: dict[tuple[str, int], int] = Counter()
+    left: dict[tuple[str, int], int] = {}
+    """Of an attempt with a task that was done, the tasks that were not; an elastic job has its own size each time."""
     for proof in evidence.proof:
         what = f"{proof.job} ({proof.name}) rank {proof.rank}, epoch {proof.epoch}"
         if proof.kind in DOUBLES:
@@ -247,23 +248,24 @@ def _double_runs(evidence: Evidence, excuses: Excuses) -> Iterator[str]:
                 yield f"{what} was started again"
             elif proof.task in alive and alive[proof.task].run not in excuses.runs:
                 yield f"{what} was started while epoch {alive[proof.task].epoch} still ran"
-            elif _was_done(proof, done, excuses):
+            elif _was_done(proof, left, excuses):
                 yield f"{what} was started though an earlier attempt was done"
             runs.add(proof.run)
             alive[proof.task] = proof
         elif proof.kind in ENDS:
             alive.pop(proof.task, None)
-            done[proof.job, proof.epoch] += proof.kind == "done"
+            attempt = (proof.job, proof.epoch)
+            if proof.kind == "done":
+                left[attempt] = left.get(attempt, proof.size) - 1
     for name, count in Counter(view.name for view in evidence.jobs).items():
         if count > 1:
             yield f"{name} was submitted once, and there are {count} jobs of that name"
 
 
-def _was_done(start: Proof, done: Mapping[tuple[str, int], int], excuses: Excuses) -> bool:
+def _was_done(start: Proof, left: Mapping[tuple[str, int], int], excuses: Excuses) -> bool:
     """Whether all tasks of an earlier attempt were done, and nothing kept that from being recorded."""
     return start.job not in excuses.unrecorded and any(
-        done.get((start.job, epoch), 0) == start.size
-        and (start.job, epoch) not in excuses.preempted
+        left.get((start.job, epoch)) == 0 and (start.job, epoch) not in excuses.preempted
         for epoch in range(1, start.epoch)
     )
 
