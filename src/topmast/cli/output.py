@@ -186,19 +186,33 @@ def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], room: 
     if sum(_widths(columns, rows)) - 2 > room:
         rows = [list(map(_breaking_at_commas, columns, row)) for row in rows]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    words = _longest_words(columns, rows)
-    fits = sum(words) + 2 * len(words) - 2 <= room
+    words, gaps = _longest_words(columns, rows), 2 * len(columns) - 2
+    fits = sum(words) + gaps <= room
+    natural = [wanted - 2 for wanted in _widths(columns, rows)]
+    shares = _shares(natural, words, room - gaps) if fits else []
     for index, column in enumerate(columns):
         options: dict[str, Any] = {"justify": "right" if column.right else "left"}
         if fits:
-            options["min_width"] = words[index]
-        if column.whole:
+            options["width"] = shares[index]
+        elif column.whole:
             longest = max((width(row[index].text) for row in rows), default=1)
             options |= {"min_width": longest, "no_wrap": True}
         table.add_column(Text(column.title), overflow="fold", **options)
     for row in rows:
         table.add_row(*(Text(cell.text, style=cell.style) for cell in row))
     return table
+
+
+def _shares(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """The width of each column in so much room: the widest give way, none below its least.
+
+    O(columns x characters too many).
+    """
+    shares = list(natural)
+    for _ in range(sum(natural) - room):
+        above = [index for index, width in enumerate(shares) if width > least[index]]
+        shares[max(above, key=lambda index: shares[index])] -= 1
+    return shares
 
 
 def _longest_words(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[int]:

@@ -40,6 +40,7 @@ _DURATION_REMEDY = "seconds, or a number with a unit: 90, 45s, 10m, 1h30m, 7d"
 
 def show(text: str) -> str:
     """``text`` for one line of a message: quoted, escaped, and cut when it is long."""
+    text = str(text)  # a member of an enumeration is shown as its value
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
 
 

@@ -1,15 +1,17 @@
 """What users write in reasons and names does not reach a terminal, whatever the command prints it."""
 
+import io
 import sys
 from typing import Any
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from tests.unit.cli.conftest import Call
 from tests.unit.cli.test_fleet import CLUSTERS, RESERVATION, TENANTS, acted, host
 from tests.unit.client.fake import FakeServer
-from topmast.cli.output import say, say_block, say_table, say_text, warn
+from topmast.cli.output import Cell, Column, rich_table, say, say_block, say_table, say_text, warn
 from topmast.model import views as v
 from topmast.model.act_views import ClusterActed, TenantPause
 
@@ -104,3 +106,25 @@ def test_every_way_to_write_is_safe(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines() == [
         f"{SPELLED} forged", f"- {SPELLED}", "a:", f"\t{SPELLED}", SPELLED, ""
     ]  # fmt: skip
+
+
+def test_no_word_of_a_table_is_lost_where_it_is_narrow() -> None:
+    """Of no width on: those that have to give way take more lines."""
+    why = "refused: no region 'eats' (did you mean 'east'?)"
+    columns = [
+        Column("WHEN", whole=True), Column("VERB"), Column("OBJECT", folds=True),
+        Column("CHANGE", folds=True), Column("OUTCOME", folds=True),
+    ]  # fmt: skip
+    cells = [
+        [Cell(text) for text in row]
+        for row in (
+            ("2026-11-28 11:26:24", "drop-replica", "imagenet", "", why),
+            ("2026-11-28 11:26:24", "submit", "j1", "jobs=1, users=root", "done"),
+        )
+    ]
+    for room in range(67, 120):
+        written = io.StringIO()
+        Console(file=written, width=room).print(rich_table(columns, cells, room))
+        lines = written.getvalue().splitlines()
+        assert max(map(len, lines)) <= room
+        assert set(why.split()) <= set(" ".join(lines).split()), room

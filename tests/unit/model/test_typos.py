@@ -4,6 +4,8 @@ import pytest
 
 from topmast.model.errors import InvalidInput
 from topmast.model.files.changes import changes_of
+from topmast.model.files.fields import nearest
+from topmast.model.roles import Role
 from topmast.model.selector import selector_of, states_of
 
 
@@ -22,3 +24,8 @@ def test_the_nearest_band_is_named() -> None:
     with pytest.raises(InvalidInput, match="unknown band 'hihg'") as wrong:
         changes_of({"priority": "hihg"})
     assert wrong.value.remedy == "did you mean 'high'?"
+
+
+def test_a_member_of_an_enumeration_is_named_as_people_write_it() -> None:
+    """A role, for example: not as the code has it."""
+    assert nearest("viewr", tuple(Role)) == "did you mean 'viewer'?"
