@@ -51,7 +51,8 @@ class _Sum:
         """The sums, as people are shown them."""
         held, kept = self.held_gpu_h, self.kept_gpu_h
         more = (self.cost_usd, self.unpriced_gpu_h, self.idle_gpu_h)
-        return UsageRow(key, self.attempts, held, kept, held - kept, *more)
+        lost = max(0.0, held - kept)  # a hair less than nothing, where the parts were rounded
+        return UsageRow(key, self.attempts, held, kept, lost, *more)
 
 
 def check_key(by: str) -> None:

@@ -106,6 +106,14 @@ def test_usage_is_summed_by_what_is_asked_largest_first(by: str, want: list[str]
     assert [row.key for row in usage(rows, by, 0.0, 100.0)] == want
 
 
+def test_what_kept_all_its_work_lost_nothing() -> None:
+    """Not a hair less than nothing, which tables wrote as -0: here the parts are rounded up."""
+    begun_s, ended_s = 1093859586.7742348, 1093859593.4152348
+    rows = [_attempt(begun_s, ended_s, ended_s - begun_s, gpus_milli=8_000)]
+    (row,) = usage(rows, "tenant", 0.0, ended_s)
+    assert str(row.lost_gpu_h) == "0.0"
+
+
 def test_idle_hours_are_those_of_the_period() -> None:
     """Of an attempt in part, the same part; of days of forgotten jobs, theirs."""
     rows = [_attempt(0, 7_200, 7_200, gpus_milli=1_000, idle_s=1_800.0)]

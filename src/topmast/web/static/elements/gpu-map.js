@@ -327,7 +327,7 @@ function summary(hosts) {
   const gpus = hosts.reduce((sum, host) => sum + host.gpus, 0);
   const open = hosts.reduce((sum, host) => sum + free(host), 0);
   const sick = hosts.filter((host) => host.state !== "healthy").length;
-  const out = sick && hosts.length > 1 ? `, ${count(sick, "host")} not healthy` : "";
+  const out = sick && hosts.length > 1 ? `, ${count(sick, "host")} out of service` : "";
   return `${number(open)} of ${count(gpus, "GPU")} free${out}`;
 }
 
