@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from topmast.model.reason import ClusterVerdict, Count, Rejection
+from topmast.model.reason import ClusterVerdict, Count, Rejection, ruled_out
 from topmast.model.views import Explanation, PlanView, RegionVerdict
 
 WIDTH = 220.0
@@ -174,13 +174,13 @@ def _candidate(
 
 
 def _silent(region: RegionVerdict) -> Candidate:
-    why = region.barred or "it has no cluster"
+    why = _barred(region.barred) if region.barred else "it has no cluster"
     return Candidate(region.region, "", why, False, False, 0.0, 0.0, None, (), (), (), ())
 
 
 def _words(region: RegionVerdict, verdict: ClusterVerdict) -> str:
     if region.barred:
-        return f"ruled out: {region.barred}"
+        return f"ruled out: {_barred(region.barred)}"
     if verdict.score is not None:
         stops = len(verdict.victims)
         if not stops:
@@ -191,6 +191,13 @@ def _words(region: RegionVerdict, verdict: ClusterVerdict) -> str:
         most = verdict.largest_gpus
         return "can never fit" + (f": at most {most:g} GPUs together" if most else "")
     return "no room now"
+
+
+def _barred(told: str) -> str:
+    """Why a region is ruled out, as a sentence: it is told as ``Token (detail)``."""
+    token, _, detail = told.partition(" (")
+    found = next((known for known in Rejection if known.value == token), None)
+    return told if found is None else ruled_out(found, detail.removesuffix(")"))
 
 
 def _turned(counts: Sequence[Count]) -> tuple[Turned, ...]:

@@ -201,6 +201,24 @@ def test_bars_have_one_scale() -> None:
 
 
 @pytest.mark.parametrize(
+    ("told", "want"),
+    [
+        ("DataUnreachable (words)", "no link or no complete replica brings words there"),
+        ("Residency (patients)", "the residency of patients forbids it"),
+        ("made of old (x)", "made of old (x)"),
+    ],
+)
+@pytest.mark.parametrize("clusters", [(), (verdict("a"),)])
+def test_a_region_that_is_ruled_out_is_so_in_words(
+    told: str, want: str, clusters: tuple[ClusterVerdict, ...]
+) -> None:
+    """No token of the program stands where people read; also of a region without clusters."""
+    region = RegionVerdict("east", True, told, 0, 0.0, clusters)
+    (found,) = c.candidates(Explanation("j1", "n", "PENDING", "X", "s", (), (region,), ()))
+    assert found.verdict == (f"ruled out: {want}" if clusters else want)
+
+
+@pytest.mark.parametrize(
     ("start", "want"),
     [
         (None, None),
