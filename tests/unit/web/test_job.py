@@ -204,7 +204,7 @@ def test_bars_have_one_scale() -> None:
     ("told", "want"),
     [
         ("DataUnreachable (words)", "no link or no complete replica brings words there"),
-        ("Residency (patients)", "the residency of patients forbids it"),
+        ("ResidencyForbids (patients)", "the residency of patients forbids it"),
         ("made of old (x)", "made of old (x)"),
     ],
 )
