@@ -258,6 +258,30 @@ def test_a_page_says_that_the_server_is_away_and_returns(stage: Stage, viewer: V
         page.get_by_label(f"Select {job}", exact=True).wait_for()
 
 
+def test_a_confirmation_goes_on_when_the_server_is_back(stage: Stage, viewer: Viewer) -> None:
+    """What was not answered is asked anew, so that the act shows whether it was done; the reason stays."""
+    with viewer.window() as window:
+        page = window.open("/")
+        page.get_by_label(f"Select {stage.jobs['waits']}", exact=True).check()
+        page.get_by_role("button", name="Hold").click()
+        dialog = page.locator("dialog[open]")
+        do_it, reason = dialog.get_by_role("button", name="Do it"), dialog.get_by_label("Reason")
+        reason.fill("the store moves")
+        expect(do_it).to_be_enabled()
+        before = dialog.locator("[data-part=summary]").inner_text()
+        stage.server.port = int(stage.url.rpartition(":")[2])
+        stage.server.stop()
+        do_it.click()
+        expect(dialog).to_contain_text("Look whether it was done before you try again.")
+        expect(do_it).to_be_disabled()
+        stage.server.start()
+        stage.server.wait_ready()
+        expect(do_it).to_be_enabled(timeout=20_000)
+        expect(dialog.locator("[data-part=summary]")).to_have_text(before)
+        expect(reason).to_have_value("the store moves")
+        page.get_by_role("button", name="Not now").click()
+
+
 def test_the_theme_stays_chosen(stage: Stage, viewer: Viewer) -> None:
     """Over pages, and before the first paint."""
     with viewer.window(theme="light") as window:

@@ -12,6 +12,8 @@ const LINES_SHOWN = 20;
 const SAID_MS = 6000;
 /** A field is typed in when nothing came for so long. */
 const TYPED_MS = 250;
+/** A server that does not answer is asked again after so long. */
+const AGAIN_MS = 2000;
 
 /** @typedef {Record<string, any>} Body */
 /** @typedef {{url: string, title: string, body?: Body, fields?: string, note?: string, method?: string, plain?: boolean}} Act */
@@ -154,12 +156,20 @@ function go() {
   return /** @type {HTMLButtonElement} */ (part("do"));
 }
 
-/** Ask what an act would do, and show it. */
-async function rehearse(/** @type {Act} */ act, /** @type {Body} */ targets) {
+/** Ask anew when the server did not answer: what was done then counts as it is. */
+function askAgain(/** @type {Act} */ act, /** @type {Body} */ targets) {
+  clearTimeout(typing);
+  if (dialog.open) typing = setTimeout(() => void rehearse(act, targets, true), AGAIN_MS);
+}
+
+/** Ask what an act would do, and show it; `again`: what was said before stays until an answer comes. */
+async function rehearse(/** @type {Act} */ act, /** @type {Body} */ targets, again = false) {
   const turn = ++asked;
-  list([]);
+  if (!again) {
+    list([]);
+    part("summary").textContent = act.plain ? "" : "Asking what this would do…";
+  }
   go().disabled = act.plain !== true;
-  part("summary").textContent = act.plain ? "" : "Asking what this would do…";
   if (act.plain) return;
   const body = bodyOf(act, targets);
   if (act.fields === "fields-changes" && body.changes === undefined) {
@@ -173,12 +183,15 @@ async function rehearse(/** @type {Act} */ act, /** @type {Body} */ targets) {
     list(found.lines);
     go().disabled = !found.changes;
   } catch (error) {
-    if (turn === asked) refused(error);
+    if (turn !== asked) return;
+    if (!again || !(error instanceof TypeError)) refused(error);
+    if (error instanceof TypeError) askAgain(act, targets);
   }
 }
 
 /** Do it; a secret is shown, for that is the only time. */
 async function carryOut(/** @type {Act} */ act, /** @type {Body} */ targets) {
+  const turn = asked;
   go().disabled = true;
   try {
     const answer = await send(act, bodyOf(act, targets));
@@ -195,6 +208,7 @@ async function carryOut(/** @type {Act} */ act, /** @type {Body} */ targets) {
   } catch (error) {
     stale = true;
     refused(error, "Look whether it was done before you try again.");
+    if (turn === asked && error instanceof TypeError) askAgain(act, targets);
   }
 }
 
