@@ -114,6 +114,7 @@ def test_on_a_telephone_nothing_is_cut_or_overprinted(
     path = "/jobs/{hostile}" if name == "job-long" else PATHS[name]
     with viewer.window(width_px=360) as window:
         page = window.open(path.format(**stage.jobs))
+        page.wait_for_function(DRAWN)
         page.wait_for_timeout(1_000)
         found = page.evaluate(BOUNDS)
     assert found["header"] == [0, 360]
@@ -182,6 +183,9 @@ TABLE = """() => {
   };
 }"""
 """How the table of the queue lies in its window."""
+DRAWN = """() => [...document.querySelectorAll("attempt-timeline, quota-tree, gpu-map")].every(
+  (one) => one.shadowRoot?.querySelector("svg, canvas"))"""
+"""Whether each element has its picture: on a busy machine that takes more than a second."""
 BOUNDS = """() => {
   const box = (one) => one.getBoundingClientRect();
   const header = box(document.querySelector("header.top"));
