@@ -27,6 +27,7 @@ from topmast.routing import caller_of, guarded_router, needs
 from topmast.service.access import Why
 from topmast.service.service import Service
 
+Body = dict[str, Any]
 _TEXT: dict[str, Any] = {"type": "string"}
 _TOKEN = {
     "label": _TEXT,
@@ -72,12 +73,13 @@ def _tokens(router: APIRouter, service: Service) -> None:
     )
     @needs(Permission.SELF)
     async def create_token(request: Request) -> Response:
-        body = await read_object(request, _TOKEN)
-        scopes = texts(body, "scopes") if "scopes" in body else None
-        made = await service.directory.create_token(
-            caller_of(request), text(body, "label"), text(body, "account"),
-            number(body, "ttl_s"), scopes,
-        )  # fmt: skip
+        caller = caller_of(request)
+
+        def check(body: Body) -> None:
+            service.directory.check_token(caller, *_wanted(body))
+
+        body = await read_object(request, _TOKEN, beside=check)
+        made = await service.directory.create_token(caller, text(body, "label"), *_wanted(body))
         return answer(made, 201)
 
     @router.delete("/tokens/{token}", tags=["accounts"], summary="Revoke a token",
@@ -106,9 +108,14 @@ def _accounts(router: APIRouter, service: Service) -> None:
     )
     @needs(Permission.ACCOUNTS_EDIT)
     async def add_account(request: Request) -> Response:
-        body = await read_object(request, _ACCOUNT)
+        caller = caller_of(request)
+
+        def check(body: Body) -> None:
+            service.directory.check_account(caller, text(body, "name"), text(body, "tenant"))
+
+        body = await read_object(request, _ACCOUNT, beside=check)
         made = await service.directory.add_account(
-            caller_of(request), text(body, "name"), text(body, "tenant"), why(body)
+            caller, text(body, "name"), text(body, "tenant"), why(body)
         )
         return answer(made, 200 if truth(body, "dry_run") else 201)
 
@@ -133,7 +140,7 @@ def _roles(router: APIRouter, service: Service) -> None:
                  **takes(_ROLE, _NAMED), **returns(v.RoleView, 201))  # fmt: skip
     @needs(Permission.ACCOUNTS_EDIT)
     async def grant(request: Request) -> Response:
-        subject, role, tenant, wanted = await _role(request)
+        subject, role, tenant, wanted = await _role(service, request, gives=True)
         given = await service.directory.grant(caller_of(request), subject, role, tenant, wanted)
         return answer(given, 200 if wanted.dry_run else 201)
 
@@ -141,12 +148,25 @@ def _roles(router: APIRouter, service: Service) -> None:
                  **takes(_ROLE, _NAMED), **returns(v.RoleView))  # fmt: skip
     @needs(Permission.ACCOUNTS_EDIT)
     async def revoke(request: Request) -> Response:
-        return answer(await service.directory.revoke(caller_of(request), *await _role(request)))
+        asked = await _role(service, request, gives=False)
+        return answer(await service.directory.revoke(caller_of(request), *asked))
 
 
-async def _role(request: Request) -> tuple[str, str, str, Why]:
-    body = await read_object(request, _ROLE)
-    return text(body, "subject"), text(body, "role"), text(body, "tenant"), why(body)
+def _wanted(body: Body) -> tuple[str, float | None, tuple[str, ...] | None]:
+    """The account of a new token, how long it lasts, and its scopes."""
+    scopes = texts(body, "scopes") if "scopes" in body else None
+    return text(body, "account"), number(body, "ttl_s"), scopes
+
+
+async def _role(service: Service, request: Request, *, gives: bool) -> tuple[str, str, str, Why]:
+    def named(body: Body) -> tuple[str, str, str]:
+        return text(body, "subject"), text(body, "role"), text(body, "tenant")
+
+    def check(body: Body) -> None:
+        service.directory.check_role(caller_of(request), *named(body), gives=gives)
+
+    body = await read_object(request, _ROLE, beside=check)
+    return *named(body), why(body)
 
 
 def _audit(router: APIRouter, service: Service) -> None:

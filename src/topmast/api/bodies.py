@@ -16,7 +16,15 @@ from typing import Any
 from fastapi import HTTPException, Request
 
 from topmast.api.wire import faults
-from topmast.model.errors import MOST_TOLD, InvalidInput, TooLarge, Unavailable, refuse_all
+from topmast.model.errors import (
+    MOST_TOLD,
+    InvalidInput,
+    NotFound,
+    TooLarge,
+    Unavailable,
+    as_invalid,
+    refuse_all,
+)
 
 SMALL_BYTES = 2 * 1024 * 1024
 """What any route takes; those that take more say so."""
@@ -85,7 +93,7 @@ async def read_object(
 
     ``fields`` are those it may have, with their schemas; None if the caller checks that. What is
     wrong by them and by ``checks`` is told at once: raises InvalidInput. If anything is, ``beside``
-    adds what the route itself would find only later.
+    adds what the route itself would find only later; it is given what is of its type.
     """
     bodies: LargeBodies = request.app.state.large_bodies
     text = Text()
@@ -103,7 +111,9 @@ async def read_object(
         every: list[Check] = [*checks, partial(_require_all, _required(request))]
         found = list(islice(_faults(document, fields, every), MOST_TOLD))
         if found and beside is not None:
-            found += [one for one in _found_by(beside, document) if one.field != found[0].field]
+            told = {one.field for one in found}
+            rest = {name: value for name, value in document.items() if name not in told}
+            found += [one for one in _found_by(beside, rest) if one.field not in told]
         refuse_all(found)
     return document
 
@@ -257,6 +267,6 @@ def _each_fault(
 def _found_by(check: Check, document: dict[str, Any]) -> tuple[InvalidInput, ...]:
     try:
         check(document)
-    except InvalidInput as error:
-        return (error, *error.more)
+    except (InvalidInput, NotFound) as error:
+        return tuple(as_invalid(one) for one in (error, *error.more))
     return ()

@@ -1,17 +1,14 @@
-"""Acts on several things: which they are, and what fails, reported at the end, on one line."""
+"""Acts on several things: which they are, and all that are not there, reported together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 import typer
 
 from topmast.cli import values
-from topmast.model.errors import TopmastError, Unavailable
-
-T = TypeVar("T")
+from topmast.model.errors import Faults
 
 
 def named_or_selected(
@@ -29,36 +26,8 @@ def named_or_selected(
 
 
 def require_each(names: Sequence[str], there: Iterable[str], what: str) -> None:
-    """Raises an error for the names of things that there are not, with those that are near."""
-    known = list(there)
-    with for_each(names) as attempt:
-        attempt(lambda name: values.required(name, known, what))
-
-
-class Attempt(Protocol):
-    """Acts on each name; what it returns is what the actions returned that did not fail."""
-
-    def __call__(self, act: Callable[[str], T], /) -> list[T]: ...
-
-
-@contextmanager
-def for_each(names: Sequence[str]) -> Iterator[Attempt]:
-    """Act on each of ``names``; at the end of the block, fail with all errors, if there are any."""
-    errors: list[TopmastError] = []
-
-    def attempt(act: Callable[[str], T], /) -> list[T]:
-        done = []
-        for name in dict.fromkeys(names):
-            try:
-                done.append(act(name))
-            except Unavailable:
-                raise
-            except TopmastError as error:
-                errors.append(error)
-        return done
-
-    yield attempt
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        raise TopmastError("; ".join(str(error) for error in errors))
+    """Raises an error for each name of a thing that there is not, with those that are near."""
+    known, faults = list(there), Faults()
+    for name in dict.fromkeys(names):
+        faults.of(partial(values.required, name, known, what))
+    faults.refuse()

@@ -302,7 +302,10 @@ class Transport:
         if problem.remedy:
             text = f"{text} ({problem.remedy})"
         if status == 404:
-            return NotFound(text)
+            absent = NotFound(text, field=problem.field)
+            others = (problem.errors or ())[1:]
+            absent.more = tuple(NotFound(one.detail, field=one.field) for one in others)
+            return absent
         if status == 409:
             return Conflict(text)
         if status in (429, 502, 503, 504):

@@ -15,9 +15,12 @@ class TopmastError(Exception):
     """Anything Topmast reports to a person in one line.
 
     ``problem`` is the document of a server that reported it, which clients hand on as it is.
+    ``field`` is what of a request is at fault; ``more`` holds the other errors of the same request.
     """
 
     problem: Problem | None = None
+    field = ""
+    more: tuple[TopmastError, ...] = ()
 
 
 class InvalidInput(TopmastError):
@@ -53,19 +56,34 @@ class UnknownRecord(TopmastError):
     """A record of the journal has a form that this program does not know."""
 
 
-def refuse_all(errors: Iterable[InvalidInput]) -> None:
-    """Raise the first of ``errors``, with the others in ``more``; nothing if there are none."""
+def refuse_all(errors: Iterable[InvalidInput | NotFound]) -> None:
+    """Raise the first of ``errors``, with the others in ``more``; nothing if there are none.
+
+    If nothing else is wrong, it is that something is not there.
+    """
     found = tuple(errors)
-    if found:
-        found[0].more = found[1:]
-        raise found[0]
+    absent = [error for error in found if isinstance(error, NotFound)]
+    if absent and len(absent) == len(found):
+        absent[0].more = tuple(absent[1:])
+        raise absent[0]
+    wrong = tuple(as_invalid(error) for error in found)
+    if wrong:
+        wrong[0].more = wrong[1:]
+        raise wrong[0]
+
+
+def as_invalid(error: InvalidInput | NotFound) -> InvalidInput:
+    """An error as one of several of a request, of which others are not that something is absent."""
+    if isinstance(error, InvalidInput):
+        return error
+    return InvalidInput(str(error), field=error.field)
 
 
 class Faults:
     """The errors of several inputs that are read one after the other, to be told at once."""
 
     def __init__(self) -> None:
-        self._errors: list[InvalidInput] = []
+        self._errors: list[InvalidInput | NotFound] = []
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -75,7 +93,7 @@ class Faults:
         """What ``read`` returns; where it finds an error, nothing, and `refuse` raises it."""
         try:
             return read()
-        except InvalidInput as error:
+        except (InvalidInput, NotFound) as error:
             self._errors += (error, *error.more)
             return cast(T, None)
 
@@ -123,6 +141,12 @@ class TooLarge(InvalidInput):
 
 class NotFound(TopmastError):
     """A job, host, region or dataset that does not exist."""
+
+    more: tuple[NotFound, ...] = ()
+
+    def __init__(self, message: str, *, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class Conflict(TopmastError):

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import MOST_TOLD, InvalidInput, refuse_all
 from topmast.model.files.fields import nearest, no_such, one_of
 from topmast.model.selector import like, parts_of
 
@@ -60,11 +60,10 @@ def meant(kind: str, names: Sequence[str], selector: str, views: Sequence[View])
         raise InvalidInput(f"more than {MOST} {kind}s", field=f"{kind}s", remedy=remedy)
     if not names:
         return selected(kind, selector, views)
-    of = {view.name: view for view in views}
-    unknown = next((name for name in names if name not in of), None)
-    if unknown is not None:
-        raise no_such(kind, unknown, of)
-    return [of[name] for name in dict.fromkeys(names)]
+    of, wanted = {view.name: view for view in views}, list(dict.fromkeys(names))
+    unknown = [name for name in wanted if name not in of]
+    refuse_all(no_such(kind, name, of, f"{kind}s") for name in unknown[:MOST_TOLD])
+    return [of[name] for name in wanted]
 
 
 def selected(kind: str, text: str, views: Sequence[View]) -> list[View]:

@@ -44,7 +44,9 @@ def problem_of(error: TopmastError) -> Problem:
         return made(status, title, _detail(error), error.field, error.remedy, faults)
     if isinstance(error, Forbidden):
         return made(status, title, error.message, remedy=error.remedy)
-    return made(status, title, str(error))
+    others = tuple([Fault(str(one), one.field) for one in error.more])
+    faults = (Fault(str(error), error.field), *others) if others else ()
+    return made(status, title, str(error), error.field, faults=faults)
 
 
 def made(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -20,26 +19,25 @@ from topmast.model.errors import Faults, Forbidden, InvalidInput, NotFound, refu
 from topmast.model.files.fields import nearest, no_such, one_of
 from topmast.model.messages import TokenKind
 from topmast.model.units import show
-from topmast.ports import Act, ActFilter, Clock, Journal
+from topmast.ports import Act, Clock, Journal
 from topmast.runtime.loop import Runtime
 from topmast.service.access import NO_REASON, Access, Why, act, json_text
-from topmast.service.audit_filter import check_filter
+from topmast.service.auditing import Auditing
 from topmast.service.limits import Limits
 
 DAY_S = 86_400.0
 USUAL_S = {TokenKind.PERSONAL: 90 * DAY_S, TokenKind.SERVICE: 365 * DAY_S}
 LONGEST_S = 366 * DAY_S
 TOKEN_BYTES = 24
-MAX_ACTS = 1_000
 MOST_NAMED = 5
 """Roles and accounts in one warning."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_SUBJECT = re.compile(r"((user|sa):[^\s:]{1,200}|group:[^\s:]\S{0,199})")
-"""Groups may have colons in their names, as those of some providers have."""
+_SUBJECT = re.compile(r"((user|sa):(?!-$)[^\s:]{1,200}|group:[^\s:]\S{0,199})")
+"""Groups may have colons in their names, as those of some providers have. ``-`` is no user."""
 
 
-class Directory:
+class Directory(Auditing):
     """Finds the owners of tokens, and lets principals manage what is theirs to manage."""
 
     def __init__(
@@ -103,21 +101,30 @@ class Directory:
         self._limits.take(caller, "submit")
         kind = TokenKind.SERVICE if account else TokenKind.PERSONAL
         subject, tenant = caller.principal.subject, ""
-        if account:
-            subject, tenant = f"sa:{account}", self._managed(caller, account)
-        elif caller.principal.subject.startswith("sa:"):
-            name = caller.principal.subject.removeprefix("sa:")
+        if not account and subject.startswith("sa:"):
+            name = subject.removeprefix("sa:")
             remedy = f"for a tenant-admin of it: topmast tokens create --account {name}"
             message = "a service account makes no tokens: its administrators do"
             raise Forbidden(message, remedy)
+        self.check_token(caller, account, ttl_s, scopes)
+        if account:
+            subject, tenant = f"sa:{account}", self._managed(caller, account)
         life_s = USUAL_S[kind] if ttl_s is None else ttl_s
-        faults = Faults()
-        if not 60.0 <= life_s <= LONGEST_S:
-            faults.add(f"a token lasts from a minute to {LONGEST_S / DAY_S:g} days", "ttl_s")
-        narrowed = faults.of(partial(_narrowed, caller.principal, scopes))
-        faults.refuse()
+        narrowed = _narrowed(caller.principal, scopes)
         line = act(caller, "create-token", tenant=tenant)
         return await self.issue(line, kind, subject, life_s, narrowed, label)
+
+    def check_token(
+        self, caller: Caller, account: str, ttl_s: float | None, scopes: Sequence[str] | None
+    ) -> None:
+        """Raises InvalidInput or NotFound, with all that is wrong, for what no token can be."""
+        faults = Faults()
+        if account:
+            faults.of(partial(self._visible, caller, account, "account"))
+        if ttl_s is not None and not 60.0 <= ttl_s <= LONGEST_S:
+            faults.add(f"a token lasts from a minute to {LONGEST_S / DAY_S:g} days", "ttl_s")
+        faults.of(partial(_check_scopes, scopes or ()))
+        faults.refuse()
 
     async def issue(
         self,
@@ -202,16 +209,22 @@ class Directory:
     ) -> v.ServiceAccountView:
         """Make a service account, which belongs to a tenant."""
         self._limits.take(caller, "submit")
-        faults = Faults()
-        if not _NAME.fullmatch(name):
-            faults.add("letters, digits, '.', '_' and '-'", "name")
-        tenant = faults.of(partial(self._known_tenant, caller, tenant))
-        faults.refuse()
+        tenant = self.check_account(caller, name, tenant)
         self._access.require(caller, Permission.ACCOUNTS_EDIT, tenant)
         order = m.AddServiceAccount(name, tenant)
         look = partial(self._account_told, name)
         await self._do(caller, "add-account", f"sa:{name}", tenant, order, why, look)
         return v.ServiceAccountView(name, shown(tenant), 0)
+
+    def check_account(self, caller: Caller, name: str, tenant: str) -> str:
+        """The tenant of a new account. Raises InvalidInput, with all that is wrong."""
+        faults = Faults()
+        if not _NAME.fullmatch(name):
+            remedy = "letters, digits, '.', '_' and '-', beginning with a letter or digit"
+            faults.add(f"{show(name)} is not a name", "name", remedy)
+        found = faults.of(partial(self._known_tenant, caller, tenant))
+        faults.refuse()
+        return found
 
     async def remove_account(
         self, caller: Caller, name: str, why: Why = NO_REASON
@@ -238,14 +251,14 @@ class Directory:
         self._access.require(caller, Permission.ACCOUNTS_EDIT, tenant)
         return tenant
 
-    def _visible(self, caller: Caller, name: str) -> str:
+    def _visible(self, caller: Caller, name: str, field: str = "") -> str:
         """The tenant of a service account that the caller may see. Raises NotFound."""
         account = self.state.accounts.get(name)
         if account is None or not self._access.may(
             caller, Permission.ACCOUNTS_VIEW, account.tenant
         ):
             known = [account.name for account in self.accounts(caller)]
-            raise no_such("service account", name, known)
+            raise no_such("service account", name, known, field)
         return account.tenant
 
     # --- roles ----------------------------------------------------------------------------------
@@ -263,11 +276,9 @@ class Directory:
     ) -> v.RoleView:
         """Give a role; none above the caller's own, and none to an account that it may not see."""
         self._limits.take(caller, "submit")
-        binding = self._asked(caller, subject, role, tenant)
+        binding = self._asked(caller, subject, role, tenant, gives=True)
         self._require_above(caller, binding)
-        kind, _, name = subject.partition(":")
-        if kind == "sa":
-            self._visible(caller, name)
+        self._check_subject(caller, subject)
         order = m.GrantRole(binding.subject, binding.role, binding.tenant)
         await self._change_role(caller, "grant-role", binding, order, why)
         return v.RoleView(binding.subject, binding.role, shown(binding.tenant))
@@ -278,7 +289,7 @@ class Directory:
         """Take a role away; none above the caller's own."""
         self._limits.take(caller, "submit")
         held = self._held(caller, subject, role, tenant)
-        binding = held or self._asked(caller, subject, role, tenant)
+        binding = held or self._asked(caller, subject, role, tenant, gives=False)
         self._require_above(caller, binding)
         order = m.RevokeRole(binding.subject, binding.role, binding.tenant)
         await self._change_role(caller, "revoke-role", binding, order, why)
@@ -290,7 +301,25 @@ class Directory:
         look = partial(self._roles_told, binding.subject)
         await self._do(caller, verb, binding.subject, binding.tenant, order, why, look)
 
-    def _asked(self, caller: Caller, subject: str, role: str, tenant: str) -> Binding:
+    def check_role(
+        self, caller: Caller, subject: str, role: str, tenant: str, *, gives: bool
+    ) -> None:
+        """Raises InvalidInput or NotFound, with all that is wrong; ``gives``: it is to be given."""
+        faults = Faults()
+        faults.of(partial(self._asked, caller, subject, role, tenant, gives=False))
+        if gives:
+            faults.of(partial(self._check_subject, caller, subject))
+        faults.refuse()
+
+    def _check_subject(self, caller: Caller, subject: str) -> None:
+        """Raises NotFound for a service account that there is not, or that is hidden."""
+        kind, _, name = subject.partition(":")
+        if kind == "sa":
+            self._visible(caller, name, "subject")
+
+    def _asked(
+        self, caller: Caller, subject: str, role: str, tenant: str, *, gives: bool
+    ) -> Binding:
         """A role as a request says it. Raises InvalidInput, with all that is wrong."""
         faults = Faults()
         if not subject.isprintable() or not _SUBJECT.fullmatch(subject):
@@ -299,6 +328,8 @@ class Directory:
         if role not in tuple(Role):
             faults.add(f"unknown role {show(role)}", "role", one_of(role, tuple(Role)))
         name = faults.of(partial(self._known_tenant, caller, tenant))
+        if faults and gives:
+            faults.of(partial(self._check_subject, caller, subject))
         faults.refuse()
         return Binding(subject, Role(role), name)
 
@@ -361,39 +392,7 @@ class Directory:
                 )
         return tuple(found)
 
-    # --- the audit log --------------------------------------------------------------------------
-
-    async def audit(self, caller: Caller, wanted: ActFilter) -> v.ActPage:
-        """A page of the audit log, of the tenants that the caller may audit."""
-        self._limits.take(caller, "list")
-        check_filter(wanted)
-        tenants = self._access.tenants(caller, Permission.AUDIT_VIEW)
-        asked = None if wanted.tenants is None else set(wanted.tenants)
-        seen = asked if tenants is None else tenants if asked is None else tenants & asked
-        limit = max(1, min(wanted.limit, MAX_ACTS))
-        names = None if seen is None else tuple(sorted(seen))
-        wanted = msgspec.structs.replace(wanted, tenants=names, limit=limit)
-        rows = await asyncio.to_thread(self._journal.acts, wanted)
-        if asked and not rows and wanted.before_id is None:
-            self._refuse_unaudited(caller, asked)
-        acts = tuple(
-            v.ActView(
-                row.id, row.at_s, row.actor, row.via, row.address, row.request, row.verb,
-                row.object, row.tenant, _state(row.before), _state(row.after), row.outcome,
-            )
-            for row in rows
-        )  # fmt: skip
-        return v.ActPage(acts, str(acts[-1].id) if len(acts) == limit else None)
-
-    def _refuse_unaudited(self, caller: Caller, tenants: Iterable[str]) -> None:
-        """Refuse tenants without a line that are no tenants, or that are not the caller's to audit.
-
-        One that has left the fleet is known as long as it has lines.
-        """
-        for tenant in sorted(tenants):
-            if not self._access.sees(caller, tenant):
-                raise self._access.unknown_tenant(caller, tenant, Permission.AUDIT_VIEW)
-            self._access.require(caller, Permission.AUDIT_VIEW, tenant)
+    # --- for the audit log ---------------------------------------------------------------------
 
     def _roles_told(self, subject: str) -> str:
         """The roles of a subject for the audit log."""
@@ -445,14 +444,7 @@ def shown(tenant: str) -> str:
     return tenant or TOP
 
 
-def _state(text: str) -> Any:
-    return msgspec.json.decode(text) if text else None
-
-
-def _narrowed(principal: Principal, wanted: Sequence[str] | None) -> tuple[Permission, ...] | None:
-    """The scopes of a new token, within those of the one in use. Raises InvalidInput, Forbidden."""
-    if wanted is None:
-        return principal.scopes
+def _check_scopes(wanted: Sequence[str]) -> None:
     known = tuple(Permission)
     refuse_all(
         InvalidInput(
@@ -463,6 +455,12 @@ def _narrowed(principal: Principal, wanted: Sequence[str] | None) -> tuple[Permi
         for index, name in enumerate(wanted)
         if name not in known
     )
+
+
+def _narrowed(principal: Principal, wanted: Sequence[str] | None) -> tuple[Permission, ...] | None:
+    """The scopes of a new token, within those of the one in use. Raises Forbidden."""
+    if wanted is None:
+        return principal.scopes
     for name in wanted:
         if principal.scopes is not None and name not in principal.scopes:
             remedy = f"use a token with the scope {name}, or one without scopes"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 from topmast.model.errors import Faults
 from topmast.model.files.fields import one_of
 from topmast.model.units import show
 from topmast.ports import ActFilter
+from topmast.service.periods import check_period
 
 VERBS = (
     "submit", "cancel", "hold", "release", "suspend", "resume", "preempt", "requeue", "edit",
@@ -29,9 +29,7 @@ _ROUTE = re.compile(r"[A-Z]+ /")
 def check_filter(wanted: ActFilter) -> None:
     """Raises InvalidInput, with all that is wrong, for what no line can be like."""
     faults = Faults()
-    for field, time_s in (("since", wanted.since_s), ("until", wanted.until_s)):
-        if time_s is not None and not math.isfinite(time_s):
-            faults.add("not a time", field)
+    check_period(faults, wanted.since_s, wanted.until_s)
     if ":" not in wanted.actor and wanted.actor not in ("", *_OWN_ACTORS):
         remedy = f"user:{wanted.actor[:100]} or sa:{wanted.actor[:100]}"
         faults.add(f"'{wanted.actor[:100]}' is no subject", "actor", remedy)

@@ -13,8 +13,8 @@ from topmast.model import messages as m
 from topmast.model import views as v
 from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.act_views import ReservationView
-from topmast.model.errors import MOST_TOLD, InvalidInput, NotFound, refuse_all
-from topmast.model.files.fields import nearest, no_such
+from topmast.model.errors import MOST_TOLD, Faults, InvalidInput, NotFound, refuse_all
+from topmast.model.files.fields import no_such
 from topmast.model.fleet_selector import selected
 from topmast.model.window import Window
 from topmast.service.access import act, json_text
@@ -87,31 +87,32 @@ class Reserving(Quoting):
     async def _checked(self, caller: Caller, wanted: Window, selector: str) -> Window:
         """A window that names what there is. Raises InvalidInput, NotFound."""
         named = (wanted.hosts, wanted.cluster, wanted.region, selector.strip())
-        faults = list[InvalidInput]()
+        faults = Faults()
         if sum(map(bool, named)) != 1:
             remedy = "host=* selects all hosts"
-            message = "name hosts, a cluster or a region, or give a selector"
-            faults.append(InvalidInput(message, field="hosts", remedy=remedy))
+            faults.add("name hosts, a cluster or a region, or give a selector", "hosts", remedy)
         now = self.clock.now()
         wanted = replace(wanted, from_s=wanted.from_s or now)
-        refuse_all((*faults, *_time_faults(wanted, now)))
+        faults.of(lambda: refuse_all(_time_faults(wanted, now)))
         queue = self.machines.queue
         tenants = await self._ask(lambda: tuple(queue.tenancy.ledger.tenants))
-        if await self._ask(lambda: len(queue.windows.known)) >= MOST:
-            raise InvalidInput(f"there are {MOST} reservations already", remedy="end some")
         views: tuple[v.HostView, ...] = await self._list("hosts")
-        if selector.strip():
-            meant = selected("host", selector, views)
-            wanted = replace(wanted, hosts=tuple(view.name for view in meant))
         fleet = queue.fleet
         clusters = [cluster.name for region in fleet.regions for cluster in region.clusters]
         regions = [region.name for region in fleet.regions]
-        _refuse_unknown(
-            ("tenant", wanted.tenants, tenants),
-            ("host", wanted.hosts, [view.name for view in views]),
-            ("cluster", (wanted.cluster,) * bool(wanted.cluster), clusters),
-            ("region", (wanted.region,) * bool(wanted.region), regions),
+        unknown = _unknown(
+            ("tenants", "tenant", wanted.tenants, tenants),
+            ("hosts", "host", wanted.hosts, [view.name for view in views]),
+            ("cluster", "cluster", (wanted.cluster,) * bool(wanted.cluster), clusters),
+            ("region", "region", (wanted.region,) * bool(wanted.region), regions),
         )
+        faults.of(lambda: refuse_all(unknown))
+        if selector.strip():
+            meant = faults.of(partial(selected, "host", selector, views)) or ()
+            wanted = replace(wanted, hosts=tuple(view.name for view in meant))
+        faults.refuse()
+        if await self._ask(lambda: len(queue.windows.known)) >= MOST:
+            raise InvalidInput(f"there are {MOST} reservations already", remedy="end some")
         hosts = tuple(dict.fromkeys(wanted.hosts))
         by = self.access.by(caller, wanted.by)
         return replace(wanted, hosts=hosts, by=by)
@@ -167,16 +168,15 @@ def _time_faults(wanted: Window, now: float) -> Iterator[InvalidInput]:
         yield InvalidInput("longer than a year", field="until_s")
 
 
-def _refuse_unknown(*asked: tuple[str, Sequence[str], Sequence[str]]) -> None:
-    """Names of one kind, and those that are there. Raises NotFound for all that are not there."""
+def _unknown(*asked: tuple[str, str, Sequence[str], Sequence[str]]) -> list[NotFound]:
+    """Of fields and what they name: an error for each name that is not among those there are."""
     faults = [
-        f"no {what} '{name}'" + (f" ({near})" if (near := nearest(name, there)) else "")
-        for what, names, there in asked
+        no_such(what, name, there, field)
+        for field, what, names, there in asked
         for name in _missing(names, there)
     ]
-    if faults:
-        left = len(faults) - MOST_TOLD
-        raise NotFound("; ".join(faults[:MOST_TOLD]) + (f"; and {left} more" if left > 0 else ""))
+    left = len(faults) - MOST_TOLD
+    return [*faults[:MOST_TOLD], *([NotFound(f"and {left:,} more")] if left > 0 else [])]
 
 
 def _missing(names: Sequence[str], there: Sequence[str]) -> list[str]:

@@ -57,10 +57,10 @@ def one_of(word: str, known: Collection[str]) -> str:
     return nearest(word, known) or (f"one of: {few}" if known else "")
 
 
-def no_such(what: str, name: str, known: Collection[str]) -> NotFound:
+def no_such(what: str, name: str, known: Collection[str], field: str = "") -> NotFound:
     """The error for a name that nothing has, with the nearest that there is."""
     near = nearest(name, known)
-    return NotFound(f"no {what} '{name}'" + (f" ({near})" if near else ""))
+    return NotFound(f"no {what} '{name}'" + (f" ({near})" if near else ""), field=field)
 
 
 class Value:
