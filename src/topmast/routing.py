@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
+from starlette.routing import Match
+from starlette.types import Receive, Scope, Send
 
 from topmast.model.access import Caller, Permission
 from topmast.model.errors import MOST_TOLD, Forbidden, InvalidInput, TopmastError, refuse_all
@@ -26,6 +28,10 @@ REQUEST = "topmast.request"
 """Where the guard leaves the number of a request."""
 READS_TAKE = "reads_take"
 """Where the state of an application has parameters that each of its routes takes that reads."""
+LOGIN = "/auth/"
+"""How the paths of logins begin."""
+_HEAD = "topmast.head"
+"""Where a request has it that it is one for the head of an answer."""
 _DECLARED = "topmast_permission"
 _ANY_TOKEN = "topmast_any_token"
 _SAFE = ("GET", "HEAD")
@@ -72,6 +78,11 @@ def declared(endpoint: Callable[..., Any]) -> Permission | None:
     return found
 
 
+def asks_for_head(request: Request) -> bool:
+    """Whether what a route answers is sent without its body."""
+    return bool(request.scope.get(_HEAD, False))
+
+
 def caller_of(request: Request) -> Caller:
     """The caller that the guard has found."""
     caller: Caller = request.scope[CALLER]
@@ -110,6 +121,21 @@ class GuardedRoute(APIRoute):
                 raise
 
         return handle
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Whether it answers; where it answers GET, it answers HEAD."""
+        return super().matches(self._as_get(scope))
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer; of an answer to HEAD the server sends no body."""
+        await super().handle(self._as_get(scope), receive, send)
+
+    def _as_get(self, scope: Scope) -> Scope:
+        """A request as the route knows it. A login goes on by GET alone: it works once."""
+        is_head = scope["type"] == "http" and scope["method"] == "HEAD"
+        if not is_head or "HEAD" in (self.methods or ()) or scope["path"].startswith(LOGIN):
+            return scope
+        return {**scope, "method": "GET", _HEAD: True}
 
     def _refuse_unknown(self, request: Request) -> None:
         """Refuse parameters, and a body, that the route does not take. Raises InvalidInput."""

@@ -678,7 +678,7 @@ def test_a_method_that_a_route_has_not(http: httpx.Client) -> None:
     """405 is a problem document like every other refusal."""
     refused = http.delete("/jobs")
     problem_of(refused, 405)
-    assert refused.headers["allow"] == "GET, POST"
+    assert refused.headers["allow"] == "GET, HEAD, POST"
     refused = http.get("/jobs/bulk/cancel")
     problem_of(refused, 405)
     assert refused.headers["allow"] == "POST"

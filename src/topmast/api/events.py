@@ -10,11 +10,11 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from topmast.api.problems import problem
-from topmast.api.wire import replies, whole_number
+from topmast.api.wire import Natural, replies, whole_number
 from topmast.model.access import Caller, Permission
 from topmast.model.errors import TooMany
 from topmast.model.views import EventView
-from topmast.routing import caller_of, guarded_router, needs
+from topmast.routing import asks_for_head, caller_of, guarded_router, needs
 from topmast.service.service import Service
 
 MOST_OF_ALL = 8
@@ -35,7 +35,7 @@ def routes(service: Service, most_streams: int) -> APIRouter:
         **replies(200, {"text/event-stream": {"schema": {"type": "string"}}}),
     )
     @needs(Permission.JOBS_VIEW)
-    async def events(request: Request, after: int | None = None) -> Response:
+    async def events(request: Request, after: Natural | None = None) -> Response:
         if len(streams) >= most_streams:
             detail = f"{most_streams} clients follow the events already"
             refusal = problem(503, "Unavailable", detail)
@@ -50,6 +50,8 @@ def routes(service: Service, most_streams: int) -> APIRouter:
         first = whole_number(resumed, "Last-Event-ID") if resumed else after
         start = service.event_stream.last_seq if first is None else first
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        if asks_for_head(request):
+            return Response(media_type="text/event-stream", headers=headers)
         return _Stream(_lines(service, caller, start), streams, subject, headers)
 
     return router

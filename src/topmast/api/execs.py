@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from topmast.api.bodies import read_bytes, read_object
-from topmast.api.wire import accepts, answer, returns, takes, texts, truth, whole
+from topmast.api.wire import Natural, accepts, answer, returns, takes, texts, truth, whole
 from topmast.model.access import Permission
 from topmast.model.errors import Unavailable
 from topmast.model.exec_views import MOST_BYTES, ExecInput, ExecPage, ExecStarted
@@ -25,7 +25,6 @@ _BEGIN: dict[str, Any] = {
     "columns": _NUMBER,
 }  # fmt: skip
 _BYTES: dict[str, Any] = {"type": "string", "format": "binary"}
-Offset = Annotated[int, Query(ge=0, lt=1 << 62)]
 
 
 def routes(service: Service) -> APIRouter:
@@ -60,8 +59,8 @@ def routes(service: Service) -> APIRouter:
         request: Request,
         job: str,
         id: str,
-        stdout: Offset = 0,
-        stderr: Offset = 0,
+        stdout: Natural = 0,
+        stderr: Natural = 0,
         wait_s: Annotated[float, Query(ge=0, le=LONGEST_WAIT_S)] = 0.0,
     ) -> Response:
         found = await _commands(service).page(caller_of(request), job, id, stdout, stderr, wait_s)
@@ -76,7 +75,7 @@ def routes(service: Service) -> APIRouter:
     )
     @needs(Permission.JOBS_EXEC)
     async def write(
-        request: Request, job: str, id: str, offset: Offset = 0, last: bool = False
+        request: Request, job: str, id: str, offset: Natural = 0, last: bool = False
     ) -> Response:
         data = bytes(await read_bytes(request, INPUT_BYTES))
         found = await _commands(service).write(caller_of(request), job, id, offset, data, last=last)

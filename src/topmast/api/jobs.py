@@ -10,6 +10,7 @@ from fastapi.responses import Response
 from topmast.api.bodies import BULK_BYTES, read_bytes, read_object
 from topmast.api.wire import (
     WHY,
+    Natural,
     accepts,
     answer,
     idempotency_key,
@@ -166,9 +167,9 @@ def _one_job(router: APIRouter, service: Service) -> None:
     async def logs(
         request: Request,
         job: str,
-        task: int = 0,
-        attempt: int | None = None,
-        offset: Annotated[int, Query(ge=0)] = 0,
+        task: Natural = 0,
+        attempt: Natural | None = None,
+        offset: Natural = 0,
         limit: Annotated[int, Query(ge=1, le=1 << 20)] = 65_536,
     ) -> Response:
         chunk = await service.log(caller_of(request), job, task, attempt, offset, limit)

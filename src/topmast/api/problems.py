@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import structlog
@@ -15,7 +17,13 @@ from starlette.requests import ClientDisconnect
 from topmast.model.errors import InvalidInput, NotFound, TooMany, TopmastError
 from topmast.model.problem import made, problem_of
 from topmast.model.views import Problem
-from topmast.routing import shows_pages
+from topmast.routing import LOGIN, shows_pages
+
+_KINDS = {
+    "int": "must be a whole number", "int_parsing_size": "must be a whole number, not as long",
+    "float": "must be a number", "bool": "must be true or false",
+}  # fmt: skip
+"""What the values of parameters must be, by the kind of a fault of the library that reads them."""
 
 log = structlog.get_logger(__name__)
 
@@ -71,14 +79,26 @@ def _methods_at(request: Request) -> list[str]:
         pairs = zip(names, parts, strict=False)
         if len(names) == len(parts) and all(n == p or n.startswith("{") for n, p in pairs):
             found |= dict.fromkeys(method.upper() for method in methods)
+    if "GET" in found and not request.url.path.startswith(LOGIN):
+        found["HEAD"] = None
     return sorted(found)
 
 
 async def _bad_parameter(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    faults = [InvalidInput(str(one["msg"]), field=str(one["loc"][-1])) for one in error.errors()]
+    faults = [InvalidInput(_said(one), field=str(one["loc"][-1])) for one in error.errors()]
     faults[0].more = tuple(faults[1:])
     return answered(faults[0])
+
+
+def _said(fault: Mapping[str, Any]) -> str:
+    """What is wrong with a parameter, in the words of `topmast.api.wire` for a field of a body."""
+    bounds = fault.get("ctx", {})
+    for bound, words in (("ge", "must be {:,} or more"), ("le", "must be at most {:,}")):
+        if bound in bounds:
+            return words.format(bounds[bound])
+    kind = str(fault["type"]).removesuffix("_parsing").removesuffix("_type")
+    return _KINDS.get(kind, str(fault["msg"]))
 
 
 async def _gone(request: Request, error: Exception) -> Response:

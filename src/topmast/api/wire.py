@@ -7,10 +7,10 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from fastapi import Request
+from fastapi import Query, Request
 from fastapi.responses import Response
 
 from topmast.model import (
@@ -30,7 +30,9 @@ from topmast.model import (
     whatif_views,
 )
 from topmast.model.errors import InvalidInput
+from topmast.model.units import show
 from topmast.service.access import Why
+from topmast.service.usage import NAMELESS
 
 LONGEST_NUMBER = 18
 WHY: dict[str, Any] = {"reason": {"type": "string"}, "dry_run": {"type": "boolean"}}
@@ -38,6 +40,8 @@ WHY: dict[str, Any] = {"reason": {"type": "string"}, "dry_run": {"type": "boolea
 LONGEST_TEXT = 10_000
 LONGEST_USER = 200
 LARGEST = 1e15
+Natural = Annotated[int, Query(ge=0, le=int(LARGEST))]
+"""A parameter that counts something."""
 REF = "#/components/schemas/{name}"
 
 SHOWN = (
@@ -120,6 +124,9 @@ def user(document: Mapping[str, Any]) -> str:
     if not value.isprintable():
         message = "has characters that control a terminal or turn the direction of writing"
         raise InvalidInput(message, field="user", remedy="printable characters only")
+    if value != value.strip() or value == NAMELESS:
+        remedy = "a name, or leave it out for the own one"
+        raise InvalidInput(f"{show(value)} is no name of a user", field="user", remedy=remedy)
     return value
 
 

@@ -14,8 +14,10 @@ from msgspec.structs import replace
 
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fields import nearest, one_of
+from topmast.model.files.labels import LABEL_KEYS, is_label_key
 from topmast.model.job import Band
 from topmast.model.states import TERMINAL, JobState
+from topmast.model.units import show
 
 ACTIVE = "active"
 LONGEST = 2_000
@@ -151,6 +153,7 @@ def selector_of(text: str, field: str = "selector") -> Selector:
     labels: dict[str, list[str]] = {}
     for key, value in parts_of(text, field):
         if key.startswith(LABEL) and key != LABEL:
+            check_label(key, field)
             labels.setdefault(key.removeprefix(LABEL), []).append(value)
             continue
         if key not in KEYS:
@@ -162,6 +165,12 @@ def selector_of(text: str, field: str = "selector") -> Selector:
     named = {field: tuple(texts) for field, texts in found.items()}
     by_key = tuple((key, tuple(texts)) for key, texts in labels.items())
     return Selector(states=states, bands=bands, labels=by_key, **named)
+
+
+def check_label(by: str, field: str) -> None:
+    """Raises InvalidInput for ``label.KEY`` with a key that no label can have."""
+    if by.startswith(LABEL) and not is_label_key(by.removeprefix(LABEL)):
+        raise InvalidInput(f"{show(by)} names no label", field=field, remedy=LABEL_KEYS)
 
 
 def states_of(names: list[str] | tuple[str, ...], field: str = "state") -> list[JobState]:

@@ -142,12 +142,13 @@ class Core:
         row = self.journal.finished_job(job)
         return None if row is None else msgspec.json.decode(row.view, type=v.JobView).tenant
 
-    async def _list(self, what: str) -> tuple[Any, ...]:
+    async def _list(self, what: str, seen: fleet.Seen = None) -> tuple[Any, ...]:
+        """``seen``: the tenants with jobs that count where only the jobs of a place are counted."""
         await self.regions.look()
         queue, placers = self.machines.queue, self.regions.placers
         questions: dict[str, Callable[[], tuple[Any, ...]]] = {
-            "regions": lambda: fleet.regions(queue, placers),
-            "clusters": lambda: fleet.clusters(placers),
+            "regions": lambda: fleet.regions(queue, placers, seen),
+            "clusters": lambda: fleet.clusters(queue, placers, seen),
             "hosts": lambda: fleet.hosts(placers, self.process_of, self.clock.now()),
             "gpus": lambda: fleet.gpus(placers),
             "tenants": lambda: fleet.tenants(queue, now=self.clock.now()),

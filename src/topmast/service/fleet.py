@@ -39,6 +39,8 @@ STOPPED = "stopped"
 
 OPEN, PARTLY, CLOSED, DOWN = "open", "partly", "closed", "down"
 """States of a cluster."""
+Seen = frozenset[str] | None
+"""The tenants with jobs that a caller may see; None: all."""
 Why = Callable[[str, str], str]
 """Why a dataset is in a region: (dataset, region) -> words."""
 
@@ -47,8 +49,19 @@ def _sorted(placers: Placers) -> list[RegionalPlacer]:
     return [placers[name] for name in sorted(placers) if placers[name].columns.clusters]
 
 
-def regions(queue: GlobalQueue, placers: Placers) -> tuple[RegionView, ...]:
-    """Every region. O(slots + datasets x regions)."""
+def _clusters_of(queue: GlobalQueue, placer: RegionalPlacer, seen: Seen) -> list[str]:
+    """The cluster of each job of a region that may be seen. O(allocations)."""
+    records, allocations = queue.jobs.records, placer.state.allocations.values()
+    if seen is None:
+        return [one.plan.cluster for one in allocations]
+    pairs = ((one.plan.cluster, records.get(one.job)) for one in allocations)
+    return [
+        cluster for cluster, record in pairs if record is not None and record.spec.tenant in seen
+    ]
+
+
+def regions(queue: GlobalQueue, placers: Placers, seen: Seen = None) -> tuple[RegionView, ...]:
+    """Every region, with a count of the jobs that may be seen. O(slots + datasets x regions)."""
     found = []
     for placer in _sorted(placers):
         columns = placer.columns
@@ -65,7 +78,11 @@ def regions(queue: GlobalQueue, placers: Placers) -> tuple[RegionView, ...]:
                 gpus=total,
                 free_gpus=float(free[available].sum()) / MILLI,
                 unavailable_gpus=total - usable,
-                running_jobs=len(placer.state.allocations),
+                running_jobs=(
+                    len(placer.state.allocations)
+                    if seen is None
+                    else len(_clusters_of(queue, placer, seen))
+                ),
                 demand_supply=queue.tenancy.loads((name,))[name],
                 datasets=sum(name in d.replicas for d in queue.data.catalogue.datasets.values()),
                 stored_bytes=queue.data.catalogue.stored_bytes(name),
@@ -79,12 +96,15 @@ def regions(queue: GlobalQueue, placers: Placers) -> tuple[RegionView, ...]:
     return tuple(found)
 
 
-def clusters(placers: Placers) -> tuple[ClusterView, ...]:
-    """Every cluster, by region and name. O(hosts + allocations)."""
+def clusters(queue: GlobalQueue, placers: Placers, seen: Seen = None) -> tuple[ClusterView, ...]:
+    """Every cluster, by region and name, with a count of the jobs that may be seen.
+
+    O(hosts + allocations).
+    """
     found = []
     for placer in _sorted(placers):
         columns, shut = placer.columns, placer.columns.closed
-        running = Counter(a.plan.cluster for a in placer.state.allocations.values())
+        running = Counter(_clusters_of(queue, placer, seen))
         free_milli = columns.unheld_by_host()
         for spec in placer.state.region.clusters:
             rows = columns.clusters[spec.name]

@@ -14,7 +14,7 @@ from topmast.model import ids
 from topmast.model.errors import InvalidInput
 from topmast.model.group_views import JobGroup, JobsGlance
 from topmast.model.job import MILLI
-from topmast.model.selector import LABEL, Selector, selector_of, states_of
+from topmast.model.selector import LABEL, Selector, check_label, selector_of, states_of
 from topmast.model.states import HOLDING, TERMINAL, WAITING
 from topmast.model.sweep_views import SweepView
 from topmast.model.views import JobView
@@ -216,6 +216,7 @@ def group_key(by: str) -> Callable[[JobRecord], str]:
     """Tells the group of a job. Raises InvalidInput."""
     label = by.removeprefix(LABEL)
     if by.startswith(LABEL) and label:
+        check_label(by, "group")
         return lambda record: (record.spec.labels or {}).get(label, NO_LABEL)
     if by not in GROUP_KEYS:
         known = ", ".join((*GROUP_KEYS, f"{LABEL}KEY"))

@@ -42,8 +42,8 @@ class Operating(HostActs):
     async def list(self, caller: Caller, what: str) -> tuple[Any, ...]:
         """Regions, clusters, hosts, gpus, tenants or datasets."""
         self.limits.take(caller, "list")
-        found = await self._list(what)
         seen = self.access.tenants(caller, Permission.JOBS_VIEW)
+        found = await self._list(what, seen)
         if what == "tenants" and seen is not None:
             return tuple(tenant for tenant in found if tenant.name in seen)
         return tuple(self._shown(caller, one) for one in found) if seen is not None else found

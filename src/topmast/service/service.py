@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -26,13 +25,14 @@ from topmast.model.absent import given
 from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobFileView
 from topmast.model.dependency import awaited
-from topmast.model.errors import InvalidInput, NotFound, Refused
+from topmast.model.errors import Faults, InvalidInput, NotFound, Refused, refuse_all
 from topmast.model.expansion import size_of
 from topmast.model.files.jobfile import dump_job
 from topmast.model.group_views import JobGroup, JobsGlance
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.prices import price_of
 from topmast.model.reason import HOPELESS, Rejection
+from topmast.model.selector import selector_of
 from topmast.model.states import WAITING, JobState
 from topmast.model.system_views import SystemView
 from topmast.ports import LogPage
@@ -42,8 +42,10 @@ from topmast.service.admission import Checked, ManyJobs
 from topmast.service.explain import explain_job, explain_spec, rejected_hosts
 from topmast.service.forecast import with_start
 from topmast.service.limits import JOBS_PER_TAKE
+from topmast.service.periods import usual_period
 from topmast.service.regions import LogChunk
 from topmast.service.reserving import Reserving
+from topmast.service.selecting import SelectedNames
 from topmast.service.sentences import standing
 from topmast.service.submission import submission
 from topmast.service.system import timings
@@ -229,11 +231,28 @@ class Service(Reserving):
         self.limits.take(caller, "list")
         seen = self.access.tenants(caller, Permission.JOBS_VIEW)
         wanted = listing.select(tuple(states), tenant, limit, cursor, queue_order, seen, selector)
+        unknown = await self._unknown_in(caller, selector)
+        if unknown and not wanted.may_be_archived:
+            refuse_all(unknown)
         page = await self._jobs(msgspec.structs.replace(wanted, fold=fold))
-        # One that has left the fleet is known as long as it has jobs.
-        if tenant and not (page.jobs or page.sweeps or cursor or self.access.sees(caller, tenant)):
-            raise self.access.unknown_tenant(caller, tenant, Permission.JOBS_VIEW)
+        if not (page.jobs or page.sweeps or cursor):
+            # What has left the fleet is known as long as it has jobs.
+            if tenant and not self.access.sees(caller, tenant):
+                error = self.access.unknown_tenant(caller, tenant, Permission.JOBS_VIEW)
+                unknown.insert(0, error)
+            refuse_all(unknown)
         return self._shown(caller, page)
+
+    async def _unknown_in(self, caller: Caller, selector: str) -> list[InvalidInput]:
+        """What a selector of jobs to look at names that there is not."""
+        jobs = selector_of(selector)
+        if not (jobs.tenants or jobs.users or jobs.clusters or jobs.hosts):
+            return []
+        names = SelectedNames(self.machines, self.access)
+        found = await self._ask(lambda: names.unknown(caller, jobs, Permission.JOBS_VIEW))
+        for error in found:
+            error.conceals = ""  # to look at the jobs of a tenant that is hidden shows none
+        return found
 
     async def _jobs(self, wanted: listing.Selection) -> v.JobPage:
         page = await self._ask(lambda: self._page(wanted))
@@ -303,6 +322,7 @@ class Service(Reserving):
         seen, queue = self.access.tenants(caller, Permission.JOBS_VIEW), self.machines.queue
         wanted = listing.select(tuple(states), "", 1, "", True, seen, selector)
         groups = listing.Groups(wanted, by)
+        refuse_all(await self._unknown_in(caller, selector))
         if groups.is_tallied(queue):
             await self._ask(lambda: groups.take_tallies(queue))
             return groups.shown(self.clock.now())
@@ -411,18 +431,10 @@ class Service(Reserving):
     ) -> dict[str, Any]:
         """GPU-hours held, kept and lost; by default of the last 30 days."""
         self.limits.take(caller, "list")
-        check_key(by)
-        for name, time_s in (("since", since_s), ("until", until_s)):
-            if time_s is not None and not math.isfinite(time_s):
-                raise InvalidInput("not a time", field=name)
-        now = self.clock.now()
-        until = now if until_s is None else until_s
-        since = until - 30 * 86_400.0 if since_s is None else since_s
-        if since > until:
-            message = (
-                "the period begins after it ends" if until_s is not None else "is in the future"
-            )
-            raise InvalidInput(message, field="since", remedy="an earlier since, or a later until")
+        faults = Faults()
+        faults.of(partial(check_key, by))
+        since, until = usual_period(faults, since_s, until_s, self.clock.now())
+        faults.refuse()
         rows = await asyncio.to_thread(self.journal.attempts, since, until)
         days = await asyncio.to_thread(self.journal.usage_days, since, until)
         running = await self._ask(

@@ -8,16 +8,18 @@ from functools import cache
 
 from topmast.fast.queue import JobRecord
 from topmast.model.errors import InvalidInput
+from topmast.model.files.labels import LABEL_KEY
 from topmast.model.job import MILLI
 from topmast.model.job_extras import label_in, labels_text
 from topmast.model.prices import PriceOf
-from topmast.model.selector import LABEL
+from topmast.model.selector import LABEL, check_label
+from topmast.model.units import show
 from topmast.model.views import UsageRow
 from topmast.ports import AttemptRow, UsageDay
 
 DAY_S = 86_400.0
 KEYS = ("tenant", "user", "gpu")
-ANY_KEY = rf"^({'|'.join(KEYS)}|{re.escape(LABEL)}.+)$"
+ANY_KEY = rf"^({'|'.join(KEYS)}|{re.escape(LABEL)}{LABEL_KEY})$"
 """What GPU-hours are added up by: one of the keys, or the key of a label."""
 NAMELESS = "-"
 """What counts for none of them."""
@@ -57,9 +59,10 @@ class _Sum:
 
 def check_key(by: str) -> None:
     """Refuse what GPU-hours are not added up by. Raises InvalidInput."""
-    if not re.match(ANY_KEY, by):
+    check_label(by, "by")
+    if by not in KEYS and not by.startswith(LABEL):
         known = ", ".join((*KEYS, f"{LABEL}KEY"))
-        raise InvalidInput(f"'{by}' is not one of {known}", field="by")
+        raise InvalidInput(f"{show(by)} is not one of {known}", field="by")
 
 
 def running_rows(records: Iterable[JobRecord], now: float) -> list[AttemptRow]:

@@ -17,7 +17,7 @@ from topmast.model import messages as m
 from topmast.model.absent import given
 from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobEffect, JobsActed
-from topmast.model.errors import Forbidden, InvalidInput, NotFound
+from topmast.model.errors import Forbidden, InvalidInput, NotFound, refuse_all
 from topmast.model.job import MILLI, JobChanges
 from topmast.model.selector import Selector, selector_of
 from topmast.model.states import TERMINAL, WAITING, JobState
@@ -28,6 +28,7 @@ from topmast.service.access import NO_REASON, Why, act, json_text, row
 from topmast.service.limits import JOBS_PER_TAKE
 from topmast.service.listing import selects
 from topmast.service.operating import Operating
+from topmast.service.selecting import SelectedNames
 from topmast.service.sweeps import job_named, jobs_named, seen_by, views_of
 
 MAX_JOBS = 100_000
@@ -243,7 +244,7 @@ class Verbs(Operating):
             raise InvalidInput(f"more than {MAX_JOBS} jobs", field="jobs", remedy=remedy)
         seen = self.access.tenants(caller, Permission.JOBS_VIEW)
         if not wanted.jobs:
-            return await self._selected(wanted, jobs, seen)
+            return await self._selected(caller, wanted, jobs, seen)
         queue, also_ended = self.machines.queue, wanted.verb == "requeue"
         names = await self._ask(
             lambda: tuple(dict.fromkeys(jobs_named(queue, wanted.jobs, also_ended)))
@@ -254,13 +255,18 @@ class Verbs(Operating):
         return [ended.get(target.job, target) for target in found]
 
     async def _selected(
-        self, wanted: JobsAct, jobs: Selector, seen: frozenset[str] | None
+        self, caller: Caller, wanted: JobsAct, jobs: Selector, seen: frozenset[str] | None
     ) -> list[_Target]:
-        """Jobs in memory; unless states are named, only those that have not ended."""
+        """Jobs in memory; unless states are named, only those that have not ended.
+
+        Raises InvalidInput if the selector names what there is not.
+        """
         if not jobs.states:
             jobs = replace(jobs, states=GOING)
+        names = SelectedNames(self.machines, self.access)
 
         def select() -> list[_Target]:
+            refuse_all(names.unknown(caller, jobs, wanted.permission))
             records = self.machines.queue.jobs.records.values()
             return [
                 self._target(wanted, record) for record in records if selects(jobs, record, seen)

@@ -5,26 +5,32 @@ import asyncio
 import httpx
 import pytest
 from fastapi import FastAPI
+from fastapi.responses import Response
 
 from topmast.api import problems
+from topmast.routing import guarded_router, open_to_all
 
 
-def nothing() -> None:
+@open_to_all
+async def nothing() -> Response:
     """A handler."""
+    return Response()
 
 
 @pytest.mark.parametrize(
     ("path", "want"),
-    [("/things", "DELETE, GET"), ("/hidden", "POST"), ("/openapi.json", "GET, HEAD")],
+    [("/things", "DELETE, GET, HEAD"), ("/hidden", "POST"), ("/openapi.json", "GET, HEAD")],
     ids=["two routes", "a route outside the schema", "the schema itself"],
 )
 def test_a_405_names_the_methods_that_there_are(path: str, want: str) -> None:
     """Of all routes with the path; also where the schema does not have it."""
     app = FastAPI()
     problems.install(app)
-    app.get("/things")(nothing)
-    app.delete("/things")(nothing)
-    app.post("/hidden", include_in_schema=False)(nothing)
+    router = guarded_router()
+    router.get("/things")(nothing)
+    router.delete("/things")(nothing)
+    router.post("/hidden", include_in_schema=False)(nothing)
+    app.include_router(router)
 
     async def put() -> httpx.Response:
         transport = httpx.ASGITransport(app)

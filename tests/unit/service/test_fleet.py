@@ -38,14 +38,14 @@ def test_whether_a_cluster_takes_new_work(
         world.close_host(host, reason)
     for host in lost:
         world.lose(host)
-    (view,) = clusters({"east": world.placer("east")})
+    (view,) = clusters(world.queue, {"east": world.placer("east")})
     assert (view.state, view.closed, view.closed_hosts) == (want, why, closed), story
     assert set(view.capabilities) == PROCESSES
     for host in closed:
         world.close_host(host, "")
     for host in lost:
         world.revive(host)
-    (view,) = clusters({"east": world.placer("east")})
+    (view,) = clusters(world.queue, {"east": world.placer("east")})
     assert view.state == "open"
 
 
@@ -53,12 +53,14 @@ def test_gpus_that_jobs_take_in_turns_are_not_free() -> None:
     """Whatever turn has them; those of a host that takes no work are not free either."""
     turns = profile(slices=SliceOptions(layers=2), order="submission", preemption=Preemption.NONE)
     world = World(fleet(cluster("east-1", hosts=2)), turns)
-    assert [view.free_gpus for view in clusters({"east": world.placer("east")})] == [16.0]
+    assert [view.free_gpus for view in clusters(world.queue, {"east": world.placer("east")})] == [
+        16.0
+    ]
     for _ in range(2):
         world.submit(job(gpus=8))
-    found = {view.free_gpus for view in clusters({"east": world.placer("east")})}
+    found = {view.free_gpus for view in clusters(world.queue, {"east": world.placer("east")})}
     world.set_host("east-1-1", HostState.CORDONED)
-    (view,) = clusters({"east": world.placer("east")})
+    (view,) = clusters(world.queue, {"east": world.placer("east")})
     assert (found, view.free_gpus, view.running_jobs) == ({0.0}, 0.0, 2)
 
 

@@ -229,6 +229,8 @@ def identity_of(claims: Mapping[str, Any], provider: Provider) -> Identity:
     name = claims.get(provider.name_claim)
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
         raise Refused(f"the provider sent no claim '{provider.name_claim}' to take as a name")
+    if name == "-":
+        raise Refused("the name that the provider sent is '-', which stands for no user")
     if not name.isprintable() or ":" in name or " " in name:
         raise Refused("the name that the provider sent has blanks, colons or control characters")
     if provider.name_claim == "email" and claims.get("email_verified") is not True:

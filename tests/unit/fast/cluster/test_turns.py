@@ -249,7 +249,7 @@ def test_people_see_gpus_once_and_names_that_they_know() -> None:
     placers = world.machines.placers
     (region,) = views.regions(world.queue, placers)
     assert (region.hosts, region.clusters, region.gpus, region.free_gpus) == (2, 1, 8, 0)
-    (seen,) = views.clusters(placers)
+    (seen,) = views.clusters(world.queue, placers)
     assert (seen.name, seen.gpus, seen.running_jobs) == ("east-a", 8, 3)
     hosts = views.hosts(placers, lambda cluster, host: None, world.now)
     assert [host.name for host in hosts] == ["east-a-0", "east-a-1"]

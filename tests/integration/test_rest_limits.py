@@ -1,0 +1,131 @@
+"""What requests may say in numbers and names, what HEAD answers, and what others' jobs count for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.entrance import Entrance, entrance, run
+from topmast.api.observing import LIVE, METRICS, READY
+from topmast.model.access import Role
+from topmast.model.units import show
+
+ONE = {"run": "true", "resources": {"accelerators": "H100:1"}}
+LONG = "k" * 64
+
+
+@pytest.fixture(name="door", scope="module")
+def door_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entrance]:
+    with entrance(tmp_path_factory.mktemp("limits")) as door:
+        yield door
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "said"),
+    [
+        ("/audit?since=2&until=1", "since", "the period begins after it ends"),
+        ("/audit?since=1e300", "since", "not a time"),
+        ("/audit?until=-1e300", "until", "not a time"),
+        ("/audit?until=nan", "until", "not a time"),
+        ("/usage?since=2&until=1", "since", "the period begins after it ends"),
+        ("/usage?until=1e308", "until", "not a time"),
+        ("/usage?since=-1e308", "since", "not a time"),
+        ("/usage?since=1e14", "since", "is in the future"),
+        (f"/usage?by=label.{LONG}", "by", f"{show('label.' + LONG)} names no label"),
+        ("/usage?by=label.a%20b", "by", "'label.a b' names no label"),
+        (f"/jobs?selector=label.{LONG}=x", "selector", f"{show('label.' + LONG)} names no label"),
+        ("/events?after=-1", "after", "must be 0 or more"),
+        ("/events?after=1e300", "after", "must be a whole number"),
+        (f"/events?after={10**30}", "after", "must be at most 1,000,000,000,000,000"),
+        (f"/events?after={'9' * 5_000}", "after", "must be a whole number, not as long"),
+        ("/jobs/j1/logs?offset=-1", "offset", "must be 0 or more"),
+        (f"/jobs/j1/logs?offset={10**30}", "offset", "must be at most 1,000,000,000,000,000"),
+        (f"/jobs/j1/logs?task={10**30}", "task", "must be at most 1,000,000,000,000,000"),
+        ("/jobs/j1/logs?attempt=-2", "attempt", "must be 0 or more"),
+        ("/jobs/j1/logs?task=4", "task", "the job has tasks 0 to 0"),
+        ("/jobs?limit=0", "limit", "must be 1 or more"),
+        ("/jobs?limit=x&fold=maybe", "limit", "must be a whole number"),
+        ("/audit?since=soon", "since", "must be a number"),
+    ],
+)
+def test_a_number_beyond_all_sense_is_refused_by_its_field(
+    path: str, field: str, said: str, door: Entrance
+) -> None:
+    """And a time, a period or the key of a label that cannot be."""
+
+    async def story() -> None:
+        async with door.client(await door.token("chief", (Role.ADMIN, "/"))) as client:
+            await client.post("/jobs", json={"job": ONE | {"tenant": "vision"}})
+            answer = await client.get(path)
+            told = answer.json()
+            assert (answer.status_code, told["field"], told["detail"]) == (422, field, said)
+
+    run(story)
+
+
+@pytest.mark.parametrize("name", [" ", "\t", "-", " ann", "ann "])
+def test_a_user_has_a_name(name: str, door: Entrance) -> None:
+    """No blanks around it, and not the sign that stands for nobody; a role has a user, too."""
+
+    async def story() -> None:
+        async with door.client(await door.token("chief", (Role.ADMIN, "/"))) as client:
+            for path, body in (
+                ("/jobs", {"job": ONE | {"tenant": "vision"}}), ("/jobs/dry-run", {"job": ONE}),
+                ("/jobs/bulk", {"jobs": [ONE]}), ("/jobs/cancel", {"jobs": ["j1"]}),
+            ):  # fmt: skip
+                answer = await client.post(path, json={**body, "user": name})
+                assert (answer.status_code, answer.json()["field"]) == (422, "user"), path
+            role = {"subject": f"user:{name}", "role": "viewer", "tenant": "/"}
+            answer = await client.post("/roles/grant", json=role)
+            assert (answer.status_code, answer.json()["field"]) == (422, "subject")
+
+    run(story)
+
+
+def test_head_is_answered_as_get_without_a_body(door: Entrance) -> None:
+    """By every route that answers GET, by probes and by pages; only a login is not begun by it."""
+
+    async def story() -> None:
+        async with door.client(await door.token("chief", (Role.ADMIN, "/"))) as client:
+            sent = await client.post("/jobs", json={"job": ONE | {"tenant": "vision"}})
+            job = sent.json()["id"]
+            for path in ("/jobs", f"/jobs/{job}", "/regions", "/audit", "/whoami"):
+                got, head = await client.get(path), await client.head(path)
+                assert (got.status_code, head.status_code, head.content) == (200, 200, b""), path
+                assert head.headers["content-type"] == got.headers["content-type"]
+            assert (await client.head("/jobs/j99999")).status_code == 404
+            assert (await client.head("/jobs?limti=3")).status_code == 422
+            assert (await client.head("/jobs/cancel")).status_code == 404
+            streams = await client.head("/events")
+            assert streams.headers["content-type"].startswith("text/event-stream")
+            assert (await client.head(f"/workdirs/sha256:{'0' * 64}")).status_code == 404
+            root = str(client.base_url).removesuffix("/api/v1/")
+            for path in ("/", "/fleet", LIVE, READY, METRICS):
+                assert (await client.head(f"{root}{path}")).status_code == 200, path
+            wrong = await client.put("/jobs")
+            assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, HEAD, POST")
+        async with door.client() as nobody:
+            assert (await nobody.head("/jobs")).status_code == 401
+
+    run(story)
+
+
+def test_jobs_of_tenants_that_are_hidden_are_not_counted(door: Entrance) -> None:
+    """Neither those of a region nor those of a cluster; their GPUs are told, as all may know."""
+
+    async def story() -> None:
+        admin = await door.token("chief", (Role.ADMIN, "/"))
+        viewer = await door.token("sees", (Role.VIEWER, "vision"))
+        async with door.client(admin) as client, door.client(viewer) as other:
+            await client.post("/jobs/cancel", json={"selector": "state=active"})
+            for tenant in ("vision", "speech", "speech"):
+                sent = await client.post("/jobs", json={"job": ONE | {"tenant": tenant}})
+                assert sent.status_code == 201, sent.text
+            for path in ("regions", "clusters"):
+                (own,) = (await other.get(f"/{path}")).json()[path]
+                (every,) = (await client.get(f"/{path}")).json()[path]
+                assert (own["running_jobs"], every["running_jobs"]) == (1, 3), path
+                assert own["free_gpus"] == every["free_gpus"]
+
+    run(story)

@@ -1,0 +1,114 @@
+"""A selector that names what there is not is refused: it would mean no job, without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.entrance import ROOT, Entrance, entrance, run
+from topmast.model.access import Role
+from topmast.model.errors import InvalidInput
+
+ONE = {"run": "true", "resources": {"accelerators": "H100:1"}, "tenant": "vision"}
+LISTS = ("/jobs?state=active&selector=", "/jobs?selector=")
+
+
+@pytest.fixture(name="door")
+def door_fixture(tmp_path: Path) -> Iterator[Entrance]:
+    with entrance(tmp_path) as door:
+        yield door
+
+
+@pytest.mark.parametrize(
+    ("selector", "said"),
+    [
+        ("tenant=visoin", "unknown tenant 'visoin' (did you mean 'vision'?)"),
+        ("tenant=vision,tenant=visoin", "unknown tenant 'visoin' (did you mean 'vision'?)"),
+        ("user=sa:chif", "unknown user 'sa:chif' (did you mean 'sa:chief'?)"),
+        ("user=zoe", "unknown user 'zoe' (no job of it is known)"),
+        ("cluster=east-b", "unknown cluster 'east-b' (did you mean 'east-a'?)"),
+        ("host=east-a-l", "unknown host 'east-a-l' (did you mean 'east-a-1'?)"),
+        ("state=runing", "unknown state 'runing' (did you mean 'RUNNING'?)"),
+        ("band=hihg", "unknown band 'hihg' (did you mean 'high'?)"),
+    ],
+)
+def test_what_there_is_not_is_refused_with_what_is_near(
+    selector: str, said: str, door: Entrance
+) -> None:
+    """By every act, and by the lists; nothing is done."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            await client.post("/jobs", json={"job": ONE})
+            for verb in ("cancel", "hold", "requeue"):
+                answer = await client.post(f"/jobs/{verb}", json={"selector": selector})
+                told = answer.json()
+                assert (answer.status_code, told["field"]) == (422, "selector"), answer.text
+                assert f"{told['detail']} ({told['remedy']})" == said
+            for path in LISTS:
+                answer = await client.get(f"{path}{selector}")
+                if path == LISTS[1] and answer.status_code == 200:
+                    assert "tenant=vision,tenant" in selector, "what has ended may be of another"
+                    continue
+                assert (answer.status_code, answer.json()["detail"]) == (422, told["detail"])
+            caller = door.service.directory.caller(token)
+            assert caller is not None
+            with pytest.raises(InvalidInput, match=told["detail"]):
+                await door.service.groups(caller, "tenant", ["active"], selector)
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    ["label.team=nobody", "name=nothing", "tenant=v9*", "user=x*", "tenant=speech", "user=ann",
+     "user=sa:idle", "cluster=east-a,band=low"],
+)  # fmt: skip
+def test_what_no_job_has_is_no_fault(selector: str, door: Entrance) -> None:
+    """Labels, names and patterns are free; a tenant may have no job, and a person who has a role."""
+
+    async def story() -> None:
+        await door.service.directory.grant(ROOT, "user:ann", "viewer", "vision")
+        await door.token("idle")
+        async with door.client(await door.token("chief", (Role.ADMIN, "/"))) as client:
+            await client.post("/jobs", json={"job": ONE})
+            answer = await client.post("/jobs/cancel", json={"selector": selector})
+            assert (answer.status_code, answer.json()["effects"]) == (200, []), answer.text
+            for path in LISTS:
+                answer = await client.get(f"{path}{selector}")
+                assert (answer.status_code, answer.json()["jobs"]) == (200, []), answer.text
+
+    run(story)
+
+
+def test_what_is_hidden_reads_as_absent(door: Entrance) -> None:
+    """A tenant and a user that only others see, to the last letter; an act on one is audited."""
+
+    async def story() -> None:
+        async with door.client(await door.token("theirs", (Role.SUBMITTER, "speech"))) as other:
+            sent = await other.post("/jobs", json={"job": ONE | {"tenant": "speech"}})
+            assert sent.status_code == 201
+        async with door.client(await door.token("own", (Role.SUBMITTER, "vision"))) as client:
+            for key, hidden, absent in (
+                ("tenant", "speech", "speexh"), ("user", "sa:theirs", "sa:theirx"),
+            ):  # fmt: skip
+                asks: tuple[Callable[[str], Awaitable[httpx.Response]], ...] = (
+                    lambda text: client.post("/jobs/cancel", json={"selector": text}),
+                    lambda text: client.get("/jobs", params={"selector": text}),
+                    lambda text: client.get("/jobs", params={"selector": text, "state": "active"}),
+                )
+                for ask in asks:
+                    one, two = await ask(f"{key}={hidden}"), await ask(f"{key}={absent}")
+                    assert one.status_code == two.status_code == 422
+                    assert one.text.replace(hidden, "X") == two.text.replace(absent, "X")
+            acts = [act for act in door.acts() if "POST" in act.verb]
+            assert acts, "what the role forbids is in the audit log"
+            assert acts[0].outcome == (
+                "refused: sa:own has no role with the permission jobs.cancel for tenant speech"
+            )
+
+    run(story)
