@@ -24,11 +24,11 @@ def door_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entrance]
 @pytest.mark.parametrize(
     ("path", "field", "said"),
     [
-        ("/audit?since=2&until=1", "since", "the period begins after it ends"),
+        ("/audit?since=2&until=1", "until", "the period ends before it begins"),
         ("/audit?since=1e300", "since", "not a time"),
         ("/audit?until=-1e300", "until", "not a time"),
         ("/audit?until=nan", "until", "not a time"),
-        ("/usage?since=2&until=1", "since", "the period begins after it ends"),
+        ("/usage?since=2&until=1", "until", "the period ends before it begins"),
         ("/usage?until=1e308", "until", "not a time"),
         ("/usage?since=-1e308", "since", "not a time"),
         ("/usage?since=1e14", "since", "is in the future"),

@@ -91,7 +91,7 @@ def test_the_audit_log_tells_a_wrong_verb_and_a_wrong_tenant_at_once(door: Entra
                 answer = await client.get("/audit", params=wrong)
                 assert answer.status_code == 422
                 told = {one["field"]: one for one in answer.json()["errors"]}
-                assert set(told) == {"verb", "tenant", "since"}
+                assert set(told) == {"verb", "tenant", "until"}
                 assert told["verb"]["remedy"] == "did you mean 'cancel'?"
                 said.append(answer.text.replace(tenant, "T"))
             assert said[0] == said[1]

@@ -19,8 +19,8 @@ def check_period(faults: Faults, since_s: float | None, until_s: float | None) -
             faults.add("not a time", field, _REMEDY)
             good = False
     if good and since_s is not None and until_s is not None and since_s > until_s:
-        remedy = "an earlier since, or a later until"
-        faults.add("the period begins after it ends", "since", remedy)
+        remedy = "a later until, or an earlier since"
+        faults.add("the period ends before it begins", "until", remedy)
 
 
 def usual_period(

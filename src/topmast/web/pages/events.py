@@ -64,7 +64,7 @@ async def _acts(ask: Ask, given: dict[str, str]) -> dict[str, Any]:
             raise  # the audit log is told
         faults += (error, *error.more)
     if faults:
-        told = {one.field: _told(one) for one in faults}
+        told = {one.field: _told(one) for one in reversed(faults)}  # the first of each field
         return {"acts": ActPage((), None), "trouble_of_filters": told}
     earlier = ask.link({**given, "before": acts.next_cursor}) if acts.next_cursor else ""
     reasons = {act.id: _reason(act) for act in acts.acts}
