@@ -256,8 +256,10 @@ def room_on(
     for choice in range(room.shape[0]):
         for host in range(room.shape[1]):
             room[choice, host] = 0
+            if a.whole[host] < gpus[choice]:  # most hosts of a full fleet; a division takes longer
+                continue
             if not a.available[host] or model_of[host] != models[choice]:
                 continue
-            whole, free_cpus, free_memory = a.whole[host], a.free_cpus[host], a.free_memory[host]
-            most = whole // gpus[choice]
+            most = a.whole[host] // gpus[choice]
+            free_cpus, free_memory = a.free_cpus[host], a.free_memory[host]
             room[choice, host] = fitting(most, free_cpus, free_memory, cpus, memory, EPSILON)
