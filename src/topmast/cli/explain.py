@@ -75,14 +75,11 @@ def _expected(explanation: Explanation) -> str:
     """When a job that waits will start, as far as that is known."""
     start = explanation.expected_start
     if explanation.expected_start_s is None:
-        from topmast.model.reason import HOPELESS, start_by_act
+        from topmast.model.reason import no_start
 
-        if by_act := start_by_act(explanation.reason, explanation.suspended):
-            return by_act
-        if explanation.reason in HOPELESS:
-            return "never, unless the job, the fleet or a limit changes"
-        none = "not forecast yet" if start is None else "unknown"
-        return "" if explanation.state in _NOT_WAITING else none
+        if explanation.state in _NOT_WAITING:
+            return ""
+        return no_start(explanation.reason, suspended=explanation.suspended)
     at = moment(explanation.expected_start_s)
     if start is None or start.early_s is None or start.late_s is None:
         return at

@@ -37,6 +37,22 @@ HOPELESS = (
 """Reasons that no time removes: there is nothing to forecast."""
 
 
+NEVER = "never, unless the job, the fleet or a limit changes"
+NOT_YET = "not known yet"
+
+
+def no_start(reason: str | None, *, suspended: bool = False, why: str = "") -> str:
+    """What is said in place of a start of which no time is known, in all places the same.
+
+    ``why``: why no forecast tells one, where one was made.
+    """
+    if by_act := start_by_act(reason, suspended):
+        return by_act
+    if reason in HOPELESS:
+        return NEVER
+    return f"{NOT_YET}: {why}" if why else NOT_YET
+
+
 def start_by_act(reason: str | None, suspended: bool) -> str:
     """When a job starts that waits for an act of people; empty where no single act is known.
 

@@ -168,6 +168,8 @@ class ExpectedStart(Struct, frozen=True):
     late_s: float | None
     basis: str
     """The source of the durations that it rests on."""
+    waits_for: str = ""
+    """What it waits for until then, in words; empty where the basis says it."""
 
 
 class Explanation(Struct, frozen=True):

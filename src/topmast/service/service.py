@@ -355,7 +355,9 @@ class Service(Reserving):
         found = await self._look(look)
         if found is not None:
             waits = found.state in WAITING and found.reason not in HOPELESS
-            found = with_start(found, await self.forecasts.of_job(job)) if waits else found
+            if waits:
+                start = await self.forecasts.of_job(job)
+                found = with_start(found, start, self.forecasts.ends(), self.clock.now())
             return self._shown(caller, found)
         cause = f": {view.cause}" if view.cause else ""
         summary = f"{view.id} is {view.state}{cause}"

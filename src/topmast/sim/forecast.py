@@ -35,6 +35,7 @@ ROUGHLY = (0.5, 2.0)
 SOON_S = 1.0
 """A start within this is at once."""
 GROUPS_NAMED = 2
+ENDS_NAMED = 3
 NEARLY_ALL = 0.995
 WORDS = {
     Basis.GIVEN: "given durations",
@@ -51,6 +52,8 @@ class Ended(Struct, frozen=True):
     expected: float
     late: float
     estimate: Estimate
+    job: str = ""
+    at_s: float = 0.0
 
 
 class Forecast:
@@ -62,6 +65,8 @@ class Forecast:
         self.starts: dict[str, tuple[float, int]] = {}
         """When each job started, and how many others had ended by then."""
         self.ends: list[Ended] = []
+        self.ended_s: dict[str, float] = {}
+        """When each job was over, of those that the copy has seen end."""
         hears: dict[type[m.Message], Hear] = {
             m.LaunchGang: self._launched,
             m.AttemptEnded: self._ended,
@@ -86,7 +91,9 @@ class Forecast:
                 left_s = now - max(event.start_s, self.from_s)
                 early_s = max(0.0, left_s - (found.run_s - found.early_s))
                 late_s = left_s + found.late_s - found.run_s
-                self.ends.append(Ended(gpus * early_s, gpus * left_s, gpus * late_s, found))
+                work = (gpus * early_s, gpus * left_s, gpus * late_s)
+                self.ends.append(Ended(*work, found, event.job, now))
+                self.ended_s[event.job] = now
 
     def submit(self, spec: JobSpec) -> str:
         """Add a job that was not submitted; to be called before the first question."""
@@ -109,9 +116,10 @@ class Forecast:
         work = sum(end.expected for end in ahead)
         if not work:
             return ExpectedStart(at_s, at_s, at_s, "it waits for no other job to end")
+        before = sum(starts_s < at_s for starts_s, _ in self.starts.values())
         early_s = self.from_s + wait_s * min(1.0, sum(end.early for end in ahead) / work)
         late_s = self.from_s + wait_s * max(1.0, sum(end.late for end in ahead) / work)
-        return ExpectedStart(at_s, early_s, late_s, basis_of(ahead))
+        return ExpectedStart(at_s, early_s, late_s, basis_of(ahead), _awaited(ahead, at_s, before))
 
     def _roughly(self, job: str, until_s: float) -> ExpectedStart:
         """What is left to wait is reckoned from GPU counts, if anything is still to come."""
@@ -127,13 +135,21 @@ class Forecast:
         basis = (
             f"simulated for {looked}, then estimated from GPU counts, with {before} jobs before it"
         )
-        return ExpectedStart(at_s, early_s, late_s, basis)
+        return ExpectedStart(at_s, early_s, late_s, basis, "GPUs that jobs before it have or get")
 
     def _never(self, until_s: float) -> str:
         if not len(self.whatif.heap):
             return "no expected event would let it start"
         reached_s = min(self.whatif.heap.next_s(), until_s) - self.from_s
         return f"the forecast ends after {format_duration(reached_s)}, before the job starts"
+
+
+def _awaited(ahead: Sequence[Ended], at_s: float, before: int) -> str:
+    """What lets a job start: the jobs that end just then, and those that start before it."""
+    last = [end.job for end in ahead if at_s - end.at_s < SOON_S]
+    named = f"the end of {', '.join(last[-ENDS_NAMED:])}" if last else "its turn"
+    turn = f"{before} waiting job{'s' * (before != 1)} before it" if before else ""
+    return f"{named}, with {turn}" if turn else named
 
 
 def basis_of(ahead: Sequence[Ended]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from topmast.model.reason import ClusterVerdict, Count, Rejection, ruled_out
+from topmast.model.reason import ClusterVerdict, Count, PendingReason, Rejection, ruled_out
 from topmast.model.views import Explanation, PlanView, RegionVerdict
 
 WIDTH = 220.0
@@ -20,7 +20,7 @@ MOST_TICKS = 6
 """Of an axis, beside the one where it begins."""
 _MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3600.0, 86400.0
 _EXPECTED = re.compile(r", expected in [0-9.dhms]+")
-"""The axis says when it is."""
+"""The axis says when it is, and the page what it means for the expected start."""
 ROUND_STEPS_S = (
     1.0, 2.0, 5.0, 10.0, 15.0, 30.0,
     *(count * _MINUTE_S for count in (1, 2, 5, 10, 15, 30)),
@@ -68,6 +68,19 @@ MEANING: dict[Rejection, str] = {
     Rejection.VICTIMS_TOO_YOUNG: "could be preempted, but not before it is `min_runtime_s` old",
 }
 """Of each reason, as the reference of states says it."""
+
+
+KEPT_BY: dict[str | None, str] = {
+    PendingReason.HELD: "the job is held",
+    PendingReason.TENANT_PAUSED: "its tenant is paused",
+    PendingReason.WAITING_FOR_JOBS: "the job waits for others to end",
+    PendingReason.UNKNOWN_DATASET: "the catalogue does not have its data",
+    PendingReason.EXCEEDS_MAX_QUOTA: "the quota of its tenant never allows it",
+    PendingReason.WAITING_FOR_QUOTA: "the quota of its tenant is used up",
+    PendingReason.WAITING_FOR_DATA: "its data is not there yet",
+    PendingReason.INSUFFICIENT_CAPACITY: "the queue does not start it there yet (see above)",
+}
+"""What keeps a job from a place with room, by the reason why it waits."""
 
 
 class Bar(Struct, frozen=True):
@@ -140,7 +153,7 @@ def candidates(explanation: Explanation) -> tuple[Candidate, ...]:
     scale = _scale([verdict.terms for verdict in verdicts])
     first = explanation.plans[0] if explanation.plans and explanation.reason is None else None
     found = [
-        _candidate(region, verdict, terms, scale, first)
+        _candidate(region, verdict, terms, scale, first, KEPT_BY.get(explanation.reason, ""))
         for region in explanation.regions
         for verdict in region.clusters
     ]
@@ -162,10 +175,12 @@ def _candidate(
     terms: Sequence[str],
     scale: tuple[float, float],
     first: PlanView | None,
+    kept_by: str,
 ) -> Candidate:
     place = (region.region, verdict.cluster)
+    has_room = verdict.score is not None and region.barred is None
     return Candidate(
-        *place, _words(region, verdict), verdict.score is not None and region.barred is None,
+        *place, _words(region, verdict, kept_by), has_room and not kept_by,
         first is not None and (first.region, first.cluster) == place,
         verdict.free_gpus, verdict.total_gpus, verdict.score,
         _bars(verdict.terms, terms, scale), _turned(verdict.rejections), _turned(verdict.spared),
@@ -178,14 +193,15 @@ def _silent(region: RegionVerdict) -> Candidate:
     return Candidate(region.region, "", why, False, False, 0.0, 0.0, None, (), (), (), ())
 
 
-def _words(region: RegionVerdict, verdict: ClusterVerdict) -> str:
+def _words(region: RegionVerdict, verdict: ClusterVerdict, kept_by: str) -> str:
     if region.barred:
         return f"ruled out: {_barred(region.barred)}"
     if verdict.score is not None:
         stops = len(verdict.victims)
-        if not stops:
-            return "fits now"
-        return f"fits if {stops} running job{'' if stops == 1 else 's'} would stop"
+        room = f"if {stops} running job{'' if stops == 1 else 's'} would stop"
+        if kept_by:
+            return f"has room{' ' + room if stops else ''}, but {kept_by}"
+        return f"fits {room if stops else 'now'}"
     by_quota = any(count.reason is Rejection.QUOTA for count in verdict.rejections)
     if not verdict.ever and not by_quota:
         most = verdict.largest_gpus
@@ -255,8 +271,13 @@ def axis_of(explanation: Explanation, now_s: float) -> Axis | None:
     return Axis(
         Tick(x(start.at_s), start.at_s), x(early_s), x(late_s),
         tuple(Tick(x(at_s), at_s) for at_s in ticks),
-        tuple((Tick(x(at_s), at_s), _EXPECTED.sub("", text)) for at_s, text in known[:3]),
+        tuple((Tick(x(at_s), at_s), without_time(text)) for at_s, text in known[:3]),
     )  # fmt: skip
+
+
+def without_time(text: str) -> str:
+    """The text of a change without the time at which it is expected."""
+    return _EXPECTED.sub("", text)
 
 
 def round_ticks_s(span_s: float) -> tuple[float, ...]:

@@ -80,7 +80,7 @@ def test_the_summary_comes_first(explained: list[list[str]]) -> None:
     assert explained[0] == ["2 tasks with 8 H100 each: no cluster has room now"]
     assert ["job", "j7", "[bold]resnet\\x1b[2J"] in explained
     assert ["reason", "InsufficientCapacity"] in explained
-    assert ["expected start", "not forecast yet"] in explained
+    assert ["expected start", "not known yet"] in explained
 
 
 @pytest.mark.parametrize(

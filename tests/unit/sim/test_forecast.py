@@ -103,6 +103,17 @@ def test_the_range_holds_the_expected_start_and_names_its_basis() -> None:
         assert found.early_s < found.at_s < found.late_s
 
 
+def test_a_start_says_what_it_waits_for_and_when_that_is() -> None:
+    """The end of the job before it, at the very time of the start."""
+    run = Watched(jobs((0.0, 3_000.0, 1), (10.0, 500.0, 1), (20.0, 500.0, 1)), ONE_GPU)
+    forecast = Forecast(run.state(100.0), run.profile)
+    first, second = run.waiting()
+    found = forecast.start_of(second)
+    assert found.waits_for == f"the end of {first}, with 1 waiting job before it"
+    assert forecast.ended_s[first] == pytest.approx(found.at_s)
+    assert forecast.start_of(first).waits_for == "the end of j1"
+
+
 def test_how_far_off_starts_are_that_rest_on_history() -> None:
     """Groups of like jobs whose durations nobody gave: half of the starts are within 40% of the wait.
 

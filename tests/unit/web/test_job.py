@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
@@ -18,8 +18,9 @@ from topmast.model.reason import Change, ChangeKind, ClusterVerdict, Rejection
 from topmast.model.units import format_duration
 from topmast.model.views import ExpectedStart, Explanation, RegionVerdict
 from topmast.ports import LogPage
+from topmast.service.forecast import with_start
 from topmast.web import candidates as c
-from topmast.web.pages.job import Help, _helps
+from topmast.web.pages.job import _helps, once
 from topmast.web.words import plain
 
 BIG = {"accelerators": "H100:2"}
@@ -69,7 +70,7 @@ def words(text: str) -> str:
                 "can never fit",
             ],
         ),
-        ("j5", ["j5 was cancelled", "cancelled by local"]),
+        ("j5", ["j5 was cancelled by local"]),
     ],
 )
 def test_it_says_why_the_job_stands_where_it_stands(
@@ -313,7 +314,118 @@ def test_what_would_help_leads_to_what_can_show_it(
 ) -> None:
     """A what-if is filled in; where none can show it there is no button."""
     found = _helps(replace(explanation(), changes=(change,), would_help=("x", "y")))
-    assert found == (Help("x", edit, try_out), Help("y"))
+    assert [(one.text, one.edit, one.try_out) for one in found] == [
+        ("x", edit, try_out), ("y", None, ""),
+    ]  # fmt: skip
+    assert [bool(one.why_no_act) for one in found] == [edit is None, True]
+
+
+def page_of(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch, told: Callable[[float], Explanation]
+) -> str:
+    """The page of a job that waits, in words, if this explains it; it is given the time."""
+    now_s = door.service.clock.now()
+
+    async def explain(self: object, caller: object, job: str) -> Explanation:
+        return replace(told(now_s), job=job)
+
+    monkeypatch.setattr(type(door.service), "explain", explain)
+    pages = []
+
+    async def story() -> None:
+        async with local(door) as client:
+            new = await submit(client, "ann", name="explained", resources=BIG)
+            pages.append(words(await shown(client, f"/jobs/{new}")))
+
+    run(story)
+    return pages[0]
+
+
+ENDS = Change(
+    ChangeKind.ENDS, "the end of j4, expected in 20m39s: there is room", 1.0,
+    jobs=("j4",),
+)  # fmt: skip
+MORE = Change(ChangeKind.HOSTS, "2 more hosts in a-1", 1.0, cluster="a-1", to=2.0)
+HOUR_S = 3_600.0
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "want"),
+    [
+        (HOUR_S, "The expected start counts on it."),
+        (900.5, "Expected in 15m ; yet jobs before this one are expected to take that room, so "
+         "that it starts in 1h"),
+        (None, "The job is expected to start no later than that."),
+    ],
+    ids=["what it waits for", "what others take", "what comes later"],
+)  # fmt: skip
+def test_one_job_has_one_expected_start_on_its_page(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch, ends_s: float | None, want: str
+) -> None:
+    """What would help is told by the forecast of the start, as a difference from that."""
+
+    def told(now_s: float) -> Explanation:
+        at_s = now_s + HOUR_S + 0.9
+        start = ExpectedStart(at_s, at_s, at_s, "given durations", "the end of j9")
+        base = replace(
+            explanation(),
+            reason="WaitingForJobs",
+            changes=(ENDS, MORE),
+            would_help=(ENDS.text, MORE.text),
+        )
+        ends = {} if ends_s is None else {"j4": now_s + ends_s}
+        return with_start(base, start, ends, now_s)
+
+    text = page_of(door, monkeypatch, told)
+    (start,) = re.findall(r"Starts in 1h \( (\S+ \S+ UTC) \)\. It waits for the end of j9 \.", text)
+    assert want in text
+    assert f"as soon as that is so, instead of in 1h ( {start} )." in text
+    assert "20m39s" not in text
+
+
+@pytest.mark.parametrize(
+    ("start", "reason", "want"),
+    [
+        (None, "InsufficientCapacity", "Not known yet"),
+        (
+            ExpectedStart(None, None, None, "too far"),
+            "InsufficientCapacity",
+            "Not known yet: too far",
+        ),
+        (None, "ExceedsMaxQuota", "Never, unless the job, the fleet or a limit changes"),
+        (None, "Held", "When it is released"),
+    ],
+)
+def test_a_start_that_is_not_known_is_told_in_one_way(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch, start: ExpectedStart | None, reason: str,
+    want: str,
+) -> None:  # fmt: skip
+    """The words are those of the command line and of the queue."""
+    told = replace(with_start(explanation(), start), reason=reason)
+    assert f"Expected start {want} ." in page_of(door, monkeypatch, lambda now_s: told)
+
+
+@pytest.mark.parametrize("reason", ["ExceedsMaxQuota", "WaitingForQuota", "Held", "TenantPaused"])
+def test_a_place_with_room_says_what_keeps_the_job_from_it(reason: str) -> None:
+    """`fits now` would stand beside `never`."""
+    (found,) = c.candidates(replace(explanation(verdict("a")), reason=reason))
+    assert not found.fits
+    assert found.verdict == f"has room, but {c.KEPT_BY[reason]}"
+    (now,) = c.candidates(replace(explanation(verdict("a")), reason=None))
+    assert (now.fits, now.verdict) == (True, "fits now")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "want"),
+    [
+        ("preempting: preempted by ann", "PREEMPTING", "preempted by ann"),
+        ("preempting: preempting: x", "PREEMPTING", "x"),
+        ("cancelled by ann", "CANCELLED", "cancelled by ann"),
+        ("Running", "RUNNING", ""),
+    ],
+)
+def test_the_history_says_no_word_twice(text: str, kind: str, want: str) -> None:
+    assert once(text, kind) == want
 
 
 def test_the_map_of_the_fleet_has_notes_for_a_job(door: Entrance) -> None:

@@ -92,7 +92,7 @@ def test_a_job_that_waits_has_its_expected_start_or_a_way_to_it(door: Entrance) 
             for job in ("j3", "j7"):
                 assert re.search(r" in \d+[smhd]", row(text, job)), row(text, job)
             assert "when it is released" in row(text, "j8")
-            assert "never, unless something changes" in row(text, "j9")
+            assert "never, unless the job, the fleet or a limit changes" in row(text, "j9")
             assert "not known" not in text
 
     run(story)
@@ -108,7 +108,7 @@ def test_a_start_that_is_not_forecast_yet_is_a_link_to_the_page_that_does(
         async with local(door) as client:
             text = await shown(client, "/")
             assert '<a href="/jobs/j3#start-title"' in text
-            assert "never, unless something changes" in row(text, "j9")
+            assert "never, unless the job, the fleet or a limit changes" in row(text, "j9")
 
     run(story)
 

@@ -12,10 +12,10 @@ from msgspec import Struct
 from topmast.model.access import Permission
 from topmast.model.errors import NotFound, Unavailable
 from topmast.model.job import Band
-from topmast.model.reason import HOPELESS, Change, ChangeKind
+from topmast.model.reason import Change, ChangeKind, no_start
 from topmast.model.states import HOLDING, TERMINAL, JobState
 from topmast.model.views import Explanation, JobView
-from topmast.web.candidates import axis_of, candidates, plan_bars, terms_of
+from topmast.web.candidates import axis_of, candidates, plan_bars, terms_of, without_time
 from topmast.web.explanations import explanation_of
 from topmast.web.page import Ask, Page
 from topmast.web.series import curves
@@ -37,6 +37,42 @@ class Help(Struct, frozen=True):
     """What `edit` is told; None: it is not a matter of this job alone."""
     try_out: str = ""
     """The address of a what-if that is filled in with it; empty: none can show it."""
+    found: bool = False
+    """Whether it was tried: then the job has a place as soon as it is so."""
+    by_itself: bool = False
+    """It happens without anybody."""
+    at_s: float | None = None
+    """When it happens by itself, by the forecast of the expected start."""
+    jobs: tuple[str, ...] = ()
+    """Those that have to end."""
+    why_no_act: str = ""
+    """Where there is nothing to press: how it is done instead."""
+    page: str = ""
+    """The page on which it is done."""
+
+
+SOON_S = 60.0
+"""What happens so shortly before the expected start is what that counts on."""
+BY_ITSELF = frozenset((
+    ChangeKind.ENDS, ChangeKind.PATIENCE, ChangeKind.COPY, ChangeKind.MOVES, ChangeKind.KEPT,
+))  # fmt: skip
+OF_THE_JOB = (
+    "What a job asks for stays as it was submitted: `topmast launch --like {job}` submits it again "
+    "with changes"
+)
+NO_ACT: dict[ChangeKind, tuple[str, str]] = {
+    ChangeKind.ENDS: ("It happens by itself; to cancel one of these jobs ends it sooner", ""),
+    ChangeKind.DATA: ("Copies are begun on the page of data", "/data"),
+    ChangeKind.RESIDENCY: ("The catalogue says where a dataset may be, in the fleet file", ""),
+    ChangeKind.QUOTA: ("Quotas are set on the page of tenants", "/tenants"),
+    ChangeKind.BORROW: ("What tenants may borrow is set in the fleet file", "/fleet/file"),
+    ChangeKind.RESERVED: ("Reservations are ended on the page of the fleet", "/fleet"),
+    ChangeKind.SERVICE: ("Hosts are taken back into service on the page of the fleet", "/fleet"),
+    ChangeKind.HOSTS: ("Hosts become free as jobs end; more are added in the fleet file", "/fleet"),
+    ChangeKind.AVOIDED: ("The job avoids hosts for a while after an attempt was lost there", ""),
+}
+"""By kind of change: why no button of this page does it, and the page that does."""
+IN_GENERAL = "No single act does this: jobs have to end, or the job or the fleet has to change"
 
 
 async def view(ask: Ask) -> dict[str, Any]:
@@ -51,10 +87,12 @@ async def view(ask: Ask) -> dict[str, Any]:
         "job": job,
         "model": job.gpu_model or either(wanted.get(job.id, [])),
         "story": story,
-        "history": story.history[-ROWS:][::-1],
+        "history": [(line, once(line.text, line.kind)) for line in story.history[-ROWS:][::-1]],
+        "cause": once(job.cause, job.state),
         "data": {"job": job, "attempts": story.attempts, "now_s": now_s},
         "explanation": explanation,
-        "hopeless": HOPELESS,
+        "soon_s": SOON_S,
+        "no_start": _no_start(explanation) if explanation else "",
         "trouble": trouble,
         "terms": terms_of(explanation) if explanation else (),
         "candidates": candidates(explanation) if explanation else (),
@@ -91,9 +129,37 @@ def _helps(explanation: Explanation) -> tuple[Help, ...]:
     job = explanation.job or ""
     helps = ((text, known.get(text)) for text in explanation.would_help)
     return tuple(
-        Help(text) if change is None else Help(text, _edit(change), _try_out(job, change))
+        Help(text, why_no_act=IN_GENERAL) if change is None else _help(job, change)
         for text, change in helps
     )
+
+
+def _help(job: str, change: Change) -> Help:
+    edit, try_out = _edit(change), _try_out(job, change)
+    by_itself, why, page = change.kind in BY_ITSELF, "", ""
+    if edit is None:
+        general = "It happens by itself" if by_itself else OF_THE_JOB.format(job=job)
+        why, page = NO_ACT.get(change.kind, (general, ""))
+    return Help(
+        without_time(change.text), edit, try_out, True, by_itself, change.at_s,
+        change.jobs if change.kind is ChangeKind.ENDS else (), why, page,
+    )  # fmt: skip
+
+
+def _no_start(explanation: Explanation) -> str:
+    """What is said where no time of a start is known."""
+    start = explanation.expected_start
+    why = start.basis if start is not None and start.at_s is None else ""
+    told = no_start(explanation.reason, suspended=explanation.suspended, why=why)
+    return told[:1].upper() + told[1:]
+
+
+def once(text: str, kind: str) -> str:
+    """A text of the history without the word that stands before it already."""
+    rest = text
+    while rest.lower().startswith(f"{kind.lower()}: "):
+        rest = rest[len(kind) + 2 :]
+    return "" if rest.lower() == kind.lower() else rest
 
 
 def _try_out(job: str, change: Change) -> str:

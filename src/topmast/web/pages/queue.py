@@ -15,7 +15,7 @@ from topmast.model.access import Permission
 from topmast.model.errors import InvalidInput
 from topmast.model.group_views import JobsGlance
 from topmast.model.job import Band
-from topmast.model.reason import HOPELESS, PendingReason, start_by_act
+from topmast.model.reason import HOPELESS, NOT_YET, PendingReason, no_start
 from topmast.model.selector import LABEL
 from topmast.model.states import TERMINAL, WAITING, JobState
 from topmast.model.views import JobPage, JobView
@@ -58,9 +58,7 @@ class Line(Struct, frozen=True):
         """What would let it start, where no time does; else empty."""
         if self.job.reason not in HOPELESS:
             return ""
-        return (
-            start_by_act(self.job.reason, self.job.suspended) or "never, unless something changes"
-        )
+        return no_start(self.job.reason, suspended=self.job.suspended)
 
 
 class Glance(JobsGlance, frozen=True):
@@ -95,7 +93,7 @@ async def view(ask: Ask) -> dict[str, Any] | Response:
         "given": given, "selector": selector, "link": partial(ask.link, given),
         "states": list(JobState), "bands": [band.name.lower() for band in Band],
         "act_selector": _to_act_on(states, selector),
-        "trouble_of_filters": "",
+        "trouble_of_filters": "", "not_yet": NOT_YET,
     }  # fmt: skip
     plain = not any(given.values())
     shown["glance"] = await _once(ask, ("glance",), partial(_glance, ask)) if plain else None

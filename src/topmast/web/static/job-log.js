@@ -202,7 +202,7 @@ class JobLog extends HTMLElement {
     this.#earlier.hidden = this.#first <= 0;
     this.#start.hidden = this.#first <= 0;
     const over = this.#complete ? "; it is complete" : "";
-    this.#say(this.#size ? `Bytes ${this.#first.toLocaleString("en")} to ${this.#next.toLocaleString("en")}${over}` : "Nothing is written yet");
+    this.#say(this.#size ? `Bytes ${this.#first.toLocaleString("en")} to ${this.#next.toLocaleString("en")}${over}` : this.#complete ? "It wrote nothing" : "Nothing is written yet");
   }
 
   #say(/** @type {string} */ text) {
