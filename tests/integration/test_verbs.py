@@ -672,6 +672,18 @@ def test_hosts_are_acted_on_by_selector_in_one_request(door: Entrance) -> None:
                     assert (answer.status_code, problem["field"]) == (422, "selector")
                     assert "none has cluster=eats-a" in problem["detail"]
                     assert "did you mean 'east-a'?" in problem["remedy"]
+            for text, wants in (
+                (f"host={host},host=east-a-9", ["none has host=east-a-9"]),
+                ("host=east-a-9,rack=r7", ["none has host=east-a-9", "none has rack=r7"]),
+                ("state=healthy,state=corboned", ["none has state=corboned"]),
+            ):
+                answer = await client.post("/hosts/cordon", json={"selector": text})
+                told = answer.json()
+                assert answer.status_code == 422
+                details = [one["detail"] for one in told.get("errors", [told])]
+                assert details == [f"selects no host: {want}" for want in wants]
+            either = {"selector": "state=healthy,state=draining", "dry_run": True}
+            assert (await client.post("/hosts/cordon", json=either)).status_code == 200
             unknown = await client.post("/hosts/cordon", json={"hosts": [host, "east-a-9"]})
             assert unknown.status_code == 404
 

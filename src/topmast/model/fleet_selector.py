@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
@@ -10,6 +10,7 @@ from msgspec import Struct
 from topmast.model.errors import MOST_TOLD, InvalidInput, refuse_all
 from topmast.model.files.fields import nearest, no_such, one_of
 from topmast.model.selector import like, parts_of
+from topmast.model.states import HostState
 
 MOST = 100_000
 """At most so many are named in one request."""
@@ -22,6 +23,12 @@ KEYS: Mapping[str, Mapping[str, str]] = {
     "tenant": {"tenant": "name", "parent": "parent"},
 }  # fmt: skip
 """Of each kind: attributes of its views, by the keys of the text."""
+
+
+STATES: Mapping[str, Sequence[str]] = {
+    "host": tuple(HostState), "cluster": ("open", "partly", "closed", "down"), "tenant": (),
+}  # fmt: skip
+"""What they may be in."""
 
 
 class Named(Protocol):
@@ -69,21 +76,27 @@ def meant(kind: str, names: Sequence[str], selector: str, views: Sequence[View])
 def selected(kind: str, text: str, views: Sequence[View]) -> list[View]:
     """Those that a text selects, at least one. Raises InvalidInput. O(views x patterns)."""
     selector = fleet_selector_of(kind, text)
+    refuse_all(_unlike(kind, selector, views))
     found = [view for view in views if selector.takes(view)]
     if not found:
-        message, remedy = _why_none(kind, selector, views)
-        raise InvalidInput(message, field="selector", remedy=remedy)
+        message = f"selects no {kind}: none has all of this"
+        raise InvalidInput(message, field="selector")
     return found
 
 
-def _why_none(kind: str, selector: FleetSelector, views: Sequence[Named]) -> tuple[str, str]:
-    """Why none is meant: the first pattern that none is like, and what is near it."""
+def _unlike(kind: str, selector: FleetSelector, views: Sequence[Named]) -> Iterator[InvalidInput]:
+    """The patterns that none is like, each with what is near it.
+
+    None need be in a state, or like a pattern with a star, that is one of several.
+    """
     for key, field, patterns in selector.wanted:
-        there = dict.fromkeys(_value(view, field) for view in views)
-        if not any(like(patterns, value) for value in there):
-            said = " or ".join(f"{key}={pattern}" for pattern in patterns)
-            return f"selects no {kind}: none has {said}", one_of(patterns[0], list(there))
-    return f"selects no {kind}: none has all of this", ""
+        there = list(dict.fromkeys(_value(view, field) for view in views))
+        known = [*there, *STATES[kind]] if key == "state" else there
+        nothing = not any(like(patterns, value) for value in there)
+        for pattern in patterns:
+            if nothing or ("*" not in pattern and pattern not in known):
+                message = f"selects no {kind}: none has {key}={pattern}"
+                yield InvalidInput(message, field="selector", remedy=one_of(pattern, known))
 
 
 def _value(view: Named, field: str) -> str:
