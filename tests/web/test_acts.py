@@ -140,6 +140,71 @@ def test_a_row_keeps_the_focus_when_the_page_is_drawn_anew(stage: Stage, viewer:
         stage.client.cancel(job)
 
 
+FOCUS = (
+    "document.activeElement.closest('[data-key]')?.dataset.key ?? document.activeElement.nodeName"
+)
+"""The row that has the focus, or what else has it."""
+
+
+def test_the_focus_returns_after_an_act_by_keyboard(stage: Stage, viewer: Viewer) -> None:
+    """To the row that the act was about; once that is gone, to another; never to nothing."""
+    jobs = sleepers(stage, "back-to", 3)
+    with viewer.window() as window:
+        page = window.open("/?name=back-to-*")
+        rows = page.locator("tr[data-row]")
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        walked = rows.nth(1).get_attribute("data-key")
+        page.keyboard.press("x")
+        page.keyboard.press("a")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")  # Release
+        expect(page.locator("dialog[open] [data-part=do]")).to_be_enabled()
+        page.keyboard.press("Escape")
+        page.locator("dialog[open]").wait_for(state="detached")
+        assert page.evaluate("document.activeElement.textContent") == "Release"
+        page.keyboard.press("Enter")
+        expect(page.locator("dialog[open] [data-part=do]")).to_be_enabled()
+        page.locator("dialog[open] [data-part=do]").press("Enter")
+        page.locator("dialog[open]").wait_for(state="detached")
+        assert page.evaluate(FOCUS) == walked
+        expect(page.locator(f"tr[data-key={walked}]")).not_to_contain_text("Held")
+        assert page.evaluate(FOCUS) == walked
+        page.keyboard.press("x")
+        page.get_by_role("button", name="Cancel").press("Enter")
+        expect(page.locator("dialog[open] [data-part=do]")).to_be_enabled()
+        page.locator("dialog[open] [data-part=do]").press("Enter")
+        expect(rows).to_have_count(2)
+        eventually(lambda: page.evaluate(FOCUS) in jobs, "a row has the focus")
+        assert window.complaints == []
+        page = window.open(f"/jobs/{next(job for job in jobs if job != walked)}")
+        page.get_by_role("button", name="Release").press("Enter")
+        expect(page.locator("dialog[open] [data-part=do]")).to_be_enabled()
+        page.locator("dialog[open] [data-part=do]").press("Enter")
+        page.get_by_role("button", name="Hold").wait_for()
+        assert page.evaluate("document.activeElement.nodeName") == "BUTTON"
+        assert window.complaints == []
+    for job in jobs:
+        stage.client.cancel(job)
+
+
+def test_a_preemption_promises_no_gpus_that_the_same_job_may_take_again(
+    stage: Stage, viewer: Viewer
+) -> None:
+    """What goes back into the queue may start at once on the same GPUs."""
+    with viewer.window() as window:
+        page = window.open(f"/jobs/{stage.jobs['trains']}")
+        for verb, again in (("Preempt", True), ("Suspend", False)):
+            page.get_by_role("button", name=verb, exact=True).click()
+            dialog = page.locator("dialog[open]")
+            expect(dialog.get_by_role("button", name="Do it")).to_be_enabled()
+            said = dialog.inner_text()
+            assert ("may start again on the same GPUs at once" in said) == again
+            assert ("free, and" in said) != again
+            page.get_by_role("button", name="Not now").click()
+        assert window.complaints == []
+
+
 def test_all_that_the_filters_leave_are_changed_at_once(stage: Stage, viewer: Viewer) -> None:
     """Also those that are on no page: the server is told the filters, not the jobs."""
     jobs = sleepers(stage, "all", 3)
@@ -213,7 +278,7 @@ def test_output_that_grows_fast_is_followed_at_its_end(stage: Stage, viewer: Vie
 
     with viewer.window() as window:
         page = window.open(f"/jobs/{job}")
-        beyond = f"{stage.url}/api/v1/jobs/{job}/logs?task=0&attempt=1&limit=1&offset={2**50}"
+        beyond = f"{stage.url}/api/v1/jobs/{job}/logs?task=0&attempt=1&limit=1&offset={2**49}"
 
         def end_bytes() -> int:
             return int(page.request.get(beyond).headers["x-next-offset"])

@@ -119,7 +119,7 @@ def test_a_timeline_folds_long_waits_and_tells_each_part_in_words(
         "waited 1 min", "waited 21 h 7 min", "waited 1 h 23 min",
     ]  # fmt: skip
     assert words[1].startswith("Attempt 1: preempted, 8 GPUs H100 in east-1, 1 h 6 min from")
-    assert words[1].endswith("16 min of work lost")
+    assert words[1].endswith("2.09 GPU-hours of work lost")
     assert words[-1].startswith("Attempt 3: now, 8 GPUs H100 in east-1, 2 h 47 min from")
 
 

@@ -124,6 +124,9 @@ WORDS: Mapping[str, str] = {
     "chosen.",
     "Quota": "How many GPUs of a model a tenant can always have.",
     "Rack": "Hosts that stand together, with a fast network between them.",
+    "Rank": "The place of a waiting job in the order in which places are looked for: a higher "
+    "priority goes before a lower one; in each, the rules of the profile say, usually by how "
+    "long a job has waited and how much less than its fair share its tenant has.",
     "Requeue": "To try a job again that has failed or that runs.",
     "Reservation": "Hosts that are kept free for a time, for maintenance or for some tenants.",
     "Role": "What an account may do, for a tenant and all tenants below it.",

@@ -147,6 +147,14 @@ def plain(text: str) -> str:
     return _CONTROL.sub("", _SEQUENCE.sub("", text))
 
 
+def once(text: str, kind: str) -> str:
+    """A text of the history without the word that stands before it already."""
+    rest = text
+    while rest.lower().startswith(f"{kind.lower()}: "):
+        rest = rest[len(kind) + 2 :]
+    return "" if rest.lower() == kind.lower() else rest
+
+
 def points(score: float) -> str:
     """Points of a score, or of one of its terms."""
     return "0" if abs(score) < 0.0005 else f"{score:.4g}"
@@ -157,7 +165,7 @@ FILTERS: Mapping[str, Any] = {
     "ago": ago, "since": since, "until": until, "as_json": as_json, "plural": plural,
     "named": named, "whole": whole, "marked": marked, "spaced": spaced, "duration": format_duration,
     "bytes": format_bytes, "plain": plain, "points": points, "reason_means": reason_means,
-    "can": can,
+    "can": can, "once": once,
 }  # fmt: skip
 
 

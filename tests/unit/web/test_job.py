@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from tests.support.entrance import URL, Entrance, entrance, run
 from tests.unit.docs.test_reference import rows as rows_of_page
 from tests.unit.web.support import local, submit
+from topmast.api.wire import LARGEST
 from topmast.model.access import Role
 from topmast.model.reason import Change, ChangeKind, ClusterVerdict, Rejection
 from topmast.model.units import format_duration
@@ -20,8 +21,9 @@ from topmast.model.views import ExpectedStart, Explanation, RegionVerdict
 from topmast.ports import LogPage
 from topmast.service.forecast import with_start
 from topmast.web import candidates as c
-from topmast.web.pages.job import _helps, once
-from topmast.web.words import plain
+from topmast.web.assets import assets
+from topmast.web.pages.job import BEYOND, _helps
+from topmast.web.words import once, plain
 
 BIG = {"accelerators": "H100:2"}
 
@@ -170,6 +172,13 @@ def test_a_long_output_is_read_from_its_end(
         assert sum(reads) <= 2 * 65_536
 
     run(story)
+
+
+def test_the_end_of_an_output_is_asked_for_within_what_the_route_takes() -> None:
+    """A larger offset would be refused, and no page showed any output."""
+    script = assets().files["job-log.js"].data.decode()
+    assert f"const BEYOND = 2 ** {BEYOND.bit_length() - 1};" in script
+    assert BEYOND <= LARGEST
 
 
 def test_output_moves_and_colours_nothing() -> None:
@@ -352,9 +361,9 @@ HOUR_S = 3_600.0
 @pytest.mark.parametrize(
     ("ends_s", "want"),
     [
-        (HOUR_S, "The expected start counts on it."),
-        (900.5, "Expected in 15m ; yet jobs before this one are expected to take that room, so "
-         "that it starts in 1h"),
+        (3 * HOUR_S, "The expected start counts on it."),
+        (HOUR_S, "Expected in 1h ; yet jobs before this one are expected to take that room, so "
+         "that it starts in 3h"),
         (None, "The job is expected to start no later than that."),
     ],
     ids=["what it waits for", "what others take", "what comes later"],
@@ -365,7 +374,7 @@ def test_one_job_has_one_expected_start_on_its_page(
     """What would help is told by the forecast of the start, as a difference from that."""
 
     def told(now_s: float) -> Explanation:
-        at_s = now_s + HOUR_S + 0.9
+        at_s = now_s + 3 * HOUR_S + 20.0
         start = ExpectedStart(at_s, at_s, at_s, "given durations", "the end of j9")
         base = replace(
             explanation(),
@@ -373,13 +382,13 @@ def test_one_job_has_one_expected_start_on_its_page(
             changes=(ENDS, MORE),
             would_help=(ENDS.text, MORE.text),
         )
-        ends = {} if ends_s is None else {"j4": now_s + ends_s}
+        ends = {} if ends_s is None else {"j4": now_s + ends_s + 20.0}
         return with_start(base, start, ends, now_s)
 
     text = page_of(door, monkeypatch, told)
-    (start,) = re.findall(r"Starts in 1h \( (\S+ \S+ UTC) \)\. It waits for the end of j9 \.", text)
+    (start,) = re.findall(r"Starts in 3h \( (\S+ \S+ UTC) \)\. It waits for the end of j9 \.", text)
     assert want in text
-    assert f"as soon as that is so, instead of in 1h ( {start} )." in text
+    assert f"as soon as that is so, instead of in 3h ( {start} )." in text
     assert "20m39s" not in text
 
 

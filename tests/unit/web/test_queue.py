@@ -79,6 +79,23 @@ def test_what_holds_gpus_comes_first_and_what_waits_has_a_place_in_line(door: En
     run(story)
 
 
+def test_the_list_says_in_which_order_it_is(door: Entrance) -> None:
+    """With a link to what a rank is; ended jobs have none."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            order = 'by <a class="word" href="/words#rank"'
+            assert order in (await client.get("/")).text
+            ended = (await client.get("/?state=all")).text
+            assert order not in ended
+            assert ", newest first" in ended
+            grouped = (await client.get("/?group=band")).text
+            assert ">priority</option>" in grouped
+            assert ">band</option>" not in grouped
+
+    run(story)
+
+
 def test_a_job_that_waits_has_its_expected_start_or_a_way_to_it(door: Entrance) -> None:
     """No time lets a held job start, but its release; nor one that is too large, ever."""
 

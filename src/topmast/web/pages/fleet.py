@@ -18,7 +18,7 @@ from topmast.web.words import plural
 
 ROWS = 100
 WAYS = {
-    "tenant": "the tenant", "band": "the band", "use": "idle but held",
+    "tenant": "the tenant", "band": "the priority", "use": "idle but held",
     "health": "the health of hosts",
 }  # fmt: skip
 SENTENCES = {

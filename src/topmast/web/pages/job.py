@@ -19,11 +19,11 @@ from topmast.web.candidates import axis_of, candidates, plan_bars, terms_of, wit
 from topmast.web.explanations import explanation_of
 from topmast.web.page import Ask, Page
 from topmast.web.series import curves
-from topmast.web.words import either
+from topmast.web.words import either, once
 
 LOG_BYTES = 65_536
 """Of the output that a page without scripts shows."""
-BEYOND = 1 << 50
+BEYOND = 1 << 49
 """No output is so long: what is read from there on is nothing, and says where the end is."""
 ROWS = 500
 """Lines of history that are shown; the newest."""
@@ -152,14 +152,6 @@ def _no_start(explanation: Explanation) -> str:
     why = start.basis if start is not None and start.at_s is None else ""
     told = no_start(explanation.reason, suspended=explanation.suspended, why=why)
     return told[:1].upper() + told[1:]
-
-
-def once(text: str, kind: str) -> str:
-    """A text of the history without the word that stands before it already."""
-    rest = text
-    while rest.lower().startswith(f"{kind.lower()}: "):
-        rest = rest[len(kind) + 2 :]
-    return "" if rest.lower() == kind.lower() else rest
 
 
 def _try_out(job: str, change: Change) -> str:

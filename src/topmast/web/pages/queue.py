@@ -34,7 +34,7 @@ ALL = "all"
 ACTIVE = "active"
 NOTHING: dict[str, Any] = {
     "groups": None, "page_of": JobPage((), None, {}, 0), "lines": (), "onward": "",
-    "group_keys": list(GROUP_KEYS),
+    "group_keys": list(GROUP_KEYS), "in_order": False,
 }  # fmt: skip
 """What is listed if the filters cannot be read."""
 _JOB = re.compile(r"j[0-9]{1,15}")
@@ -94,6 +94,7 @@ async def view(ask: Ask) -> dict[str, Any] | Response:
         "states": list(JobState), "bands": [band.name.lower() for band in Band],
         "act_selector": _to_act_on(states, selector),
         "trouble_of_filters": "", "not_yet": NOT_YET,
+        "group_word": "priority" if given["group"] == "band" else given["group"],
     }  # fmt: skip
     plain = not any(given.values())
     shown["glance"] = await _once(ask, ("glance",), partial(_glance, ask)) if plain else None
@@ -127,6 +128,7 @@ async def _listed(
     onward = ask.link(given, cursor=page.next_cursor or "", held=str(held))
     return {
         "groups": None, "page_of": page, "lines": lines, "group_keys": _group_keys(page, ""),
+        "in_order": in_order,
         "onward": onward if page.next_cursor else "",
     }  # fmt: skip
 

@@ -4,7 +4,7 @@
 // of a template with further `fields`; a `note` on what it means; a `method` other than POST; and that
 // it is `plain`, without a dry run and a reason. A field `data-as="path"` fills in `{name}` of the url. Within an element with `data-list` it is about what is selected.
 import { refresh } from "./live.js";
-import { targetsOf, unselect } from "./selection.js";
+import { selectedRows, targetsOf, unselect } from "./selection.js";
 import { serverNowS } from "./times.js";
 import { told } from "./told.js";
 
@@ -212,6 +212,42 @@ async function carryOut(/** @type {Act} */ act, /** @type {Body} */ targets) {
   }
 }
 
+/** After so long the page does not change by the act any more. */
+const SETTLED_MS = 5000;
+
+/** Of buttons and rows the first that can have the focus. */
+function focusOne(/** @type {(HTMLElement | null | undefined)[]} */ candidates) {
+  const found = candidates.find((one) => one?.isConnected && one.getClientRects().length > 0);
+  if (!found) return;
+  if (!found.matches("a, button, input, select, textarea, [tabindex]")) found.tabIndex = -1;
+  found.focus({ preventScroll: true });
+}
+
+/**
+ * Where the focus belongs after an act: on its button; where that is gone, on the row that it was
+ * about, on the next button beside it, or on the content of the page.
+ * @param {HTMLElement} button
+ * @param {HTMLElement[]} rows
+ */
+function keeperOf(button, rows) {
+  const group = /** @type {HTMLElement | null} */ (button.closest("[role=group], [data-row], td, li, section"));
+  const key = group?.closest("[data-row]")?.getAttribute("data-key");
+  const again = () => {
+    const named = [...rows.map((row) => row.dataset.key), key].filter(Boolean);
+    const now = named.map((name) => /** @type {HTMLElement | null} */ (document.querySelector(`#main [data-row][data-key="${CSS.escape(name ?? "")}"]`)));
+    const first = /** @type {HTMLElement | null} */ (document.querySelector("#main [data-row]"));
+    focusOne([button, ...now, group?.isConnected ? group.querySelector("button") : null, rows.length ? first : null, document.getElementById("main")]);
+  };
+  const lost = () => {
+    if (document.activeElement === null || document.activeElement === document.body) again();
+  };
+  return () => {
+    again();
+    document.addEventListener("topmast:drawn", lost);
+    setTimeout(() => document.removeEventListener("topmast:drawn", lost), SETTLED_MS);
+  };
+}
+
 /** Ask for a confirmation. */
 function confirm(/** @type {HTMLElement} */ button, /** @type {Act} */ act, /** @type {Body} */ targets) {
   part("title").textContent = act.title;
@@ -230,6 +266,7 @@ function confirm(/** @type {HTMLElement} */ button, /** @type {Act} */ act, /** 
   go().hidden = part("fields").hidden = false;
   part("secret").hidden = true;
   go().onclick = () => void carryOut(act, targets);
+  const keepFocus = keeperOf(button, selectedRows(button));
   dialog.onclose = () => {
     clearTimeout(typing);
     part("secret").textContent = "";
@@ -239,7 +276,7 @@ function confirm(/** @type {HTMLElement} */ button, /** @type {Act} */ act, /** 
     }
     if (stale || dialog.returnValue === "yes") refresh();
     stale = false;
-    if (button.isConnected) button.focus();
+    keepFocus();
   };
   dialog.returnValue = "";
   dialog.showModal();

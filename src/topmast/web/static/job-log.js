@@ -5,7 +5,7 @@ const PAGE_BYTES = 65536;
 const MOST_PAGES = 8;
 const LOOK_MS = 1500;
 /** No output is so long: what is read from there on is nothing, and says where the end is. */
-const BEYOND = 2 ** 50;
+const BEYOND = 2 ** 49;
 const SEQUENCES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-~])/g;
 const CONTROLS = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
 

@@ -31,6 +31,13 @@ export function targetsOf(/** @type {HTMLElement} */ list) {
   return selected(kind).length ? { [kind]: selected(kind) } : undefined;
 }
 
+/** The rows that an act of a list is about; none of a button that belongs to no list. */
+export function selectedRows(/** @type {HTMLElement} */ button) {
+  const bar = /** @type {HTMLElement | null} */ (button.closest("[data-list]"));
+  const rows = bar ? boxes(kindOf(bar)).filter((box) => box.checked).map((box) => box.closest("[data-row]")) : [];
+  return /** @type {HTMLElement[]} */ (rows.filter(Boolean));
+}
+
 /** Say how many are selected. */
 function show() {
   for (const bar of bars()) {

@@ -19,7 +19,15 @@ export function count(/** @type {number} */ value, /** @type {string} */ noun) {
   return `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
 }
 
-function cost(/** @type {number} */ gpus, /** @type {number} */ lost) {
+/** What stops and goes back into the queue lets its GPUs go, but not for good. */
+const AGAIN = new Set(["preempt", "requeue"]);
+
+/** @param {number} gpus @param {number} lost @param {string} verb */
+function cost(gpus, lost, verb = "") {
+  if (gpus && AGAIN.has(verb)) {
+    const keep = "to keep its GPUs free, hold it besides, or cordon its hosts before";
+    return `What stops lets go of ${count(gpus, "GPU")} and goes back into the queue: it may start again on the same GPUs at once; ${keep}. ${number(lost)} GPU-hours of work are lost.`;
+  }
   if (gpus) return `${count(gpus, "GPU")} become${gpus === 1 ? "s" : ""} free, and ${number(lost)} GPU-hours of work are lost.`;
   return lost ? `${number(lost)} GPU-hours of work are lost.` : "";
 }
@@ -59,7 +67,7 @@ function jobsActed(/** @type {any} */ acted) {
   const parts = [`It changes ${count(done, "job")}.`, hit(acted)];
   if (unchanged) parts.push(`${count(unchanged, "job")} ${unchanged === 1 ? "stays" : "stay"} as now.`);
   if (refused) parts.push(`${count(refused, "job")} cannot be changed so.`);
-  parts.push(cost(acted.gpus, acted.lost_gpu_h));
+  parts.push(cost(acted.gpus, acted.lost_gpu_h, acted.verb));
   return { summary: parts.filter(Boolean).join(" "), lines: acted.effects.map(effect), changes: done > 0 };
 }
 

@@ -2,7 +2,7 @@
 //
 // Its data is the story of a job (`topmast status JOB --json`), and `now_s` beside it.
 
-import { count, dataOf, draw, duration, moment, onWidth, placeFor } from "./common.js";
+import { count, dataOf, draw, duration, moment, number, onWidth, placeFor } from "./common.js";
 
 /**
  * @typedef {{epoch: number, region: string, cluster: string, gpu_model: string, gpus: number,
@@ -134,7 +134,7 @@ function ran(part) {
     `Attempt ${attempt.epoch}: ${attempt.running ? "now" : attempt.outcome.replace("_", " ")}`,
     `${count(attempt.gpus, "GPU")} ${attempt.gpu_model} in ${attempt.cluster || attempt.region}`,
     `${duration(whole_s)} from ${moment(attempt.start_s)}`,
-    lost_s >= 1 && !attempt.running ? `${duration(lost_s)} of work lost` : "",
+    lost_s >= 1 && !attempt.running ? `${number((lost_s * attempt.gpus) / 3600)} GPU-hours of work lost` : "",
   ].filter(Boolean).join(", ");
   const group = draw("g", { role: "listitem", tabindex: 0, "aria-label": words, class: "attempt" });
   group.append(

@@ -11,7 +11,7 @@
 /** The ways to tell cells apart, in words. */
 export const KINDS = /** @type {Record<string, string>} */ ({
   tenant: "the tenant",
-  band: "the band",
+  band: "the priority",
   use: "idle but held",
   health: "the health of hosts",
 });
