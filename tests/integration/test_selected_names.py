@@ -112,3 +112,21 @@ def test_what_is_hidden_reads_as_absent(door: Entrance) -> None:
             )
 
     run(story)
+
+
+def test_a_user_is_known_by_the_roles_that_the_caller_sees(door: Entrance) -> None:
+    """Of its own tenant, not of others; who may see no roles knows those with jobs."""
+
+    async def story() -> None:
+        for user, tenant in (("ann", "vision"), ("bob", "speech")):
+            await door.service.directory.grant(ROOT, f"user:{user}", "viewer", tenant)
+        lead = await door.token("lead", (Role.TENANT_ADMIN, "vision"))
+        sees = await door.token("sees", (Role.VIEWER, "vision"))
+        for token, known in ((lead, {"ann"}), (sees, set[str]())):
+            async with door.client(token) as client:
+                for user in ("ann", "bob", "eve"):
+                    answer = await client.get("/jobs", params={"selector": f"user={user}"})
+                    want = 200 if user in known else 422
+                    assert answer.status_code == want, (user, answer.text)
+
+    run(story)

@@ -52,23 +52,21 @@ class SelectedNames:
         for name in _names(jobs.users):
             if name in with_jobs or name == caller.principal.user:
                 continue
-            if self._may_list_people(caller) and self._has_account(name):
+            if self._has_account(caller, name):
                 continue
             near = nearest(name, with_jobs)
             if near or not caller.principal.trusted:
                 remedy = near or "no job of it is known"
                 yield InvalidInput(f"unknown user {show(name)}", field="selector", remedy=remedy)
 
-    def _may_list_people(self, caller: Caller) -> bool:
-        return self._access.may(caller, Permission.ACCOUNTS_VIEW, ROOT)
-
-    def _has_account(self, user: str) -> bool:
+    def _has_account(self, caller: Caller, user: str) -> bool:
+        """Whether a user has logged in, or has an account or a role, as far as a caller sees it."""
         known, subject = self._accounts, user if user.startswith("sa:") else f"user:{user}"
-        return (
-            subject in known.people
-            or subject.removeprefix("sa:") in known.accounts
-            or any(binding.subject == subject for binding in known.bindings)
-        )
+        account = known.accounts.get(subject.removeprefix("sa:"))
+        tenants = [b.tenant for b in tuple(known.bindings) if b.subject == subject]
+        tenants += [ROOT] if subject in known.people else []
+        tenants += [account.tenant] if account is not None else []
+        return any(self._access.may(caller, Permission.ACCOUNTS_VIEW, one) for one in tenants)
 
     def _unknown_places(
         self, caller: Caller, jobs: Selector, seen: frozenset[str] | None
