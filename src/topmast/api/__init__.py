@@ -46,6 +46,7 @@ AUTH_PREFIX = "/auth"
 
 
 HEALTH = "/health"
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 
 
 def create_api(
@@ -138,11 +139,11 @@ def create_regional_api(
     problems.install(app)
     app.include_router(link.routes({region: endpoint}), prefix=LINK_PREFIX)
 
-    @app.get(HEALTH)
+    @app.api_route(HEALTH, methods=["GET", "HEAD"])
     async def health() -> Response:
         return answer({"version": topmast.__version__, "role": "placer", "region": region})
 
-    @app.get(f"{PREFIX}/{{path:path}}")
+    @app.api_route(f"{PREFIX}/{{path:path}}", methods=METHODS)
     async def elsewhere(path: str) -> Response:
         detail = f"this is the placer of region {region}; the queue is at {queue_url}"
         return problems.problem(404, "Wrong server", detail)
