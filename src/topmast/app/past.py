@@ -12,8 +12,10 @@ from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from urllib.parse import parse_qs
 
+from markupsafe import escape
 from msgspec.structs import replace
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from topmast.adapters.connections import limits_for
@@ -30,7 +32,9 @@ from topmast.cli.output import say
 from topmast.cli.rootoptions import ReplayOptions
 from topmast.model.access import READING, Caller
 from topmast.model.errors import InvalidInput, NotFound, TopmastError
+from topmast.model.problem import status_of
 from topmast.ports import LogPage, Snapshot
+from topmast.routing import SECURITY_HEADERS
 from topmast.runtime.machines import Machines
 from topmast.service.blobs import Blobs
 from topmast.service.past import FIXED, past_service
@@ -123,7 +127,8 @@ class Moments:
             at_s = min(max(round(wanted_s, 3), first_s), last_s)
             app = self._app(at_s, first_s, last_s)
         except TopmastError as error:
-            await answered(error)(scope, receive, send)
+            is_page = not scope["path"].startswith("/api/")
+            await (_in_words(error) if is_page else answered(error))(scope, receive, send)
             return
 
         async def keep(message: Message) -> None:
@@ -179,6 +184,16 @@ def _cookie(scope: Scope, name: str) -> str:
     except CookieError:
         return ""
     return "" if found is None else found.value
+
+
+def _in_words(error: TopmastError) -> Response:
+    """A page that says why no moment can be shown, and leads to the last one."""
+    status, title = status_of(error)
+    words = f"<h1>{escape(title)}</h1><p>{escape(str(error))}.</p>"
+    onward = '<p><a href="/?at=9999999999">To the last moment of the replay</a></p>'
+    head = f'<meta charset="utf-8"><title>{escape(title)} · Topmast</title>'
+    text = f'<!doctype html><html lang="en"><head>{head}</head><body><main>{words}{onward}</main>'
+    return HTMLResponse(f"{text}</body></html>", status, headers=SECURITY_HEADERS)
 
 
 def _seconds(text: str) -> float:

@@ -47,7 +47,8 @@ def compare_futures(options: WhatIfOptions, tell: Tell) -> dict[str, Any]:
     load_kernels()
     load_solvers(base)
     load_solvers(changed)
-    before = Outlook(snapshot_, base, options.for_s, settings).run(_of_both(tell, 0), edits)
+    as_it_is = Outlook(snapshot_, base, options.for_s, settings)
+    before = as_it_is.run(_of_both(tell, 0), edits)
     future = Outlook(snapshot_, changed, options.for_s, settings)
     for job, changes in edits.items():
         future.whatif.edit(job, changes)
@@ -55,6 +56,7 @@ def compare_futures(options: WhatIfOptions, tell: Tell) -> dict[str, Any]:
         future.whatif.configure(wanted)
     for region in options.lose_regions:
         future.whatif.lose(region)
+    after = future.run(_of_both(tell, 1), edits)
     return {
         "state": str(options.state),
         "at_s": snapshot_.at_s,
@@ -63,8 +65,38 @@ def compare_futures(options: WhatIfOptions, tell: Tell) -> dict[str, Any]:
         "changes": _told(options, fleet),
         "warnings": _warnings(options, fleet),
         "base": {"profile": base.name, **before},
-        "changed": {"profile": changed.name, **future.run(_of_both(tell, 1), edits)},
+        "changed": {"profile": changed.name, **after},
+        "moved": _moved(as_it_is.starts(), future.starts(), future.until_s),
     }
+
+
+MOVED_SHOWN = 10
+"""Jobs that start sooner, and jobs that start later: the ones with the largest difference."""
+MOVED_S = 1.0
+
+
+def _moved(
+    base: dict[str, float | None], changed: dict[str, float | None], until_s: float
+) -> dict[str, Any]:
+    """The jobs that gain and lose most; one that starts in neither future does neither."""
+    away_s = {
+        job: (until_s if changed[job] is None else changed[job] or 0.0)
+        - (until_s if start_s is None else start_s)
+        for job, start_s in base.items()
+        if job in changed
+    }
+    order = sorted(away_s, key=lambda job: (away_s[job], len(job), job))
+    sooner = [job for job in order if away_s[job] < -MOVED_S]
+    later = [job for job in reversed(order) if away_s[job] > MOVED_S]
+
+    def rows(jobs: list[str]) -> list[dict[str, Any]]:
+        shown = jobs[:MOVED_SHOWN]
+        return [{"job": j, "base_start_s": base[j], "changed_start_s": changed[j]} for j in shown]
+
+    return {
+        "sooner": len(sooner), "later": len(later),
+        "gain_most": rows(sooner), "lose_most": rows(later),
+    }  # fmt: skip
 
 
 def _of_both(tell: Tell, before: int) -> Tell:

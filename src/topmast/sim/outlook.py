@@ -108,6 +108,10 @@ class Outlook:
         own = {name: self._own(jobs[name]) for name in named if name in jobs}
         return {**self._figures(), "changed_jobs": own}
 
+    def starts(self) -> dict[str, float | None]:
+        """When each job that waited at first started in this future; None: not in it. O(jobs)."""
+        return {name: job.started_s for name, job in self._jobs.items() if job.waits}
+
     def _own(self, job: _Job) -> dict[str, Any]:
         """Of one job; it holds what it holds from before the look."""
         start_s = job.started_s if job.waits else self.from_s

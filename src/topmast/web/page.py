@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 from urllib.parse import urlencode
@@ -12,6 +12,7 @@ from fastapi.responses import Response
 from msgspec import Struct
 
 from topmast.model.access import Caller, Permission
+from topmast.model.files.fields import one_of
 from topmast.service.service import Service
 
 
@@ -69,6 +70,21 @@ class Ask(Struct, frozen=True):
         """The address of the same page with other filters; empty ones are left out."""
         kept = {name: value for name, value in {**given, **changes}.items() if value}
         return f"?{urlencode(kept)}" if kept else "?"
+
+
+def matches_nothing(
+    given: Mapping[str, str], known: Mapping[str, tuple[str, Collection[str]]]
+) -> list[str]:
+    """A sentence on each filter that names what there is not, with what is near.
+
+    ``known``: by filter, what it names, and all that the reader may see of these.
+    """
+    found = []
+    for name, (what, names) in known.items():
+        if given[name] and given[name] not in names:
+            near = one_of(given[name], sorted(names))
+            found.append(f"There is no {what} '{given[name][:40]}'" + (near and f": {near}"))
+    return found
 
 
 View = Callable[[Ask], Awaitable[dict[str, Any] | Response]]

@@ -88,6 +88,17 @@ def test_a_moment_is_as_it_was(
         assert ask(moments, f"{page}{glue}at={at_s}").status_code == 200, page
 
 
+@pytest.mark.parametrize("path", ["/?at=bad", "/replay?at=bad", "/jobs/j1?at=nan"])
+def test_what_is_no_moment_is_said_in_a_page(moments: Moments, path: str) -> None:
+    """With a way on; programs get the document of the fault."""
+    answer = ask(moments, path)
+    assert (answer.status_code, answer.headers["content-type"]) == (422, "text/html; charset=utf-8")
+    assert "To the last moment of the replay" in answer.text
+    assert "no time" in answer.text
+    refused = ask(moments, "/api/v1/jobs?at=bad")
+    assert refused.json()["field"] == "at"
+
+
 def test_a_job_that_waited_has_its_reason_and_no_act(moments: Moments) -> None:
     """No journal has why a job waits: it is found out anew."""
     text = ask(moments, "/?at=50").text

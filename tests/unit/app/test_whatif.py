@@ -140,6 +140,16 @@ def test_a_job_that_changes_is_told_of_by_name(state: Path) -> None:
     assert ends == [1_600.0, 1_060.0]
 
 
+def test_the_jobs_that_gain_and_lose_most_are_named() -> None:
+    """One that starts in one of the futures only has waited to the end in the other."""
+    base = {"j1": 10.0, "j2": 50.0, "j3": None, "j4": None, "j5": 20.0}
+    changed = {"j1": 30.0, "j2": 10.0, "j3": 40.0, "j4": None, "j5": 20.5}
+    found = whatif._moved(base, changed, 100.0)
+    assert (found["sooner"], found["later"]) == (2, 1)
+    assert [one["job"] for one in found["gain_most"]] == ["j3", "j2"]
+    assert found["lose_most"] == [{"job": "j1", "base_start_s": 10.0, "changed_start_s": 30.0}]
+
+
 def test_a_job_jumps_the_queue(tmp_path: Path) -> None:
     """Of two that wait for one host the later one has the higher priority in one of the futures."""
     one = fleet(cluster("east-1", hosts=1, gpus=8), tenants=(tenant("a", H100=8),))

@@ -72,7 +72,13 @@ def get(door: Entrance, path: str, app: ASGIApp | None = None) -> httpx.Response
     [
         ("/fleet", "east-a-0", "The next hosts"),
         ("/fleet?cluster=east-a&state=healthy", "2 hosts", "0 hosts"),
-        ("/fleet?model=A100", "0 hosts", 'data-key="host east-a-0"'),
+        ("/fleet?model=A100", "There is no GPU model &#39;A100&#39;", 'data-key="host east-a-0"'),
+        ("/fleet?state=heathy", "did you mean &#39;healthy&#39;?", 'data-key="host east-a-0"'),
+        ("/fleet?state=down", "0 hosts", "There is no host state"),
+        ("/events?kind=PREEMPTIG", "did you mean &#39;PREEMPTING&#39;?", "Something failed"),
+        ("/usage?period=99d", "There is no period &#39;99d&#39;: did you mean", "Something failed"),
+        ("/data?period=99d", "There is no period &#39;99d&#39;", "Something failed"),
+        ("/data?region=est", "did you mean &#39;east&#39;?", "Something failed"),
         ("/fleet?host=east-a-0", "takes work", "is in a state that this page does not know"),
         ("/fleet?job=j1", "j1 has its place in east/east-a", "it needs no place"),
         ("/tenants?model=H100", '"gpu_model":"H100"', "A100"),
@@ -390,7 +396,9 @@ def test_a_difference_that_rounds_to_nothing_is_not_shown(door: Entrance) -> Non
     base["changed_jobs"] = {"j7": {"start_s": 600.0, "finish_s": None}}
     changed = base | {"allocation_rate": 0.9999, "started": 3.0, "finished": 0.0}
     changed["changed_jobs"] = {"j7": {"start_s": 0.0, "finish_s": 90.0}}
-    about = {"changes": ["one"], "warnings": [], "for_s": 60, "at_s": 0}
+    one = {"job": "j8", "base_start_s": None, "changed_start_s": 30.0}
+    moved = {"sooner": 12, "later": 0, "gain_most": [one], "lose_most": []}
+    about = {"changes": ["one"], "warnings": [], "for_s": 60, "at_s": 0, "moved": moved}
     document = json.dumps({"base": base, "changed": changed} | about)
 
     async def story() -> None:
@@ -407,7 +415,13 @@ def test_a_difference_that_rounds_to_nothing_is_not_shown(door: Entrance) -> Non
         shown = re.findall(r'data-label="Difference" class="right">([^<]*)<', text)
         assert [one for one in shown if one] == ["+2", "−1"]
         of_job = re.findall(r'data-label="(?:As it is|Changed)" class="right">([a-z][^<]*)<', text)
-        assert of_job == ["after 10m", "at once", "not within this time", "after 1m30s"]
+        never = "not within 1m"
+        waits = ["at least 1m", "at least 1m", never, never, never, never]
+        job = ["after 10m", "at once", never, "after 1m30s"]
+        assert of_job == [*waits, *job, never, "after 30s"]
+        assert "Jobs that gain most: 1 of 12" in text
+        assert '<a href="/jobs/j8">j8</a>' in text
+        assert "Jobs that lose most" not in text
 
     run(story)
 

@@ -7,7 +7,7 @@ from typing import Any
 from topmast.model.access import Permission
 from topmast.model.errors import Unavailable
 from topmast.model.plan_views import DataPlanView
-from topmast.web.page import Ask, Page
+from topmast.web.page import Ask, Page, matches_nothing
 from topmast.web.series import PERIODS, USUAL, supply_and_demand
 
 ROWS = 200
@@ -33,6 +33,13 @@ async def view(ask: Ask) -> dict[str, Any]:
     first = int(given["from"]) if given["from"].isdecimal() else 0
     return {
         "given": given,
+        "no_match": matches_nothing(
+            given,
+            {
+                "period": ("period", PERIODS),
+                "region": ("region", [r.name for r in regions]),
+            },
+        ),
         "regions": regions,
         "datasets": found[first : first + ROWS],
         "first": first,

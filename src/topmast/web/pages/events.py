@@ -11,7 +11,7 @@ from topmast.model.errors import InvalidInput
 from topmast.model.moments import parse_moment_s
 from topmast.model.webhooks import EVENTS
 from topmast.ports import ActFilter
-from topmast.web.page import Ask, Page
+from topmast.web.page import Ask, Page, matches_nothing
 
 ROWS = 200
 FILTERS = (
@@ -40,6 +40,7 @@ async def view(ask: Ask) -> dict[str, Any]:
         "earlier": "",
         "kinds": EVENTS,
         "trouble_of_filters": {},
+        "no_match": (),
     }
     if given["show"] == "audit" and may_audit:
         return {**shown, **await _acts(ask, given)}
@@ -47,6 +48,7 @@ async def view(ask: Ask) -> dict[str, Any]:
     kind = kind if kind in EVENTS else KINDS.get(kind.lower(), kind)
     found = ask.service.recent_events(ask.caller, ROWS, kind, given["job"], _before(given))
     shown["events"] = found
+    shown["no_match"] = matches_nothing({"kind": kind}, {"kind": ("kind of event", EVENTS)})
     if len(found) == ROWS:
         shown["earlier"] = ask.link({**given, "before": str(found[-1].seq)})
     return shown

@@ -13,7 +13,7 @@ from topmast.model.states import TERMINAL, WAITING
 from topmast.model.views import ClusterView, GpuView, JobView
 from topmast.web.candidates import MEANING, Candidate, candidates
 from topmast.web.explanations import explanation_of, rejections_of
-from topmast.web.page import Ask, Page
+from topmast.web.page import Ask, Page, matches_nothing
 from topmast.web.words import plural
 
 ROWS = 100
@@ -78,6 +78,7 @@ async def view(ask: Ask) -> dict[str, Any]:
     clusters = await ask.service.list(ask.caller, "clusters")
     return {
         "given": given,
+        "no_match": _no_match(given, every, clusters, whole),
         "ways": WAYS,
         "sentences": SENTENCES,
         "glance": _glance(whole, every, clusters, await ask.service.list(ask.caller, "gpus")),
@@ -166,6 +167,21 @@ def _rows(whole: FleetMap) -> Iterator[HostRow]:
         for cluster in region.clusters:
             for host in cluster.hosts:
                 yield HostRow(region.name, cluster.name, host)
+
+
+def _no_match(
+    given: dict[str, str],
+    every: Sequence[HostRow],
+    clusters: Sequence[ClusterView],
+    whole: FleetMap,
+) -> list[str]:
+    """What is said of filters that no host can match."""
+    return matches_nothing(given, {
+        "region": ("region", [region.name for region in whole.regions]),
+        "cluster": ("cluster", [one.name for one in clusters]),
+        "model": ("GPU model", {row.host.model for row in every}),
+        "state": ("host state", SENTENCES),
+    })  # fmt: skip
 
 
 def _selector(given: dict[str, str]) -> str:

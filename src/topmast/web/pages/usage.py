@@ -12,7 +12,7 @@ from topmast.model.usage_csv import usage_csv
 from topmast.routing import SECURITY_HEADERS
 from topmast.service.usage import NAMELESS
 from topmast.web import series
-from topmast.web.page import Ask, Page
+from topmast.web.page import Ask, Page, matches_nothing
 
 HOUR_S = 3_600.0
 PERIODS = {"1h": 1.0, "24h": 24.0, "7d": 168.0, "30d": 720.0, "90d": 2_160.0}
@@ -48,6 +48,7 @@ async def view(ask: Ask) -> dict[str, Any] | Response:
         "csv": ask.link({"by": by, "period": period}, **{"as": "csv"}),
         "period": period,
         "periods": IN_WORDS,
+        "no_match": matches_nothing(given, {"period": ("period", PERIODS)}),
         "nameless": NAMELESS,
         "ways": await _ways(ask, by),
         "rows": rows,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from msgspec import Struct
 from topmast.model.access import Permission
 from topmast.model.job import Band
 from topmast.model.whatif_views import WhatIfAsk, WhatIfView
+from topmast.policies.registry import load_profile
 from topmast.web.page import Ask, Page
 
 FIGURES = (
@@ -64,10 +66,17 @@ async def view(ask: Ask) -> dict[str, Any]:
         "tenants": _tenants(whatif),
         "latest": latest,
         "changed_jobs": _changed_jobs(whatif),
-        "clusters": [one.name for one in await service.list(caller, "clusters")],
+        "clusters": await _clusters(ask),
+        "policies": _policies(service.whatifs.profiles) if service.whatifs is not None else {},
+        "moved": _moved(whatif),
         "changes": CHANGES,
         "regions": [one.name for one in await service.list(caller, "regions")],
-        "quotas": [f"{one.name}:{one.gpu_model}" for one in tenants if one.gpu_model],
+        "quotas": {
+            f"{one.name}:{one.gpu_model}": f"{one.name}:{one.gpu_model} ("
+            + (f"now {one.nominal:g})" if one.nominal is not None else "no quota now)")
+            for one in tenants
+            if one.gpu_model
+        },
         "possible": service.whatifs is not None,
         "profiles": service.whatifs.profiles if service.whatifs is not None else (),
     }
@@ -100,12 +109,68 @@ def _asked(asked: WhatIfAsk) -> Form:
     )  # fmt: skip
 
 
-def _rows(whatif: WhatIfView | None) -> list[tuple[str, str, float | None, float | None]]:
-    """Words, unit, the figure as it is, and the figure with the change."""
+async def _clusters(ask: Ask) -> dict[str, str]:
+    """Clusters by name, each with its GPUs."""
+    gpus = await ask.service.list(ask.caller, "gpus")
+    found: dict[str, str] = {}
+    for cluster in await ask.service.list(ask.caller, "clusters"):
+        own = [f"{one.total:g} {one.gpu_model}" for one in gpus if one.cluster == cluster.name]
+        found[cluster.name] = f"{cluster.name} (now {', '.join(own) or 'no GPUs'})"
+    return found
+
+
+@cache
+def _policies(names: tuple[str, ...]) -> dict[str, str]:
+    """What each profile does."""
+    return {name: load_profile(name).description for name in names}
+
+
+Moved = list[tuple[str, float | None, float | None]]
+
+
+def _moved(whatif: WhatIfView | None) -> list[tuple[str, int, Moved]]:
+    """Which jobs gain and lose most, with starts in seconds from the moment of both futures."""
+    if whatif is None or not whatif.result:
+        return []
+    at_s, moved = whatif.result["at_s"], whatif.result["moved"]
+
+    def rows(key: str) -> Moved:
+        return [
+            (one["job"], *(None if one[of] is None else one[of] - at_s
+                           for of in ("base_start_s", "changed_start_s")))
+            for one in moved[key]
+        ]  # fmt: skip
+
+    return [
+        ("Jobs that gain most", moved["sooner"], rows("gain_most")),
+        ("Jobs that lose most", moved["later"], rows("lose_most")),
+    ]
+
+
+def _mark(key: str, part: dict[str, Any], for_s: float) -> str:
+    """What is to be said of a wait where some jobs have not started by the end of a future."""
+    if not key.startswith("wait_s.") or not part["still_waiting"]:
+        return ""
+    value = _at(part, key)
+    if key == "wait_s.mean":
+        return "least"
+    return "beyond" if value is not None and value >= for_s - 1.0 else ""
+
+
+Row = tuple[str, str, float | None, float | None, str, str]
+
+
+def _rows(whatif: WhatIfView | None) -> list[Row]:
+    """Words, unit, the figure as it is and with the change, and what is to be said of each."""
     if whatif is None or not whatif.result:
         return []
     base, changed = whatif.result["base"], whatif.result["changed"]
-    return [(words, unit, _at(base, key), _at(changed, key)) for key, words, unit in FIGURES]
+    for_s = whatif.result["for_s"]
+    return [
+        (words, unit, _at(base, key), _at(changed, key), _mark(key, base, for_s),
+         _mark(key, changed, for_s))
+        for key, words, unit in FIGURES
+    ]  # fmt: skip
 
 
 def _tenants(whatif: WhatIfView | None) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
