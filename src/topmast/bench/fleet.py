@@ -184,7 +184,8 @@ class Filled:
         number = next(self._numbers)
         groups = tuple(GroupRequest(g.name, g.count, g.resources) for g in spec.groups)
         mode = Preempt() if preempt else Free()
-        ask = PlacementRequest(f"j{number}", groups, spec.topology, spec.band, mode)
+        models = tuple(range(max(1, len(spec.groups[0].resources.accelerators))))
+        ask = PlacementRequest(f"j{number}", groups, spec.topology, spec.band, mode, models)
         if self._mix is not None:
             self._mix.saw([spec])
             self._mix.settle()

@@ -85,7 +85,7 @@ def applies(index: Index, ask: PlacementRequest, weights: ScoreWeights) -> bool:
     group = ask.groups[0]
     if len(ask.groups) != 1 or group.count != 1 or group.resources.accelerators:
         return False
-    if ask.models is not None or ask.held is not None or ask.more is not None:
+    if ask.held is not None or ask.more is not None or not scoring.choices_of(ask):
         return False
     by_load = weights.allocated_gpus or weights.allocated_cpus or weights.allocated_memory
     if type(ask.mode) is not Free or by_load or index.slices is not None:

@@ -7,7 +7,8 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from tests.support.build import profile
+from tests.support.build import cluster, fleet, job, needs, profile, tenant
+from tests.support.world import World
 from topmast.bench.fleet import Filled, FleetSize
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.index import Pool
@@ -17,7 +18,7 @@ from topmast.fast.region.search.compiled import costs_of
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup, Topology
 from topmast.model.plan import GroupRequest, PlacementRequest, Plan, RegionTerms, Seat, TaskShape
-from topmast.model.states import HostState
+from topmast.model.states import HostState, JobState
 from topmast.policies.options import Profile, ScoreWeights
 
 SHAPES = (TaskShape(300, 1.0, 0, (), 0.4), TaskShape(2 * MILLI, 4.0, 8, ("A",), 0.6))
@@ -48,7 +49,8 @@ def _ask(rng: random.Random) -> PlacementRequest:
     needs = Resources((), rng.choice((0.0, 0.5, 3.0, 7.0)), rng.choice((0, 0, 8)))
     group = GroupRequest("g", 1, needs)
     ask = PlacementRequest("j", (group,), Topology(), Band.NORMAL)
-    return replace(ask, shapes=SHAPES, cluster=rng.choice((None, None, None, "c", "none")))
+    models, cluster = rng.choice((None, (0,))), rng.choice((None, None, None, "c", "none"))
+    return replace(ask, shapes=SHAPES, models=models, cluster=cluster)
 
 
 def _search(columns: Columns, policies: Profile) -> PreemptiveSearch:
@@ -107,6 +109,21 @@ def test_the_fleet_placer_asks_all_regions_at_once() -> None:
     plans = [bid.plan for bid in own if bid.plan is not None]
     assert fleet.decide(question) == min(plans, key=lambda plan: (plan.score, plan.region))
     assert len(fleet.machines.pool.index().workspace(without_gpus.Workspace).known) == 1
+
+
+def test_the_queue_asks_all_regions_at_once() -> None:
+    """Also where tenants have quota: the queue names the choices that it allows in each request."""
+    world = World(fleet(cluster("e-1"), cluster("w-1"), tenants=(tenant("a", A=8),)))
+    (name,) = world.submit(job(tenant="a", resources=needs(cpus=1)))
+    assert world.state(name) is JobState.RUNNING
+    assert len(world.machines.pool.index().workspace(without_gpus.Workspace).known) == 1
+
+
+def test_no_choice_is_no_place() -> None:
+    pool = Pool()
+    pool.put(_region("r"))
+    ask = replace(_ask(random.Random(0)), models=())
+    assert not without_gpus.applies(pool.index(), ask, WEIGHTS[0])
 
 
 def _change(
