@@ -148,8 +148,10 @@ def _awaited(ahead: Sequence[Ended], at_s: float, before: int) -> str:
     """What lets a job start: the jobs that end just then, and those that start before it."""
     last = [end.job for end in ahead if at_s - end.at_s < SOON_S]
     named = f"the end of {', '.join(last[-ENDS_NAMED:])}" if last else "its turn"
-    turn = f"{before} waiting job{'s' * (before != 1)} before it" if before else ""
-    return f"{named}, with {turn}" if turn else named
+    if not before:
+        return named
+    others = "1 other job that waits starts" if before == 1 else f"{before} others that wait start"
+    return f"{named}; before that, {others}"
 
 
 def basis_of(ahead: Sequence[Ended]) -> str:

@@ -147,11 +147,16 @@ def plain(text: str) -> str:
     return _CONTROL.sub("", _SEQUENCE.sub("", text))
 
 
-def once(text: str, kind: str) -> str:
-    """A text of the history without the word that stands before it already."""
+def once(text: str, kind: str, *, of_state: bool = False) -> str:
+    """A text of the history without the word that stands before it already.
+
+    ``of_state``: the word is that of a state, and a sentence goes on with the text.
+    """
     rest = text
     while rest.lower().startswith(f"{kind.lower()}: "):
         rest = rest[len(kind) + 2 :]
+    if rest.lower().startswith((f"{kind.lower()} by ", f"{kind.lower()} in ")) and not of_state:
+        rest = rest[len(kind) + 1 :]
     return "" if rest.lower() == kind.lower() else rest
 
 

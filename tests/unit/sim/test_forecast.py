@@ -109,7 +109,7 @@ def test_a_start_says_what_it_waits_for_and_when_that_is() -> None:
     forecast = Forecast(run.state(100.0), run.profile)
     first, second = run.waiting()
     found = forecast.start_of(second)
-    assert found.waits_for == f"the end of {first}, with 1 waiting job before it"
+    assert found.waits_for == f"the end of {first}; before that, 1 other job that waits starts"
     assert forecast.ended_s[first] == pytest.approx(found.at_s)
     assert forecast.start_of(first).waits_for == "the end of j1"
 

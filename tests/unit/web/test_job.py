@@ -429,7 +429,8 @@ def test_a_place_with_room_says_what_keeps_the_job_from_it(reason: str) -> None:
     [
         ("preempting: preempted by ann", "PREEMPTING", "preempted by ann"),
         ("preempting: preempting: x", "PREEMPTING", "x"),
-        ("cancelled by ann", "CANCELLED", "cancelled by ann"),
+        ("cancelled by ann", "CANCELLED", "by ann"),
+        ("placed in east/east-a on 2 H100", "placed", "in east/east-a on 2 H100"),
         ("Running", "RUNNING", ""),
     ],
 )

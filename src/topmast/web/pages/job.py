@@ -88,7 +88,7 @@ async def view(ask: Ask) -> dict[str, Any]:
         "model": job.gpu_model or either(wanted.get(job.id, [])),
         "story": story,
         "history": [(line, once(line.text, line.kind)) for line in story.history[-ROWS:][::-1]],
-        "cause": once(job.cause, job.state),
+        "cause": once(job.cause, job.state, of_state=True),
         "data": {"job": job, "attempts": story.attempts, "now_s": now_s},
         "explanation": explanation,
         "soon_s": SOON_S,
