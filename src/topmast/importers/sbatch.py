@@ -30,7 +30,7 @@ set +eu +o pipefail
 export SLURM_PROCID="$RANK" SLURM_NTASKS="$WORLD_SIZE" SLURM_LOCALID="$LOCAL_RANK"
 export SLURM_JOB_ID="${TOPMAST_JOB_ID#j}" SLURM_JOB_NAME=%s
 export SLURM_JOB_NODELIST="$TOPMAST_HOSTS" SLURM_NODELIST="$TOPMAST_HOSTS" SLURM_NNODES=%d
-export SLURM_NODEID=$((RANK / %d)) SLURM_GPUS_ON_NODE=%d SLURM_CPUS_PER_TASK=%s
+export SLURM_NODEID=$((RANK / %d)) SLURM_GPUS_ON_NODE=%d SLURM_CPUS_PER_TASK=%d
 export SLURM_SUBMIT_DIR="$PWD" SLURM_RESTART_COUNT=$((TOPMAST_EPOCH - 1))
 """
 
@@ -367,7 +367,8 @@ def _script(
     """What each task runs: the script, with the variables that Slurm would give it."""
     wrap = options.get("wrap")
     name = options["job-name"].value if "job-name" in options else "job"
-    cpus = options["cpus-per-task"].value if "cpus-per-task" in options else "1"
+    given = options["cpus-per-task"].value if "cpus-per-task" in options else ""
+    cpus = int(given) if given.isdecimal() else 1  # what is no number was noted as left out
     body = body_of(lines)
     settings, program = as_the_first_line_says(lines, where, notes)
     if program and wrap is None:

@@ -2,6 +2,7 @@
 
 import subprocess
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -156,6 +157,28 @@ def test_a_script_that_slurm_would_run_once_is_noted() -> None:
     found = import_sbatch(b"#SBATCH -N 2\npython a.py\n", "x")
     assert found.notes[0].message == "Slurm runs it once; here each of 2 tasks does"
     assert import_sbatch(b"#SBATCH -N 1\npython a.py\n", "x").notes == ()
+
+
+@pytest.mark.parametrize(
+    ("option", "want"),
+    [
+        ("--cpus-per-task=8", "8 job"),
+        ("--cpus-per-task=eight", "1 job"),
+        ('--cpus-per-task="8; touch FILE"', "1 job"),
+        ("--cpus-per-task=$(touch${IFS}FILE)", "1 job"),
+        ('--job-name="a; touch FILE"', "1 a; touch FILE"),
+    ],
+)
+def test_no_value_of_an_option_is_run_as_a_command(option: str, want: str, tmp_path: Path) -> None:
+    """One that is left out is not in the script, and one that is there is a text."""
+    file = tmp_path / "made"
+    line = option.replace("FILE", str(file))
+    script = f'#!/bin/bash\n#SBATCH {line}\necho "$SLURM_CPUS_PER_TASK $SLURM_JOB_NAME"\n'
+    run = import_sbatch(script.encode(), "x").job["run"]
+    envs = {"RANK": "0", "TOPMAST_EPOCH": "1", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(["bash", "-c", run], env=envs, capture_output=True, text=True)
+    assert done.stdout == want.replace("FILE", str(file)) + "\n"
+    assert not file.exists()
 
 
 def test_the_variables_of_slurm_are_there() -> None:
