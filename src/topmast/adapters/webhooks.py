@@ -14,7 +14,9 @@ import ipaddress
 import os
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -73,11 +75,12 @@ def deliver(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence
         port = parts.port or (443 if secure else 80)
         path = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
         address = _address(host, port, secure, allowed)
-        with socket.create_connection((address, port), TIMEOUT_S) as plain:
-            plain.settimeout(TIMEOUT_S)
-            connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
-            context = ssl.create_default_context()
-            connection.sock = context.wrap_socket(plain, server_hostname=host) if secure else plain
+        connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+        with socket.create_connection((address, port), TIMEOUT_S) as plain, _in_time(connection):
+            plain.settimeout(None)  # the limit is one of all of it
+            connection.sock = _wrapped(plain, host) if secure else plain
+            if isinstance(connection.sock, ssl.SSLSocket):
+                connection.sock.do_handshake()
             connection.request("POST", path, body, dict(headers))
             answer = connection.getresponse()
             answer.read(READ_BYTES)
@@ -88,6 +91,38 @@ def deliver(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence
         raise Undelivered(f"{host} cannot be reached: {why}") from None
     if not 200 <= answer.status < 300:
         raise Undelivered(f"{host} answers {answer.status}")
+
+
+def _wrapped(plain: socket.socket, host: str) -> ssl.SSLSocket:
+    """A socket that has not shaken hands yet: that counts against the time, too."""
+    context = ssl.create_default_context()
+    return context.wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False)
+
+
+@contextmanager
+def _in_time(connection: http.client.HTTPConnection) -> Iterator[None]:
+    """Whatever a receiver sends, its answer is whole within TIMEOUT_S. Raises Undelivered.
+
+    The time-out of a socket is one of each read: an answer byte by byte would never end.
+    """
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        if connection.sock is not None:
+            with suppress(OSError):
+                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+
+    timer = threading.Timer(TIMEOUT_S, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if late.is_set():  # also where the half of an answer that there is looks whole
+            host = connection.host
+            raise Undelivered(f"{host} has not answered within {TIMEOUT_S:g} s") from None
 
 
 def _address(host: str, port: int, secure: bool, allowed: Sequence[Network]) -> str:

@@ -41,6 +41,9 @@ LONGEST_PAUSE_S = 1.0
 TURNS = 2
 """How often a request goes to a leader that was named before there is a pause: two servers may name
 each other while none leads."""
+SILENT_S = 3.0
+"""Of several servers one that says nothing this long, not even that it lives, is passed over."""
+LIVE = "/livez"
 HEARTBEATS_MISSED_S = 45.0
 """A stream that is silent this long is broken: the server sends a heartbeat every 15 seconds."""
 
@@ -73,6 +76,8 @@ class Transport:
         self._timeout_s = timeout_s
         self._led = False
         """A server told of a leader: there are several, and one takes over from another."""
+        self._awake = ""
+        """The server that answered last."""
         self._urls: list[str] = []
         self._locate_all()
         self.url = self._urls[0]
@@ -131,12 +136,14 @@ class Transport:
         deadline_s = time.monotonic() + self._timeout_s
         backoff, dropped, refused, turns = client_backoff(), False, 0, 0
         while True:
+            self._pass_over_silent(deadline_s)
             try:
                 answer = self._asked(
                     deadline_s, method, prefix + path, params=params, content=content,
                     headers=headers,
                 )  # fmt: skip
             except _REFUSED as error:
+                self._awake = ""
                 self._check_proof(error)
                 refused += 1
                 if self._moved() or refused < len(self._urls):
@@ -146,12 +153,13 @@ class Transport:
                 if not dropped or time.monotonic() + backoff.next_s > deadline_s:
                     raise self._unreachable() from error
             except httpx.TransportError as error:
-                dropped = True
+                self._awake, dropped = "", True
                 if not repeatable or time.monotonic() + backoff.next_s > deadline_s:
                     raise self._broken(error) from error
             except (httpx.InvalidURL, UnicodeError) as error:
                 raise InvalidInput(f"the request cannot be written: {error}") from error
             else:
+                self._awake = self.url
                 leader = _leader_in(answer)
                 self._led = self._led or leader is not None
                 if leader is not None and time.monotonic() + backoff.next_s < deadline_s:
@@ -166,6 +174,27 @@ class Transport:
                 self.age_s = _age_s(answer)
                 return answer
             time.sleep(backoff.take())
+
+    def _pass_over_silent(self, deadline_s: float) -> None:
+        """Turn from a server that stands still to the next, where there are several.
+
+        Its machine takes a connection all the same, so that a request would wait to its end. The
+        question is open to all, and carries no token. Nothing is asked of one that has answered.
+        """
+        limit_s = min(SILENT_S, self._timeout_s / 4)
+        for _ in self._urls:
+            left_s = deadline_s - time.monotonic()
+            several = len(self._urls) > 1 or self._led
+            if not several or self.url == self._awake or left_s < limit_s:
+                return
+            try:
+                exchange(self._http, "GET", f"{self.url}{LIVE}", limit_s, timeout=limit_s)
+            except httpx.TimeoutException:
+                self._next()
+            except (httpx.TransportError, httpx.InvalidURL, UnicodeError):
+                return  # the request itself finds the words
+            else:
+                return
 
     def _proven(self, headers: Mapping[str, str] | None) -> dict[str, str]:
         """Headers with the token for this server, if there is one; and how old answers may be."""
@@ -199,6 +228,7 @@ class Transport:
     def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[Iterator[bytes]]:
         """The body of ``path``, piece by piece as it arrives; `Unavailable` when it breaks."""
         timeout = httpx.Timeout(HEARTBEATS_MISSED_S, connect=5.0)
+        self._pass_over_silent(time.monotonic() + self._timeout_s)
         url = f"{self.url}{API}{path}"
         try:
             lasting = opened(

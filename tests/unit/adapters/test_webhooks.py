@@ -4,14 +4,17 @@ import base64
 import hashlib
 import hmac
 import ipaddress
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from topmast.adapters import webhooks
 from topmast.adapters.webhooks import Undelivered, deliver, resolved, signature
 
 LOOPBACK = [ipaddress.ip_network("127.0.0.0/8")]
@@ -122,3 +125,25 @@ def test_references_are_resolved_when_they_are_needed(
     for missing in (f"file:{tmp_path}/none", "env:NONE_SUCH"):
         with pytest.raises(Undelivered):
             resolved(missing)
+
+
+def test_an_answer_byte_by_byte_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time is one for all of an answer, not for each read; and half of one is no success."""
+    monkeypatch.setattr(webhooks, "TIMEOUT_S", 0.3)
+    over = threading.Event()
+
+    def drip(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection, suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX-Long: ")
+            while not over.wait(0.02):
+                connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=drip, args=(listening,))
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        with pytest.raises(Undelivered, match="has not answered within"):
+            deliver(url, b"{}", {}, LOOPBACK)
+        over.set()
+        thread.join()

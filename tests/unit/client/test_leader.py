@@ -1,5 +1,6 @@
 """Several servers, one of which leads: a client finds it, and goes along when another takes over."""
 
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -36,7 +37,8 @@ def test_a_client_goes_to_the_leader_that_a_standby_names(pair: Pair) -> None:
     leader.on("GET", "/jobs/j1", job())
     with Client(standby.url) as client:
         assert client.job("j1").id == client.job("j1").id == "j1"
-    assert (len(standby.requests), len(leader.requests)) == (1, 2)
+    asked = [len(server.asked("GET", "/jobs/j1")) for server in (standby, leader)]
+    assert asked == [1, 2]
 
 
 def test_a_submission_is_repeated_at_the_leader_with_its_key(pair: Pair) -> None:
@@ -59,7 +61,7 @@ def test_a_client_waits_while_none_leads(pair: Pair) -> None:
     second.on("GET", "/jobs/j1", stands_by(), stands_by(), job())
     with Client(f"{first.url},{second.url}") as client:
         assert client.job("j1").id == "j1"
-    assert len(second.requests) == 3
+    assert len(second.asked("GET", "/jobs/j1")) == 3
 
 
 def test_two_that_name_each_other_are_not_asked_for_ever(pair: Pair) -> None:
@@ -73,6 +75,33 @@ def test_two_that_name_each_other_are_not_asked_for_ever(pair: Pair) -> None:
     ):
         client.job("j1")
     assert len(first.requests) + len(second.requests) < 25
+
+
+def test_a_server_that_stands_still_is_passed_over(pair: Pair) -> None:
+    """Its machine takes connections all the same. Also where the other still names it for a while."""
+    second, third = pair
+    with socket.create_server(("127.0.0.1", 0)) as still:
+        first = f"http://127.0.0.1:{still.getsockname()[1]}"
+        second.on("GET", "/jobs/j1", stands_by(first), job())
+        third.on("GET", "/jobs/j1", stands_by(first))
+        with Client(f"{first},{second.url},{third.url}", timeout_s=8.0) as client:
+            assert client.job("j1").id == "j1"
+            assert client.job("j1").id == "j1"
+    asked = [request.path for server in pair for request in server.requests]
+    assert asked.count("/livez") <= 4
+
+
+def test_one_that_stands_still_later_is_passed_over_by_the_next_request(pair: Pair) -> None:
+    """A request that has waited for it may have been carried out, and is told as it was."""
+    _, second = pair
+    second.on("GET", "/jobs/j1", job())
+    with socket.create_server(("127.0.0.1", 0)) as still:
+        first = f"http://127.0.0.1:{still.getsockname()[1]}"
+        with Client(f"{first},{second.url}", timeout_s=1.0) as client:
+            client._transport._awake = first
+            with pytest.raises(Unavailable, match="did not answer within 1 s"):
+                client.job("j1")
+            assert client.job("j1").id == "j1"
 
 
 def test_a_leader_that_has_gone_is_followed_by_the_other(pair: Pair) -> None:
