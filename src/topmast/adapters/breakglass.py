@@ -48,8 +48,21 @@ def break_glass(state: Path, now: float, life_s: float) -> str:
 
 def is_break_glass(state: Path, token: str, now: float) -> bool:
     """Whether a token is the one of the file, and still good."""
-    try:
-        pane = msgspec.json.decode((state / FILE).read_bytes(), type=Pane)
-    except (OSError, msgspec.MsgspecError):
+    pane = _pane(state)
+    if pane is None:
         return False
     return hmac.compare_digest(pane.digest, digest_of(token)) and now < pane.expires_s
+
+
+def is_one_good(state: Path, now: float) -> bool:
+    """Whether the file has a token that is still good."""
+    pane = _pane(state)
+    return pane is not None and now < pane.expires_s
+
+
+def _pane(state: Path) -> Pane | None:
+    """What the file says; None where there is none to read."""
+    try:
+        return msgspec.json.decode((state / FILE).read_bytes(), type=Pane)
+    except (OSError, msgspec.MsgspecError):
+        return None

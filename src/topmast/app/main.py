@@ -33,12 +33,14 @@ def serve(options: rootoptions.ServeOptions) -> int:
     return roles.serve(options)
 
 
-def break_glass(state: Path, life_s: float) -> str:
+def break_glass(state: Path, life_s: float) -> tuple[str, bool]:
     """`topmast accounts break-glass`."""
-    from topmast.adapters.breakglass import break_glass
+    from topmast.adapters.breakglass import break_glass, is_one_good
     from topmast.adapters.clock import wall_s
 
-    return break_glass(state, wall_s(), life_s)
+    now = wall_s()
+    replaces = is_one_good(state, now)
+    return break_glass(state, now, life_s), replaces
 
 
 def demo(options: rootoptions.DemoOptions) -> int:

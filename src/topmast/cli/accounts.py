@@ -97,10 +97,13 @@ def _add_accounts(app: typer.Typer) -> None:
         with another folder does not know it. The one made before is good no more.
         """
         life_s = values.duration_s(life, "--for") or 0.0
+        values.with_unit(life, "--for")
         if not 0 < life_s <= 86_400.0:
             message = "a break-glass token lasts longer than 0 s, and for a day at most"
             raise typer.BadParameter(message, param_hint="'--for'")
-        token = session.root.break_glass(session.state_folder(), life_s)
+        token, replaces = session.root.break_glass(session.state_folder(), life_s)
+        if replaces:
+            note("the token made before is good no more")
         session.show({"token": token}, lambda: say(token))
 
 
@@ -141,10 +144,10 @@ def create_token(
 
     It is good for what its owner may do, unless scopes name less.
     """
-    with session.client() as client:
-        made = client.create_token(
-            label, account=account, ttl_s=values.duration_s(life, "--for"), scopes=scope
-        )
+    values.with_unit(life, "--for")
+    life_s = values.duration_s(life, "--for")
+    with session.client() as client, values.named({"ttl_s": "--for", "scopes": "--scope"}):
+        made = client.create_token(label, account=account, ttl_s=life_s, scopes=scope)
     if not session.json:
         view = made.view
         note(f"{view.id} of {view.subject}, until {moment(view.expires_s)}; keep it secret")
@@ -279,7 +282,7 @@ def audit(
     with session.client() as client:
         page = client.audit(
             actor=actor, verb=verb, object=object, tenant=tenant, outcome=outcome,
-            since_s=values.moment_s(since, "--since"), until_s=values.moment_s(until, "--until"),
+            since_s=values.past_s(since, "--since"), until_s=values.past_s(until, "--until"),
             limit=limit,
         )  # fmt: skip
     columns = [

@@ -80,7 +80,7 @@ def _add_replay(app: typer.Typer) -> None:
             )
         options = ReplayOptions(
             state=session.state_folder(),
-            until_s=values.moment_s(until, "--until"),
+            until_s=values.past_s(until, "--until"),
             json=session.json,
             serve=serve,
             host=host,

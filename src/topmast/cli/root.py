@@ -24,8 +24,9 @@ class Root:
     """Prints what it has to say and returns the exit code."""
     demo: Callable[[rootoptions.DemoOptions], int]
     """Prints what it has to say and returns the exit code."""
-    break_glass: Callable[[Path, float], str]
-    """Makes a token of an administrator in a state folder, good for so many seconds."""
+    break_glass: Callable[[Path, float], tuple[str, bool]]
+    """Makes a token of an administrator in a state folder, good for so many seconds; says whether
+    one that was made before would still be good."""
     replay: Callable[[rootoptions.ReplayOptions], object]
     database: Callable[[str, rootoptions.StoreOptions], dict[str, Any]]
     """The first argument is the command: check, upgrade, copy, backup, restore."""

@@ -60,7 +60,7 @@ def usage(
     if by not in keys and not by.startswith(label):
         known = ", ".join(f"'{key}'" for key in (*keys, f"{label}KEY"))
         raise typer.BadParameter(f"'{by}' is not one of {known}", param_hint="'--by'")
-    since_s, until_s = values.moment_s(since, "--since"), values.moment_s(until, "--until")
+    since_s, until_s = values.past_s(since, "--since"), values.past_s(until, "--until")
     with session.client() as client:
         report = client.usage(by, since_s=since_s, until_s=until_s)
     if csv:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,25 @@ def with_unit(text: str | None, option: str) -> None:
         )
 
 
+@contextmanager
+def named(options: Mapping[str, str]) -> Iterator[None]:
+    """Name the option in what a server refuses, in place of the field that it became."""
+    from topmast.model.errors import InvalidInput
+
+    try:
+        yield
+    except InvalidInput as error:
+        first, *more = (
+            InvalidInput(
+                one.message, field=options.get(one.field.partition("[")[0], one.field),
+                where=one.where, remedy=one.remedy,
+            )
+            for one in (error, *error.more)
+        )  # fmt: skip
+        first.more = tuple(more)
+        raise first from None
+
+
 def size_bytes(text: str | None, option: str = "") -> int | None:
     """Bytes of ``1GB``, ``512MiB``."""
     if text is None:
@@ -81,6 +101,16 @@ def moment_s(text: str | None, option: str = "", ago: str = "ago") -> float | No
     except InvalidInput as error:
         message = f"{error.message}; {error.remedy}"
         raise typer.BadParameter(message, param_hint=_hint(option)) from None
+
+
+def past_s(text: str | None, option: str) -> float | None:
+    """The same, said in full where it is a duration without a unit."""
+    from topmast.model.moments import dated_s
+
+    found_s = moment_s(text, option)
+    if text is not None and dated_s(text) is None:
+        with_unit(text, option)
+    return found_s
 
 
 def coming_s(text: str | None, option: str = "") -> float | None:

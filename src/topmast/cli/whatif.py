@@ -106,7 +106,7 @@ def add(app: typer.Typer) -> None:
         given = settings or []
         options = WhatIfOptions(
             state=session.state_folder(),
-            until_s=values.moment_s(until),
+            until_s=values.past_s(until, "--until"),
             for_s=for_s,
             add_hosts=_added(add_hosts),
             quotas=_quotas(quota),

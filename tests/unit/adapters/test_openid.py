@@ -14,8 +14,8 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 from topmast.adapters.oidc import Identity, OpenId, Pending, Refused
-from topmast.model.errors import Unavailable
-from topmast.model.files.accountsfile import Provider
+from topmast.model.errors import InvalidInput, Unavailable
+from topmast.model.files.accountsfile import Provider, parse_accounts
 
 NOW = 1_900_000_000.0
 ISSUER = "https://id.example.com"
@@ -177,3 +177,19 @@ def test_a_renewed_key_is_found(next_s: float) -> None:
         asyncio.run(openid.finish("code", PENDING))
     now[0] = next_s
     assert asyncio.run(openid.finish("code", PENDING)).name == "ann@example.com"
+
+
+@pytest.mark.parametrize(
+    ("login", "want_s"), [(8, 0.0), ("8s", 0.0), ("8m", 480.0), (3600, 3600.0)]
+)
+def test_a_login_of_seconds_is_refused(login: str | int, want_s: float) -> None:
+    """Hours are easily typed as a bare number."""
+    document = {"oidc": {"issuer": ISSUER, "client_id": "topmast", "login": login}}
+    if want_s:
+        found = parse_accounts(document).oidc
+        assert found is not None
+        assert found.login_s == want_s
+        return
+    with pytest.raises(InvalidInput) as error:
+        parse_accounts(document)
+    assert f"oidc.login: {login} is 8s, and a login lasts a minute at least" in str(error.value)

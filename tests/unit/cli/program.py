@@ -74,7 +74,7 @@ ROOT = Root(
     bench=bench,
     whatif=whatif,
     doctor=doctor,
-    break_glass=lambda state, life_s: "tm_pat_made",
+    break_glass=lambda state, life_s: ("tm_pat_made", False),
 )
 
 

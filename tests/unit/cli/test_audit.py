@@ -1,8 +1,9 @@
 """Acts as `topmast audit` shows them."""
 
 from tests.unit.cli.conftest import Call
-from tests.unit.client.fake import FakeServer
+from tests.unit.client.fake import FakeServer, problem
 from topmast.model.account_views import ActPage, ActView
+from topmast.model.views import Fault
 
 
 def test_what_changed_is_told_in_words(server: FakeServer, call: Call) -> None:
@@ -32,3 +33,29 @@ def test_what_is_gone_is_told_as_nothing(server: FakeServer, call: Call) -> None
                    {"tenant": "vision"}, None, "done")  # fmt: skip
     server.on("GET", "/audit", ActPage((gone,), None))
     assert "tenant=vision -> nothing" in " ".join(call("audit").out.split())
+
+
+def test_times_without_a_unit_are_said_in_full(server: FakeServer, call: Call) -> None:
+    """A day is easily typed as 24, which are seconds; a date and 24h need no word."""
+    server.on("GET", "/audit", ActPage((), None))
+    said = "--since 24 means 24s, seconds; for others write 24m, 24h or 24d"
+    assert said in call("audit", "--since", "24").err.splitlines()
+    for text in ("24h", "2030-01-31", "1893456000"):
+        assert call("audit", "--since", text).err == "no such acts\n"
+    assert "--for 15 means 15s" in call("accounts", "break-glass", "--for", "15").error
+    assert call("accounts", "break-glass", "--for", "15m").err == ""
+
+
+def test_what_is_wrong_with_a_token_is_said_of_its_options(server: FakeServer, call: Call) -> None:
+    """The fields of the request are not what was typed."""
+    faults = (Fault("a token lasts a minute", "ttl_s"), Fault("unknown", "scopes[0]"))
+    server.on("POST", "/tokens", problem(422, faults[0].detail, "ttl_s", faults=faults))
+    called = call("tokens", "create", "--for", "8", "--scope", "x")
+    assert called.code == 2
+    assert called.err.splitlines() == [
+        "--for 8 means 8s, seconds; for others write 8m, 8h or 8d",
+        "topmast: --for: a token lasts a minute",
+        "topmast: --scope: unknown",
+    ]
+    told = call("tokens", "create", "--for", "8s", "--scope", "x", "--json").problem
+    assert [one["field"] for one in told["errors"]] == ["--for", "--scope"]

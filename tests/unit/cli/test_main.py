@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,12 @@ import pytest
 import typer
 
 from tests.unit.cli.conftest import REPO, Call, program
-from tests.unit.cli.program import command_line
+from tests.unit.cli.program import ROOT, command_line
 from tests.unit.client.fake import Answer, FakeServer, page, problem, running
 from topmast import __version__
 from topmast.adapters.breakglass import break_glass
+from topmast.app.main import break_glass as of_the_app
+from topmast.cli import main
 from topmast.cli.commands import COMMANDS
 from topmast.cli.groups import read_simply
 from topmast.cli.main import declared
@@ -551,3 +553,19 @@ def test_no_folder_is_made_for_a_token_that_works_nowhere(tmp_path: Path) -> Non
     with pytest.raises(NotFound, match="no such folder"):
         break_glass(tmp_path / "typo", 0.0, 60.0)
     assert not (tmp_path / "typo").exists()
+
+
+def test_that_a_new_token_ends_the_one_before_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only where one was made that would still be good; the token is all that stdout has."""
+    root = replace(ROOT, break_glass=of_the_app)
+    words = ["accounts", "break-glass", "--state", str(tmp_path)]
+    break_glass(tmp_path, 0.0, 60.0)  # it was good until 1970
+    said = []
+    for _ in range(2):
+        assert main(root, words) == 0
+        out, err = capsys.readouterr()
+        assert len(out.split()) == 1
+        said.append(err)
+    assert said == ["", "the token made before is good no more\n"]

@@ -15,6 +15,7 @@ from topmast.model.units import parse_duration_s
 
 LIMITED = ("submit", "explain", "list")
 DEFAULT_SCOPES = ("openid", "profile", "email", "groups")
+LEAST_LOGIN_S = 60.0
 LONGEST_LOGIN_S = 30 * 86_400.0
 MOST_PER_S = 1e6
 
@@ -99,8 +100,17 @@ def _provider(value: Value) -> Provider:
         name_claim=name.text() if name else "email",
         groups_claim=groups.text() if groups else "groups",
         scopes=tuple(dict.fromkeys(("openid", *asked))),
-        login_s=login.quantity(parse_duration_s, "a time such as 12h") if login else 12 * 3600.0,
+        login_s=_login_s(login) if login else 12 * 3600.0,
     )
+
+
+def _login_s(value: Value) -> float:
+    """How long a login lasts; hours are easily typed as a bare number, which is seconds."""
+    found_s = value.quantity(parse_duration_s, "a time such as 12h")
+    if found_s < LEAST_LOGIN_S:
+        message = f"{value.node.text} is {found_s:g}s, and a login lasts a minute at least"
+        raise value.error(message, "write a time such as 12h")
+    return found_s
 
 
 def _rate(value: Value) -> RateLimit:
