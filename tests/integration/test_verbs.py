@@ -316,6 +316,25 @@ async def fleet_of(client: httpx.AsyncClient) -> tuple[str, dict[str, Any]]:
     return found["version"], found["fleet"]
 
 
+def test_datasets_of_a_fleet_file_are_not_dropped_without_a_word(door: Entrance) -> None:
+    """Those that the server has are no news; the others are named, with what adds them."""
+    said = "datasets of this file are not applied: logs; add them with `topmast datasets add`"
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.OPERATOR, "/"))
+        async with door.client(token) as client:
+            _, document = await fleet_of(client)
+            document.setdefault("datasets", {})["logs"] = {"size": "1GB", "replicas": ["east"]}
+            body = {"fleet": document}
+            for route in ("/fleet/diff", "/fleet/apply"):
+                found = (await client.post(route, json=body)).json()
+                assert (found["changes"], found["warnings"]) == ([], [said])
+            tenants = {"tenants": document["tenants"]}
+            assert (await client.post("/fleet/diff", json=tenants)).json()["warnings"] == []
+
+    run(story)
+
+
 def test_the_fleet_of_a_running_server_changes_without_a_start(door: Entrance) -> None:
     """A host comes, a quota grows; what was shown is done, and what is done is audited."""
 

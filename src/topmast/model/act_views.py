@@ -175,4 +175,5 @@ class FleetDiff(Struct, frozen=True):
     """Of the fleet that it is compared with; after an apply, of the fleet as it is now."""
     changes: tuple[FleetChange, ...]
     warnings: tuple[str, ...] = ()
-    """What else to know: roles and service accounts at tenants that go."""
+    """What else to know: roles and service accounts at tenants that go, datasets that are
+    not added."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from msgspec import UNSET
@@ -17,7 +17,7 @@ from topmast.model.act_views import FleetDiff, FleetView
 from topmast.model.errors import Conflict, InvalidInput, TopmastError
 from topmast.model.files.fleetdump import dump_fleet
 from topmast.model.files.fleetfile import parse_fleet
-from topmast.model.fleet import Fleet
+from topmast.model.fleet import DatasetSpec, Fleet
 from topmast.model.fleet_changes import (
     FleetChange,
     cluster_regions,
@@ -160,12 +160,17 @@ class FleetChanges(Pausing):
         given: dict[str, Any] = document[parts[0]]
         if parts == ["tenants"]:
             given = {**dump_fleet(now), "tenants": given}
-        fleet = self.surroundings.checked(with_what_stays(parse_fleet(given), now))
+        told = parse_fleet(given)
+        fleet = self.surroundings.checked(with_what_stays(told, now))
         changes = fleet_changes(now, fleet)
         changes = await self._ask(lambda: tuple(self._with_jobs(now, c) for c in changes))
         changes += await self._ask(lambda: tuple(self._of_reservations(now, fleet)))
         gone = [change.what.partition(" ")[2] for change in changes if _is_gone(change, "tenant")]
-        return FleetDiff(fleet_version(now), changes, self.directory.left_at(gone)), fleet
+        queue = self.machines.queue
+        asked = told.datasets if parts == ["fleet"] else ()
+        missing = await self._ask(lambda: tuple(_missing_datasets(queue, asked)))
+        warnings = (*self.directory.left_at(gone), *missing)
+        return FleetDiff(fleet_version(now), changes, warnings), fleet
 
     def _with_jobs(self, now: Fleet, change: FleetChange) -> FleetChange:
         """Of what goes: the jobs that are there, and whether a running server can do it."""
@@ -184,6 +189,18 @@ class FleetChanges(Pausing):
             left = sum(host in after for host in before)
             if left < len(before):
                 yield FleetChange(f"reservation {name}", f"hosts {len(before)} -> {left}")
+
+
+def _missing_datasets(queue: GlobalQueue, datasets: Iterable[DatasetSpec]) -> Iterator[str]:
+    """A line if a fleet file has datasets that the server has not: it does not add them."""
+    there = queue.data.catalogue.datasets
+    names = [dataset.name for dataset in datasets if dataset.name not in there]
+    if names:
+        more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+        yield (
+            f"datasets of this file are not applied: {', '.join(names[:NAMED])}{more}; add them "
+            "with `topmast datasets add`"
+        )
 
 
 def _of_tenant(queue: GlobalQueue, now: Fleet, name: str) -> list[str]:
