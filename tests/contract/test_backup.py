@@ -163,16 +163,26 @@ def test_a_copy_that_fails_leaves_its_target_empty(filled: Store, empty: Store) 
     copy_database(filled.target, empty.target, ())
 
 
-@pytest.mark.parametrize("act", ["copy", "upgrade"])
+@pytest.mark.parametrize("act", ["copy", "upgrade", "copy into", "restore"])
 def test_a_database_in_use_is_neither_copied_nor_upgraded(
-    act: str, filled: Store, empty: Store
+    act: str, filled: Store, empty: Store, tmp_path: Path
 ) -> None:
+    """The remedy is one that these commands have: they do not stand by."""
+    backup = tmp_path / "backup"
+    write_backup(filled.target, backup, (), 0.0, "queue")
+    used = filled if act in ("copy", "upgrade") else empty
     acts: dict[str, Callable[[], object]] = {
         "copy": lambda: copy_database(filled.target, empty.target, ()),
         "upgrade": lambda: upgrade(filled.target),
+        "copy into": lambda: copy_database(filled.target, empty.target, ()),
+        "restore": lambda: restore(backup, empty.target),
     }
-    with closing(filled.open()), pytest.raises(Conflict, match="in use by"):
+    with closing(used.open()), pytest.raises(Conflict, match="in use by") as refused:
         acts[act]()
+    assert "standby" not in str(refused.value)
+    if used.target.startswith("postgresql"):
+        remedy = "stop that first" if used is filled else "name an empty database"
+        assert f"): {remedy}" in str(refused.value)
 
 
 def test_a_database_that_a_server_waits_for_is_not_copied(database: Store, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from topmast.adapters.store.database import Claim, Database
 from topmast.adapters.store.errors import (
     USE_ANOTHER,
     Explain,
+    InUse,
     JournalFailure,
     WrittenByNewer,
     explain,
@@ -39,6 +40,8 @@ EPOCHS_APART = 1_000_000
 Files = Iterable[tuple[str, bytes]]
 """The work folders of a state folder, with their digests."""
 
+_STOP_FIRST = "stop that first"
+_NAME_EMPTY = "name an empty database, which no server uses"
 _FORMAT = b"SQLite format 3\0"
 """How the file begins."""
 _NO_BACKUP = "no backup: name a file that `topmast backup` made"
@@ -181,13 +184,23 @@ def _owned(target: str | Path) -> Iterator[tuple[Database, Connection]]:
     database = open_database(target, Claim())
     assert database.writer is not None
     try:
-        with _named(database.place), database.writer.connect() as writer:
+        named, in_use = _named(database.place), _in_use(_STOP_FIRST)
+        with named, in_use, database.writer.connect() as writer:
             with writer.begin():
                 if waiting_for_lock(writer):
                     raise Conflict(f"{database.place}: a server stands by there: stop it first")
             yield database, writer
     finally:
         dispose(database)
+
+
+@contextmanager
+def _in_use(remedy: str) -> Iterator[None]:
+    """Let a database that a server writes be refused with what helps here."""
+    try:
+        yield
+    except InUse as error:
+        raise Conflict(f"{error.told}: {remedy}") from error
 
 
 @contextmanager
@@ -214,7 +227,7 @@ def _fill(
     database = open_database(target, Claim())
     assert database.writer is not None
     try:
-        with _named(database.place), database.writer.begin() as writer:
+        with _named(database.place), _in_use(_NAME_EMPTY), database.writer.begin() as writer:
             if inspect(writer).get_table_names():
                 raise Conflict(f"{database.place} is not empty: name a new database")
             schema.migrate(writer, schema.known_version_of(source))
