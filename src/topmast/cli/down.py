@@ -18,6 +18,7 @@ from topmast.cli.output import say
 from topmast.cli.text import plural
 
 LOOK_S = 0.05
+BY_STATE = "`down` ends a process of this machine: name its state folder by --state"
 
 
 def add(app: typer.Typer) -> None:
@@ -89,7 +90,7 @@ def _meant(session: Session, folder: Path) -> dict[str, Any]:
 
     standbys = written_standbys(folder)
     try:
-        found = [written_server(folder), *standbys]
+        found = [written_server(folder, BY_STATE), *standbys]
     except Unavailable:
         if not standbys:
             raise
@@ -103,7 +104,7 @@ def _meant(session: Session, folder: Path) -> dict[str, Any]:
         if not found:
             raise InvalidInput(
                 f"no server of {folder} is at {url}: there {_are(there)}", field=where,
-                remedy="`down` ends a process of this machine: name its state folder by --state",
+                remedy=BY_STATE,
             )  # fmt: skip
     if len(found) > 1:
         raise InvalidInput(

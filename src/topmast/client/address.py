@@ -15,6 +15,7 @@ from topmast.model.errors import InvalidInput, Unavailable
 
 AGE_VARIABLE = "TOPMAST_MOST_AGE_S"
 REMEDY = "start one with `topmast up`"
+OR_ANOTHER = f"{REMEDY}, or name another with --server URL"
 SERVER_FILE = "server.json"
 OWNER = "owner"
 """Where what was read has the user that owns the file."""
@@ -95,8 +96,11 @@ def written_standbys(state: Path) -> list[dict[str, Any]]:
     return found
 
 
-def written_server(state: Path) -> dict[str, Any]:
-    """What it wrote there: its URL, and the identity of its process. Raises Unavailable."""
+def written_server(state: Path, remedy: str = OR_ANOTHER) -> dict[str, Any]:
+    """What it wrote there: its URL, and the identity of its process.
+
+    Raises Unavailable; ``remedy``: what helps where none runs there.
+    """
     file = state / SERVER_FILE
     # `state` alone reads like a word of the message.
     folder = state if state.is_absolute() else f"./{state}"
@@ -104,8 +108,8 @@ def written_server(state: Path) -> dict[str, Any]:
         text, owner = _read(file)
         found = json.loads(text)
     except FileNotFoundError:
-        message = f"no Topmast server runs on {folder}; {REMEDY}"
-        raise Unavailable(f"{message}, or name another with --server URL{_meant(state)}") from None
+        message = f"no Topmast server runs on {folder}; {remedy}"
+        raise Unavailable(f"{message}{_meant(state)}") from None
     except NotADirectoryError:
         raise InvalidInput(
             f"{folder} is not a folder", where="--state", remedy="name the state folder of a server"
@@ -113,8 +117,7 @@ def written_server(state: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise Unavailable(f"{file} cannot be read ({error}); {REMEDY}") from None
     if isinstance(found, dict) and _has_ended(found):
-        message = f"no Topmast server runs on {folder}: the last one was killed; {REMEDY}"
-        raise Unavailable(f"{message}, or name another with --server URL")
+        raise Unavailable(f"no Topmast server runs on {folder}: the last one was killed; {remedy}")
     url = found.get("url") if isinstance(found, dict) else None
     if not isinstance(url, str):
         raise Unavailable(f"{file} names no server; {REMEDY}")

@@ -48,7 +48,19 @@ def test_down_stops_the_server_of_a_folder(server: FakeServer, call: Call, tmp_p
     assert f"`topmast cancel {where} --selector 'name=*'`, `topmast down {where}`" in third
     again = call("down", "--state", tmp_path / "s")
     assert again.code == 1
-    assert "no Topmast server runs on" in again.error
+    assert f"no Topmast server runs on {tmp_path / 's'}" in again.error
+    assert "name its state folder by --state" in again.error
+
+
+def test_down_where_no_server_runs_names_the_folder_as_the_remedy(
+    call: Call, tmp_path: Path
+) -> None:
+    """Not `--server`, which was just used, and not to start what is to be stopped."""
+    called = call("down", "--state", tmp_path, "--server", "http://127.0.0.1:9")
+    remedy = "`down` ends a process of this machine: name its state folder by --state"
+    assert (called.code, called.error) == (
+        1, f"topmast: no Topmast server runs on {tmp_path}; {remedy}",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
