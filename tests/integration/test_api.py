@@ -657,7 +657,7 @@ def test_a_dataset_never_leads_out_of_its_store(
         ("/jobs/j1/logs?attempt=9", 404, ""),
         ("/usage?by=planet", 422, "by"),
         ("/usage?since=nan", 422, "since"),
-        ("/usage?since=100&until=50", 422, "since"),
+        ("/usage?since=100&until=50", 422, "until"),
         ("/usage?since=9e10", 422, "since"),
         ("/usage?until=x", 422, "until"),
         ("/fleet/history?period=1y", 422, "period"),

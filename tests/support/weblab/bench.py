@@ -27,7 +27,7 @@ import msgspec
 import psutil
 
 from tests.support.weblab.browser import Viewer, browser
-from tests.support.weblab.cost import compared, deciding_s
+from tests.support.weblab.cost import compared, deciding_s, threads_s
 from topmast.bench.http import Connection
 
 HOST_GPUS, CLUSTERS, BULK = 8, 10, 20_000
@@ -172,13 +172,13 @@ def grouped(url: str) -> dict[str, float]:
 
 def scrapes(url: str, process: psutil.Process, count: int) -> dict[str, float]:
     """How long a scrape of the metrics takes, and how much CPU time of the thread that decides."""
-    times_s, before_s = [], deciding_s(process)
+    times_s, before_s = [], threads_s(process)
     with httpx.Client(timeout=60) as client:
         for _ in range(count):
             begun_s = time.monotonic()
             client.get(f"{url}/metrics").raise_for_status()
             times_s.append(time.monotonic() - begun_s)
-    each_s = (deciding_s(process) - before_s) / count
+    each_s = deciding_s(before_s, threads_s(process)) / count
     return {
         "median_ms": round(1e3 * median(times_s), 1), "max_ms": round(1e3 * max(times_s), 1),
         "deciding_ms": round(1e3 * each_s, 2),

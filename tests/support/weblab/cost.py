@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from math import comb
 from pathlib import Path
 from statistics import median
@@ -140,11 +140,13 @@ def _medians(turns: Sequence[Turn]) -> Turn:
 def measured(url: str, process: psutil.Process, pace: Pace) -> Turn:
     """One turn."""
     time.sleep(pace.settle_s)
-    before_s = _machines_s(url), deciding_s(process)
+    threads_before_s, before_s = threads_s(process), _machines_s(url)
     begun_s = time.monotonic()
     answers_s = asyncio.run(_paced(url, pace))
     took_s = time.monotonic() - begun_s
-    thread_s, machines_s = deciding_s(process) - before_s[1], _machines_s(url) - before_s[0]
+    # The machines are asked within: what they do besides counts as the thread's alone.
+    machines_s = _machines_s(url) - before_s
+    thread_s = deciding_s(threads_before_s, threads_s(process))
     each_us = 1e6 / len(answers_s)
     return Turn(
         round(each_us * machines_s, 1), round(each_us * thread_s, 1),
@@ -173,11 +175,20 @@ def _machines_s(url: str) -> float:
     return sum(float(step["count"] * step["mean_s"]) for step in steps if step["step"] != COMMIT)
 
 
-def deciding_s(process: psutil.Process) -> float:
-    """The CPU time of the thread that decides: of those beside that of HTTP the one that works."""
+def threads_s(process: psutil.Process) -> dict[str, float]:
+    """The CPU time of each thread beside that of HTTP, which is the first."""
     tasks = Path(f"/proc/{process.pid}/task")
-    others = [task for task in tasks.iterdir() if task.name != str(process.pid)]
-    return max(int((task / "schedstat").read_text("ascii").split()[0]) for task in others) / 1e9
+    found = {}
+    for task in tasks.iterdir():
+        if task.name != str(process.pid):
+            with suppress(OSError):  # one that has just ended
+                found[task.name] = int((task / "schedstat").read_text("ascii").split()[0]) / 1e9
+    return found
+
+
+def deciding_s(before_s: Mapping[str, float], after_s: Mapping[str, float]) -> float:
+    """The CPU time of the thread that decides: of `threads_s` the one that worked most meanwhile."""
+    return max(at_s - before_s.get(name, 0.0) for name, at_s in after_s.items())
 
 
 @contextmanager
