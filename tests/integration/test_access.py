@@ -338,6 +338,43 @@ def test_what_belongs_to_another_tenant_is_not_there(tmp_path: Path) -> None:
         run(lambda: story(door))
 
 
+def test_events_hide_who_acted_for_another_tenant_and_why(tmp_path: Path) -> None:
+    """A quota for a while and a reservation, when they begin and when they are ended."""
+
+    async def story(door: Entrance) -> None:
+        directory = door.service.directory
+        vision = directory.caller(await door.token("v", (Role.VIEWER, "vision")))
+        speech = directory.caller(await door.token("s", (Role.VIEWER, "speech")))
+        assert vision is not None
+        assert speech is not None
+        async with door.client(await door.token("o", (Role.ADMIN, "/"))) as admin:
+            quota = {"quota": {"H100": 1}, "until_s": TOMORROW_S, "reason": "plan"}
+            kept = {"hosts": ["east-a-0"], "until_s": TOMORROW_S, "tenants": ["speech"]}
+            answer = await admin.post("/tenants/speech/quota", json=quota)
+            assert answer.status_code < 300, answer.text
+            await admin.post("/tenants/speech/quota/end", json={"reason": "plan"})
+            answer = await admin.post("/reservations", json=kept | {"reason": "plan"})
+            name = answer.json()["name"]
+            answer = await admin.post(f"/reservations/{name}/end", json={"reason": "plan"})
+            assert answer.status_code == 200, answer.text
+        kinds = ("quota-set", "quota-over", "hosts-reserved", "reservation-over")
+        hidden, shown = (
+            [one.text for kind in kinds for one in door.service.recent_events(caller, 10, kind)]
+            for caller in (vision, speech)
+        )
+        assert hidden == [
+            "1 H100 for tenant (another tenant) for a while",
+            "tenant (another tenant) has the quota of the fleet again",
+            "host east-a-0 is reserved",
+            f"reservation {name} is over",
+        ]
+        assert all("sa:o" in text and text.endswith(": plan") for text in shown), shown
+        assert len(shown) == len(kinds)
+
+    with entrance(tmp_path) as door:
+        run(lambda: story(door))
+
+
 def test_a_token_that_may_only_submit_submits(door: Entrance) -> None:
     """It need not see jobs for that, and sees none; other tenants stay unknown to it."""
 

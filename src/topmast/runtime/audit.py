@@ -57,6 +57,8 @@ class AuditLog:
         self.options: dict[str, str] = {}
         self._idle_s = 0.0
         """Of the attempt that ends with the event that is handled."""
+        self._tenants: tuple[str, ...] = ()
+        """Those that the reservation is for that ends with the event that is handled."""
 
     def note(self, act: Act, now: float) -> None:
         """Note an act that no machine is told."""
@@ -64,8 +66,12 @@ class AuditLog:
         self.options.update(act.options)
         self.history += [replace(row, at_s=now) for row in act.told]
 
-    def foresee(self, event: AttemptEnded) -> None:
-        """Note what is forgotten when the end of an attempt is handled. O(1)."""
+    def foresee(self, event: AttemptEnded | EndWindow) -> None:
+        """Note what is forgotten when the end of an attempt or reservation is handled. O(1)."""
+        if isinstance(event, EndWindow):
+            known = self.queue.windows.known.get(event.name)
+            self._tenants = () if known is None else known.window.tenants
+            return
         record = self.queue.jobs.current(event.job, event.epoch)
         self._idle_s = 0.0 if record is None else record.idle_s(event.end_s)
 
@@ -256,14 +262,15 @@ class AuditLog:
     def _window_set(self, fact: f.WindowSet, event: SetWindow, now: float) -> None:
         window = event.window
         text = f"{_window_text(window)} is {replace(window, name=fact.name).why()}"
-        self._line(now, "", "hosts-reserved", text, reservation=fact.name)
+        self._line(now, "", "hosts-reserved", text, reservation=fact.name, tenants=window.tenants)
 
     def _window_over(self, fact: f.WindowOver, event: Message, now: float) -> None:
-        text = f"reservation {fact.name} is over"
+        text, detail = f"reservation {fact.name} is over", {}
         if isinstance(event, EndWindow):
             reason = f": {event.reason}" if event.reason else ""
             text += f", ended by {event.by or 'an unknown user'}{reason}"
-        self._line(now, "", "reservation-over", text, reservation=fact.name)
+            detail = {"tenants": self._tenants}
+        self._line(now, "", "reservation-over", text, reservation=fact.name, **detail)
 
     def _closure_set(self, fact: p.ClosureSet, event: Message, now: float) -> None:
         if fact.name.startswith(CLOSURE):

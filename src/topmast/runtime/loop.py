@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from topmast.model.errors import InvalidInput
-from topmast.model.messages import AttemptEnded, Deliver, Message, Recovered, Send, Wake
+from topmast.model.messages import AttemptEnded, Deliver, EndWindow, Message, Recovered, Send, Wake
 from topmast.ports import Act, ActRow, Audit, Clock, HistoryRow, Journal, Record, Snapshot
 from topmast.runtime.around import Around
 from topmast.runtime.audit import AuditLog
@@ -312,7 +312,7 @@ class Runtime:
             if machine is None:
                 self._outbox.append(Send(address, event))
                 continue
-            if type(event) is AttemptEnded:
+            if isinstance(event, AttemptEnded | EndWindow):
                 self._audit_log.foresee(event)
             begun_s = stopwatch()
             outcome = machine.handle(event, now)

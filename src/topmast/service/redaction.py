@@ -16,8 +16,12 @@ T = TypeVar("T")
 _JOB = re.compile(r"\bj(?:0|[1-9][0-9]{0,14})\b")
 _TENANT = re.compile(r"\b(tenants? |parent )([A-Za-z0-9][\w.-]*)")
 HIDDEN_TENANT = "(another tenant)"
-_WHO_AND_WHY = re.compile(r"\b(is (?:paused|resumed|changed)) by .*", re.DOTALL)
+_WHO_AND_WHY = re.compile(
+    r"\b(is (?:paused|resumed|changed)|for a while|the quota of the fleet again),? by .*", re.DOTALL
+)
 """What an act on another tenant says of the one that acts, and of the reason."""
+_RESERVED = re.compile(r"(?<=\bis reserved) by .*|(?<=\bis over), ended by .*", re.DOTALL)
+"""Likewise of a reservation; its event names the tenants that it is for beside the text."""
 
 
 class Redaction:
@@ -73,6 +77,10 @@ class Redaction:
             found["tenants"] = self._tenants(names)
             if found["tenants"] == [HIDDEN_TENANT]:  # what it is for is no business of others
                 found |= {key: "" for key in ("reason", "by") if key in found}
+        detail, text = found.get("detail"), found.get("text")
+        if isinstance(detail, dict) and isinstance(text, str):  # an event
+            is_theirs = detail.get("tenants") == [HIDDEN_TENANT]
+            found["text"] = _RESERVED.sub("", text) if is_theirs else text
         if "user" in found and tenant is not None and tenant not in self._seen:
             found["user"] = ""
         return found
