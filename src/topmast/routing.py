@@ -20,7 +20,10 @@ from topmast.model.files.fields import nearest
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Response]])
 NoteRefusal = Callable[[Caller, str, str, str], Awaitable[None]]
-"""Brings a refusal into the audit log: (caller, verb, path, reason). Raises TooMany."""
+"""Counts a refusal, and brings it into the audit log: (caller, verb, path, reason).
+
+Without a reason it is counted only. Raises TooMany.
+"""
 
 CALLER = "topmast.caller"
 """Where the guard leaves the caller in the scope of a request."""
@@ -114,7 +117,8 @@ class GuardedRoute(APIRoute):
                 self._refuse_unknown(request)
                 return await inner(request)
             except (Forbidden, InvalidInput) as error:
-                if why := _forbids(error):
+                why = _forbids(error)
+                if why or _is_counted(error):
                     note: NoteRefusal = request.app.state.note_refusal
                     path = request.url.path
                     await note(caller, f"{request.method} {self.path}", path, why)
@@ -172,6 +176,11 @@ def _forbids(error: Forbidden | InvalidInput) -> str:
     if isinstance(error, Forbidden):
         return "" if error.is_noted else error.message
     return next((one.conceals for one in (error, *error.more) if one.conceals), "")
+
+
+def _is_counted(error: Forbidden | InvalidInput) -> bool:
+    """Whether it is counted whatever it conceals: so the limit tells nothing of what is there."""
+    return isinstance(error, InvalidInput) and any(one.may_conceal for one in (error, *error.more))
 
 
 class PageRouter(APIRouter):

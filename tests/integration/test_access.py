@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.entrance import ROOT, URL, Entrance, entrance, run
 from topmast.api import AUTH_PREFIX
@@ -439,6 +440,51 @@ def test_what_a_role_forbids_is_audited_where_the_answer_conceals_it(
 
     with entrance(tmp_path) as door:
         run(lambda: story(door))
+
+
+def test_the_limit_on_refusals_tells_nothing_of_which_tenants_there_are(door: Entrance) -> None:
+    """One that is hidden and one that there is not are counted alike; the log has the first alone."""
+
+    async def story() -> None:
+        admin = await door.token("t", (Role.TENANT_ADMIN, "vision"))
+        rates = door.service.limits.rates
+        try:
+            for method, path, body in (
+                ("GET", "/jobs?tenant={}", None),
+                ("POST", "/jobs", {"job": ONE | {"tenant": "{}"}}),
+                ("POST", "/jobs/dry-run", {"job": ONE | {"tenant": "{}"}}),
+                ("POST", "/jobs/bulk", {"jobs": [ONE, ONE | {"tenant": "{}"}]}),
+                ("POST", "/jobs/cancel", {"selector": "tenant={}"}),
+                ("GET", "/audit?tenant={}", None),
+                ("GET", f"{URL}/events?show=audit&tenant={{}}", None),
+            ):
+                counted = []
+                for tenant in ("speech", "speach"):
+                    body_of = (
+                        None if body is None else json.loads(json.dumps(body).replace("{}", tenant))
+                    )
+                    # Each begins with a full burst.
+                    door.service.set_limits(replace(rates, refused=Rate(1e9, 2)))
+                    door.service.limits.take_of("sa:t", "refused", 0)
+                    door.service.set_limits(replace(rates, refused=Rate(1e-6, 2)))
+                    before = len(door.acts(actor="sa:t"))
+                    async with door.client(admin) as client:
+                        answers = [
+                            await client.request(method, path.format(tenant), json=body_of)
+                            for _ in range(4)
+                        ]
+                    codes = [answer.status_code for answer in answers]
+                    assert codes == [422, 422, 429, 429], (path, tenant, answers[0].text)
+                    counted.append(len(door.acts(actor="sa:t")) - before)
+                assert counted == [2, 0], path
+            chief = await door.token("chief", (Role.ADMIN, "/"))
+            async with door.client(chief) as client:
+                codes = [(await client.get("/jobs?tenant=speach")).status_code for _ in range(4)]
+            assert codes == [422] * 4, "nothing is hidden from it"
+        finally:
+            door.service.set_limits(rates)
+
+    run(story)
 
 
 async def first_events(door: Entrance, token: str) -> list[dict[str, Any]]:

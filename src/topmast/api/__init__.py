@@ -122,8 +122,9 @@ def _observed(
 
 async def _note_refusal(service: Service, caller: Caller, verb: str, path: str, why: str) -> None:
     service.limits.take(caller, "refused")
-    line = row(caller, verb, path, outcome=f"refused: {why}")
-    await asyncio.wrap_future(service.runtime.note(line))
+    if why:
+        line = row(caller, verb, path, outcome=f"refused: {why}")
+        await asyncio.wrap_future(service.runtime.note(line))
 
 
 def create_regional_api(

@@ -30,12 +30,14 @@ class InvalidInput(TopmastError):
     the place that it was read from (``job.yaml:7``). ``remedy`` says what to write instead.
     ``more`` holds the other errors of the same document. ``refers`` is the part of it that does not
     define what the field names. ``conceals`` is what a role forbids, where the error says only that
-    there is no such thing: the audit log is told.
+    there is no such thing: the audit log is told. ``may_conceal``: the caller does not see all that
+    there is, so it is counted as a refusal whether it conceals something or not.
     """
 
     more: tuple[InvalidInput, ...] = ()
     refers = ""
     conceals = ""
+    may_conceal = False
 
     def __init__(self, message: str, *, field: str = "", where: str = "", remedy: str = "") -> None:
         self.message = message

@@ -58,12 +58,17 @@ class Access:
         """Whether there is such a tenant, for all that a caller knows."""
         return self.has_tenant(tenant) and self.may(caller, Permission.JOBS_VIEW, tenant)
 
+    def sees_all(self, caller: Caller) -> bool:
+        """Whether no tenant is hidden from a caller."""
+        return caller.principal.may(Permission.JOBS_VIEW, (ROOT,))
+
     def unknown_tenant(
         self, caller: Caller, name: str, permission: Permission, field: str = "tenant"
     ) -> InvalidInput:
         """The error for a tenant that there is not, or that the caller does not see."""
         remedy = one_of(name, self.names(caller))
         error = InvalidInput(f"unknown tenant {show(name)}", field=field, remedy=remedy)
+        error.may_conceal = not self.sees_all(caller)
         if self.has_tenant(name):
             error.conceals = caller.principal.refusal(permission, f" for tenant {name}")
         return error

@@ -77,10 +77,12 @@ class Admission:
         seen = self._access.tenants(caller, Permission.JOBS_VIEW)
         known = tenants if seen is None else [n for n in tenants if n in seen or n in usable]
         faults = tuple(faults_in_fleet(spec, known, self._known_models(), where))
-        if spec.tenant in tenants and spec.tenant not in known:
-            at = f" for tenant {spec.tenant}"
+        if seen is not None and spec.tenant not in known:
             of_tenant = next(fault for fault in faults if fault.field == "tenant")
-            of_tenant.conceals = caller.principal.refusal(Permission.JOBS_SUBMIT, at)
+            of_tenant.may_conceal = True
+            if spec.tenant in tenants:
+                at = f" for tenant {spec.tenant}"
+                of_tenant.conceals = caller.principal.refusal(Permission.JOBS_SUBMIT, at)
         refuse_all(faults)
         self._access.require(caller, Permission.JOBS_SUBMIT, spec.tenant)
         for_user = self._access.user(caller, user, spec.tenant)

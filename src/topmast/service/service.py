@@ -251,7 +251,8 @@ class Service(Reserving):
         names = SelectedNames(self.machines, self.access)
         found = await self._ask(lambda: names.unknown(caller, jobs, Permission.JOBS_VIEW))
         for error in found:
-            error.conceals = ""  # to look at the jobs of a tenant that is hidden shows none
+            # To look at the jobs of a tenant that is hidden shows none.
+            error.conceals, error.may_conceal = "", False
         return found
 
     async def _jobs(self, wanted: listing.Selection) -> v.JobPage:

@@ -62,8 +62,8 @@ async def _acts(ask: Ask, given: dict[str, str]) -> dict[str, Any]:
     try:
         acts = await ask.service.directory.audit(ask.caller, wanted)
     except InvalidInput as error:
-        if error.conceals:
-            raise  # the audit log is told
+        if error.may_conceal:
+            raise  # it is counted, and the audit log is told of what is there
         faults += (error, *error.more)
     if faults:
         told = {one.field: _told(one) for one in reversed(faults)}  # the first of each field

@@ -101,8 +101,8 @@ async def view(ask: Ask) -> dict[str, Any] | Response:
     try:
         return {**shown, **await _listed(ask, given, states, selector)}
     except InvalidInput as error:
-        if error.conceals:
-            raise  # the audit log is told
+        if error.may_conceal:
+            raise  # it is counted, and the audit log is told of what is there
         return {**shown, **NOTHING, "trouble_of_filters": str(error)}
 
 
