@@ -49,8 +49,8 @@ def _of_tenants(queue: QueueViews, fleet: Fleet) -> Iterator[str]:
     for tenant in sorted({record.spec.tenant for record in left}):
         jobs = _named([record.id for record in left if record.spec.tenant == tenant])
         yield (
-            f"tenant {tenant} has jobs that have not ended ({jobs}): "
-            "cancel them, or wait for them, first"
+            f"tenant {tenant} is left out, which removes it, and has jobs that have not ended "
+            f"({jobs}): add it to the file, or cancel them, or wait for them, first"
         )
 
 

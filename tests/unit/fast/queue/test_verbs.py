@@ -266,7 +266,9 @@ def test_a_tenant_does_not_leave_while_a_job_of_it_goes_on() -> None:
     world.submit(job(tenant="nlp"))
     refused = tenants_now(world, TWO[0])
     assert isinstance(refused, Conflict)
-    assert "tenant nlp has jobs that have not ended (j1)" in str(refused)
+    assert "tenant nlp is left out, which removes it, and has jobs that have not ended (j1)" in str(
+        refused
+    )
     world.finish("j1")
     assert tenants_now(world, TWO[0]) is None
 
@@ -277,8 +279,14 @@ def test_all_that_keeps_a_fleet_from_being_taken_up_is_told_at_once() -> None:
     world.submit(job(tenant="nlp"))
     world.submit(job(tenant="vision"))
     told_at_once = str(tenants_now(world, TWO[0]))
-    assert "tenant nlp has jobs that have not ended (j1)" in told_at_once
-    assert "tenant vision has jobs that have not ended (j2)" in told_at_once
+    assert (
+        "tenant nlp is left out, which removes it, and has jobs that have not ended (j1)"
+        in told_at_once
+    )
+    assert (
+        "tenant vision is left out, which removes it, and has jobs that have not ended (j2)"
+        in told_at_once
+    )
 
 
 def test_a_host_that_grows_is_used_at_once_and_keeps_its_jobs() -> None:
