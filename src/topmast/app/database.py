@@ -238,7 +238,7 @@ def _target(options: StoreOptions) -> str | Path:
 
 
 def _place(text: str) -> str | Path:
-    return checked(text) if "://" in text else Path(text).expanduser().absolute()
+    return checked(text, "--to") if "://" in text else Path(text).expanduser().absolute()
 
 
 def _file(options: StoreOptions) -> Path:

@@ -7,12 +7,13 @@ must all hold; of parts with the same key one must. ``*`` stands for any charact
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Protocol
 
 from msgspec import Struct, UnsetType
 from msgspec.structs import replace
 
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import Faults, InvalidInput
 from topmast.model.files.fields import nearest, one_of
 from topmast.model.files.labels import LABEL_KEYS, is_label_key
 from topmast.model.job import Band
@@ -128,40 +129,50 @@ KEYS: Mapping[str, str] = {
 
 
 def parts_of(text: str, field: str) -> list[tuple[str, str]]:
-    """The keys and values of a selector; none of an empty text. Raises InvalidInput."""
+    """The keys and values of a selector; none of an empty text. Raises InvalidInput, for all."""
     if len(text) > LONGEST:
         raise InvalidInput(f"longer than {LONGEST} characters", field=field)
     parts = text.split(",") if text.strip() else []
     if len(parts) > MOST_PARTS:
         raise InvalidInput(f"more than {MOST_PARTS} parts", field=field)
-    found = []
-    for part in parts:
-        if not part.strip():  # a variable of the shell that is not set leaves such a part
-            remedy = "write KEY=VALUE,KEY=VALUE, with one comma between two of them"
-            raise InvalidInput("a part of it is empty", field=field, remedy=remedy)
-        key, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals or not value:
-            remedy = "write KEY=VALUE, as in tenant=vision,state=PENDING"
-            raise InvalidInput(f"'{part.strip()}' is not KEY=VALUE", field=field, remedy=remedy)
-        found.append((key, value))
+    faults = Faults()
+    found = [
+        faults.of(partial(_part, part, field)) for part in dict.fromkeys(map(str.strip, parts))
+    ]
+    faults.refuse()
     return found
 
 
+def _part(part: str, field: str) -> tuple[str, str]:
+    if not part.strip():  # a variable of the shell that is not set leaves such a part
+        remedy = "write KEY=VALUE,KEY=VALUE, with one comma between two of them"
+        raise InvalidInput("a part of it is empty", field=field, remedy=remedy)
+    key, equals, value = (piece.strip() for piece in part.partition("="))
+    if not equals or not value:
+        remedy = "write KEY=VALUE, as in tenant=vision,state=PENDING"
+        raise InvalidInput(f"'{part.strip()}' is not KEY=VALUE", field=field, remedy=remedy)
+    return key, value
+
+
 def selector_of(text: str, field: str = "selector") -> Selector:
-    """A selector as people write it; an empty text means any job. Raises InvalidInput."""
+    """A selector as people write it; an empty text means any job. Raises InvalidInput, for all."""
     found: dict[str, list[str]] = {}
     labels: dict[str, list[str]] = {}
+    faults = Faults()
     for key, value in parts_of(text, field):
         if key.startswith(LABEL) and key != LABEL:
-            check_label(key, field)
+            faults.of(partial(check_label, key, field))
             labels.setdefault(key.removeprefix(LABEL), []).append(value)
             continue
         if key not in KEYS:
             remedy = nearest(key, KEYS) or f"known: {', '.join(KEYS)}, {LABEL}KEY"
-            raise InvalidInput(f"unknown key '{key}'", field=field, remedy=remedy)
+            faults.add(f"unknown key '{key}'", field, remedy)
+            continue
         found.setdefault(KEYS[key], []).append(value)
-    states = tuple(states_of(found.pop("states", ()), field))
-    bands = tuple(_band(name, field) for name in found.pop("bands", ()))
+    each = [faults.of(partial(states_of, [name], field)) for name in found.pop("states", ())]
+    bands = tuple(faults.of(partial(_band, name, field)) for name in found.pop("bands", ()))
+    faults.refuse()
+    states = tuple(state for one in each for state in one)
     named = {field: tuple(texts) for field, texts in found.items()}
     by_key = tuple((key, tuple(texts)) for key, texts in labels.items())
     return Selector(states=states, bands=bands, labels=by_key, **named)

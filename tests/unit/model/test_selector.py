@@ -71,3 +71,17 @@ def test_patterns_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs, spec = selector_of(parts), parse_job({"run": "x", "name": "a" * 100}).spec
     monkeypatch.setattr(re, "compile", compiled)
     assert not jobs.takes(spec, "PENDING", "normal", None, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("state=RUNING,tenat=x", ["unknown key 'tenat'", "unknown state 'RUNING'"]),
+        ("band=hgh,state=RUNING", ["unknown state 'RUNING'", "unknown band 'hgh'"]),
+        ("tenant,state", ["'tenant' is not KEY=VALUE", "'state' is not KEY=VALUE"]),
+    ],
+)
+def test_no_mistake_in_a_selector_hides_another(text: str, said: list[str]) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        selector_of(text)
+    assert [one.message for one in (refused.value, *refused.value.more)] == said

@@ -56,21 +56,21 @@ def existing_store(state: Path) -> str | Path:
     return target
 
 
-def checked(url: str) -> str:
-    """The URL of a database in PostgreSQL. Raises InvalidInput."""
+def checked(url: str, field: str = "--store") -> str:
+    """The URL of a database in PostgreSQL, which ``field`` names. Raises InvalidInput."""
     try:
         parts = make_url(url)
     except ArgumentError:
         parts = None
     if parts is None or parts.get_backend_name() != "postgresql":
         raise InvalidInput(
-            f"{url} is not a URL of PostgreSQL", field="--store",
+            f"{url} is not a URL of PostgreSQL", field=field,
             remedy="write postgresql://USER@HOST/DATABASE",
         )  # fmt: skip
     if parts.password is not None or "password" in parts.query:
         raise InvalidInput(
             "a password may not be in the URL: other users can read the arguments of a process",
-            field="--store",
+            field=field,
             remedy="put it into ~/.pgpass, or name a file with ?passfile=FILE, or set PGPASSWORD",
         )
     return url

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from topmast.adapters.store import remember_store, store_of
+from topmast.app.database import run
+from topmast.cli.rootoptions import StoreOptions
 from topmast.model.errors import InvalidInput
 
 RIGHT = "postgresql://topmast@db1/topmast"
@@ -25,3 +27,11 @@ def test_a_file_in_the_folder_needs_no_note(tmp_path: Path) -> None:
     """The journal in the folder is what a start without a URL opens."""
     remember_store(tmp_path, store_of(tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_wrong_with_the_url_of_a_copy_names_its_option(tmp_path: Path) -> None:
+    """The password of `--to` is not one of `--store`."""
+    options = StoreOptions(state=tmp_path, store=RIGHT, to="postgresql://topmast:pw@db1/other")
+    with pytest.raises(InvalidInput) as refused:
+        run("copy", options)
+    assert refused.value.field == "--to"
