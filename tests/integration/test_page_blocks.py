@@ -1,6 +1,8 @@
 """How many of the console blocks of README and the documentation are run, and why others are not."""
 
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -18,3 +20,13 @@ def test_most_blocks_are_run(capsys: pytest.CaptureFixture[str]) -> None:
         print(f"\nconsole blocks: {dict(count)}; why not: {dict(reasons)}")
     assert all(len(reason) > len("because") for reason in reasons)
     assert count["run"] > count["slow"] + count["not run"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_sets_the_variables_that_its_commands_use(page: Path) -> None:
+    """What only the tests' shell knows, as the number of the server's process, a reader has not."""
+    shown = "\n".join(call.command for step in steps(page) for call in step.calls)
+    used = set(re.findall(r"(?<!\\)\$\{?([A-Z][A-Z_]*)\b", re.sub(r"'[^']*'", "", shown)))
+    text = page.read_text("utf-8")
+    missing = {name for name in used if not re.search(rf"\b{name}=|\bread {name}\b", text)}
+    assert missing <= {"HOME", "PATH", "PWD", "USER"}
