@@ -15,6 +15,7 @@ from topmast.cli.text import plural
 if TYPE_CHECKING:
     from topmast.model.act_views import FleetDiff, FleetView
 
+ONLY_TENANTS = "`topmast tenants apply FILE` applies the tenants of a file alone"
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A fleet file.")]
 TenantsOption = Annotated[
     bool,
@@ -109,7 +110,16 @@ def _document(file: Path, only_tenants: bool) -> dict[str, Any]:
     from topmast.model.files.source import FLEET_LIMITS, read_bytes
 
     if not only_tenants:
-        return {"fleet": dump_fleet(read_fleet(file))}
+        try:
+            return {"fleet": dump_fleet(read_fleet(file))}
+        except InvalidInput as error:
+            if (error.field, error.message) != ("regions", "missing"):
+                raise
+            missing = InvalidInput(
+                "missing", field="regions", where=error.where, remedy=ONLY_TENANTS
+            )
+            missing.more = error.more
+            raise missing from None
     import yaml
 
     try:

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.unit.cli.conftest import Call
-from tests.unit.client.fake import FakeServer, job
+from tests.unit.client.fake import FakeServer, job, problem
 from topmast.model.act_views import FleetDiff, JobEffect, JobsActed
 from topmast.model.fleet_changes import FleetChange
 from topmast.model.views import JobView
@@ -169,6 +169,29 @@ def test_every_act_has_its_route(server: FakeServer, call: Call) -> None:
         {"priority": "high"},
     ]
     assert call("edit", "j1").code == 2
+
+
+def test_what_is_wrong_with_a_change_is_said_of_what_was_typed(
+    server: FakeServer, call: Call
+) -> None:
+    """The fields of the request are not."""
+    wrong = problem(422, "unknown band 'hgh'", "changes.priority", "did you mean 'high'?")
+    server.on("POST", "/jobs/edit", wrong)
+    said = "unknown band 'hgh' (did you mean 'high'?)"
+    assert call("reprioritize", "hgh", "j1").error == f"topmast: BAND: {said}"
+    assert call("edit", "j1", "--priority", "hgh").error == f"topmast: --priority: {said}"
+    server.on("PUT", "/profile", problem(422, "unknown option", "options.score.dtaa"))
+    called = call("policies", "set", "fifo", "--set", "score.dtaa=2")
+    assert called.error == "topmast: --set score.dtaa: unknown option"
+
+
+def test_a_fleet_file_of_tenants_alone_is_told_what_applies_it(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "quotas.yaml"
+    path.write_text("tenants: {vision: {quota: {H100: 4}}}")
+    for verb in ("diff", "apply"):
+        called = call("fleet", verb, path)
+        assert called.code == 2
+        assert "regions: missing (`topmast tenants apply FILE` applies" in called.error
 
 
 def test_two_words_that_are_swapped_are_put_in_order(server: FakeServer, call: Call) -> None:
