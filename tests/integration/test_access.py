@@ -339,6 +339,48 @@ def test_what_belongs_to_another_tenant_is_not_there(tmp_path: Path) -> None:
         run(lambda: story(door))
 
 
+def test_a_sweep_of_another_tenant_is_not_there(tmp_path: Path) -> None:
+    """Answers say no more of it than of one that there is not: no size, and no job's id."""
+
+    async def story(door: Entrance) -> None:
+        vision = await door.token("v", (Role.SUBMITTER, "vision"))
+        speech = await door.token("s", (Role.SUBMITTER, "speech"))
+        swept = {"job": ONE | {"tenant": "speech", "sweep": {"matrix": {"X": [1, 2, 3]}}}}
+        async with door.client(speech) as other:
+            sweep = (await other.post("/jobs", json=swept)).json()["id"]
+            assert (await other.get(f"/jobs/{sweep}[2]")).status_code == 200
+        async with door.client(vision) as client:
+            for route in (r for r in door.routes() if "{job}" in r.path):
+                method, path = name_of(route).split()
+                for job in (f"{sweep}[2]", f"{sweep}[3]", "s999[2]", sweep, "s999"):
+                    at, given = path.replace("{job}", job), CALLS.get(name_of(route), {})
+                    answer = await client.request(method, at, **given)
+                    assert answer.status_code == 404
+                    assert f"no job '{job}'" in html.unescape(answer.text), (method, at)
+            named = [sweep, f"{sweep}[2]", f"{sweep}[3]", "s999", "s999[2]"]
+            for verb in ("cancel", "hold", "requeue", "edit"):
+                body = {"jobs": named} | (
+                    {"changes": {"priority": "low"}} if verb == "edit" else {}
+                )
+                for dry_run in (True, False):
+                    answer = await client.post(f"/jobs/{verb}", json=body | {"dry_run": dry_run})
+                    assert [one["why"] for one in answer.json()["effects"]] == [
+                        f"no {'job' if '[' in name else 'sweep'} '{name}'" for name in named
+                    ], answer.text
+                line = door.acts()[0]
+                assert (line.verb, line.object) == (verb, ",".join(named))
+                assert line.outcome.startswith("refused: sa:v has no role"), line
+            await client.post("/jobs/hold", json={"jobs": ["s999", "s999[2]"]})
+            assert door.acts()[0].outcome == "refused: no such job"
+        async with door.client(speech) as other:
+            assert (await other.get(f"/sweeps/{sweep}")).json()["held"] == 0
+            answer = await other.post("/jobs/hold", json={"jobs": [sweep]})
+            assert len(answer.json()["effects"]) == 3
+
+    with entrance(tmp_path) as door:
+        run(lambda: story(door))
+
+
 def test_events_hide_who_acted_for_another_tenant_and_why(tmp_path: Path) -> None:
     """A quota for a while and a reservation, when they begin and when they are ended."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from topmast.fast.queue import GlobalQueue, JobRecord, SweepRecord
 from topmast.model import ids
@@ -52,16 +52,19 @@ def _view(sweep: SweepRecord, live: list[JobRecord]) -> SweepView:
     )
 
 
-def jobs_named(queue: GlobalQueue, names: Iterable[str], also_ended: bool) -> Iterator[str]:
+def jobs_named(
+    queue: GlobalQueue, names: Iterable[str], sees: Callable[[str], bool], also_ended: bool
+) -> Iterator[str]:
     """The jobs that names stand for: ``s7`` for those of a sweep, ``s7[3]`` for one of them.
 
-    Of a sweep only those in memory; those that have ended only if ``also_ended``. O(jobs named).
+    Of a sweep only those in memory; those that have ended only if ``also_ended``. A sweep of a
+    tenant that the caller does not see stands for itself. O(jobs named).
     """
     records = queue.jobs.records
     for name in names:
         sweep = queue.jobs.sweeps.records.get(name)
-        if sweep is None:
-            yield job_named(queue, name) or name
+        if sweep is None or not sees(sweep.spec.tenant):
+            yield job_named(queue, name, sees) or name
             continue
         for index in range(sweep.size):
             record = records.get(sweep.job(index))
@@ -69,11 +72,21 @@ def jobs_named(queue: GlobalQueue, names: Iterable[str], also_ended: bool) -> It
                 yield record.id
 
 
-def job_named(queue: GlobalQueue, name: str) -> str | None:
-    """The job that ``s7[3]`` stands for; None for any other name. O(1)."""
+def job_named(queue: GlobalQueue, name: str, sees: Callable[[str], bool]) -> str | None:
+    """The job that ``s7[3]`` stands for; None for any other name. O(1).
+
+    None, too, where the caller does not see the tenant: the id of a job tells that there is one.
+    """
+    found, sweep = ids.job_in_sweep(name), sweep_of(queue, name)
+    if found is None or sweep is None or not sees(sweep.spec.tenant):
+        return None
+    return sweep.job(found[1]) if found[1] < sweep.size else None
+
+
+def sweep_of(queue: GlobalQueue, name: str) -> SweepRecord | None:
+    """The sweep that ``s7`` or ``s7[3]`` names. O(1)."""
     found = ids.job_in_sweep(name)
-    sweep = queue.jobs.sweeps.records.get(found[0]) if found else None
-    return sweep.job(found[1]) if sweep and found and found[1] < sweep.size else None
+    return queue.jobs.sweeps.records.get(found[0] if found else name)
 
 
 def seen_by(sweeps: Iterable[SweepRecord], seen: Collection[str] | None) -> list[SweepRecord]:

@@ -29,7 +29,7 @@ from topmast.service.limits import JOBS_PER_TAKE
 from topmast.service.listing import selects
 from topmast.service.operating import Operating
 from topmast.service.selecting import SelectedNames
-from topmast.service.sweeps import job_named, jobs_named, seen_by, views_of
+from topmast.service.sweeps import job_named, jobs_named, seen_by, sweep_of, views_of
 
 MAX_JOBS = 100_000
 """At most so many are named in one request."""
@@ -147,7 +147,8 @@ class Verbs(Operating):
 
         One that the caller may not see is not there.
         """
-        job = job_named(self.machines.queue, job) or job
+        sees = partial(self.access.may, caller, Permission.JOBS_VIEW)
+        job = job_named(self.machines.queue, job, sees) or job
         found = await self._ask(lambda: self._live(job))
         if found is None:
             found = self._archived(job)
@@ -246,8 +247,9 @@ class Verbs(Operating):
         if not wanted.jobs:
             return await self._selected(caller, wanted, jobs, seen)
         queue, also_ended = self.machines.queue, wanted.verb == "requeue"
+        sees = partial(self.access.may, caller, Permission.JOBS_VIEW)
         names = await self._ask(
-            lambda: tuple(dict.fromkeys(jobs_named(queue, wanted.jobs, also_ended)))
+            lambda: tuple(dict.fromkeys(jobs_named(queue, wanted.jobs, sees, also_ended)))
         )
         found = await self._ask(lambda: self._named_jobs(wanted, names, seen))
         missing = [target.job for target in found if not target.tenant]
@@ -285,7 +287,10 @@ class Verbs(Operating):
             if record is None or hidden:
                 kind = "sweep" if ids.sweep_number(name) >= 0 else "job"
                 none = Judgement(Effect.REFUSED, f"no {kind} '{name}'")
-                found.append(_Target(name, judgement=none, is_hidden=record is not None))
+                sweep = sweep_of(self.machines.queue, name)
+                theirs = sweep is not None and seen is not None and sweep.spec.tenant not in seen
+                is_hidden = record is not None or theirs
+                found.append(_Target(name, judgement=none, is_hidden=is_hidden))
             else:
                 found.append(self._target(wanted, record))
         return found
