@@ -63,6 +63,23 @@ def test_what_there_is_not_is_refused_with_what_is_near(
     run(story)
 
 
+def test_no_mistake_in_a_selector_hides_another(door: Entrance) -> None:
+    """One of its form, and what it names that there is not."""
+    selector = "tenant=visoin,state=RUNING,cluster=eest-a,tenat=x"
+    said = ["unknown key 'tenat'", "unknown state 'RUNING'", "unknown tenant 'visoin'",
+            "unknown cluster 'eest-a'"]  # fmt: skip
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            answers = [await client.post("/jobs/cancel", json={"selector": selector})]
+            answers += [await client.get(f"{path}{selector}") for path in LISTS]
+            for answer in answers:
+                assert [one["detail"] for one in answer.json()["errors"]] == said
+
+    run(story)
+
+
 @pytest.mark.parametrize(
     "selector",
     ["label.team=nobody", "name=nothing", "tenant=v9*", "user=x*", "tenant=speech", "user=ann",

@@ -7,6 +7,7 @@ must all hold; of parts with the same key one must. ``*`` stands for any charact
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
@@ -176,6 +177,16 @@ def selector_of(text: str, field: str = "selector") -> Selector:
     named = {field: tuple(texts) for field, texts in found.items()}
     by_key = tuple((key, tuple(texts)) for key, texts in labels.items())
     return Selector(states=states, bands=bands, labels=by_key, **named)
+
+
+def right_of(text: str) -> Selector:
+    """The parts of a selector that can be read, of one that is refused for others of them."""
+    right = []
+    for part in text[:LONGEST].split(",")[:MOST_PARTS]:
+        with suppress(InvalidInput):
+            selector_of(part)
+            right += [part] if part.strip() else []
+    return selector_of(",".join(right))
 
 
 def check_label(by: str, field: str) -> None:

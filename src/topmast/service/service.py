@@ -230,6 +230,7 @@ class Service(Reserving):
         """
         self.limits.take(caller, "list")
         seen = self.access.tenants(caller, Permission.JOBS_VIEW)
+        await self._read(caller, selector, Permission.JOBS_VIEW)
         wanted = listing.select(tuple(states), tenant, limit, cursor, queue_order, seen, selector)
         unknown = await self._unknown_in(caller, selector)
         if unknown and not wanted.may_be_archived:

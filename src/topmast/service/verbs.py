@@ -19,7 +19,7 @@ from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobEffect, JobsActed
 from topmast.model.errors import Forbidden, InvalidInput, NotFound, refuse_all
 from topmast.model.job import MILLI, JobChanges
-from topmast.model.selector import Selector, selector_of
+from topmast.model.selector import Selector, right_of, selector_of
 from topmast.model.states import TERMINAL, WAITING, JobState
 from topmast.model.sweep_views import SweepView
 from topmast.model.views import JobView
@@ -236,7 +236,7 @@ class Verbs(Operating):
         )  # fmt: skip
 
     async def _targets(self, caller: Caller, wanted: JobsAct) -> list[_Target]:
-        jobs = selector_of(wanted.selector)
+        jobs = await self._read(caller, wanted.selector, wanted.permission)
         if bool(wanted.jobs) != jobs.takes_all:  # a selector that means any job is none
             remedy = "state=active selects all that have not ended"
             raise InvalidInput("name jobs, or give a selector", field="jobs", remedy=remedy)
@@ -255,6 +255,18 @@ class Verbs(Operating):
         missing = [target.job for target in found if not target.tenant]
         ended = await asyncio.to_thread(self._ended_long_ago, wanted.verb, missing, seen)
         return [ended.get(target.job, target) for target in found]
+
+    async def _read(self, caller: Caller, selector: str, permission: Permission) -> Selector:
+        """A selector of jobs. Raises InvalidInput, also for what it names that there is not."""
+        try:
+            return selector_of(selector)
+        except InvalidInput as error:
+            read, names = right_of(selector), SelectedNames(self.machines, self.access)
+            unknown = await self._ask(lambda: names.unknown(caller, read, permission))
+            for one in unknown if permission is Permission.JOBS_VIEW else ():
+                one.conceals = ""  # to look at the jobs of a tenant that is hidden shows none
+            refuse_all((error, *error.more, *unknown))
+            raise
 
     async def _selected(
         self, caller: Caller, wanted: JobsAct, jobs: Selector, seen: frozenset[str] | None
