@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -72,7 +74,7 @@ def _say_file(found: FleetView) -> None:
 def diff(session: Session, file: FileArgument, tenants: TenantsOption = False) -> None:
     """What a fleet file would change, and which jobs would have to leave."""
     document = _document(file, tenants)
-    with session.client() as client:
+    with session.client() as client, _within(file):
         found = client.fleet_diff(**document)
     session.show(found, lambda: _say(found))
 
@@ -93,13 +95,30 @@ def apply(
     without --fleet has it.
     """
     document = _document(file, tenants)
-    with session.client() as client:
+    with session.client() as client, _within(file):
         found = client.fleet_diff(**document)
         version, why = found.version if base is None else base, reason or ""
         found = client.fleet_apply(**document, base=version, reason=why, dry_run=dry_run)
     if dry_run:
         note("nothing was done")
     session.show(found, lambda: _say(found, applied=not dry_run))
+
+
+@contextmanager
+def _within(file: Path) -> Iterator[None]:
+    """Name the file in what a server finds wrong with its tenants."""
+    from topmast.model.errors import InvalidInput, refuse_all
+
+    try:
+        yield
+    except InvalidInput as error:
+        refuse_all(
+            InvalidInput(
+                one.message, field=one.field, remedy=one.remedy,
+                where=str(file) if one.field.startswith("tenants") else one.where,
+            )
+            for one in (error, *error.more)
+        )  # fmt: skip
 
 
 def _document(file: Path, only_tenants: bool) -> dict[str, Any]:
