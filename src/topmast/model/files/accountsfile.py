@@ -16,7 +16,6 @@ from topmast.model.units import parse_duration_s
 LIMITED = ("submit", "explain", "list")
 DEFAULT_SCOPES = ("openid", "profile", "email", "groups")
 LEAST_LOGIN_S = 60.0
-LONGEST_LOGIN_S = 30 * 86_400.0
 MOST_PER_S = 1e6
 
 
