@@ -33,6 +33,9 @@ from topmast.policies.registry import load_profile
 
 GOAL_TIMES, GOAL_MORE_S = 1.5, 0.2
 """A start may take so many times what it takes the bare tool, and so much more, in the median."""
+PAUSE_S = 1.5
+"""Before each start alone: a site clears hosts after the one before, and Slurm looks at its queue
+once a second, so that else the one of the two that comes after the other waits for it."""
 PATIENCE_S = 120.0
 """For a gang to start, and to end."""
 SUBMITTERS = 8
@@ -123,6 +126,7 @@ class _Rig(ExitStack):
 
     def _alone(self) -> float:
         """Seconds from the order to the first act of the last task."""
+        time.sleep(PAUSE_S)
         name, hosts = self._next()
         began_s = time.monotonic()
         self._gangs.start(name, hosts, self._bell.command(name, self._python))
@@ -131,6 +135,7 @@ class _Rig(ExitStack):
         return started_s - began_s
 
     def _alone_bare(self) -> float:
+        time.sleep(PAUSE_S)
         name, hosts = self._next()
         began_s = time.monotonic()
         self._bare.start(name, hosts, self._bell.command(name, self._python))
