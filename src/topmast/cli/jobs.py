@@ -330,7 +330,7 @@ def _attempts_line(job: JobView) -> str:
     preemptions = plural(job.preemptions, "preemption")
     if job.migrations:
         preemptions += f" ({plural(job.migrations, 'move')})"
-    parts = [plural(job.attempts, "attempt"), preemptions]
+    parts = [str(job.attempts), preemptions]
     if job.resizes:
         parts.append(plural(job.resizes, "change") + " of size")
     return ", ".join([*parts, plural(job.restarts, "restart")]) if job.attempts else ""

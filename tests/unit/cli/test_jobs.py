@@ -269,7 +269,7 @@ def test_status_tells_the_story(server: FakeServer, call: Call) -> None:
     out = call("status", "j1").out
     for part in [
         "state      RUNNING", "gpus       8 H100", "step       70 (resumed from step 40)",
-        "tenant     vision (over its quota)", "2 attempts, 1 preemption, 0 restarts",
+        "tenant     vision (over its quota)", "attempts   2, 1 preemption, 0 restarts",
         "metrics    loss 0.25", "west/west-1", "preempted", "1m", "by ada [red]x[/] \\x1b[2J\\x07",
         "in east/east-1: the lowest score of 3 plans",
     ]:  # fmt: skip
