@@ -30,7 +30,7 @@ class Hasty(Protocol):
     def _looked(self, event: e.Looked) -> None:
         for attempt, part in list(self.attempts.open_parts()):
             for place in part.running:
-                if place.heard_s < self._looked_s:
+                if place.heard_s < self.hosts.looked_s:
                     self._lose(attempt, place, "its runner was silent at a look")
         super()._looked(event)
 

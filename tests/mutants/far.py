@@ -140,8 +140,26 @@ FAR = (
     ),
     step(
         "what is silent for a lease is told dead",
-        "            e.Tick: lambda event: self._check_leases(),",
+        "            e.Tick: lambda event: self._tick(),",
         "            e.Tick: lambda event: None,",
+    ),
+    step(
+        "a scheduler that is silent gets no work in time",
+        "        self._say(*self.hosts.trust(self._now.s, self.terms.distrust_s))\n        for",
+        "        for",
+        STEPS,
+    ),
+    step(
+        "a submission without an answer is a sign of silence",
+        "            self.hosts.unsure(event.unsure)\n",
+        "",
+        STEPS,
+    ),
+    step(
+        "what every job waits for in vain closes the cluster",
+        "            self._say(*self.hosts.refuse(lost, self._now.s))\n",
+        "            pass\n",
+        STEPS,
     ),
     step(
         "an end by the scheduler needs the host's daemon",

@@ -20,7 +20,9 @@ from topmast.adapters.kernels import load_kernels
 from topmast.model.views import ClusterView
 
 PATIENCE_S = 150.0
-"""A cluster that is hung is distrusted after a minute, and one that refuses tried again after one."""
+"""A cluster that refuses is tried again after a minute."""
+HUNG_S = 40.0
+"""Within which one that is hung is closed: it is distrusted after a quarter of a minute."""
 
 
 @dataclass
@@ -89,9 +91,11 @@ def cluster(client: Client, fault: Fault) -> ClusterView:
     return found
 
 
-def until_told(pattern: str, ask: Callable[[], str], story: str) -> None:
+def until_told(
+    pattern: str, ask: Callable[[], str], story: str, patience_s: float = PATIENCE_S
+) -> None:
     """Wait until a text has a pattern."""
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + patience_s
     while not re.search(pattern, said := ask(), re.DOTALL):
         assert time.monotonic() < deadline_s, f"{story}: {pattern!r} is not in {said!r}"
         time.sleep(0.2)
@@ -140,7 +144,9 @@ def _hangs(client: Client, fault: Fault, hang: Callable[[], Callable[[], object]
     until_state(client, first, "RUNNING", patience_s=PATIENCE_S)
     end = hang()
     try:
-        until_told("gives no complete answer", lambda: cluster(client, fault).closed, "it hangs")
+        until_told(
+            "gives no complete answer", lambda: cluster(client, fault).closed, "it hangs", HUNG_S
+        )
         until_state(client, first, "SUCCEEDED", patience_s=PATIENCE_S)
         second = client.submit(body).id
     finally:

@@ -300,6 +300,11 @@ def _facts_of(part: str, place: Place) -> Iterator[e.Fact]:
         yield e.Doubled(part, place.host)
 
 
+def end_of(listed: Listed) -> str:
+    """How a part ended, as its scheduler says."""
+    return f"the scheduler ended it: {listed.why}" if listed.why else "the scheduler ended it"
+
+
 def is_live(listed: Listed) -> bool:
     """Whether the scheduler does not say that it ended."""
     return listed.state is not State.ENDED

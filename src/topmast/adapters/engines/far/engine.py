@@ -29,6 +29,7 @@ from topmast.adapters.engines.far import plan as plans
 from topmast.adapters.engines.far.attempts import Attempt
 from topmast.adapters.engines.far.attempts import Part as AttemptPart
 from topmast.adapters.engines.far.certificate import Certificate
+from topmast.adapters.engines.far.closings import Closings
 from topmast.adapters.engines.far.data import HostData
 from topmast.adapters.engines.far.home import Home
 from topmast.adapters.engines.far.launcher import (
@@ -73,7 +74,8 @@ MARGIN_S = 15.0
 """Beyond the lease, before a runner that was silent counts as dead: what dies takes time."""
 DRIFT = 0.01
 """Of two clocks against each other, at most."""
-DISTRUST_S = 60.0
+DISTRUST_S = 15.0
+"""Longer than a controller needs to be restarted; that new work waits is all that it costs."""
 
 log = structlog.get_logger(__name__)
 
@@ -84,7 +86,7 @@ def terms_of(options: FarOptions) -> Terms:
     scale_s = 600.0 if lease_s is None else lease_s
     margin_s = min(MARGIN_S, scale_s / 4) + scale_s * DRIFT
     silence_s = 3 * hold_s(options) + min(SLACK_S, scale_s / 4)
-    return Terms(lease_s, margin_s, silence_s, max(DISTRUST_S, 10 * options.poll_s))
+    return Terms(lease_s, margin_s, silence_s, max(DISTRUST_S, IDLE_POLLS * options.poll_s))
 
 
 def hold_s(options: FarOptions) -> float:
@@ -127,7 +129,7 @@ class FarEngine(Engine):
     # --- the port, documented at `Engine`: any thread -------------------------------------------
 
     def open(self, post: Post) -> None:
-        self._post = post
+        self._post = Closings(self._cluster.name, lambda: self._hosts, post).post
         files.make_folder(self._folder)
         self._leaders.take_over(self._site.leader)
         self._identity = Identity(self._folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -40,7 +41,11 @@ class Hosts:
         """Why the scheduler would refuse whatever it is given."""
         self._refused_s = 0.0
         """For how long that is believed, until it is tried again; 0: what came last was taken."""
-        self._refused_until_s = 0.0
+        self._refused_until_s = self._refused_at_s = 0.0
+        self.looked_s = -math.inf
+        """When the last complete look arrived; before the first one, nothing is trusted."""
+        self._failure = ""
+        """Why a question since then had no answer; empty: none failed."""
 
     def set_names(self, names: tuple[str, ...]) -> list[m.Message]:
         """Have these and no others from now on; the next look tells of the new ones."""
@@ -58,6 +63,7 @@ class Hosts:
 
     def look(self, hosts: tuple[Host, ...], now_s: float) -> list[m.Message]:
         """Take up a complete answer."""
+        self.looked_s, self._failure = now_s, ""
         found = {host.name: host for host in hosts}
         if now_s >= self._refused_until_s:
             self._refusal = ""
@@ -83,6 +89,7 @@ class Hosts:
 
     def refuse(self, why: str, now_s: float) -> list[m.Message]:
         """Nothing that is submitted is taken: no host takes new work, until it is tried again."""
+        self._refused_at_s = now_s
         if now_s >= self._refused_until_s:
             self._refused_s = min(max(2 * self._refused_s, REFUSED_S), REFUSED_MOST_S)
             self._refused_until_s = now_s + self._refused_s
@@ -95,13 +102,27 @@ class Hosts:
             news += self._close(name, seen, seen.closed or self._refusal)
         return news
 
-    def accept(self) -> None:
-        """Something was taken: the next look opens what was closed for refusals."""
-        self._refusal, self._refused_s, self._refused_until_s = "", 0.0, 0.0
+    def accept(self, submitted_s: float) -> None:
+        """What was submitted then is taken: the next look opens what was closed for refusals.
 
-    def distrust(self, why: str) -> list[m.Message]:
-        """No complete answer came for long: no host takes new work."""
-        closed = f"the scheduler gives no complete answer: {why}"
+        What came before the refusal proves nothing.
+        """
+        if submitted_s > self._refused_at_s:
+            self._refusal, self._refused_s, self._refused_until_s = "", 0.0, 0.0
+
+    def look_failed(self, why: str) -> None:
+        """A look had no complete answer: `trust` says when that counts."""
+        self._failure = why
+
+    def unsure(self, why: str) -> None:
+        """A submission had no answer, which may be the first sign; of looks more is known."""
+        self._failure = self._failure or why
+
+    def trust(self, now_s: float, patience_s: float) -> list[m.Message]:
+        """If no complete answer came for so long, and a question failed, no host takes new work."""
+        if not self._failure or now_s - self.looked_s <= patience_s:
+            return []
+        closed = f"the scheduler gives no complete answer: {self._failure}"
         return [n for name, seen in self._seen.items() for n in self._close(name, seen, closed)]
 
     def _close(self, name: str, seen: _Seen, closed: str) -> list[m.Message]:

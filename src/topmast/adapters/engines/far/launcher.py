@@ -120,6 +120,10 @@ class Listed(Struct, frozen=True):
     """How many it has while it runs; 0: the scheduler does not say."""
     never: bool = False
     """It waits, and what it waits for does not come by itself; ``why`` says what has to change."""
+    everyone_but: tuple[str, ...] | None = None
+    """With ``never``: parts of all tenants would wait so, but perhaps not of these; None: only this
+    one. The cluster gets no new work for a while, as when a submission is refused for `everyone`.
+    """
 
 
 class Host(Struct, frozen=True):
@@ -130,6 +134,8 @@ class Host(Struct, frozen=True):
     """The scheduler's own daemon on the host answers: what it says of parts there is true."""
     closed: str = ""
     """Why it takes no new work (drained, cordoned, in use by others); empty: it does."""
+    misfit: bool = False
+    """It is closed because the fleet file, or an option, says otherwise than the scheduler."""
 
 
 class Launcher(ABC):

@@ -7,7 +7,6 @@ the protocol as a whole, and which step guards against which fault.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from topmast.adapters.engines.far.attempts import (
     Attempts,
     Part,
     Place,
+    end_of,
     is_live,
     truth_of,
 )
@@ -59,8 +59,6 @@ class Protocol:
         self._now = e.Moment(0.0, 0.0)
         self._asked_s: list[float] = []
         """When the truth was asked for."""
-        self._looked_s = -math.inf
-        """When the last complete look arrived; before the first one, nothing is trusted."""
         self._shown: frozenset[str] | None = None
         """The parts that the last complete look showed; None: there was none yet."""
         self._unlisted: frozenset[str] = frozenset()
@@ -79,7 +77,7 @@ class Protocol:
             e.Claim: self._claim,
             e.Beat: self._beat,
             e.RankEnded: self._rank_ended,
-            e.Tick: lambda event: self._check_leases(),
+            e.Tick: lambda event: self._tick(),
         }
 
     def recover(self, now: e.Moment) -> e.Outcome:
@@ -290,18 +288,16 @@ class Protocol:
                 self._lose(attempt, place, event.refused, blameless=True)
         if event.everyone:
             self._say(*self.hosts.refuse(event.refused, self._now.s))
-        elif not event.refused and not event.unsure:
-            self.hosts.accept()
         if event.unsure:
             self._prepare(attempt, part.unclaimed, event.unsure)
+            self.hosts.unsure(event.unsure)
         self.urgent = True
 
     def _look_failed(self, event: e.LookFailed) -> None:
-        if self._now.s - self._looked_s > self.terms.distrust_s:
-            self._say(*self.hosts.distrust(event.why))
+        self.hosts.look_failed(event.why)
+        self._say(*self.hosts.trust(self._now.s, self.terms.distrust_s))
 
     def _looked(self, event: e.Looked) -> None:
-        self._looked_s = self._now.s
         self.urgent = False
         by_name: dict[str, list[Listed]] = {}
         for one in event.listed:
@@ -343,7 +339,7 @@ class Protocol:
         if listed and part.unclaimed:
             last = listed[-1]
             for place in part.unclaimed:
-                self._lose(attempt, place, _why(last), evicted=last.evicted, blameless=True)
+                self._lose(attempt, place, end_of(last), evicted=last.evicted, blameless=True)
             return
         part.absent += 1
         if part.claimed:  # something runs that is not shown: of what it is, only runners tell
@@ -357,7 +353,13 @@ class Protocol:
             self.urgent = True
 
     def _alive(self, attempt: Attempt, part: Part, chosen: Listed) -> None:
+        held = chosen.state is State.HELD
         lost = chosen.why if chosen.never and not part.claimed else ""
+        others = chosen.everyone_but
+        if lost and others is not None and attempt.gang.spec.tenant not in others:
+            self._say(*self.hosts.refuse(lost, self._now.s))
+        elif not lost and (chosen.state is State.RUNNING or (chosen.why and not held)):
+            self.hosts.accept(part.since_s)
         if 0 < chosen.hosts < len(part.places):
             lost = HOST_TAKEN  # nothing starts without it: what claimed would wait for ever
         if lost:
@@ -365,9 +367,9 @@ class Protocol:
                 self._lose(attempt, place, lost, blameless=True)
         elif part.unclaimed:
             self._prepare(attempt, part.unclaimed, chosen.why)
-            if chosen.state is State.HELD:
+            if held:
                 self._do(e.Release(chosen))
-        elif chosen.state is State.HELD:
+        elif held:
             self._do(e.Cancel(chosen, 0.0))  # what runs is another one of that name
         if attempt.stop is None:
             return
@@ -380,7 +382,7 @@ class Protocol:
 
     def _gone(self, attempt: Attempt, part: Part, chosen: Listed | None, *, alone: bool) -> None:
         """What was recorded has ended, as the scheduler says, or is not known to it any more."""
-        why = "the scheduler does not know it any more" if chosen is None else _why(chosen)
+        why = "the scheduler does not know it any more" if chosen is None else end_of(chosen)
         evicted = chosen is not None and chosen.evicted and not part.cancelled
         for place in part.unclaimed:
             self._lose(attempt, place, why, evicted=evicted, blameless=True)
@@ -412,7 +414,8 @@ class Protocol:
 
     # --- ends -----------------------------------------------------------------------------------
 
-    def _check_leases(self) -> None:
+    def _tick(self) -> None:
+        self._say(*self.hosts.trust(self._now.s, self.terms.distrust_s))
         for attempt, part in list(self.attempts.open_parts()):
             if attempt.lease_s is None:
                 continue
@@ -493,7 +496,3 @@ class Protocol:
         if asked:
             tasks = tuple(t for _, a in sorted(self.attempts.known.items()) for t in truth_of(a))
             self._say(m.TaskList(tasks, self.hosts.down_names(), self.hosts.closed() or UNSET))
-
-
-def _why(listed: Listed) -> str:
-    return f"the scheduler ended it: {listed.why}" if listed.why else "the scheduler ended it"

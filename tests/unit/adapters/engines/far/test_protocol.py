@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from topmast.adapters.engines.far import events as e
 from topmast.adapters.engines.far.engine import terms_of
 from topmast.adapters.engines.far.launcher import Host, Listed, State
@@ -266,8 +268,57 @@ def test_a_scheduler_that_refuses_everything_gets_no_work_for_a_while() -> None:
         closed_s.append(round((story.now_s - began_s) / 60) * 60)
     assert closed_s == [60, 120, 240, 480, 960, 960]
     story.does(e.Submitted(PART, refused="no such partition", everyone=True))
-    story.does(e.Submitted(PART))
+    other = replace(gang(), job="j2")
+    name = PART.replace("j1", "j2")
+    story.does(e.Start(other, make_parts(other, "f", many_hosts=True), {}))
+    story.does(e.Submitted(name))
+    assert not news(story.looks(Listed(name, "2", 2.0, State.WAITING)), m.HostOpened)
+    story.looks(Listed(name, "2", 2.0, State.RUNNING))
     assert len(news(story.looks(), m.HostOpened)) == 2
+
+
+def test_what_waits_for_what_no_job_gets_closes_the_cluster() -> None:
+    """An account that may not use the partition; a tenant with options of its own says nothing."""
+    for but, closed in (((), 2), (("vision",), 2), (("default",), 0), (None, 0)):
+        story = Story().released()
+        hopeless = listed(State.WAITING, why="AccountNotAllowed", never=True, everyone_but=but)
+        outcome = story.looks(hopeless)
+        assert len(news(outcome, m.TaskLost)) == 1
+        assert len(news(outcome, m.HostClosed)) == closed, but
+
+
+def test_what_was_submitted_before_a_refusal_ends_it_not() -> None:
+    """It runs on, and says nothing of what comes now."""
+    story = Story().released()
+    story.claims()
+    other = replace(gang(), job="j2")
+    story.does(e.Start(other, make_parts(other, "f", many_hosts=True), {}))
+    refused = e.Submitted(PART.replace("j1", "j2"), refused="no partition", everyone=True)
+    assert len(news(story.does(refused), m.HostClosed)) == 2
+    assert not news(story.looks(listed(State.RUNNING)), m.HostOpened)
+
+
+def test_a_scheduler_that_gives_no_answer_for_a_while_gets_no_work() -> None:
+    """From the first failure on, or the end of the patience; a submission without answer is a failure."""
+    for failure in (e.LookFailed("it hangs"), e.Submitted(PART, unsure="it hangs")):
+        story = Story().released()
+        looked_s = story.now_s
+        assert not news(story.does(e.Tick(), 30.0), m.HostClosed), "nothing was asked"
+        assert not news(story.does(failure, 10.0), m.HostClosed)
+        while not (closed := news(story.does(e.Tick()), m.HostClosed)):
+            assert story.now_s - looked_s < 100.0
+        assert round(story.now_s - looked_s) == 61
+        assert [one.host for one in closed] == list(HOSTS)
+        assert closed[0].why == "the scheduler gives no complete answer: it hangs"
+        assert not news(story.does(e.Tick()), m.HostClosed), "it is told once"
+        assert len(news(story.looks(listed(State.RUNNING)), m.HostOpened)) == 2
+        assert not news(story.does(e.Tick(), 100.0), m.HostClosed)
+
+
+def test_patience_with_a_scheduler_is_longer_than_its_restart_and_than_idle_looks_apart() -> None:
+    """A quarter of a minute, unless it is asked less often."""
+    assert terms_of(FarOptions()).distrust_s == 15.0
+    assert terms_of(FarOptions(poll_s=60.0)).distrust_s == 300.0
 
 
 def test_a_scheduler_that_never_answered_is_not_trusted() -> None:
