@@ -24,6 +24,8 @@ from topmast.demo.lab.slurm import environments, lacking
 
 ACCOUNTING = ("slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server-core")
 """Packages of Debian for a cluster that keeps accounts: see `slurmdb`."""
+OTHER_CLOCKS = ("libfaketime",)
+"""For a munged whose clock is wrong."""
 
 
 def missing() -> str:
@@ -40,15 +42,28 @@ def missing_accounting() -> str:
     return f"no accounting: {', '.join(programs)} not found" if programs else missing()
 
 
+def other_clock() -> str:
+    """The library that gives a process another clock; empty if it is not here."""
+    return next(map(str, Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")), "")
+
+
 def install() -> None:
     """Install what is missing with apt; the packages start no daemon here."""
-    if not missing() and not missing_accounting():
+    if not missing() and not missing_accounting() and other_clock():
         return
     as_root = () if os.geteuid() == 0 else ("sudo", "-n")
     quiet = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y")
     subprocess.run([*as_root, *quiet, "update"], check=True)
     subprocess.run(
-        [*as_root, *quiet, "install", "--no-install-recommends", *slurm.PACKAGES, *ACCOUNTING],
+        [
+            *as_root,
+            *quiet,
+            "install",
+            "--no-install-recommends",
+            *slurm.PACKAGES,
+            *ACCOUNTING,
+            *OTHER_CLOCKS,
+        ],
         check=True,
         stdout=subprocess.DEVNULL,
     )
@@ -84,6 +99,30 @@ class SlurmCluster(slurm.SlurmCluster):
     def signal_controller(self, what: signal.Signals) -> None:
         """SIGSTOP makes it hang, SIGCONT ends that."""
         self._daemons["slurmctld"].send_signal(what)
+
+    def conf_by_munged(self, name: str) -> Path:
+        """A slurm.conf with which commands prove themselves by a munged of their own."""
+        other = self.folder / f"{name}.conf"
+        ours, theirs = (f"socket={self.folder}/{file}" for file in ("munge.sock", f"{name}.sock"))
+        other.write_text(self.conf.read_text().replace(ours, theirs))
+        return other
+
+    def start_munged(self, name: str, key: bytes = b"", late_s: int = 0) -> None:
+        """Start that munged, or a right one in its place: with the cluster's key, and its clock."""
+        if name in self._daemons:
+            self._kill(name)
+        socket, file = self.folder / f"{name}.sock", self.folder / f"{name}.key"
+        socket.unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
+        file.write_bytes(key or (self.folder / "munge.key").read_bytes())
+        file.chmod(0o400)
+        clock = ("env", f"LD_PRELOAD={other_clock()}", f"FAKETIME=-{late_s}") if late_s else ()
+        self._spawn(
+            name, *clock, "munged", "--foreground", "--force", f"--key-file={file}",
+            f"--socket={socket}", f"--pid-file={self.folder}/{name}.pid",
+            f"--log-file={self.folder}/log/{name}.log", f"--seed-file={self.folder}/{name}.seed",
+        )  # fmt: skip
+        self.until(socket.exists, "no socket of munged")
 
     def saved_state(self) -> Path:
         """A copy of the controller's state as it is on disk now."""

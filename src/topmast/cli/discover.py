@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -70,6 +70,7 @@ def ssh(
     out: OutOption = None,
 ) -> None:
     """Log in to hosts, and ask for CPUs, memory, and what nvidia-smi shows."""
+    from topmast.adapters.engines.far.discovery import as_declared
     from topmast.adapters.engines.far.ssh import SshOptions
     from topmast.adapters.engines.registry import read_options
     from topmast.model.errors import InvalidInput
@@ -86,7 +87,7 @@ def ssh(
     given |= {f"address.{name}": address for name, address in pairs if address}
     options = read_options(given, SshOptions, engine="ssh", field="--set")
     found = discover([name for name, _ in pairs], options)
-    _write(session, found, "ssh", given, region, cluster, out)
+    _write(session, found, "ssh", as_declared(given, options), region, cluster, out)
 
 
 def slurm(
@@ -103,6 +104,7 @@ def slurm(
     out: OutOption = None,
 ) -> None:
     """Ask Slurm, by its own commands, for hosts, GPUs, CPUs, memory and switches."""
+    from topmast.adapters.engines.far.discovery import as_declared
     from topmast.adapters.engines.far.slurm import SlurmOptions
     from topmast.adapters.engines.far.slurm.discover import discover
     from topmast.adapters.engines.registry import read_options
@@ -110,7 +112,7 @@ def slurm(
     given = values.assignments(settings or [], "--set")
     options = read_options(given, SlurmOptions, engine="slurm", field="--set")
     found = discover(options, partition, gpu)
-    _write(session, found, "slurm", given, region, cluster, out)
+    _write(session, found, "slurm", as_declared(given, options), region, cluster, out)
 
 
 def kubernetes(
@@ -130,6 +132,7 @@ def kubernetes(
     out: OutOption = None,
 ) -> None:
     """Ask the API server for nodes, GPUs, CPUs, memory, zones and racks."""
+    from topmast.adapters.engines.far.discovery import as_declared
     from topmast.adapters.engines.far.kubernetes.discover import discover
     from topmast.adapters.engines.far.kubernetes.options import KubernetesOptions
     from topmast.adapters.engines.registry import read_options
@@ -138,11 +141,12 @@ def kubernetes(
     given |= {"context": chosen} if chosen else {}
     given |= {"namespace": namespace} if namespace else {}
     options = read_options(given, KubernetesOptions, engine="kubernetes", field="--set")
-    _write(session, discover(options), "kubernetes", given, region, cluster, out)
+    declared = as_declared(given, options)
+    _write(session, discover(options), "kubernetes", declared, region, cluster, out)
 
 
 def _write(
-    session: Session, found: Discovered, engine: str, options: dict[str, str],
+    session: Session, found: Discovered, engine: str, options: dict[str, Any],
     region: str | None, cluster: str | None, out: Path | None,
 ) -> None:  # fmt: skip
     """The fleet file, once the reader of fleet files has taken it."""

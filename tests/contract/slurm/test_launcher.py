@@ -99,7 +99,7 @@ def make(
     lab: SlurmCluster, folder: Path, names: tuple[str, ...] = (), **options: Any
 ) -> SlurmLauncher:
     hosts = tuple(HostSpec(name, "H100", 8) for name in names or lab.hosts)
-    given = SlurmOptions(**{"conf": str(lab.conf), **options})
+    given = SlurmOptions(**{"conf": str(lab.conf), "gpu": {"H100": "h100"}, **options})
     return SlurmLauncher(ClusterSpec("slurm-1", hosts, "slurm"), "fleet", given)
 
 
@@ -304,6 +304,33 @@ def test_what_slurm_refuses_is_refused_in_its_words(
     with pytest.raises(Refused, match=want):
         asks.submit(part)
     assert not [listed for listed in asks.list() if listed.name == part.name]
+
+
+def test_what_no_job_would_get_is_told_from_what_one_asks_too_much(bench: Bench) -> None:
+    """Slurm has the same words for both: a GPU type that it lacks is refused to all."""
+    for fields, everyone in (({"model": "A100"}, True), ({"gpus": 9}, False)):
+        part = bench.part(0, hold=False, **fields)
+        with pytest.raises(Refused, match=r"(?i)node configuration.*option `gpu\.MODEL") as refused:
+            bench.launcher.submit(part)
+        assert refused.value.everyone is everyone, fields
+    own = make(bench.lab, bench.folder, account={"vision": "a"})
+    with pytest.raises(Refused) as refused:
+        own.submit(bench.part(0, hold=False, model="A100"))
+    assert not refused.value.everyone, "what the tenant says itself may be the reason"
+
+
+def test_hosts_that_jobs_would_not_get_are_closed(bench: Bench) -> None:
+    """GPUs of another type, and another partition: told before any job is tried."""
+    asks = make(bench.lab, bench.folder, gpu={})  # the fleet's H100 is the site's h100
+    assert [host.misfit for host in asks.hosts()] == [True] * 3
+    assert "(set option `gpu.H100: h100`)" in asks.hosts()[0].closed
+    bench.lab.run("scontrol", "create", "PartitionName=small", "Nodes=lab0", "State=UP")
+    try:
+        in_small, *others = make(bench.lab, bench.folder, partition={"": "small"}).hosts()
+        assert (in_small.closed, in_small.misfit) == ("", False)
+        assert all("is not in partition small" in host.closed for host in others)
+    finally:
+        bench.lab.run("scontrol", "delete", "PartitionName=small")
 
 
 def test_other_fleets_are_not_listed(bench: Bench) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import socket
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from topmast.model.fleet import HostSpec
 
@@ -24,7 +25,7 @@ class Discovered(Struct, frozen=True):
     """What the cluster calls itself."""
     hosts: tuple[HostSpec, ...]
     """Named as their scheduler names them."""
-    options: dict[str, str] = {}
+    options: Mapping[str, str | int] = {}
     """Of the engine, in addition to those that were given."""
     left_out: tuple[str, ...] = ()
     """Hosts that a fleet cannot have, each with the reason."""
@@ -40,8 +41,33 @@ def short_model(said: str) -> str:
     return found[1].upper() if found else said
 
 
+def as_declared(given: Mapping[str, str], options: Struct) -> dict[str, Any]:
+    """Options that were given as text, numbers as numbers: ``options`` are the same, read."""
+    read = structs.asdict(options)
+    return {
+        name: _plain(value) if isinstance(value := read.get(name), int | float) else text
+        for name, text in given.items()
+    }
+
+
+def address_towards(hosts: Iterable[str]) -> str:
+    """The address of this machine by which it reaches the first of these hosts that is known here.
+
+    Nothing is sent. Empty: none of them is known here.
+    """
+    for host in filter(None, hosts):
+        try:
+            family, kind, *_, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+            with socket.socket(family, kind) as probe:
+                probe.connect(address)
+                return str(probe.getsockname()[0])
+        except OSError:
+            continue
+    return ""
+
+
 def fleet_document(
-    found: Discovered, engine: str, *, region: str, cluster: str, options: dict[str, str]
+    found: Discovered, engine: str, *, region: str, cluster: str, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A fleet file with one cluster. The caller has it checked by the reader of fleet files."""
     given = {**options, **found.options}
@@ -77,4 +103,6 @@ def _entry(host: HostSpec) -> dict[str, Any]:
 
 
 def _plain(value: float) -> int | float:
+    if isinstance(value, bool):
+        return value
     return int(value) if value == int(value) else value

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from topmast.adapters.engines.far.discovery import Discovered
+from topmast.adapters.engines.far.launcher import Host
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.ports import Finding, Level
@@ -14,18 +15,25 @@ SLACK = 0.99
 """Sites and fleet files round sizes in ways of their own."""
 
 
-def examined(cluster: ClusterSpec, discover: Callable[[], Discovered]) -> tuple[Finding, ...]:
-    """What a cluster answers, beside what the fleet file says of its hosts."""
+def examined(
+    cluster: ClusterSpec, discover: Callable[[], Discovered], closed: Sequence[Host] = ()
+) -> tuple[Finding, ...]:
+    """What a cluster answers, beside what the fleet file says of its hosts.
+
+    ``closed`` are those that it would give no work now, as its launcher tells.
+    """
     try:
         found = discover()
     except InvalidInput as error:
         return (Finding(Level.FAULT, "reach it", error.message, error.remedy),)
-    return tuple(_compare(cluster, found))
+    return tuple(_compare(cluster, found, closed))
 
 
-def _compare(cluster: ClusterSpec, found: Discovered) -> Iterator[Finding]:
+def _compare(cluster: ClusterSpec, found: Discovered, closed: Sequence[Host]) -> Iterator[Finding]:
     there = {host.name: host for host in found.hosts}
-    yield Finding(Level.OK, "reach it", f"it has {len(there)} usable hosts")
+    yield Finding(
+        Level.OK, "reach it", f"it answers, and has {len(there)} host{'s' * (len(there) != 1)}"
+    )
     missing = [host.name for host in cluster.hosts if host.name not in there]
     if missing:
         why = [line for line in found.left_out if line.partition(":")[0] in missing]
@@ -33,6 +41,8 @@ def _compare(cluster: ClusterSpec, found: Discovered) -> Iterator[Finding]:
             Level.FAULT, "hosts", f"not there: {_some(missing)}{_because(why)}",
             "name hosts as the cluster does (topmast fleet discover)",
         )  # fmt: skip
+    closed = [host for host in closed if host.name not in missing]
+    yield from _closed(closed, all_of_them=len(closed) == len(cluster.hosts))
     faults = [
         f"{host.name} {fault}"
         for host in cluster.hosts if host.name in there
@@ -43,8 +53,18 @@ def _compare(cluster: ClusterSpec, found: Discovered) -> Iterator[Finding]:
             Level.FAULT, "sizes", _some(faults),
             "write what is there, or map the model's name in options",
         )  # fmt: skip
-    if cluster.hosts and not missing and not faults:
+    if cluster.hosts and not missing and not faults and not closed:
         yield Finding(Level.OK, "hosts", f"all {len(cluster.hosts)} are there, with their GPUs")
+
+
+def _closed(hosts: Sequence[Host], *, all_of_them: bool) -> Iterator[Finding]:
+    """Hosts that get no work, with the reasons; some of a site are always away for a while."""
+    reasons: dict[tuple[bool, str], list[str]] = {}
+    for host in hosts:
+        reasons.setdefault((host.misfit or all_of_them, host.closed), []).append(host.name)
+    for (is_fault, why), names in reasons.items():
+        level = Level.FAULT if is_fault else Level.WARNING
+        yield Finding(level, "hosts", f"no work for {_some(names)}: {why}")
 
 
 def _shortfalls(told: HostSpec, real: HostSpec) -> Iterator[str]:

@@ -1,9 +1,11 @@
 """A cluster beside what a fleet file says of it."""
 
 import pytest
+from msgspec import structs
 
 from topmast.adapters.engines.far.discovery import Discovered
 from topmast.adapters.engines.far.examine import examined
+from topmast.adapters.engines.far.launcher import Host
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.ports import Finding, Level
@@ -11,10 +13,12 @@ from topmast.ports import Finding, Level
 REAL = HostSpec("a", "H100", 8, cpus=96.0, memory_bytes=10**12)
 
 
-def look(*told: HostSpec, left_out: tuple[str, ...] = ()) -> list[Finding]:
+def look(
+    *told: HostSpec, left_out: tuple[str, ...] = (), closed: tuple[Host, ...] = ()
+) -> list[Finding]:
     """What is found of a cluster with the one host ``a``."""
     found = Discovered("c", (REAL,), left_out=left_out)
-    return list(examined(ClusterSpec("c", told), lambda: found))
+    return list(examined(ClusterSpec("c", told), lambda: found, closed))
 
 
 def test_what_fits_is_said_to_fit() -> None:
@@ -46,6 +50,23 @@ def test_a_host_that_is_not_there_is_named_with_the_reason() -> None:
     (_, fault) = look(*told, left_out=("b1: GPUs of two types", "z: of no fleet"))
     assert fault.level is Level.FAULT
     assert fault.detail == "not there: b0, b1, b2, b3, b4 and 2 more (b1: GPUs of two types)"
+
+
+def test_a_host_that_gets_no_work_is_told_with_the_reason() -> None:
+    """A fault if the file must be mended, or if no host works; else some are always away."""
+    drained = Host("a", True, "drained: fan")
+    (_, fault) = look(REAL, closed=(drained,))
+    assert (fault.level, fault.detail) == (Level.FAULT, "no work for a: drained: fan")
+    second = structs.replace(REAL, name="a2")
+    found = Discovered("c", (REAL, second))
+    cluster = ClusterSpec("c", (REAL, second))
+    (_, away) = examined(cluster, lambda: found, (drained,))
+    assert away.level is Level.WARNING
+    (_, misfit) = examined(cluster, lambda: found, (structs.replace(drained, misfit=True),))
+    assert misfit.level is Level.FAULT
+    both = (drained, structs.replace(drained, name="a2"))
+    (_, same) = examined(cluster, lambda: found, both)
+    assert same.detail == "no work for a, a2: drained: fan"
 
 
 def test_a_cluster_out_of_reach_is_one_fault() -> None:

@@ -73,6 +73,24 @@ def test_silence(tmp_path: Path, said: str) -> None:
 @pytest.mark.parametrize(
     ("said", "want"),
     [
+        ("slurm_load_jobs error: Zero Bytes were transmitted or received", True),
+        ("slurm_load_jobs error: Protocol authentication error", True),
+        ("squeue: error: Munge encode failed: Failed to access", True),
+        ("slurm_load_jobs error: Socket timed out on send/recv operation", False),
+    ],
+)
+def test_credentials_that_are_not_taken_are_told_from_silence(
+    tmp_path: Path, said: str, *, want: bool
+) -> None:
+    """Slurm says as little of a wrong key, or a wrong clock, as that nothing came back."""
+    with pytest.raises(Unreachable) as error:
+        commands(tmp_path, f"echo '{said}' >&2; exit 1").ask("squeue")
+    assert ("munged here" in str(error.value)) is want
+
+
+@pytest.mark.parametrize(
+    ("said", "want"),
+    [
         ("sbatch: error: Batch job submission failed: Invalid partition name specified", "option `partition`"),
         ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified",
          "account.TENANT"),
@@ -80,6 +98,7 @@ def test_silence(tmp_path: Path, said: str) -> None:
         ("sbatch: error: Batch job submission failed: Invalid node name specified", "fleet discover slurm"),
         ("sbatch: error: Batch job submission failed: Access/permission denied", "right to submit"),
         ("sbatch: error: Batch job submission failed: Requested time limit is invalid", "less time"),
+        ("sbatch: error: Batch job submission failed: Requested node configuration is not available", "`gpu.MODEL: TYPE`"),
         ("sbatch: error: something new\nof two lines\x1b[31m", r"something new; of two lines\?\[31m$"),
         ("x" * 5000, "…$"),
     ],

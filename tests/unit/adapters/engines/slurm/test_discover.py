@@ -1,11 +1,14 @@
 """A fleet file from what Slurm says, as recorded and made up."""
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from msgspec import structs
 
-from topmast.adapters.engines.far.discovery import Discovered, fleet_document
+from topmast.adapters.engines.far.discovery import Discovered, as_declared, fleet_document
 from topmast.adapters.engines.far.slurm import SlurmOptions
 from topmast.adapters.engines.far.slurm.discover import (
     describe,
@@ -13,9 +16,13 @@ from topmast.adapters.engines.far.slurm.discover import (
     read_nodes,
     read_switches,
 )
+from topmast.adapters.engines.far.slurm.examine import examine
+from topmast.adapters.engines.registry import read_options
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import parse_fleet
-from topmast.model.fleet import HostSpec
+from topmast.model.fleet import ClusterSpec, HostSpec
+from topmast.ports import Level
+from topmast.traces.machines import fleet_text
 
 
 @pytest.mark.parametrize(
@@ -36,27 +43,28 @@ from topmast.model.fleet import HostSpec
 )
 def test_gpus_of_a_host(gres: str, want: dict[str, int]) -> None:
     """With types or without, with sockets, beside other resources."""
-    (node,) = read_nodes(f"n1|64|200000|main|{gres}\n")
+    (node,) = read_nodes(f"n1|64|200000|main|10.0.0.1|{gres}\n")
     assert node.gpus == want
     assert (node.name, node.cpus, node.memory_mib) == ("n1", 64, 200000)
+    assert node.address == "10.0.0.1"
 
 
 def test_a_host_in_two_partitions_is_one_host() -> None:
     """sinfo lists it with each."""
-    assert len(read_nodes("a|1|2|p|gpu:1\na|1|2|q|gpu:1\nb|1|2|q|gpu:1\n")) == 2
+    assert len(read_nodes("a|1|2|p|a|gpu:1\na|1|2|q|a|gpu:1\nb|1|2|q|b|gpu:1\n")) == 2
 
 
-@pytest.mark.parametrize("line", ["a|1|2|p", "a|x|2|p|gpu:1", "sinfo: error"])
+@pytest.mark.parametrize("line", ["a|1|2|p|a", "a|x|2|p|a|gpu:1", "sinfo: error"])
 def test_an_answer_that_cannot_be_read_is_an_error(line: str) -> None:
     """Rather than a fleet with a host less."""
     with pytest.raises(InvalidInput, match="sinfo said"):
-        read_nodes(f"a|1|2|p|gpu:1\n{line}\n")
+        read_nodes(f"a|1|2|p|a|gpu:1\n{line}\n")
 
 
 def described(
     *gres: str, switches: dict[str, tuple[str, str]] | None = None, model: str = "", **options: Any
 ) -> Discovered:
-    lines = [f"n{index}|64|1000000|main|{text}" for index, text in enumerate(gres)]
+    lines = [f"n{index}|64|1000000|main|n{index}|{text}" for index, text in enumerate(gres)]
     return describe(
         "hpc", read_nodes("\n".join(lines)), switches or {}, SlurmOptions(**options), model=model
     )
@@ -80,8 +88,8 @@ def test_the_fleet_file_has_hosts_as_slurm_names_them() -> None:
     document = fleet_document(found, "slurm", region="east", cluster="hpc", options={"bin": "/x"})
     cluster = document["regions"]["east"]["clusters"]["hpc"]
     assert cluster["options"] == {
-        "bin": "/x", "gpu.H100": "nvidia_h100_80gb_hbm3", "cpus_per_gpu": "8",
-        "memory_mib_per_gpu": "125000",
+        "bin": "/x", "gpu.H100": "nvidia_h100_80gb_hbm3", "cpus_per_gpu": 8,
+        "memory_mib_per_gpu": 125000,
     }  # fmt: skip
     assert [entry["names"] for entry in cluster["hosts"]] == [["n0", "n1"], ["n2"], ["n3"]]
     first, _, third, cpu = fleet_hosts(found)
@@ -181,3 +189,77 @@ def test_a_site_that_does_not_answer_is_an_error(
         (tmp_path / name).chmod(0o700)
     with pytest.raises(InvalidInput, match=want):
         discover(SlurmOptions(bin=str(tmp_path)), partition)
+
+
+def own_address() -> str:
+    """One of this machine, other than the loopback's."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            pytest.skip("this machine has no network")
+        return str(probe.getsockname()[0])
+
+
+def site(folder: Path, address: str, gres: str = "gpu:h100:8") -> SlurmOptions:
+    """Commands of a site with one host, for a fleet of one H100 host."""
+    discovered, looked = f"n0|64|1000|main|{address}|{gres}", f"n0|idle|main*|up|{gres}|none"
+    for name, body in {
+        "sbatch": "echo slurm 22.05.1", "scontrol": "true",
+        "sinfo": f'case "$*" in *%o*) echo "{discovered}";; *) echo "{looked}";; esac',
+    }.items():  # fmt: skip
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o700)
+    return SlurmOptions(bin=str(folder), gpu={"H100": "h100"})
+
+
+def test_a_site_elsewhere_is_told_where_to_call_home(tmp_path: Path) -> None:
+    """By the address through which its hosts are reached; not if they are here, or it is given."""
+    own, options = own_address(), site(tmp_path, own_address())
+    found = discover(options)
+    assert found.options["listen"] == f"{own}:0"
+    assert "option `listen`" in found.notes[0]
+    for given in ({"listen": "10.1.1.1:80"}, {"advertise": "here"}):
+        found = discover(structs.replace(options, **given))
+        assert ("listen" in found.options, found.notes) == (False, ()), given
+    found = discover(site(tmp_path, "127.0.0.1"))
+    assert ("listen" in found.options, found.notes) == (False, ())
+
+
+def test_hosts_that_are_not_known_here_are_said_to_need_an_address(tmp_path: Path) -> None:
+    """Rather than a cluster whose jobs never start."""
+    found = discover(site(tmp_path, "n0.invalid"))
+    assert "listen" not in found.options
+    assert "set option `listen: ADDRESS:PORT`" in found.notes[0]
+
+
+def test_numbers_are_written_as_numbers() -> None:
+    """Also those that were given; names that look like one are none."""
+    given = {"lease_s": "none", "cpus_per_gpu": "4", "gpu.H100": "100", "exclusive": "true"}
+    options = read_options(given, SlurmOptions, engine="slurm", field="--set")
+    declared = as_declared(given, options)
+    found = described("gpu:100:8", gpu={"H100": "100"})
+    document = fleet_document(found, "slurm", region="e", cluster="c", options=declared)
+    text = fleet_text(document)
+    for want in ("cpus_per_gpu: 8", "memory_mib_per_gpu: 125000", "exclusive: true", "H100: '100'"):
+        assert want in text
+    (region,) = parse_fleet(yaml.safe_load(text)).regions
+    assert region.clusters[0].options["cpus_per_gpu"] == "8"
+
+
+@pytest.mark.parametrize(
+    ("gres", "address", "want"),
+    [
+        ("gpu:h100:8", "127.0.0.1", set()),
+        ("gpu:tesla:8", "127.0.0.1", {"no work for n0: in Slurm it has GPUs of type tesla, and jobs ask for h100 "
+                         "(set option `gpu.H100: tesla`)"}),
+        ("gpu:h100:8", "", {"no host reaches 127.0.0.1:0 of this machine"}),
+    ],
+)  # fmt: skip
+def test_a_doctor_tells_what_jobs_would_not_get(
+    tmp_path: Path, gres: str, address: str, want: set[str]
+) -> None:
+    """Their GPUs, and a way home."""
+    cluster = ClusterSpec("c", (HostSpec("n0", "H100", 8),), "slurm")
+    findings = examine(cluster, site(tmp_path, address or own_address(), gres))
+    assert {found.detail for found in findings if found.level is Level.FAULT} == want

@@ -1,9 +1,13 @@
 """What Slurm's commands print, as recorded from Slurm 22.05 and made worse."""
 
+from typing import Any
+
 import pytest
 
 from topmast.adapters.engines.far.launcher import Host, Listed, State, Unreachable
+from topmast.adapters.engines.far.slurm import SlurmOptions
 from topmast.adapters.engines.far.slurm.listings import read_hosts, read_jobs
+from topmast.model.fleet import HostSpec
 
 JOBS = """\
 13|tm-f-j13-1-0|PENDING|1795414089|N/A|0|2-2|PartitionDown
@@ -64,6 +68,7 @@ def test_every_state_has_its_meaning(word: str, want: State, evicted: bool) -> N
         ("PENDING", "0", "Resources", "Resources"),
         ("PENDING", "0", "ReqNodeNotAvail, UnavailableNodes:a|b", "ReqNodeNotAvail, UnavailableNodes:a|b"),
         ("PENDING", "0", "BadConstraints", "BadConstraints: the hosts can never give this"),
+        ("PENDING", "0", "PartitionConfig", "PartitionConfig: the partition cannot give this"),
         ("PENDING", "0", "None", ""),
         ("PENDING", "0", "JobHeldAdmin", "JobHeldAdmin: an administrator holds it"),
         ("RUNNING", "0", "None", ""),
@@ -104,6 +109,23 @@ def test_what_does_not_come_by_itself_is_told_from_what_does(
 
 
 @pytest.mark.parametrize(
+    ("reason", "want"),
+    [
+        ("AccountNotAllowed", ("vision",)),
+        ("Job's account not known, so it can't use this partition (a allows b)", ("vision",)),
+        ("InvalidQOS", ("vision",)),
+        ("BadConstraints", None),
+        ("PartitionTimeLimit", None),
+        ("Resources", None),
+    ],
+)
+def test_what_all_jobs_would_wait_for_is_told(reason: str, want: tuple[str, ...] | None) -> None:
+    """But for tenants with options of their own: these may be what is wrong."""
+    (found,) = read_jobs(f"1|tm-f-a|PENDING|5|6|0|1|{reason}", "tm-", ["vision"])
+    assert found.everyone_but == want
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "slurm_load_jobs error: Unable to contact slurm controller",
@@ -119,9 +141,12 @@ def test_a_listing_that_is_not_as_asked_for_is_no_listing(line: str) -> None:
         read_jobs(f"{JOBS}{line}\n", "tm-f-")
 
 
-def hosts(*lines: str, partitions: tuple[str, ...] = ()) -> dict[str, Host]:
-    names = {"a": "east-a", "b": "east-b"}
-    return {h.name: h for h in read_hosts("\n".join(lines), names, partitions)}
+def hosts(
+    *lines: str, model: str = "H100", gpus: int = 0, routed: bool = False, **options: Any
+) -> dict[str, Host]:
+    told = {name: HostSpec(f"east-{name}", model if gpus else "", gpus) for name in ("a", "b")}
+    found = read_hosts("\n".join(lines), told, SlurmOptions(**options), lambda: routed)
+    return {host.name: host for host in found}
 
 
 @pytest.mark.parametrize(
@@ -149,7 +174,7 @@ def hosts(*lines: str, partitions: tuple[str, ...] = ()) -> dict[str, Host]:
 )
 def test_states_of_hosts(state: str, answers: bool, want: str) -> None:
     """Whether its daemon answers, and whether it takes new work."""
-    found = hosts(f"a|{state}|main|up|the reason")["east-a"]
+    found = hosts(f"a|{state}|main|up|(null)|the reason")["east-a"]
     assert found.answers is answers
     assert want in found.closed
     assert bool(want) == bool(found.closed)
@@ -157,33 +182,85 @@ def test_states_of_hosts(state: str, answers: bool, want: str) -> None:
 
 def test_a_host_is_open_if_one_of_the_partitions_is() -> None:
     """A partition that is down closes its hosts; one that parts are not submitted to does not count."""
-    lines = ("a|idle|main|up|none", "a|idle|night|down|none", "b|idle|night|down|none")
+    lines = (
+        "a|idle|main|up|(null)|none", "a|idle|night|down|(null)|none",
+        "b|idle|night|down|(null)|none",
+    )  # fmt: skip
     assert hosts(*lines)["east-a"].closed == ""
-    assert "partition night, which is down" in hosts(*lines)["east-b"].closed
-    of_main = hosts(*lines, partitions=("main",))
+    down = hosts(*lines)["east-b"]
+    assert "partition night, which is down" in down.closed
+    assert not down.misfit, "the site opens it again"
+    of_main = hosts(*lines, partition={"": "main"})
     assert of_main["east-a"].closed == ""
-    assert "is not in partition main" in of_main["east-b"].closed
-    assert "night, which is down" in hosts(*lines, partitions=("night",))["east-a"].closed
+    assert "is not in partition main, to which jobs go, but in night" in of_main["east-b"].closed
+    assert of_main["east-b"].misfit
+    night = {"": "night"}
+    assert "night, which is down" in hosts(*lines, partition=night)["east-a"].closed
+
+
+def test_jobs_that_name_no_partition_go_to_the_default_one() -> None:
+    """Unless the site itself sends them elsewhere, or has no default."""
+    lines = ("a|idle|main*|up|(null)|none", "b|idle|night|up|(null)|none")
+    assert "is not in partition main" in hosts(*lines)["east-b"].closed
+    assert hosts(*lines)["east-a"].closed == ""
+    of_one = hosts(*lines, partition={"vision": "night"})
+    assert [host.closed for host in of_one.values()] == ["", ""], "one tenant's jobs go there"
+    routed = hosts(*lines, routed=True)
+    assert [host.closed for host in routed.values()] == ["", ""]
+    others = hosts(lines[1], "zzz|idle|main*|up|(null)|none")
+    assert "is not in partition main" in others["east-b"].closed, "also if no host is in that one"
+    no_default = hosts(*(line.replace("*", "") for line in lines))
+    assert [host.closed for host in no_default.values()] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("gres", "options", "want"),
+    [
+        ("gpu:H100:8(S:0-1)", {}, ""),
+        ("gpu:h100:8", {"gpu": {"H100": "h100"}}, ""),
+        ("gpu:h100:8", {"gpu": {"H100": "any"}}, ""),
+        ("gpu:8", {}, ""),
+        ("gpu:tesla:8", {}, "has GPUs of type tesla, and jobs ask for H100 (set option `gpu.H100: tesla`)"),
+        ("gpu:h100:8", {"gpu": {"H100": "h200"}}, "and jobs ask for h200 (set option `gpu.H100: h100`)"),
+        ("gpu:a:4,gpu:b:4", {}, "of type a, b, and jobs ask for H100 (set option `gpu.H100: TYPE`)"),
+        ("gpu:H100:4", {}, "has 4 GPUs, and the fleet file says 8"),
+        ("gpu:4", {}, "has 4 GPUs, and the fleet file says 8"),
+        ("(null)", {}, "has no GPUs, and the fleet file says 8"),
+    ],
+)  # fmt: skip
+def test_a_host_whose_gpus_jobs_would_not_get_is_closed(
+    gres: str, options: dict[str, Any], want: str
+) -> None:
+    """Slurm would refuse each of them, or let it wait for ever; where it says no type, it may have one."""
+    found = hosts(f"a|idle|main|up|{gres}|none", gpus=8, **options)["east-a"]
+    assert want in found.closed
+    assert bool(want) == bool(found.closed) == found.misfit
+
+
+def test_gpus_that_a_fleet_does_not_use_do_not_matter() -> None:
+    """A host may be told to have none."""
+    assert hosts("a|idle|main|up|gpu:x:8|none")["east-a"].closed == ""
 
 
 def test_every_host_of_the_fleet_is_in_the_answer() -> None:
     """Also one that Slurm does not know; those of others are left out, and reasons may be anything."""
-    found = hosts("b|drained|main|up|fan | broken|x", "zzz|idle|main|up|none")
+    found = hosts("b|drained|main|up|(null)|fan | broken|x", "zzz|idle|main|up|(null)|none")
     assert found["east-b"].closed == "in Slurm it is drained: fan | broken|x"
-    assert found["east-a"] == Host("east-a", answers=False, closed="Slurm knows no host a")
+    unknown = Host("east-a", False, "Slurm knows no host a in any partition", misfit=True)
+    assert found["east-a"] == unknown
     assert len(found) == 2
 
 
-@pytest.mark.parametrize("line", ["a|idle|main", "a|1d le|main|up|none", "sinfo: error"])
+@pytest.mark.parametrize("line", ["a|idle|main", "a|1d le|main|up|(null)|none", "sinfo: error"])
 def test_hosts_that_cannot_be_read_are_no_answer(line: str) -> None:
     """A host that is left out would count as gone."""
     with pytest.raises(Unreachable, match="sinfo"):
-        hosts("b|idle|main|up|none", line)
+        hosts("b|idle|main|up|(null)|none", line)
 
 
 def test_a_reserved_host_is_open_to_those_that_have_a_reservation() -> None:
     """To others it is closed; a reservation for maintenance closes it to all."""
-    said = "a|reserved|main|up|none\nb|reserved$|main|up|none\n"
-    names = {"a": "a", "b": "b"}
-    assert [bool(host.closed) for host in read_hosts(said, names, ())] == [True, True]
-    assert [bool(h.closed) for h in read_hosts(said, names, (), reserved=True)] == [False, True]
+    lines = ("a|reserved|main|up|(null)|none", "b|reserved$|main|up|(null)|none")
+    assert [bool(host.closed) for host in hosts(*lines).values()] == [True, True]
+    ours = hosts(*lines, reservation={"": "ours"})
+    assert [bool(host.closed) for host in ours.values()] == [False, True]

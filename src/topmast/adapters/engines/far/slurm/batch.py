@@ -26,6 +26,8 @@ MIB = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _WIDTH = 120
+NO_OP = "#!/bin/sh\ntrue\n"
+"""A script for `trial`, which runs none."""
 STEP_S = 60
 """How long Slurm may need to begin the step. A job that lost a host before would wait for ever."""
 RUN = (
@@ -109,6 +111,12 @@ def arguments(part: Part, hosts: Sequence[str], options: SlurmOptions) -> list[s
     if options.exclusive:
         flags.append("--exclusive")
     return ["sbatch", *flags, *(f"--{name}={value}" for name, value in given.items())]
+
+
+def trial(part: Part, hosts: Sequence[str], options: SlurmOptions) -> list[str]:
+    """How ``sbatch`` is asked whether it would take ``part``; nothing is submitted."""
+    program, _, *rest = arguments(part, hosts, options)
+    return [program, "--test-only", *rest]
 
 
 def submission_options(options: SlurmOptions, tenant: str) -> dict[str, str]:

@@ -30,12 +30,18 @@ _SILENCE = re.compile(
     r"|configuration.*(fetch|source)|io error|i/o error|broken pipe|protocol version",
     re.IGNORECASE,
 )
+_UNPROVEN = re.compile(r"zero bytes|munge|authentication|credential", re.IGNORECASE)
+"""What Slurm says when it does not believe what a command is, or cannot be asked to."""
+_PROOF = "see to munged here: it must run, have the cluster's key, and clocks must agree"
 _VERSION = re.compile(r"slurm[\w-]*\s+(\d+)\.(\d+)")
 _LONGEST = 400
 SSH_FAILED = 255
 """What ``ssh`` ends with when there is no connection, or it broke."""
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME")
 _FOR_SSH = ("SSH_AUTH_SOCK", "KRB5CCNAME")
+
+
+GPU = "gpu"
 
 
 class Remedy(NamedTuple):
@@ -46,7 +52,7 @@ class Remedy(NamedTuple):
     text: str
     option: str | None = None
     """Of the cluster, that is refused: for all jobs, unless it differs by tenant. Empty: all
-    that comes is refused; None: this job alone.
+    that comes is refused; None: this job alone; `GPU`: perhaps all, as another trial tells.
     """
 
 
@@ -65,7 +71,10 @@ REMEDIES = (
            "reservation"),
     Remedy("wckey", "set option `wckey`", "wckey"),
     Remedy("generic resource",
-           "see `sinfo -o '%N %G'`, and map GPU models: option `gpu.H100: TYPE`"),
+           "see `sinfo -o '%N %G'`, and map GPU models: option `gpu.H100: TYPE`", GPU),
+    Remedy("node configuration", "the hosts can never give this: compare GPU types (option "
+           "`gpu.MODEL: TYPE`), CPUs, memory and partition with `sinfo -N -o '%N %G %c %m %P'`",
+           GPU),
     Remedy("time limit", "ask for less time, or choose another partition"),
     Remedy("group", "the account that runs Topmast needs the right to submit there", ""),
     Remedy("permission", "the account that runs Topmast needs the right to submit there", ""),
@@ -148,7 +157,8 @@ class Commands:
         said = _plain(err.decode("utf-8", "replace")) or f"status {process.returncode}"
         failed = process.returncode < 0 or (self._options.ssh and process.returncode == SSH_FAILED)
         if failed or _SILENCE.search(said):
-            raise Unreachable(f"{command}: {said}")
+            remedy = f" ({_PROOF})" if _UNPROVEN.search(said) else ""
+            raise Unreachable(f"{command}: {said}{remedy}")
         raise refused(said)
 
     def _invocation(self, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from msgspec import structs
 
-from topmast.adapters.engines.far.discovery import MIB, Discovered, short_model
+from topmast.adapters.engines.far.discovery import (
+    MIB,
+    Discovered,
+    address_towards,
+    short_model,
+)
 from topmast.adapters.engines.far.launcher import Refused, Unreachable
 from topmast.adapters.engines.far.slurm.commands import Commands
+from topmast.adapters.engines.far.slurm.listings import gpus_of
 from topmast.adapters.engines.far.slurm.options import ANY_TYPE, SlurmOptions
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import HostSpec
 
-NODE_FORMAT = "%N|%c|%m|%R|%G"
+NODE_FORMAT = "%N|%c|%m|%R|%o|%G"
+ASKED = 8
+"""Of so many hosts the address is looked up, until one is known here."""
 _GPU_MEMORY = re.compile(r"(?:^|[^a-z0-9])(\d{1,3})gb(?:[^a-z0-9]|$)")
 
 
@@ -28,6 +37,8 @@ class Node(NamedTuple):
     memory_mib: int
     gpus: dict[str, int]
     """By type; the type is empty where Slurm says none."""
+    address: str = ""
+    """By which Slurm reaches it."""
 
 
 def discover(options: SlurmOptions, partitions: str = "", model: str = "") -> Discovered:
@@ -47,30 +58,21 @@ def discover(options: SlurmOptions, partitions: str = "", model: str = "") -> Di
     if not nodes:
         where = f"partition {partitions}" if partitions else "the partitions that you may see"
         raise InvalidInput(f"there is no host in {where}", field="slurm", remedy="see `sinfo -s`")
-    return describe(name, nodes, switches, options, partitions=partitions, model=model)
+    found = describe(name, nodes, switches, options, partitions=partitions, model=model)
+    listen, notes = _listen(nodes, options)
+    return structs.replace(found, options={**found.options, **listen}, notes=notes)
 
 
 def read_nodes(said: str) -> tuple[Node, ...]:
     """The hosts in an answer of ``sinfo -N -o NODE_FORMAT``, each once."""
     found: dict[str, Node] = {}
     for line in said.splitlines():
-        fields = [field.strip() for field in line.split("|", 4)]
-        if len(fields) != 5 or not fields[1].isdecimal() or not fields[2].isdecimal():
+        fields = [field.strip() for field in line.split("|", 5)]
+        if len(fields) != 6 or not fields[1].isdecimal() or not fields[2].isdecimal():
             raise InvalidInput(f"sinfo said {line[:200]!r}, not {NODE_FORMAT}", field="slurm")
-        node, cpus, memory_mib, _, gres = fields
-        found[node] = Node(node, int(cpus), int(memory_mib), _gpus(gres))
+        node, cpus, memory_mib, _, address, gres = fields
+        found[node] = Node(node, int(cpus), int(memory_mib), gpus_of(gres), address)
     return tuple(found.values())
-
-
-def _gpus(gres: str) -> dict[str, int]:
-    """GPUs by type: ``gpu:h100:8(S:0-1),nic:2`` has 8 of type h100."""
-    found: Counter[str] = Counter()
-    for entry in re.sub(r"\([^)]*\)", "", gres).split(","):
-        kind, *rest = entry.split(":")
-        if kind == "gpu":
-            count = int(rest.pop()) if rest and rest[-1].isdecimal() else 1
-            found[":".join(rest)] += count
-    return {of_type: count for of_type, count in found.items() if count}
 
 
 def describe(
@@ -93,6 +95,27 @@ def describe(
     hosts = tuple(_host(node, models, switches, options) for node in usable)
     return Discovered(
         cluster, hosts, _options(usable, models, options, partitions), tuple(left_out)
+    )
+
+
+def _listen(
+    nodes: Sequence[Node], options: SlurmOptions
+) -> tuple[dict[str, str | int], tuple[str, ...]]:
+    """Where runners call home, unless that was given or hosts are on this machine; a note of it."""
+    if options.listen != SlurmOptions().listen or options.advertise:
+        return {}, ()
+    address = address_towards(node.address for node in nodes[:ASKED])
+    if not address:
+        return {}, (
+            "the hosts call home to this machine, and none of their addresses is known here: set "
+            "option `listen: ADDRESS:PORT` to an address of this machine that they reach",
+        )
+    if ip_address(address.partition("%")[0]).is_loopback:
+        return {}, ()
+    listen = f"[{address}]:0" if ":" in address else f"{address}:0"
+    return {"listen": listen}, (
+        f"the hosts call home to {listen} of this machine (option `listen`): write another "
+        "address there if they reach it by another, and a port if a firewall lets only some pass",
     )
 
 
@@ -137,19 +160,19 @@ def _models(types: Iterable[str], options: SlurmOptions, model: str) -> dict[str
 
 def _options(
     nodes: Iterable[Node], models: Mapping[str, str], options: SlurmOptions, partitions: str
-) -> dict[str, str]:
+) -> dict[str, str | int]:
     """What submitting needs, as far as it is known from here."""
-    found = {"partition": partitions} if partitions else {}
+    found: dict[str, str | int] = {"partition": partitions} if partitions else {}
     for of_type, name in models.items():
         if of_type != name and options.gpu.get(name) != (of_type or ANY_TYPE):
             found[f"gpu.{name}"] = of_type or ANY_TYPE
     shares = [(node, sum(node.gpus.values())) for node in nodes if node.gpus]
     # A job that names no CPUs would get one, and one that names no memory perhaps all.
     if shares and not options.cpus_per_gpu:
-        found["cpus_per_gpu"] = str(max(1, min(node.cpus // gpus for node, gpus in shares)))
+        found["cpus_per_gpu"] = max(1, min(node.cpus // gpus for node, gpus in shares))
     if shares and not options.memory_mib_per_gpu:
         least = min(node.memory_mib // gpus for node, gpus in shares)
-        found |= {"memory_mib_per_gpu": str(least)} if least else {}
+        found |= {"memory_mib_per_gpu": least} if least else {}
     return found
 
 

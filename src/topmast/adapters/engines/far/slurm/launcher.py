@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import ClassVar
+
+from msgspec import structs
 
 from topmast.adapters.engines.far import runner
 from topmast.adapters.engines.far.launcher import (
@@ -18,8 +21,8 @@ from topmast.adapters.engines.far.launcher import (
     State,
     Unreachable,
 )
-from topmast.adapters.engines.far.slurm.batch import arguments, script
-from topmast.adapters.engines.far.slurm.commands import Commands, remedy_for
+from topmast.adapters.engines.far.slurm.batch import MIB, NO_OP, arguments, script, trial
+from topmast.adapters.engines.far.slurm.commands import GPU, Commands, remedy_for
 from topmast.adapters.engines.far.slurm.listings import (
     HOST_FORMAT,
     JOB_FORMAT,
@@ -31,6 +34,7 @@ from topmast.model.fleet import ClusterSpec, HostSpec
 
 _GONE = ("invalid job id", "already finished", "already completing", "job has finished")
 """What Slurm says of a job for which there is nothing left to do."""
+_PLUGINS = re.compile(r"^JobSubmitPlugins\s*=[ \t]*(\S+)", re.MULTILINE)
 
 
 class SlurmLauncher(Launcher):
@@ -52,7 +56,7 @@ class SlurmLauncher(Launcher):
         self._timers: dict[tuple[str, float], threading.Timer] = {}
 
     def set_hosts(self, hosts: tuple[HostSpec, ...]) -> None:
-        self._names = {self._called(host.name): host.name for host in hosts}
+        self._hosts = {self._called(host.name): host for host in hosts}
 
     def submit(self, part: Part) -> None:
         hosts = [self._called(host) for host in part.hosts]
@@ -61,10 +65,28 @@ class SlurmLauncher(Launcher):
         try:
             self._commands.ask(*argv, text=text)
         except Refused as error:
-            remedy = remedy_for(str(error))
-            option = None if remedy is None else remedy.option
-            everyone = option is not None and not self._options.differs(option, part.tenant)
-            raise Refused(str(error), everyone=everyone) from None
+            raise Refused(str(error), everyone=self._concerns_all(str(error), part)) from None
+
+    def _concerns_all(self, said: str, part: Part) -> bool:
+        """Whether Slurm would refuse other parts for the same reason."""
+        remedy = remedy_for(said)
+        if remedy is None or remedy.option is None:
+            return False
+        if remedy.option != GPU:
+            return not self._options.differs(remedy.option, part.tenant)
+        return bool(part.gpus) and part.tenant not in self._options.tenants and self._lacks(part)
+
+    def _lacks(self, part: Part) -> bool:
+        """Whether Slurm would give this part not one GPU, and nothing else, on its first host."""
+        least = structs.replace(part, gpus=1, cpus=1.0, memory_bytes=MIB, limit_s=None)
+        asked = trial(least, [self._called(part.hosts[0])], self._options)
+        try:
+            self._commands.ask(*asked, text=NO_OP)
+        except Refused:
+            return True
+        except Unreachable:
+            pass
+        return False
 
     def release(self, listed: Sequence[Listed]) -> None:
         self._signal("scontrol", "release", ",".join(one.id for one in listed))
@@ -94,7 +116,7 @@ class SlurmLauncher(Launcher):
             self._scancel(listed)
 
     def list(self) -> tuple[Listed, ...]:
-        found = read_jobs(self._squeue(), f"tm-{self._fleet}-")
+        found = read_jobs(self._squeue(), f"tm-{self._fleet}-", self._options.tenants)
         ended = [(one.id, one.submitted_s) for one in found if one.state is State.ENDED]
         with self._lock:
             timers = [self._timers.pop(key) for key in ended if key in self._timers]
@@ -106,9 +128,14 @@ class SlurmLauncher(Launcher):
 
     def hosts(self) -> tuple[Host, ...]:
         said = self._commands.look("sinfo", "-N", "-a", "-h", "-o", HOST_FORMAT)
-        partitions = (name for text in self._options.partition.values() for name in text.split(","))
-        reserved = bool(self._options.reservation)
-        return read_hosts(said, self._names, partitions, reserved=reserved)
+        return read_hosts(said, self._hosts, self._options, lambda: self._is_routed)
+
+    @cached_property
+    def _is_routed(self) -> bool:
+        """Whether a plugin of the site may choose the partition of jobs that name none."""
+        said = self._commands.look("scontrol", "show", "config")
+        found = _PLUGINS.search(said)
+        return found is not None and found[1] != "(null)"
 
     def close(self) -> None:
         with self._lock:

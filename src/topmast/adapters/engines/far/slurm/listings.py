@@ -6,14 +6,17 @@ A line that is not as asked for makes the whole answer unusable: a listing is co
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from topmast.adapters.engines.far.launcher import Host, Listed, State, Unreachable
+from topmast.adapters.engines.far.slurm.options import SlurmOptions
+from topmast.model.fleet import HostSpec
 
 JOB_FORMAT = "JobID:|,Name:|,State:|,SubmitTime:|,StartTime:|,exit_code:|,NumNodes:|,Reason:"
 FIELDS = JOB_FORMAT.count(",") + 1
-HOST_FORMAT = "%N|%T|%R|%a|%E"
+HOST_FORMAT = "%N|%T|%P|%a|%G|%E"
 
 _HELD_BY_US = frozenset({"JobHeldUser"})
 _WAITING = frozenset(
@@ -25,23 +28,30 @@ _ENDED = _EVICTED | {"BOOT_FAIL", "COMPLETED", "FAILED", "NODE_FAIL", "OUT_OF_ME
 _REMEDIES = {
     "AssocGrpGRES": "the account's GPUs are in use",
     "JobHeldAdmin": "an administrator holds it",
+    "PartitionConfig": "the partition cannot give this: compare CPUs and memory with "
+    "`sinfo -N -o '%N %G %c %m'`",
     "PartitionDown": "the partition is closed",
     "PartitionInactive": "the partition is closed",
 }
 """What else is known of a reason to wait."""
-_NEVER = {
-    "AccountNotAllowed": "set option `account` of the cluster, or `account.TENANT`",
+_ACCOUNT = "set option `account` of the cluster, or `account.TENANT`"
+_QOS = "set option `qos` of the cluster, or `qos.TENANT`"
+_NEVER_ALL = {
+    "AccountNotAllowed": _ACCOUNT,
+    "InvalidAccount": _ACCOUNT,
+    "InvalidQOS": _QOS,
+    "Job's QOS ": _QOS,
+    "Job's account ": _ACCOUNT,
+    "QOSNotAllowed": _QOS,
+}
+"""Reasons that go only when the site or an option is changed, by how they begin; what to change."""
+_NEVER = _NEVER_ALL | {
     "BadConstraints": "the hosts can never give this: compare GPU types (option `gpu.MODEL`), "
     "CPUs and memory with `sinfo -N -o '%N %G %c %m'`",
-    "InvalidAccount": "set option `account` of the cluster, or `account.TENANT`",
-    "Job's account ": "set option `account` of the cluster, or `account.TENANT`",
-    "Job's QOS ": "set option `qos` of the cluster, or `qos.TENANT`",
-    "InvalidQOS": "set option `qos` of the cluster, or `qos.TENANT`",
     "PartitionNodeLimit": "it asks for more hosts than the partition allows",
     "PartitionTimeLimit": "it asks for more time than the partition allows: set `time_limit`",
-    "QOSNotAllowed": "set option `qos` of the cluster, or `qos.TENANT`",
 }
-"""Reasons that go only when the job or the site is changed, by how they begin; what to change."""
+"""And those that are of this job alone."""
 
 _STATE = re.compile(r"([a-z_]+)([*~#!%$@^-]*)", re.IGNORECASE)
 _OPEN = frozenset({"allocated", "completing", "idle", "mixed", "planned"})
@@ -61,8 +71,11 @@ _FLAGS = {
 _SILENT_FLAGS = frozenset("*~#%^")
 
 
-def read_jobs(said: str, prefix: str) -> tuple[Listed, ...]:
-    """The parts in an answer of ``squeue -O JOB_FORMAT``: jobs with names that begin so."""
+def read_jobs(said: str, prefix: str, own: Sequence[str] = ()) -> tuple[Listed, ...]:
+    """The parts in an answer of ``squeue -O JOB_FORMAT``: jobs with names that begin so.
+
+    ``own`` are the tenants that have options of their own.
+    """
     found = []
     for line in said.splitlines():
         if not line.strip():
@@ -72,13 +85,13 @@ def read_jobs(said: str, prefix: str) -> tuple[Listed, ...]:
             raise Unreachable(f"squeue said {line[:200]!r}, and {JOB_FORMAT} was asked for")
         job, name, *rest = (field.strip() for field in fields)
         if name.startswith(prefix):
-            found.append(_job(job, name, *rest))
+            found.append(_job(job, name, *rest, own=tuple(own)))
     return tuple(found)
 
 
 def _job(
     job: str, name: str, word: str, submitted: str, started: str, status: str, nodes: str,
-    reason: str,
+    reason: str, *, own: tuple[str, ...],
 ) -> Listed:  # fmt: skip
     word = word.upper()
     vain = ""
@@ -102,7 +115,11 @@ def _job(
     # Of a job that goes on without a host that was set down, Slurm says how many are left; of one
     # that is being ended, on how many it still is.
     hosts = int(nodes) if word == "RUNNING" and nodes.isdecimal() else 0
-    return Listed(name, job, submitted_s, state, why, word in _EVICTED, run, hosts, never)
+    of_all = never and reason.startswith(tuple(_NEVER_ALL))
+    return Listed(
+        name, job, submitted_s, state, why, word in _EVICTED, run, hosts, never,
+        own if of_all else None,
+    )  # fmt: skip
 
 
 def _words(reason: str) -> str:
@@ -120,56 +137,118 @@ def _ended(word: str, status: str, reason: str) -> str:
     return f"{said} (status {code}){hint}"
 
 
+def gpus_of(gres: str) -> dict[str, int]:
+    """GPUs by type: ``gpu:h100:8(S:0-1),nic:2`` has 8 of type h100; no type is the empty one."""
+    found: Counter[str] = Counter()
+    for entry in re.sub(r"\([^)]*\)", "", gres).split(","):
+        kind, *rest = entry.split(":")
+        if kind == "gpu":
+            count = int(rest.pop()) if rest and rest[-1].isdecimal() else 1
+            found[":".join(rest)] += count
+    return {of_type: count for of_type, count in found.items() if count}
+
+
 class _Row(NamedTuple):
     """One line of ``sinfo -N``: a host as it is in one partition."""
 
     state: str
     partition: str
+    """With a star behind it: where jobs go that name none."""
     available: str
+    gres: str
     reason: str
 
 
 def read_hosts(
-    said: str, names: Mapping[str, str], partitions: Iterable[str], *, reserved: bool = False
+    said: str,
+    hosts: Mapping[str, HostSpec],
+    options: SlurmOptions,
+    is_routed: Callable[[], bool] = lambda: False,
 ) -> tuple[Host, ...]:
     """The hosts in an answer of ``sinfo -N -a -o HOST_FORMAT``.
 
-    ``names`` says what the fleet file calls each of the hosts that Slurm is asked about; there is
-    an answer for each of them. ``partitions`` are those that parts are submitted to; empty: any.
-    ``reserved``: they are submitted to a reservation, so that a reserved host is as good as idle.
+    ``hosts`` says what the fleet file has by the names that Slurm is asked about; there is an
+    answer for each of them. ``is_routed`` tells whether the site itself sends jobs that name no
+    partition to others than the default one; it is asked only where that makes a difference.
     """
     rows: dict[str, list[_Row]] = {}
+    default: set[str] = set()
     for line in said.splitlines():
         if not line.strip():
             continue
-        fields = line.split("|", 4)
-        if len(fields) != 5 or not _STATE.fullmatch(fields[1].strip()):
+        fields = line.split("|", 5)
+        if len(fields) != 6 or not _STATE.fullmatch(fields[1].strip()):
             raise Unreachable(f"sinfo said {line[:200]!r}, and {HOST_FORMAT} was asked for")
         name, *rest = (field.strip() for field in fields)
-        if name in names:
-            rows.setdefault(name, []).append(_Row(*rest))
-    wanted = frozenset(partitions)
-    good = _OPEN | {"reserved"} if reserved else _OPEN
+        row = _Row(*rest)
+        if row.partition.endswith("*"):
+            default.add(row.partition[:-1])
+        if name in hosts:
+            rows.setdefault(name, []).append(row)
+    wanted = _partitions(options, default)
+    strays = any(wanted.isdisjoint(_names(of_host)) for of_host in rows.values())
+    if wanted and strays and "" not in options.partition and is_routed():
+        wanted = frozenset()
     return tuple(
-        _host(names[name], rows[name], wanted, good)
+        _host(host, rows[name], wanted, options)
         if name in rows
-        else Host(names[name], answers=False, closed=f"Slurm knows no host {name}")
-        for name in names
+        else Host(host.name, False, f"Slurm knows no host {name} in any partition", misfit=True)
+        for name, host in hosts.items()
     )
 
 
-def _host(name: str, rows: list[_Row], partitions: frozenset[str], good: frozenset[str]) -> Host:
+def _partitions(options: SlurmOptions, default: set[str]) -> frozenset[str]:
+    """Those that parts are submitted to; empty: any."""
+    named = {name for text in options.partition.values() for name in text.split(",")}
+    return frozenset(named if "" in options.partition else named | default)
+
+
+def _names(rows: list[_Row]) -> list[str]:
+    """The partitions that a host is in."""
+    return [row.partition.rstrip("*") for row in rows]
+
+
+def _host(
+    host: HostSpec, rows: list[_Row], partitions: frozenset[str], options: SlurmOptions
+) -> Host:
     found = _STATE.fullmatch(rows[0].state)
     assert found is not None, rows
     word, flags = found[1].lower(), found[2]
     answers = word not in _NO_DAEMON and not _SILENT_FLAGS.intersection(flags)
     trouble = [_FLAGS[flag] for flag in flags if flag in _FLAGS]
     reason = rows[0].reason
-    if word not in good:
+    # With a reservation of its own, a reserved host is as good as idle.
+    if word not in _OPEN and not (word == "reserved" and options.reservation):
         trouble.insert(0, f"is {word}: {reason}" if reason not in ("", "none") else f"is {word}")
-    usable = [row for row in rows if not partitions or row.partition in partitions]
-    if not usable:
-        trouble.append(f"is not in partition {', '.join(sorted(partitions))}")
-    elif all(row.available.lower() != "up" for row in usable):
-        trouble.append(f"is in partition {usable[0].partition}, which is {usable[0].available}")
-    return Host(name, answers, f"in Slurm it {', and '.join(trouble)}" if trouble else "")
+    usable = [row for row in rows if not partitions or row.partition.rstrip("*") in partitions]
+    if usable and all(row.available.lower() != "up" for row in usable):
+        down = usable[0]
+        trouble.append(f"is in partition {down.partition.rstrip('*')}, which is {down.available}")
+    misfits = [] if usable else [_outside(rows, partitions)]
+    misfits += _gpus_amiss(host, rows[0].gres, options)
+    trouble += misfits
+    closed = f"in Slurm it {', and '.join(trouble)}" if trouble else ""
+    return Host(host.name, answers, closed, bool(misfits))
+
+
+def _outside(rows: list[_Row], partitions: frozenset[str]) -> str:
+    there, wanted = ", ".join(sorted(_names(rows))), ", ".join(sorted(partitions))
+    return f"is not in partition {wanted}, to which jobs go, but in {there} (option `partition`)"
+
+
+def _gpus_amiss(host: HostSpec, gres: str, options: SlurmOptions) -> Iterator[str]:
+    """What of its GPUs makes Slurm refuse jobs there, as far as that can be seen."""
+    there, wanted = gpus_of(gres), options.gpu_type(host.model)
+    if not host.gpus:
+        return
+    if wanted and there and not {wanted, ""} & there.keys():
+        called = "TYPE" if len(there) > 1 else next(iter(there))
+        yield (
+            f"has GPUs of type {', '.join(sorted(there))}, and jobs ask for {wanted} "
+            f"(set option `gpu.{host.model}: {called}`)"
+        )
+        return
+    # Where Slurm says no type, its hosts may still know one.
+    gpus = there.get(wanted, there.get("", 0)) if wanted else sum(there.values())
+    if gpus < host.gpus:
+        yield f"has {gpus or 'no'} GPUs, and the fleet file says {host.gpus}"
