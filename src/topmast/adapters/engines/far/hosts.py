@@ -44,7 +44,7 @@ class Hosts:
         self._refused_until_s = self._refused_at_s = 0.0
         self.looked_s = -math.inf
         """When the last complete look arrived; before the first one, nothing is trusted."""
-        self._failure = ""
+        self.failure = ""
         """Why a question since then had no answer; empty: none failed."""
 
     def set_names(self, names: tuple[str, ...]) -> list[m.Message]:
@@ -63,7 +63,7 @@ class Hosts:
 
     def look(self, hosts: tuple[Host, ...], now_s: float) -> list[m.Message]:
         """Take up a complete answer."""
-        self.looked_s, self._failure = now_s, ""
+        self.looked_s, self.failure = now_s, ""
         found = {host.name: host for host in hosts}
         if now_s >= self._refused_until_s:
             self._refusal = ""
@@ -112,17 +112,17 @@ class Hosts:
 
     def look_failed(self, why: str) -> None:
         """A look had no complete answer: `trust` says when that counts."""
-        self._failure = why
+        self.failure = why
 
     def unsure(self, why: str) -> None:
         """A submission had no answer, which may be the first sign; of looks more is known."""
-        self._failure = self._failure or why
+        self.failure = self.failure or why
 
     def trust(self, now_s: float, patience_s: float) -> list[m.Message]:
         """If no complete answer came for so long, and a question failed, no host takes new work."""
-        if not self._failure or now_s - self.looked_s <= patience_s:
+        if not self.failure or now_s - self.looked_s <= patience_s:
             return []
-        closed = f"the scheduler gives no complete answer: {self._failure}"
+        closed = f"the scheduler gives no complete answer: {self.failure}"
         return [n for name, seen in self._seen.items() for n in self._close(name, seen, closed)]
 
     def _close(self, name: str, seen: _Seen, closed: str) -> list[m.Message]:

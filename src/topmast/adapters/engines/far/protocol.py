@@ -106,8 +106,10 @@ class Protocol:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is there that a look could tell of."""
-        return bool(self._asked_s) or any(True for _ in self.attempts.open_parts())
+        """Whether anything is there that a look could tell of, or end: distrust."""
+        return bool(self._asked_s or self.hosts.failure) or any(
+            True for _ in self.attempts.open_parts()
+        )
 
     # --- outcomes -------------------------------------------------------------------------------
 

@@ -295,7 +295,8 @@ def test_what_was_submitted_before_a_refusal_ends_it_not() -> None:
     story.does(e.Start(other, make_parts(other, "f", many_hosts=True), {}))
     refused = e.Submitted(PART.replace("j1", "j2"), refused="no partition", everyone=True)
     assert len(news(story.does(refused), m.HostClosed)) == 2
-    assert not news(story.looks(listed(State.RUNNING)), m.HostOpened)
+    for _ in range(3):
+        assert not news(story.looks(listed(State.RUNNING)), m.HostOpened)
 
 
 def test_a_scheduler_that_gives_no_answer_for_a_while_gets_no_work() -> None:
@@ -327,7 +328,9 @@ def test_a_scheduler_that_never_answered_is_not_trusted() -> None:
     story.protocol.recover(e.Moment(story.now_s, story.now_s))
     closed = news(story.does(e.LookFailed("munge")), m.HostClosed)
     assert [one.host for one in closed] == list(HOSTS)
+    assert story.protocol.busy, "it is looked at often, though nothing is there"
     assert len(news(story.looks(), m.HostOpened)) == 2
+    assert not story.protocol.busy
 
 
 def test_a_refusal_of_one_job_closes_nothing() -> None:
