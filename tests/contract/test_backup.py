@@ -294,12 +294,29 @@ def test_a_damaged_backup_is_refused_wherever_the_damage_is(
     assert not (tmp_path / "restored.sqlite").exists()
 
 
+@pytest.mark.parametrize("more", [1, 4_096, -1, -4_096, -50_000])
+def test_a_backup_that_is_longer_or_shorter_than_it_was_written_is_refused(
+    more: int, tmp_path: Path, sqlite_backup: Path
+) -> None:
+    """The database itself reads over what was added behind its last page."""
+    data = sqlite_backup.read_bytes()
+    file = tmp_path / "other.backup"
+    file.write_bytes(data + b"x" * more if more > 0 else data[:more])
+    with pytest.raises(JournalFailure) as error:
+        verify(file)
+    assert str(error.value) == (
+        f"{file}: the backup is damaged: it was written with {len(data):,} bytes, and has "
+        f"{len(data) + more:,}: use another backup"
+    )
+    verify(sqlite_backup)
+
+
 @pytest.mark.parametrize(
     ("data", "want"),
     [
         (b"", "the backup is empty: use another backup"),
         (b"a page of text\n" * 100, "no backup: name a file that `topmast backup` made"),
-        (b"SQLite f", "the backup is damaged: use another backup"),
+        (b"SQLite f", "the backup is damaged: it is cut off: use another backup"),
     ],
 )
 def test_a_file_of_another_kind_is_no_backup(tmp_path: Path, data: bytes, want: str) -> None:

@@ -381,6 +381,38 @@ def test_a_sweep_of_another_tenant_is_not_there(tmp_path: Path) -> None:
         run(lambda: story(door))
 
 
+def test_beside_a_fault_of_form_what_is_hidden_reads_as_absent(tmp_path: Path) -> None:
+    """Jobs, sweeps and tenants of others, to the last letter."""
+
+    async def story(door: Entrance) -> None:
+        theirs = ONE | {"tenant": "speech"}
+        async with door.client(await door.token("s", (Role.SUBMITTER, "speech"))) as other:
+            job = (await other.post("/jobs", json={"job": theirs})).json()["id"]
+            swept = {"job": theirs | {"sweep": {"matrix": {"X": [1, 2]}}}}
+            sweep = (await other.post("/jobs", json=swept)).json()["id"]
+        async with door.client(await door.token("v", (Role.TENANT_ADMIN, "vision"))) as client:
+            wrong = {"num_nodes": 0, "run": "x"}
+            bad = {"changes": {"priority": "hgh"}}
+            for path, body in (
+                ("/jobs", lambda name: {"job": wrong | {"tenant": name}}),
+                ("/jobs", lambda name: {"job": wrong | {"depends_on": [name]}}),
+                ("/jobs/edit", lambda name: {"jobs": [name], **bad}),
+                ("/jobs/edit", lambda name: {"selector": f"tenant={name}", **bad}),
+                ("/jobs/edit", lambda name: {"selector": f"sweep={name}", **bad}),
+                ("/tenants/pause", lambda name: {"tenants": [name], "drain": 3}),
+            ):
+                for hidden, absent in ((job, "j998"), (sweep, "s998"), ("speech", "speexh")):
+                    one, two = [
+                        await client.post(path, json=body(name)) for name in (hidden, absent)
+                    ]
+                    assert one.status_code == two.status_code == 422, one.text
+                    assert len(one.json()["errors"]) == 2, one.text
+                    assert one.text.replace(hidden, "X") == two.text.replace(absent, "X")
+
+    with entrance(tmp_path) as door:
+        run(lambda: story(door))
+
+
 def test_events_hide_who_acted_for_another_tenant_and_why(tmp_path: Path) -> None:
     """A quota for a while and a reservation, when they begin and when they are ended."""
 

@@ -253,6 +253,36 @@ def test_every_name_that_the_fleet_does_not_have_is_answered(http: httpx.Client)
     ]
 
 
+def test_errors_of_form_hide_no_name_that_there_is_not(http: httpx.Client) -> None:
+    """What is wrong with a job, and what it names that there is not, are told at once."""
+    digest = f"sha256:{'0' * 64}"
+    bad = {
+        "run": 7, "num_nodes": 0, "tenant": "nosuch", "resources": {"accelerators": "X:1"},
+        "depends_on": ["j987654", "s987654"], "workdir": digest,
+    }  # fmt: skip
+    want = [
+        ("depends_on", "no job 'j987654'"),
+        ("depends_on", "no job 's987654'"),
+        ("num_nodes", "the number 0 is out of range"),
+        ("resources.accelerators", "no region has the GPU model 'X'"),
+        ("run", "wanted text, found the number 7"),
+        ("tenant", "unknown tenant 'nosuch'"),
+    ]
+    unsent = ("workdir", "this snapshot was not uploaded")
+    for path, whole in (("/jobs", sorted([*want, unsent])), ("/jobs/dry-run", want)):
+        for body in ({"job": bad}, {"job": bad, "user": 7}):
+            problem = problem_of(http.post(path, json=body), 422)
+            told = [(fault["field"], fault["detail"]) for fault in problem["errors"]]
+            of_user = [("user", "must be a text")] if "user" in body else []
+            assert sorted(told) == sorted([*whole, *of_user])
+    for user in ("ada", 7):
+        answer = http.post("/jobs/bulk", json={"jobs": [{"run": "x"}, bad], "user": user})
+        errors = [(e["field"], e["detail"]) for e in problem_of(answer, 422)["errors"]]
+        for field, detail in (*want, unsent):
+            assert (field, f"jobs[1]: {detail}") in errors
+        assert (("user", "must be a text") in errors) == (user == 7)
+
+
 def test_many_jobs_are_admitted_all_or_none(http: httpx.Client) -> None:
     """One bad job in a bulk refuses all of it, and is named."""
     before = http.get("/health").json()["journal_seq"]
@@ -570,7 +600,7 @@ def test_a_hostile_body_is_refused_soon(
     ("fields", "want_field", "want_remedy"),
     [
         ({"run": 5}, "run", "quote it"),
-        ({"run": "a\0b"}, "", ""),
+        ({"run": "a\0b"}, "run", ""),
         ({"num_nodes": 10**9}, "num_nodes", "from 1 to 100,000"),
         ({"num_nodes": -1}, "num_nodes", "from 1 to 100,000"),
         ({"num_nodes": 1.5}, "num_nodes", ""),
@@ -611,7 +641,7 @@ def test_a_job_that_cannot_be_is_refused_with_a_remedy(
         ({"path": "../../../etc"}, "path", "leaves its folder"),
         ({"path": "/etc"}, "path", "leaves its folder"),
         ({"path": ".topmast/manifests"}, "path", "not the path of a dataset"),
-        ({"path": "a\0b"}, "", "NUL"),
+        ({"path": "a\0b"}, "path", "NUL"),
         ({"path": "nothing/here"}, "path", "nothing at"),
         ({"region": "eats"}, "region", "did you mean 'east'?"),
         ({"region": ["east"]}, "region", "unknown region"),

@@ -31,6 +31,11 @@ def door_fixture(tmp_path: Path) -> Iterator[Entrance]:
         ("user=zoe", "unknown user 'zoe' (no job of it is known)"),
         ("cluster=east-b", "unknown cluster 'east-b' (did you mean 'east-a'?)"),
         ("host=east-a-l", "unknown host 'east-a-l' (did you mean 'east-a-1'?)"),
+        (
+            "sweep=s99",
+            "no sweep 's99' (the id of a sweep, such as s7: `topmast queue` shows those "
+            "that there are)",
+        ),
         ("state=runing", "unknown state 'runing' (did you mean 'RUNNING'?)"),
         ("band=hihg", "unknown band 'hihg' (did you mean 'high'?)"),
     ],
@@ -109,9 +114,13 @@ def test_what_is_hidden_reads_as_absent(door: Entrance) -> None:
         async with door.client(await door.token("theirs", (Role.SUBMITTER, "speech"))) as other:
             sent = await other.post("/jobs", json={"job": ONE | {"tenant": "speech"}})
             assert sent.status_code == 201
+            swept = ONE | {"tenant": "speech", "sweep": {"matrix": {"X": [1, 2]}}}
+            sweep = (await other.post("/jobs", json={"job": swept})).json()["id"]
+            assert len((await other.get(f"/jobs?selector=sweep={sweep}")).json()["jobs"]) == 2
         async with door.client(await door.token("own", (Role.SUBMITTER, "vision"))) as client:
             for key, hidden, absent in (
                 ("tenant", "speech", "speexh"), ("user", "sa:theirs", "sa:theirx"),
+                ("sweep", sweep, "s99"),
             ):  # fmt: skip
                 asks: tuple[Callable[[str], Awaitable[httpx.Response]], ...] = (
                     lambda text: client.post("/jobs/cancel", json={"selector": text}),
@@ -124,9 +133,10 @@ def test_what_is_hidden_reads_as_absent(door: Entrance) -> None:
                     assert one.text.replace(hidden, "X") == two.text.replace(absent, "X")
             acts = [act for act in door.acts() if "POST" in act.verb]
             assert acts, "what the role forbids is in the audit log"
-            assert acts[0].outcome == (
-                "refused: sa:own has no role with the permission jobs.cancel for tenant speech"
-            )
+            assert {act.outcome for act in acts} == {
+                f"refused: sa:own has no role with the permission jobs.cancel for {of}"
+                for of in ("tenant speech", "the tenant of a sweep")
+            }
 
     run(story)
 

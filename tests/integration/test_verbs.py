@@ -530,6 +530,72 @@ def test_all_faults_of_a_request_are_said_at_once(door: Entrance) -> None:
     run(story)
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "want"),
+    [
+        (
+            "/jobs/edit", {"jobs": ["j1", "j98", "s99"], "changes": {"priority": "hgh"}},
+            {"changes.priority", "no job 'j98'", "no sweep 's99'"},
+        ),
+        (
+            "/jobs/hold", {"selector": "tenant=visoin,state=RUNING", "reason": 1},
+            {"reason", "unknown tenant 'visoin'", "unknown state 'RUNING'"},
+        ),
+        ("/jobs/j98/cancel", {"reason": 1}, {"reason", "no job 'j98'"}),
+        (
+            "/hosts/drain", {"hosts": ["east-a-l", "east-a-0"], "until_s": 1.0, "now": "yes"},
+            {"now", "no host 'east-a-l'", "until_s"},
+        ),
+        ("/hosts/cordon", {"selector": "cluster=eest-a,rak=1", "until_s": "x"},
+         {"until_s", "selects no host: none has cluster=eest-a", "unknown key 'rak'"}),
+        ("/hosts/east-z/cordon", {"until_s": 1.0, "also": ["east-y"]},
+         {"no host 'east-z'", "no host 'east-y'", "until_s"}),
+        ("/hosts/east-z/uncordon", {"dry_run": 1}, {"dry_run", "no host 'east-z'"}),
+        ("/clusters/close", {"clusters": ["east-z"], "reason": 1, "until_s": 1.0},
+         {"reason", "until_s", "no cluster 'east-z'"}),
+        ("/clusters/east-z/open", {"reason": 1}, {"reason", "no cluster 'east-z'"}),
+        ("/reservations", {"hosts": ["east-z"], "tenants": ["nope"], "from_s": "x", "until_s": 1},
+         {"from_s", "until_s", "no host 'east-z'", "no tenant 'nope'"}),
+        ("/reservations", {"cluster": "eest-a", "region": 1}, {"region", "until_s",
+         "no cluster 'eest-a'"}),
+        ("/reservations/w9/end", {"reason": 1}, {"reason", "no reservation 'w9'"}),
+        ("/tenants/pause", {"tenants": ["visoin", "vision"], "drain": 3},
+         {"drain", "no tenant 'visoin'"}),
+        ("/tenants/resume", {"tenants": ["visoin"], "user": 3}, {"user", "no tenant 'visoin'"}),
+        ("/tenants/visoin/pause", {"reason": 1}, {"reason", "no tenant 'visoin'"}),
+        ("/tenants/visoin/quota", {"quota": {"H1000": 1}, "until_s": 1.0},
+         {"no tenant 'visoin'", "quota.H1000", "until_s"}),
+        ("/tenants/visoin/quota", {"quota": {"H1000": 1}, "from_s": "x"},
+         {"no tenant 'visoin'", "quota.H1000", "from_s", "until_s"}),
+        ("/datasets/nope/replicas", {"region": "eest", "reason": 1},
+         {"reason", "no dataset 'nope'", "no region 'eest'"}),
+    ],
+)  # fmt: skip
+def test_a_fault_of_form_hides_no_name_that_there_is_not(
+    path: str, body: dict[str, Any], want: set[str], door: Entrance
+) -> None:
+    """Each error by its field, or by how it begins; nothing is done."""
+
+    def done() -> list[str]:
+        return [act.verb for act in door.acts() if act.outcome == "done"]
+
+    async def story() -> None:
+        async with door.client(await door.token("chief", (Role.ADMIN, "/"))) as client:
+            await submit(client, 1)
+            before = done()
+            answer = await client.post(path, json=body)
+            assert answer.status_code == 422, answer.text
+            errors = answer.json()["errors"]
+            for one in want:
+                assert any(
+                    one == error["field"] or error["detail"].startswith(one) for error in errors
+                ), (one, errors)
+            assert len(errors) == len(want), errors
+            assert done() == before
+
+    run(story)
+
+
 def test_a_whatif_of_what_there_is_not_is_refused(door: Entrance) -> None:
     """At once, each fault by its own field, and not by the process that would run it."""
 

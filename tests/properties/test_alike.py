@@ -151,15 +151,16 @@ def _read_alone(
     places: dict[str, int],
 ) -> Any:
     """A job as it is read by itself, knowing only the names of those before."""
-    where = f"jobs[{place}]"
+    where, remedy = f"jobs[{place}]", "submit each sweep by itself"
+    many = InvalidInput("a sweep is many jobs", field=f"{where}.sweep", remedy=remedy)
     try:
-        spec = admission.read(CALLER, document, USER, where, called)
-        if spec.sweep:
-            remedy = "submit each sweep by itself"
-            raise InvalidInput("a sweep is many jobs", field=f"{where}.sweep", remedy=remedy)
-        spec = admission.with_workdir(with_places(spec, places), "")
+        spec = admission.read(CALLER, document, USER, where, called, "")
     except InvalidInput as error:
-        return _told(error)
+        rest = error.rest
+        return _told(error) + (_told(many) if isinstance(rest, JobSpec) and rest.sweep else [])
+    if spec.sweep:
+        return _told(many)
+    spec = with_places(spec, places)
     called[spec.name] += 1
     places[spec.name] = place
     return spec, admission.warnings(spec)

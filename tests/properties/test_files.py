@@ -13,16 +13,10 @@ from msgspec.structs import replace
 from topmast.model.dataset import dataset_variable
 from topmast.model.errors import InvalidInput
 from topmast.model.files import source
+from topmast.model.files.documents import from_document
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.files.jobfile import dump_job, parse_job, read_job
-from topmast.model.files.source import (
-    JOB_LIMITS,
-    Kind,
-    Node,
-    from_document,
-    kind_of_plain,
-    parse_text,
-)
+from topmast.model.files.source import JOB_LIMITS, Kind, Node, kind_of_plain, parse_text
 from topmast.model.job import (
     MILLI,
     Accelerator,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from topmast.api.bodies import read_object
+from topmast.api.bodies import Body, read_object
 from topmast.api.wire import (
     WHY,
     answer,
@@ -27,7 +27,6 @@ from topmast.routing import caller_of, guarded_router, needs
 from topmast.service.access import Why
 from topmast.service.service import Service
 
-Body = dict[str, Any]
 _TEXT: dict[str, Any] = {"type": "string"}
 _TOKEN = {
     "label": _TEXT,
@@ -75,7 +74,7 @@ def _tokens(router: APIRouter, service: Service) -> None:
     async def create_token(request: Request) -> Response:
         caller = caller_of(request)
 
-        def check(body: Body) -> None:
+        async def check(body: Body) -> None:
             service.directory.check_token(caller, *_wanted(body))
 
         body = await read_object(request, _TOKEN, beside=check)
@@ -110,7 +109,7 @@ def _accounts(router: APIRouter, service: Service) -> None:
     async def add_account(request: Request) -> Response:
         caller = caller_of(request)
 
-        def check(body: Body) -> None:
+        async def check(body: Body) -> None:
             service.directory.check_account(caller, text(body, "name"), text(body, "tenant"))
 
         body = await read_object(request, _ACCOUNT, beside=check)
@@ -162,7 +161,7 @@ async def _role(service: Service, request: Request, *, gives: bool) -> tuple[str
     def named(body: Body) -> tuple[str, str, str]:
         return text(body, "subject"), text(body, "role"), text(body, "tenant")
 
-    def check(body: Body) -> None:
+    async def check(body: Body) -> None:
         service.directory.check_role(caller_of(request), *named(body), gives=gives)
 
     body = await read_object(request, _ROLE, beside=check)

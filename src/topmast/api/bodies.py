@@ -6,25 +6,38 @@ import asyncio
 import codecs
 import json
 import math
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import HTTPException, Request
 
-from topmast.api.wire import faults
+from topmast.api.wire import faults, truth
 from topmast.model.errors import (
     MOST_TOLD,
     InvalidInput,
     NotFound,
+    Refused,
     TooLarge,
+    TopmastError,
     Unavailable,
     as_invalid,
     refuse_all,
 )
+
+T = TypeVar("T")
+Body = dict[str, Any]
 
 SMALL_BYTES = 2 * 1024 * 1024
 """What any route takes; those that take more say so."""
@@ -36,8 +49,12 @@ MOST_SEPARATORS = 2_000_000
 LONGEST_VALUE_BYTES = 2 * 1024 * 1024
 ON_LOOP_BYTES = 64 * 1024
 """Larger documents are decoded by a thread, so that other requests do not wait for them."""
-Check = Callable[[dict[str, Any]], object]
+_ALTERNATIVES = frozenset({"jobs", "hosts", "clusters", "tenants", "selector", "cluster", "region"})
+"""Fields that say what a request is about: one of those of a route is enough."""
+Check = Callable[[Body], object]
 """Raises InvalidInput for what is wrong with a body, if its fields are of their types."""
+CheckNames = Callable[[Body], Awaitable[object]]
+"""Raises InvalidInput or NotFound for what the fields that are of their types name wrongly."""
 
 
 class LargeBodies:
@@ -87,7 +104,7 @@ async def read_object(
     fields: Collection[str] | None = None,
     limit_bytes: int = SMALL_BYTES,
     checks: Iterable[Check] = (),
-    beside: Check | None = None,
+    beside: CheckNames | None = None,
 ) -> dict[str, Any]:
     """The body as a JSON object; an empty body is an empty object.
 
@@ -112,10 +129,37 @@ async def read_object(
         found = list(islice(_faults(document, fields, every), MOST_TOLD))
         if found and beside is not None:
             told = {one.field for one in found}
+            if told.intersection(_ALTERNATIVES):  # what is left of a request may name nothing
+                told.update(_ALTERNATIVES - document.keys())
             rest = {name: value for name, value in document.items() if name not in told}
-            found += [one for one in _found_by(beside, rest) if one.field not in told]
-        refuse_all(found)
+            try:
+                await beside(rest)
+            except (InvalidInput, NotFound) as error:
+                found += [one for one in _each(error) if one.field not in told]
+            except TopmastError:
+                pass  # what is wrong comes before what cannot be now, or is not allowed
+        refused = Refused()
+        refused.add_all(found)
+        refused.refuse()
     return document
+
+
+async def acted(
+    request: Request,
+    fields: Collection[str],
+    act: Callable[..., Awaitable[T]],
+    checks: Iterable[Check] = (),
+    limit_bytes: int = SMALL_BYTES,
+) -> tuple[T, bool]:
+    """What ``act`` makes of a body, and whether that was a dry run.
+
+    It is called with the body and ``dry_run``. Where the body has errors, a dry run of the rest
+    tells what is wrong beside them.
+    """
+    beside = partial(act, dry_run=True)
+    body = await read_object(request, fields, limit_bytes, checks, beside)
+    dry_run = truth(body, "dry_run")
+    return await act(body, dry_run=dry_run), dry_run
 
 
 def _required(request: Request) -> tuple[str, ...]:
@@ -267,6 +311,10 @@ def _each_fault(
 def _found_by(check: Check, document: dict[str, Any]) -> tuple[InvalidInput, ...]:
     try:
         check(document)
-    except (InvalidInput, NotFound) as error:
-        return tuple(as_invalid(one) for one in (error, *error.more))
+    except InvalidInput as error:
+        return _each(error)
     return ()
+
+
+def _each(error: InvalidInput | NotFound) -> tuple[InvalidInput, ...]:
+    return tuple(as_invalid(one) for one in (error, *error.more))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from topmast.api.bodies import read_bytes, read_object
+from topmast.api.bodies import Body, read_bytes, read_object
 from topmast.api.wire import Natural, accepts, answer, returns, takes, texts, truth, whole
 from topmast.model.access import Permission
 from topmast.model.errors import Unavailable
@@ -40,7 +40,10 @@ def routes(service: Service) -> APIRouter:
     )
     @needs(Permission.JOBS_EXEC)
     async def begin(job: str, request: Request) -> Response:
-        body = await read_object(request, _BEGIN)
+        async def check(body: Body) -> None:
+            await service.job(caller_of(request), job)
+
+        body = await read_object(request, _BEGIN, beside=check)
         started = await _commands(service).begin(
             caller_of(request), job, texts(body, "command", MOST_BYTES), whole(body, "task", 0),
             tty=truth(body, "tty"), rows=whole(body, "rows", 24),

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from topmast.api import hosts
-from topmast.api.bodies import read_object
+from topmast.api.bodies import Body, acted, read_object
 from topmast.api.wire import WHY, answer, returns, takes, text, user, why
 from topmast.model import views as v
 from topmast.model.access import Permission
@@ -18,6 +18,7 @@ from topmast.model.map_views import FleetMap
 from topmast.model.plan_views import CapacityPlanView, DataPlanView
 from topmast.model.system_views import SystemView
 from topmast.routing import caller_of, guarded_router, needs
+from topmast.service.access import Why
 from topmast.service.history import RINGS
 from topmast.service.service import Service
 from topmast.service.usage import ANY_KEY
@@ -175,10 +176,14 @@ def _datasets(router: APIRouter, service: Service) -> None:
     )
     @needs(Permission.DATA_EDIT)
     async def replicate(name: str, request: Request) -> Response:
-        body = await read_object(request, _REPLICA)
-        region, by, wanted = text(body, "region"), user(body), why(body)
-        view = await service.replicate(caller_of(request), name, region, by, wanted)
-        return answer(view, 200 if wanted.dry_run else 202)
+        def put(body: Body, *, dry_run: bool) -> Awaitable[v.DatasetView]:
+            wanted = Why(text(body, "reason"), dry_run)
+            return service.replicate(
+                caller_of(request), name, text(body, "region"), user(body), wanted
+            )
+
+        found, is_dry = await acted(request, _REPLICA, put)
+        return answer(found, 200 if is_dry else 202)
 
     @router.get(
         "/plans/data", tags=["datasets"], summary="The data plan: where datasets are stored",

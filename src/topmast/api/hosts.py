@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from topmast.api.bodies import read_object
+from topmast.api.bodies import Body, acted
 from topmast.api.wire import answer, ends, number, returns, takes, text, texts, truth, user
 from topmast.model import views as v
 from topmast.model.access import Permission
@@ -109,18 +110,20 @@ def _reservations(router: APIRouter, service: Service) -> None:
     )
     @needs(Permission.FLEET_OPERATE)
     async def reserve(request: Request) -> Response:
+        def put(body: Body, *, dry_run: bool) -> Awaitable[ReservationView]:
+            until_s = number(body, "until_s")
+            window = Window(
+                "", number(body, "from_s") or 0.0, math.inf if until_s is None else until_s,
+                texts(body, "hosts"), text(body, "cluster"), text(body, "region"),
+                texts(body, "tenants"), user(body), text(body, "reason"),
+            )  # fmt: skip
+            return service.reserve(
+                caller_of(request), window, text(body, "selector"), dry_run=dry_run
+            )
+
         check = partial(ends, remedy="when the reservation ends")
-        body = await read_object(request, _RESERVE, checks=(check,))
-        dry_run, until_s = truth(body, "dry_run"), ends(body)
-        window = Window(
-            "", number(body, "from_s") or 0.0, until_s, texts(body, "hosts"),
-            text(body, "cluster"), text(body, "region"), texts(body, "tenants"),
-            user(body), text(body, "reason"),
-        )  # fmt: skip
-        view = await service.reserve(
-            caller_of(request), window, text(body, "selector"), dry_run=dry_run
-        )
-        return answer(view, 200 if dry_run else 201)
+        found, is_dry = await acted(request, _RESERVE, put, checks=(check,))
+        return answer(found, 200 if is_dry else 201)
 
     @router.post(
         "/reservations/{name}/end",
@@ -131,27 +134,31 @@ def _reservations(router: APIRouter, service: Service) -> None:
     )
     @needs(Permission.FLEET_OPERATE)
     async def end(name: str, request: Request) -> Response:
-        body = await read_object(request, {**_SET, "dry_run": _TRUTH})
-        view = await service.end_reservation(
-            caller_of(request), name, user(body), text(body, "reason"),
-            dry_run=truth(body, "dry_run"),
-        )  # fmt: skip
-        return answer(view)
+        def put(body: Body, *, dry_run: bool) -> Awaitable[ReservationView]:
+            return service.end_reservation(
+                caller_of(request), name, user(body), text(body, "reason"), dry_run=dry_run
+            )
+
+        found, _ = await acted(request, {**_SET, "dry_run": _TRUTH}, put)
+        return answer(found)
 
 
-def _wanted(verb: str, body: dict[str, Any]) -> HostsAct:
+def _wanted(verb: str, body: Body, *, dry_run: bool) -> HostsAct:
     return HostsAct(
         VERBS[verb], texts(body, "hosts"), text(body, "selector"), user(body),
-        text(body, "reason"), truth(body, "now"), number(body, "until_s"), truth(body, "dry_run"),
+        text(body, "reason"), truth(body, "now"), number(body, "until_s"), dry_run,
     )  # fmt: skip
 
 
 def _host_setter(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:
     @needs(Permission.FLEET_OPERATE)
     async def set_host(host: str, request: Request) -> Response:
-        body = await read_object(request, {**_BODIES[verb], **_ALSO})
-        wanted, also = _wanted(verb, body), texts(body, "also")
-        return answer(await service.set_host(caller_of(request), host, wanted, also))
+        def put(body: Body, *, dry_run: bool) -> Awaitable[v.HostView]:
+            wanted = _wanted(verb, body, dry_run=dry_run)
+            return service.set_host(caller_of(request), host, wanted, texts(body, "also"))
+
+        found, _ = await acted(request, {**_BODIES[verb], **_ALSO}, put)
+        return answer(found)
 
     return set_host
 
@@ -159,8 +166,12 @@ def _host_setter(service: Service, verb: str) -> Callable[..., Awaitable[Respons
 def _actor(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:
     @needs(Permission.FLEET_OPERATE)
     async def act(request: Request) -> Response:
-        body = await read_object(request, {**_BODIES[verb], **_MANY})
-        return answer(await service.act_on_hosts(caller_of(request), _wanted(verb, body)))
+        def put(body: Body, *, dry_run: bool) -> Awaitable[HostsActed]:
+            wanted = _wanted(verb, body, dry_run=dry_run)
+            return service.act_on_hosts(caller_of(request), wanted)
+
+        found, _ = await acted(request, {**_BODIES[verb], **_MANY}, put)
+        return answer(found)
 
     return act
 
@@ -170,31 +181,33 @@ def _of_cluster(verb: str) -> dict[str, Any]:
 
 
 def _clusters_actor(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:
-    fields = {**_of_cluster(verb), "clusters": _NAMES, "selector": _TEXT}
-
     @needs(Permission.FLEET_OPERATE)
     async def act(request: Request) -> Response:
-        body = await read_object(request, fields)
-        found = await service.act_on_clusters(
-            caller_of(request), verb, texts(body, "clusters"), text(body, "selector"),
-            by=user(body), reason=text(body, "reason"), until_s=number(body, "until_s"),
-            dry_run=truth(body, "dry_run"),
-        )  # fmt: skip
-        return answer({"clusters": found})
+        async def put(body: Body, *, dry_run: bool) -> dict[str, Any]:
+            found = await service.act_on_clusters(
+                caller_of(request), verb, texts(body, "clusters"), text(body, "selector"),
+                by=user(body), reason=text(body, "reason"), until_s=number(body, "until_s"),
+                dry_run=dry_run,
+            )  # fmt: skip
+            return {"clusters": found}
+
+        fields = {**_of_cluster(verb), "clusters": _NAMES, "selector": _TEXT}
+        found, _ = await acted(request, fields, put)
+        return answer(found)
 
     return act
 
 
 def _cluster_actor(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:
-    fields = _of_cluster(verb)
-
     @needs(Permission.FLEET_OPERATE)
     async def act(cluster: str, request: Request) -> Response:
-        body = await read_object(request, fields)
-        found = await service.act_on_cluster(
-            caller_of(request), verb, cluster, by=user(body), reason=text(body, "reason"),
-            until_s=number(body, "until_s"), dry_run=truth(body, "dry_run"),
-        )  # fmt: skip
+        def put(body: Body, *, dry_run: bool) -> Awaitable[ClusterActed]:
+            return service.act_on_cluster(
+                caller_of(request), verb, cluster, by=user(body), reason=text(body, "reason"),
+                until_s=number(body, "until_s"), dry_run=dry_run,
+            )  # fmt: skip
+
+        found, _ = await acted(request, _of_cluster(verb), put)
         return answer(found)
 
     return act

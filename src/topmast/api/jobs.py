@@ -25,7 +25,6 @@ from topmast.model import views as v
 from topmast.model.access import Permission
 from topmast.model.act_views import JobFileView
 from topmast.model.errors import InvalidInput, NotFound
-from topmast.model.files.jobfile import parse_job
 from topmast.routing import caller_of, guarded_router, needs
 from topmast.service.blobs import MAX_BYTES
 from topmast.service.service import Service
@@ -43,10 +42,17 @@ _CANCEL = {"user": _TEXT, **WHY}
 _UPLOADED = {"type": "object", "properties": {"workdir": _TEXT}, "required": ["workdir"]}
 
 
-def _check_job(body: dict[str, Any]) -> None:
-    """Raises InvalidInput for what is wrong with a job as such."""
-    if isinstance(body.get("job"), dict):
-        parse_job(body["job"], where="job")
+async def _one(service: Service, request: Request, *, is_sent: bool) -> dict[str, Any]:
+    """The body with a job. Raises InvalidInput, with all that is wrong.
+
+    ``is_sent``: the job is submitted, so that its work folder has to be there.
+    """
+
+    async def check(body: dict[str, Any]) -> None:
+        workdir = text(body, "workdir") if is_sent else None
+        await service.check_job(caller_of(request), body.get("job"), user(body), workdir)
+
+    return await read_object(request, _ONE, beside=check)
 
 
 def routes(service: Service) -> APIRouter:
@@ -62,27 +68,14 @@ def routes(service: Service) -> APIRouter:
     )
     @needs(Permission.JOBS_SUBMIT)
     async def submit(request: Request) -> Response:
-        body = await read_object(request, _ONE, beside=_check_job)
+        body = await _one(service, request, is_sent=True)
         receipt = await service.submit(
             caller_of(request), body.get("job"), user(body), text(body, "workdir"),
             idempotency_key(request),
         )  # fmt: skip
         return answer(receipt, 201)
 
-    @router.post(
-        "/jobs/bulk",
-        tags=["jobs"],
-        summary="Submit many jobs, all or none",
-        **takes(_MANY, ("jobs",)),
-        **returns(v.BulkReceipt, 201),
-    )
-    @needs(Permission.JOBS_SUBMIT)
-    async def submit_many(request: Request) -> Response:
-        body = await read_object(request, _MANY, BULK_BYTES)
-        receipt = await service.submit_many(
-            caller_of(request), body.get("jobs"), user(body), idempotency_key(request)
-        )
-        return answer(receipt, 201)
+    _many_jobs(router, service)
 
     @router.post(
         "/jobs/dry-run",
@@ -93,7 +86,7 @@ def routes(service: Service) -> APIRouter:
     )
     @needs(Permission.JOBS_SUBMIT)
     async def dry_run(request: Request) -> Response:
-        body = await read_object(request, _ONE, beside=_check_job)
+        body = await _one(service, request, is_sent=False)
         return answer(await service.dry_run(caller_of(request), body.get("job"), user(body)))
 
     @router.get("/jobs", tags=["jobs"], summary="List jobs", **returns(v.JobPage))
@@ -119,6 +112,26 @@ def routes(service: Service) -> APIRouter:
     _one_job(router, service)
     _workdirs(router, service)
     return router
+
+
+def _many_jobs(router: APIRouter, service: Service) -> None:
+    @router.post(
+        "/jobs/bulk",
+        tags=["jobs"],
+        summary="Submit many jobs, all or none",
+        **takes(_MANY, ("jobs",)),
+        **returns(v.BulkReceipt, 201),
+    )
+    @needs(Permission.JOBS_SUBMIT)
+    async def submit_many(request: Request) -> Response:
+        async def check(body: dict[str, Any]) -> None:
+            await service.check_jobs(caller_of(request), body.get("jobs"), user(body))
+
+        body = await read_object(request, _MANY, BULK_BYTES, beside=check)
+        receipt = await service.submit_many(
+            caller_of(request), body.get("jobs"), user(body), idempotency_key(request)
+        )
+        return answer(receipt, 201)
 
 
 def _one_job(router: APIRouter, service: Service) -> None:
@@ -193,7 +206,10 @@ def _cancel(router: APIRouter, service: Service) -> None:
     )
     @needs(Permission.JOBS_CANCEL)
     async def cancel(job: str, request: Request) -> Response:
-        body = await read_object(request, _CANCEL)
+        async def check(body: dict[str, Any]) -> None:
+            await service.job(caller_of(request), job)
+
+        body = await read_object(request, _CANCEL, beside=check)
         wanted = why(body)
         view = await service.cancel(caller_of(request), job, user(body), wanted)
         return answer(view, 200 if wanted.dry_run else 202)

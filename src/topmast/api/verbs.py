@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from msgspec.structs import replace
 
-from topmast.api.bodies import BULK_BYTES, read_object
+from topmast.api.bodies import BULK_BYTES, Body, acted, read_object
 from topmast.api.wire import answer, ends, number, returns, takes, text, texts, truth, user
 from topmast.model.access import Permission
 from topmast.model.act_views import FleetDiff, FleetView, JobsActed, QuotaActed, TenantPause
@@ -90,11 +92,13 @@ def _tenants(router: APIRouter, service: Service) -> None:
     )
     @needs(Permission.JOBS_OTHERS)
     async def pause_many(request: Request) -> Response:
-        body = await read_object(request, {**_DRAIN, **_MANY})
-        found = await service.pause_tenants(
-            caller_of(request), texts(body, "tenants"), text(body, "selector"), user(body),
-            text(body, "reason"), drain=truth(body, "drain"), dry_run=truth(body, "dry_run"),
-        )  # fmt: skip
+        def put(body: Body, *, dry_run: bool) -> Awaitable[tuple[TenantPause, ...]]:
+            return service.pause_tenants(
+                caller_of(request), texts(body, "tenants"), text(body, "selector"), user(body),
+                text(body, "reason"), drain=truth(body, "drain"), dry_run=dry_run,
+            )  # fmt: skip
+
+        found, _ = await acted(request, {**_DRAIN, **_MANY}, put)
         return answer({"tenants": found})
 
     @router.post(
@@ -106,11 +110,13 @@ def _tenants(router: APIRouter, service: Service) -> None:
     )
     @needs(Permission.JOBS_OTHERS)
     async def resume_many(request: Request) -> Response:
-        body = await read_object(request, {**_PAUSE, **_MANY})
-        found = await service.resume_tenants(
-            caller_of(request), texts(body, "tenants"), text(body, "selector"), user(body),
-            text(body, "reason"), dry_run=truth(body, "dry_run"),
-        )  # fmt: skip
+        def put(body: Body, *, dry_run: bool) -> Awaitable[tuple[TenantPause, ...]]:
+            return service.resume_tenants(
+                caller_of(request), texts(body, "tenants"), text(body, "selector"), user(body),
+                text(body, "reason"), dry_run=dry_run,
+            )  # fmt: skip
+
+        found, _ = await acted(request, {**_PAUSE, **_MANY}, put)
         return answer({"tenants": found})
 
     _one_tenant(router, service)
@@ -127,11 +133,13 @@ def _one_tenant(router: APIRouter, service: Service) -> None:
     )
     @needs(Permission.JOBS_OTHERS)
     async def pause(tenant: str, request: Request) -> Response:
-        body = await read_object(request, _DRAIN)
-        found = await service.pause_tenant(
-            caller_of(request), tenant, user(body), text(body, "reason"),
-            drain=truth(body, "drain"), dry_run=truth(body, "dry_run"),
-        )  # fmt: skip
+        def put(body: Body, *, dry_run: bool) -> Awaitable[TenantPause]:
+            return service.pause_tenant(
+                caller_of(request), tenant, user(body), text(body, "reason"),
+                drain=truth(body, "drain"), dry_run=dry_run,
+            )  # fmt: skip
+
+        found, _ = await acted(request, _DRAIN, put)
         return answer(found)
 
     @router.post(
@@ -143,11 +151,12 @@ def _one_tenant(router: APIRouter, service: Service) -> None:
     )
     @needs(Permission.JOBS_OTHERS)
     async def resume(tenant: str, request: Request) -> Response:
-        body = await read_object(request, _PAUSE)
-        found = await service.resume_tenant(
-            caller_of(request), tenant, user(body), text(body, "reason"),
-            dry_run=truth(body, "dry_run"),
-        )  # fmt: skip
+        def put(body: Body, *, dry_run: bool) -> Awaitable[TenantPause]:
+            return service.resume_tenant(
+                caller_of(request), tenant, user(body), text(body, "reason"), dry_run=dry_run
+            )
+
+        found, _ = await acted(request, _PAUSE, put)
         return answer(found)
 
 
@@ -171,14 +180,17 @@ def _quotas(router: APIRouter, service: Service) -> None:
     )
     @needs(Permission.FLEET_EDIT)
     async def quota(tenant: str, request: Request) -> Response:
+        def put(body: Body, *, dry_run: bool) -> Awaitable[QuotaActed]:
+            until_s = number(body, "until_s")
+            wanted = TimedQuota(
+                tenant, _gpus_by_model(body) if "quota" in body else {},
+                number(body, "from_s") or 0.0, math.inf if until_s is None else until_s,
+                user(body), text(body, "reason"),
+            )  # fmt: skip
+            return service.set_quota(caller_of(request), wanted, dry_run=dry_run)
+
         checks = (_gpus_by_model, partial(ends, remedy="when the quota ends"))
-        body = await read_object(request, _QUOTA, checks=checks)
-        until_s = ends(body)
-        wanted = TimedQuota(
-            tenant, _gpus_by_model(body), number(body, "from_s") or 0.0, until_s,
-            user(body), text(body, "reason"),
-        )  # fmt: skip
-        found = await service.set_quota(caller_of(request), wanted, dry_run=truth(body, "dry_run"))
+        found, _ = await acted(request, _QUOTA, put, checks)
         return answer(found)
 
     @router.post(
@@ -190,11 +202,12 @@ def _quotas(router: APIRouter, service: Service) -> None:
     )
     @needs(Permission.FLEET_EDIT)
     async def end_quota(tenant: str, request: Request) -> Response:
-        body = await read_object(request, _PAUSE)
-        found = await service.end_quota(
-            caller_of(request), tenant, user(body), text(body, "reason"),
-            dry_run=truth(body, "dry_run"),
-        )  # fmt: skip
+        def put(body: Body, *, dry_run: bool) -> Awaitable[QuotaActed]:
+            return service.end_quota(
+                caller_of(request), tenant, user(body), text(body, "reason"), dry_run=dry_run
+            )
+
+        found, _ = await acted(request, _PAUSE, put)
         return answer(found)
 
 
@@ -230,8 +243,8 @@ def _fleet(router: APIRouter, service: Service) -> None:
     )
     @needs(Permission.FLEET_EDIT)
     async def diff(request: Request) -> Response:
-        body = await read_object(request, _FLEET, FLEET_BYTES)
-        return answer(await service.fleet_diff(caller_of(request), body))
+        diff = partial(service.fleet_diff, caller_of(request))
+        return answer(await diff(await read_object(request, _FLEET, FLEET_BYTES, beside=diff)))
 
     @router.post(
         "/fleet/apply",
@@ -242,26 +255,34 @@ def _fleet(router: APIRouter, service: Service) -> None:
     )
     @needs(Permission.FLEET_EDIT)
     async def apply(request: Request) -> Response:
-        body = await read_object(request, _APPLY, FLEET_BYTES)
-        base = text(body, "base") if "base" in body else None
-        reason, dry_run = text(body, "reason"), truth(body, "dry_run")
-        return answer(
-            await service.fleet_apply(caller_of(request), body, base, reason, dry_run=dry_run)
-        )
+        def put(body: Body, *, dry_run: bool) -> Awaitable[FleetDiff]:
+            base = text(body, "base") if "base" in body else None
+            return service.fleet_apply(
+                caller_of(request), body, base, text(body, "reason"), dry_run=dry_run
+            )
+
+        found, _ = await acted(request, _APPLY, put, limit_bytes=FLEET_BYTES)
+        return answer(found)
 
 
 def _actor(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:
     @needs(Permission.JOBS_CANCEL if verb == "cancel" else Permission.JOBS_EDIT)
     async def act(request: Request) -> Response:
-        edits = verb == "edit"
+        edits, caller = verb == "edit", caller_of(request)
+
+        def wanted(body: dict[str, Any]) -> JobsAct:
+            return JobsAct(
+                verb, texts(body, "jobs"), text(body, "selector"), user(body),
+                text(body, "reason"), truth(body, "dry_run"),
+            )  # fmt: skip
+
+        async def check(body: dict[str, Any]) -> None:
+            await service.check_jobs_meant(caller, wanted(body))
+
         body = await read_object(
-            request, _EDIT if edits else _TARGETS, BULK_BYTES, (_changes,) if edits else ()
+            request, _EDIT if edits else _TARGETS, BULK_BYTES, (_changes,) if edits else (), check
         )
-        wanted = JobsAct(
-            verb, texts(body, "jobs"), text(body, "selector"), user(body),
-            text(body, "reason"), truth(body, "dry_run"),
-            _changes(body) if edits else JobChanges(),
-        )  # fmt: skip
-        return answer(await service.act_on_jobs(caller_of(request), wanted))
+        changes = _changes(body) if edits else JobChanges()
+        return answer(await service.act_on_jobs(caller, replace(wanted(body), changes=changes)))
 
     return act

@@ -146,7 +146,7 @@ def create_token(
     """
     values.with_unit(life, "--for")
     life_s = values.duration_s(life, "--for")
-    with session.client() as client, values.named({"ttl_s": "--for", "scopes": "--scope"}):
+    with session.client() as client:
         made = client.create_token(label, account=account, ttl_s=life_s, scopes=scope)
     if not session.json:
         view = made.view

@@ -14,6 +14,7 @@ import typer
 from topmast.cli.commands import COMMANDS
 from topmast.cli.groups import Command, Group
 from topmast.cli.output import note, say_block, say_json
+from topmast.cli.written import as_written
 
 if TYPE_CHECKING:
     from topmast.cli.root import Root
@@ -184,7 +185,8 @@ def with_session(
             given.pop(name)
         for name, kind in sets.items():
             given[name] = kind(**{one.name: given.pop(one.name) for one in fields(kind)})
-        return function(session_of(context), **given)
+        with as_written(context):
+            return function(session_of(context), **given)
 
     defaults: dict[str, Any] = {"json": False, "server": None, "state": None}
     kind = inspect.Parameter.KEYWORD_ONLY

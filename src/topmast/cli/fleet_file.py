@@ -106,19 +106,14 @@ def apply(
 
 @contextmanager
 def _within(file: Path) -> Iterator[None]:
-    """Name the file in what a server finds wrong with its tenants."""
-    from topmast.model.errors import InvalidInput, refuse_all
+    """Name the line of the file in what a server finds wrong with its tenants."""
+    from topmast.model.errors import restated
+    from topmast.model.files.every import at_lines
+    from topmast.model.files.source import FLEET_LIMITS, read_bytes
 
-    try:
+    placed = at_lines(read_bytes(file, str(file), FLEET_LIMITS), str(file), FLEET_LIMITS)
+    with restated(lambda error: placed(error) if error.field.startswith("tenants") else error):
         yield
-    except InvalidInput as error:
-        refuse_all(
-            InvalidInput(
-                one.message, field=one.field, remedy=one.remedy,
-                where=str(file) if one.field.startswith("tenants") else one.where,
-            )
-            for one in (error, *error.more)
-        )  # fmt: skip
 
 
 def _document(file: Path, only_tenants: bool) -> dict[str, Any]:
@@ -126,7 +121,7 @@ def _document(file: Path, only_tenants: bool) -> dict[str, Any]:
     from topmast.model.errors import InvalidInput
     from topmast.model.files.fleetdump import dump_fleet
     from topmast.model.files.fleetfile import read_fleet
-    from topmast.model.files.source import FLEET_LIMITS, read_bytes
+    from topmast.model.files.source import FLEET_LIMITS, Kind, plain_of, read_file
 
     if not only_tenants:
         try:
@@ -139,13 +134,8 @@ def _document(file: Path, only_tenants: bool) -> dict[str, Any]:
             )
             missing.more = error.more
             raise missing from None
-    import yaml
-
-    try:
-        document = yaml.safe_load(read_bytes(file, str(file), FLEET_LIMITS))
-    except yaml.YAMLError as error:
-        raise InvalidInput(f"is not YAML: {error}", where=str(file)) from None
-    tenants = document.get("tenants") if isinstance(document, dict) else None
+    root = read_file(file, FLEET_LIMITS)
+    tenants = plain_of(root).get("tenants") if root.kind is Kind.MAPPING else None
     if not isinstance(tenants, dict):
         raise InvalidInput("has no tenants", where=str(file), remedy="add `tenants:`")
     return {"tenants": tenants}

@@ -207,6 +207,13 @@ class Group(TyperGroup):
                 formatter.write_dl(rows, col_max=14)
 
 
+def written(parameter: Any) -> str:
+    """An option or argument, as people write it."""
+    if parameter.param_type_name == "argument":
+        return str(parameter.metavar or parameter.name)
+    return str(next((one for one in parameter.opts if one.startswith("--")), parameter.opts[0]))
+
+
 def said_of(error: Any) -> str:
     """What is wrong with the arguments, without what a library adds to it."""
     option, offered = getattr(error, "option_name", ""), getattr(error, "possibilities", None)

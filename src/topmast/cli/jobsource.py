@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +19,8 @@ STDIN = "-"
 """Stands for a job file on standard input."""
 COMMAND_LINE = "command line"
 NONE_BEFORE: Mapping[str, int] = MappingProxyType({})
+Job = tuple[dict[str, Any], Path | None]
+"""The document of a job, and the folder that it works in."""
 
 
 @dataclass(frozen=True)
@@ -45,65 +47,50 @@ class JobSource:
 
         return [replace(self, data=text) for text in documents_in(self.data)]
 
-    def read(self, before: Mapping[str, int] = NONE_BEFORE) -> tuple[dict[str, Any], Path | None]:
+    def read(self, before: Mapping[str, int] = NONE_BEFORE) -> Job:
         """The document, checked, and the folder that the job works in.
 
+        Raises InvalidInput, with all that is wrong; ``rest`` is the same pair without that.
         ``before``: how many jobs that come before it in the same submission have a name.
         """
         from topmast.client.documents import sent_document
-        from topmast.model.files.jobfile import job_in
+        from topmast.model.files.jobfile import JobFile, job_in
 
         if self.document is not None:
             return dict(self.document), None
         try:
             file = job_in(self.data, self.where, name=self.stem, tenant_default="", before=before)
-            return sent_document(file, self.folder)
         except InvalidInput as error:
-            error.more += self._fault_of_folder([error, *error.more])
+            if isinstance(error.rest, JobFile):
+                error.rest = sent_document(error.rest, self.folder)
             raise
+        return sent_document(file, self.folder)
 
-    def _fault_of_folder(self, found: Sequence[InvalidInput]) -> tuple[InvalidInput, ...]:
-        """What is wrong with the work folder of a file with other errors, if it is no folder."""
+    def check_folder(self, folder: Path | None, changed: Collection[str]) -> None:
+        """Raises InvalidInput for a work folder that is none; ``changed``: as of `placed`."""
         from topmast.client.workdir import check_folder
-        from topmast.model.files.source import JOB_LIMITS, Kind, parse_text
 
-        with suppress(InvalidInput):
-            node = parse_text(self.data, self.where, JOB_LIMITS).entries.get("workdir")
-            told = any(error.field == "workdir" for error in found)
-            if (
-                node is None
-                or node.kind is not Kind.TEXT
-                or told
-                or node.text.startswith("sha256:")
-            ):
-                return ()
-            try:
-                check_folder(self.folder / Path(node.text).expanduser())
-            except InvalidInput as error:
-                return (_with_place(error, f"{self.where}:{node.line}"),)
-        return ()
+        if folder is not None:
+            with self.placed(changed):
+                check_folder(folder)
 
     @contextmanager
     def placed(self, changed: Collection[str]) -> Iterator[None]:
         """Name the line of the job file in errors; ``changed``: fields that an option gave."""
-        from topmast.model.files.every import line_of
-        from topmast.model.files.source import JOB_LIMITS, parse_text
+        from topmast.model.errors import restated
+        from topmast.model.files.every import at_lines
+        from topmast.model.files.source import JOB_LIMITS
+
+        in_file = at_lines(self.data, self.where, JOB_LIMITS)
 
         def placed(error: InvalidInput) -> InvalidInput:
-            if error.where or not error.field:
-                return error
-            if any(error.field == name or error.field.startswith(f"{name}.") for name in changed):
-                return _with_place(error, COMMAND_LINE)
-            line = line_of(root, error.field) if root else 0
-            return _with_place(error, f"{self.where}:{line}") if line else error
+            told = error.field
+            if not error.where and any(told == f or told.startswith(f"{f}.") for f in changed):
+                return error.at(where=COMMAND_LINE)
+            return in_file(error) if self.data else error
 
-        try:
+        with restated(placed):
             yield
-        except InvalidInput as error:
-            root = parse_text(self.data, self.where, JOB_LIMITS) if self.data else None
-            first, *more = (placed(one) for one in (error, *error.more))
-            first.more = tuple(more)
-            raise first from None
 
 
 def source_of(file: Path | None) -> JobSource:
@@ -122,8 +109,3 @@ def source_of(file: Path | None) -> JobSource:
 def source_like(client: Client, job: str) -> JobSource:
     """The job that another was submitted as, with the same work folder."""
     return JobSource(document=client.job_file(job).job)
-
-
-def _with_place(error: InvalidInput, where: str) -> InvalidInput:
-    """The same error, with the place that it is about."""
-    return InvalidInput(error.message, field=error.field, where=where, remedy=error.remedy)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -16,11 +16,12 @@ from topmast.cli.completion import complete_jobs
 from topmast.cli.documents import as_yaml
 from topmast.cli.explain import say_explanation
 from topmast.cli.groups import CommandBehind
+from topmast.cli.jobcheck import checked
 from topmast.cli.jobs import FINISHED, WAITING, JobArgument, JobsArgument, page_of, say_states
-from topmast.cli.jobsource import JobSource, source_like, source_of
-from topmast.cli.launchmany import documents_of, dry_run_all, launch_all
+from topmast.cli.jobsource import source_like, source_of
+from topmast.cli.launchmany import dry_run_all, launch_all, refuse_of_one
 from topmast.cli.output import note, say, say_block, warn
-from topmast.cli.overrides import JobOptions, named_for, with_changes
+from topmast.cli.overrides import JobOptions, named_for
 from topmast.cli.sweeps import (
     is_sweep,
     say_sweep_logs,
@@ -33,6 +34,7 @@ from topmast.cli.watch import Watch
 
 if TYPE_CHECKING:
     from topmast.client import Client, LogChunk
+    from topmast.model.errors import InvalidInput
     from topmast.model.views import JobView, Receipt
 
 
@@ -88,50 +90,67 @@ def launch(
     lines of ---: all are submitted, or none. Options change what the file says. A
     command after -- is what the job runs; then no file is needed.
     """
-    command_words = behind or []
-    if file is None and not like and not command_words:
+    words = behind or []
+    if file is None and not like and not words:
         raise typer.BadParameter(
             "name a job file (- for standard input), --like JOB, or a command after --"
         )
     if file is not None and like:
         raise typer.BadParameter("name a job file or --like JOB, not both")
-    source = source_of(file)
-    changes = _changes(options, command_words, source)
-    if len(parts := source.parts()) > 1:
+    changes, wrong = _changes(options, words)
+    with _beside(wrong):
+        parts = source_of(file).parts()
+    if file is None and not like:
+        changes = {"name": named_for(words), **changes}
+    if len(parts) > 1:
         if follow:
             raise typer.BadParameter("the file has several jobs: --wait", param_hint="'--follow'")
-        jobs = documents_of(parts, changes)
-        with session.client() as client:
+        refuse_of_one(parts, changes)
+    jobs = checked(session, parts, changes, wrong) if not like else []
+    with session.client() as client:
+        if len(jobs) > 1:
             if dry_run:
                 return dry_run_all(session, client, jobs)
             return _verdict(launch_all(session, client, jobs, wait))
-    if file is None and not like:
-        changes = {"name": named_for(command_words), **changes}
-    job = with_changes(*source.read(), changes) if not like else None
-    with session.client() as client:
-        if job is None:
-            source = source_like(client, like or "")
-            job = with_changes(*source.read(), changes)
-        with source.placed(changes):
+        if like:
+            with _beside(wrong):
+                parts = [source_like(client, like)]
+            jobs = checked(session, parts, changes, wrong)
+        document, folder = jobs[0]
+        with parts[0].placed(changes):
             if dry_run:
-                explanation = client.dry_run(job[0], workdir=job[1])
+                explanation = client.dry_run(document, workdir=folder)
                 session.show(explanation, lambda: say_explanation(explanation))
                 return 0
-            receipt = client.submit(job[0], workdir=job[1])
+            receipt = client.submit(document, workdir=folder)
         return _submitted(session, client, receipt, wait, follow)
 
 
-def _changes(options: JobOptions, words: Sequence[str], source: JobSource) -> dict[str, Any]:
-    """What options change of a job; their faults are told together with those of its file."""
-    from topmast.model.errors import Faults
+def _changes(
+    options: JobOptions, words: Sequence[str]
+) -> tuple[dict[str, Any], Sequence[InvalidInput]]:
+    """What options change of a job; and their faults, to be told with those of its file."""
+    from topmast.model.errors import InvalidInput
 
-    faults = Faults()
-    changes = faults.of(partial(options.changes, words))
-    if faults:
-        for part in faults.of(source.parts) or ():
-            faults.of(part.read)
-    faults.refuse()
-    return changes
+    try:
+        return options.changes(words), ()
+    except InvalidInput as error:
+        rest = error.rest if isinstance(error.rest, dict) else {}
+        return rest, (error, *error.more)
+
+
+@contextmanager
+def _beside(wrong: Sequence[InvalidInput]) -> Iterator[None]:
+    """Tell an error of where a job comes from together with those of options."""
+    from topmast.model.errors import InvalidInput, NotFound, TopmastError, refuse_all
+
+    try:
+        yield
+    except (InvalidInput, NotFound) as error:
+        refuse_all((*wrong, error, *error.more))
+    except TopmastError:
+        refuse_all(wrong)
+        raise
 
 
 def _submitted(session: Session, client: Client, receipt: Receipt, wait: bool, follow: bool) -> int:

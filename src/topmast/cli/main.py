@@ -15,7 +15,7 @@ import typer
 from topmast import __version__
 from topmast.cli.command import JsonOption, ServerOption, StateOption
 from topmast.cli.commands import COMMANDS, SECTIONS
-from topmast.cli.groups import MORE, Command, Group, said_of
+from topmast.cli.groups import MORE, Command, Group, said_of, written
 from topmast.cli.output import note, say, say_block
 from topmast.cli.text import clean_json
 
@@ -251,9 +251,7 @@ def _option(error: typer.TyperException) -> str:
     parameter: Any = getattr(error, "param", None)
     if parameter is None:
         return str(getattr(error, "option_name", "") or "")
-    if parameter.param_type_name == "argument":
-        return str(parameter.metavar or parameter.name)
-    return str(next((one for one in parameter.opts if one.startswith("--")), parameter.opts[0]))
+    return written(parameter)
 
 
 def _note_error(problem: Problem) -> None:

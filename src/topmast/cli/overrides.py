@@ -8,14 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from topmast.cli import values
 from topmast.cli.afteroptions import AfterOptions
 from topmast.cli.completion import complete_bands, complete_tenants
-from topmast.cli.jobsource import COMMAND_LINE, NONE_BEFORE
+from topmast.cli.jobsource import COMMAND_LINE, NONE_BEFORE, Job
+
+if TYPE_CHECKING:
+    from topmast.model.errors import InvalidInput
 
 _AS_TEXT = re.compile(r"(envs|labels|secrets)\..*|(.*\.)?(run|setup)")
 """Fields that take what is written as it is."""
@@ -116,7 +119,7 @@ class JobOptions(AfterOptions):
     def changes(self, command: Sequence[str]) -> dict[str, Any]:
         """The new values by field; ``command`` is what the job shall run, if it is not empty.
 
-        Raises InvalidInput, with all that is wrong.
+        Raises InvalidInput, with all that is wrong; ``rest`` has the other fields.
         """
         from topmast.model.errors import Faults
 
@@ -148,31 +151,39 @@ class JobOptions(AfterOptions):
         for field, text in values.assignments(self.settings or [], "--set").items():
             is_text = _AS_TEXT.fullmatch(field) and text
             found[field] = text if is_text else faults.of(partial(_scalar, text, field))
-        faults.refuse()
+        faults.refuse({field: value for field, value in found.items() if value is not None})
         return found
 
 
 def with_changes(
     document: dict[str, Any],
     folder: Path | None,
-    changes: dict[str, Any],
+    changes: Mapping[str, Any],
     before: Mapping[str, int] = NONE_BEFORE,
-) -> tuple[dict[str, Any], Path | None]:
-    """A document with changes of fields by their dotted names, checked, and its work folder."""
+) -> Job:
+    """A document with changes of fields by their dotted names, checked, and its work folder.
+
+    Raises InvalidInput, with all that is wrong; ``rest`` is the same pair without that.
+    """
+    from topmast.client.documents import sent_document
+    from topmast.model.errors import Faults
     from topmast.model.files.jobfile import parse_job
 
     if not changes:
         return document, folder
+    faults = Faults()
     for field, value in changes.items():
-        _put(document, field, value)
-    named = document.get("workdir")
+        faults.of(partial(_put, document, field, value))
+    read = partial(parse_job, where=COMMAND_LINE, tenant_default="", before=before)
+    file = faults.rest_of(lambda: read(document))
+    if file is None:
+        faults.refuse()
+        return document, folder
     if "workdir" in changes:
-        folder = None
-        if isinstance(named, str) and not named.startswith("sha256:"):
-            parse_job(document, where=COMMAND_LINE, before=before)
+        folder = None if file.workdir is None else Path(file.workdir).expanduser()
+        if folder is not None:
             del document["workdir"]
-            return document, Path(named).expanduser()
-    parse_job(document, where=COMMAND_LINE, before=before)
+    faults.refuse(rest=(sent_document(file, Path())[0], folder))
     return document, folder
 
 
@@ -198,13 +209,13 @@ def _is_split(text: str) -> bool:
 
 
 def _put(document: dict[str, Any], field: str, value: object) -> None:
-    """Set a field by its dotted name, or leave it out (None). Raises BadParameter."""
+    """Set a field by its dotted name, or leave it out (None). Raises InvalidInput."""
     free = _FREE.fullmatch(field)
     parts = [match[1] or int(match[2]) for match in _PART.finditer(field)]
     if free:
         parts = [free[1], free[2]]
     elif not _FIELD.fullmatch(field):
-        raise typer.BadParameter(f"{field!r} is not the name of a field", param_hint="'--set'")
+        raise _refused(f"{field!r} is not the name of a field")
     place: Any = document
     for index, part in enumerate(parts):
         last = index == len(parts) - 1
@@ -212,7 +223,7 @@ def _put(document: dict[str, Any], field: str, value: object) -> None:
             part = _index(place, part, field)
         elif not isinstance(place, dict) or isinstance(part, int):
             above = ".".join(str(one) for one in parts[:index])
-            raise typer.BadParameter(f"{above} has no field {part!r}", param_hint="'--set'")
+            raise _refused(f"{above} has no field {part!r}")
         if not last:
             if isinstance(place, dict) and place.get(part) is None:
                 place[part] = {}
@@ -224,11 +235,17 @@ def _put(document: dict[str, Any], field: str, value: object) -> None:
 
 
 def _index(items: list[Any], part: object, field: str) -> int:
-    """Where in a list a part is, by its number or, of a group, by its name."""
+    """Where in a list a part is, by its number or its name of a group. Raises InvalidInput."""
     for index, item in enumerate(items):
         if part == index or (isinstance(item, dict) and item.get("name") == part):
             return index
-    raise typer.BadParameter(f"{field}: there is no {part!r}", param_hint="'--set'")
+    raise _refused(f"{field}: there is no {part!r}")
+
+
+def _refused(message: str) -> InvalidInput:
+    from topmast.model.errors import InvalidInput
+
+    return InvalidInput(message, field="--set")
 
 
 def _scalar(text: str, field: str) -> object:

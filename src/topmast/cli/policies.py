@@ -58,7 +58,7 @@ def set_profile(
 ) -> None:
     """Set the profile of the next leader: of a standby, or of this server after its next start."""
     over = values.assignments(settings or [], "--set")
-    with session.client() as client, values.named({f"options.{k}": f"--set {k}" for k in over}):
+    with session.client() as client:
         found = client.set_profile(profile, over, **options.given)
     session.show(found, lambda: _say_act(found))
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -52,25 +51,6 @@ def with_unit(text: str | None, option: str) -> None:
         note(
             f"{option} {text} means {text}s, seconds; for others write {text}m, {text}h or {text}d"
         )
-
-
-@contextmanager
-def named(options: Mapping[str, str]) -> Iterator[None]:
-    """Name the option in what a server refuses, in place of the field that it became."""
-    from topmast.model.errors import InvalidInput
-
-    try:
-        yield
-    except InvalidInput as error:
-        first, *more = (
-            InvalidInput(
-                one.message, field=options.get(one.field.partition("[")[0], one.field),
-                where=one.where, remedy=one.remedy,
-            )
-            for one in (error, *error.more)
-        )  # fmt: skip
-        first.more = tuple(more)
-        raise first from None
 
 
 def size_bytes(text: str | None, option: str = "") -> int | None:

@@ -28,11 +28,6 @@ if TYPE_CHECKING:
 LISTED = 50
 """Of more jobs only the counts are shown; ``--json`` has all."""
 ERRORS = 3
-CHANGES = {
-    "priority": "--priority", "time_limit_s": "--time-limit", "max_restarts": "--max-restarts",
-    "preemptible": "--preemptible", "expected_duration_s": "--expected-duration",
-}  # fmt: skip
-"""The options of `edit`, by the names that the server has for them."""
 _JOB = re.compile(r"j[0-9]+|s[0-9]+(\[[0-9]+\])?")
 """What a job or a sweep is called."""
 
@@ -179,8 +174,7 @@ def edit(
             changes[f"{name.replace('-', '_')}_s"] = values.duration_or_none_s(text, f"--{name}")
     if not changes:
         raise typer.BadParameter("say what changes, for example --priority high")
-    with values.named({f"changes.{field}": option for field, option in CHANGES.items()}):
-        run(session, jobs, options, lambda client: partial(client.edit_jobs, changes=changes))
+    run(session, jobs, options, lambda client: partial(client.edit_jobs, changes=changes))
 
 
 def reprioritize(
@@ -198,8 +192,7 @@ def reprioritize(
         likely = next((found[0] for found in near if found), "high")
         message = f"the band comes first: topmast reprioritize {likely} {band}"
         raise typer.BadParameter(message)
-    with values.named({"changes.priority": "BAND"}):
-        run(session, jobs, options, lambda client: partial(client.reprioritize, priority=band))
+    run(session, jobs, options, lambda client: partial(client.reprioritize, priority=band))
 
 
 def run(session: Session, jobs: list[str] | None, options: JobActOptions, act: Act) -> None:

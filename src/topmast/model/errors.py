@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 if TYPE_CHECKING:
     from topmast.model.views import Problem
@@ -31,13 +32,15 @@ class InvalidInput(TopmastError):
     ``more`` holds the other errors of the same document. ``refers`` is the part of it that does not
     define what the field names. ``conceals`` is what a role forbids, where the error says only that
     there is no such thing: the audit log is told. ``may_conceal``: the caller does not see all that
-    there is, so it is counted as a refusal whether it conceals something or not.
+    there is, so it is counted as a refusal whether it conceals something or not. ``rest`` is what
+    its reader makes of the document without the parts at fault, where it can make anything of it.
     """
 
     more: tuple[InvalidInput, ...] = ()
     refers = ""
     conceals = ""
     may_conceal = False
+    rest: object = None
 
     def __init__(self, message: str, *, field: str = "", where: str = "", remedy: str = "") -> None:
         self.message = message
@@ -45,6 +48,16 @@ class InvalidInput(TopmastError):
         self.where = where
         self.remedy = remedy
         super().__init__(self.line())
+
+    def at(self, *, field: str | None = None, where: str | None = None) -> Self:
+        """The same error, said of another field or of another place."""
+        other = type(self)(
+            self.message, field=self.field if field is None else field,
+            where=self.where if where is None else where, remedy=self.remedy,
+        )  # fmt: skip
+        other.refers, other.conceals = self.refers, self.conceals
+        other.may_conceal = self.may_conceal
+        return other
 
     def line(self) -> str:
         """The whole error as one line."""
@@ -58,10 +71,10 @@ class UnknownRecord(TopmastError):
     """A record of the journal has a form that this program does not know."""
 
 
-def refuse_all(errors: Iterable[InvalidInput | NotFound]) -> None:
+def refuse_all(errors: Iterable[InvalidInput | NotFound], rest: object = None) -> None:
     """Raise the first of ``errors``, with the others in ``more``; nothing if there are none.
 
-    If nothing else is wrong, it is that something is not there.
+    If nothing else is wrong, it is that something is not there. ``rest``: as of `InvalidInput`.
     """
     found = tuple(errors)
     absent = [error for error in found if isinstance(error, NotFound)]
@@ -70,8 +83,17 @@ def refuse_all(errors: Iterable[InvalidInput | NotFound]) -> None:
         raise absent[0]
     wrong = tuple(as_invalid(error) for error in found)
     if wrong:
-        wrong[0].more = wrong[1:]
+        wrong[0].more, wrong[0].rest = wrong[1:], rest
         raise wrong[0]
+
+
+@contextmanager
+def restated(change: Callable[[InvalidInput], InvalidInput]) -> Iterator[None]:
+    """Raise what is refused within with each error as ``change`` says it."""
+    try:
+        yield
+    except InvalidInput as error:
+        refuse_all((change(one) for one in (error, *error.more)), error.rest)
 
 
 def as_invalid(error: InvalidInput | NotFound) -> InvalidInput:
@@ -96,16 +118,34 @@ class Faults:
         try:
             return read()
         except (InvalidInput, NotFound) as error:
-            self._errors += (error, *error.more)
+            self.take(error)
             return cast(T, None)
+
+    def rest_of(self, read: Callable[[], T]) -> T | None:
+        """What ``read`` returns; where it finds errors, what it can make of the rest, if anything.
+
+        `refuse` raises the errors.
+        """
+        try:
+            return read()
+        except (InvalidInput, NotFound) as error:
+            self.take(error)
+            return cast(T, error.rest) if isinstance(error, InvalidInput) else None
+
+    def take(self, error: InvalidInput | NotFound) -> None:
+        """Note an error with all that is told with it."""
+        self._errors += (error, *error.more)
 
     def add(self, message: str, field: str, remedy: str = "") -> None:
         """Note one more."""
         self._errors.append(InvalidInput(message, field=field, remedy=remedy))
 
-    def refuse(self) -> None:
-        """Raise what was found, before any of what was read is used; nothing if all is well."""
-        refuse_all(self._errors)
+    def refuse(self, rest: object = None) -> None:
+        """Raise what was found, before any of what was read is used; nothing if all is well.
+
+        ``rest`` is what could be read.
+        """
+        refuse_all(self._errors, rest)
 
 
 MOST_TOLD = 20
@@ -128,6 +168,10 @@ class Refused:
         """
         first, every = not self._errors, (error, *error.more)
         self._errors += [one for one in every if first or "depends_on" not in one.field]
+
+    def add_all(self, errors: Iterable[InvalidInput]) -> None:
+        """Take errors that come from no other document."""
+        self._errors += errors
 
     def refuse(self) -> None:
         """Raise what was taken: some one by one, the rest as a count; nothing if there is none."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
-from topmast.model.errors import MOST_TOLD, InvalidInput, refuse_all
+from topmast.model.errors import MOST_TOLD, Faults, InvalidInput, refuse_all
 from topmast.model.files.fields import nearest, no_such, one_of
 from topmast.model.selector import like, parts_of
 from topmast.model.states import HostState
@@ -59,24 +60,27 @@ def meant(kind: str, names: Sequence[str], selector: str, views: Sequence[View])
 
     Raises InvalidInput, and NotFound for a name that none has.
     """
-    if bool(names) == bool(selector.strip()):
-        remedy = f"{kind}=* selects all of them"
-        raise InvalidInput(f"name {kind}s, or give a selector", field=f"{kind}s", remedy=remedy)
     if len(names) > MOST:
         remedy = "send several requests, or a selector"
         raise InvalidInput(f"more than {MOST} {kind}s", field=f"{kind}s", remedy=remedy)
-    if not names:
-        return selected(kind, selector, views)
+    faults = Faults()
+    if bool(names) == bool(selector.strip()):
+        remedy = f"{kind}=* selects all of them"
+        faults.add(f"name {kind}s, or give a selector", f"{kind}s", remedy)
     of, wanted = {view.name: view for view in views}, list(dict.fromkeys(names))
     unknown = [name for name in wanted if name not in of]
-    refuse_all(no_such(kind, name, of, f"{kind}s") for name in unknown[:MOST_TOLD])
-    return [of[name] for name in wanted]
+    faults.of(lambda: refuse_all(no_such(kind, n, of, f"{kind}s") for n in unknown[:MOST_TOLD]))
+    found = faults.of(partial(selected, kind, selector, views)) if selector.strip() else []
+    faults.refuse()
+    return found or [of[name] for name in wanted]
 
 
 def selected(kind: str, text: str, views: Sequence[View]) -> list[View]:
     """Those that a text selects, at least one. Raises InvalidInput. O(views x patterns)."""
-    selector = fleet_selector_of(kind, text)
-    refuse_all(_unlike(kind, selector, views))
+    faults = Faults()
+    selector = faults.rest_of(partial(fleet_selector_of, kind, text)) or FleetSelector(())
+    faults.of(lambda: refuse_all(_unlike(kind, selector, views)))
+    faults.refuse()
     found = [view for view in views if selector.takes(view)]
     if not found:
         message = f"selects no {kind}: none has all of this"
@@ -104,11 +108,17 @@ def _value(view: Named, field: str) -> str:
 
 
 def fleet_selector_of(kind: str, text: str) -> FleetSelector:
-    """A selector as people write it. Raises InvalidInput."""
-    keys, found = KEYS[kind], dict[str, tuple[str, ...]]()
-    for key, value in parts_of(text, "selector"):
-        if key not in keys:
+    """A selector as people write it.
+
+    Raises InvalidInput, for all that cannot be read; ``rest`` is the selector without that.
+    """
+    keys, found, faults = KEYS[kind], dict[str, tuple[str, ...]](), Faults()
+    for key, value in faults.rest_of(partial(parts_of, text, "selector")) or ():
+        if key in keys:
+            found[key] = (*found.get(key, ()), value)
+        else:
             remedy = nearest(key, keys) or f"known: {', '.join(keys)}"
-            raise InvalidInput(f"unknown key '{key}'", field="selector", remedy=remedy)
-        found[key] = (*found.get(key, ()), value)
-    return FleetSelector(tuple((key, keys[key], patterns) for key, patterns in found.items()))
+            faults.add(f"unknown key '{key}'", "selector", remedy)
+    wanted = tuple((key, keys[key], patterns) for key, patterns in found.items())
+    faults.refuse(FleetSelector(wanted))
+    return FleetSelector(wanted)

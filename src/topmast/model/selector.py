@@ -130,7 +130,10 @@ KEYS: Mapping[str, str] = {
 
 
 def parts_of(text: str, field: str) -> list[tuple[str, str]]:
-    """The keys and values of a selector; none of an empty text. Raises InvalidInput, for all."""
+    """The keys and values of a selector; none of an empty text.
+
+    Raises InvalidInput, for all parts that cannot be read; ``rest`` are the others.
+    """
     if len(text) > LONGEST:
         raise InvalidInput(f"longer than {LONGEST} characters", field=field)
     parts = text.split(",") if text.strip() else []
@@ -140,7 +143,7 @@ def parts_of(text: str, field: str) -> list[tuple[str, str]]:
     found = [
         faults.of(partial(_part, part, field)) for part in dict.fromkeys(map(str.strip, parts))
     ]
-    faults.refuse()
+    faults.refuse(list(filter(None, found)))
     return found
 
 

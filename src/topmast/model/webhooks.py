@@ -76,9 +76,10 @@ class WebhookView(Struct, frozen=True):
 def read_webhook(name: str, document: dict[str, Any]) -> Webhook:
     """A webhook from the body of a request. Raises InvalidInput, with all that is wrong."""
     # Clients need names of this module, and not what reads files.
+    from topmast.model.files.documents import from_document
     from topmast.model.files.every import every_error
     from topmast.model.files.fields import Value
-    from topmast.model.files.source import JOB_LIMITS, from_document
+    from topmast.model.files.source import JOB_LIMITS
 
     faults = Faults()
     node = from_document(document, "request", JOB_LIMITS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +13,7 @@ from topmast.model.access import Caller, Permission
 from topmast.model.errors import InvalidInput, refuse_all
 from topmast.model.expansion import with_places
 from topmast.model.files.alike import read_like, shared_part
-from topmast.model.files.jobfile import faults_in_fleet, parse_job
+from topmast.model.files.jobfile import JobFile, faults_in_fleet, parse_job
 from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec, has_image
 from topmast.runtime.machines import Machines
@@ -55,11 +55,14 @@ class Admission:
         user: str,
         where: str,
         before: Mapping[str, int] = MappingProxyType({}),
+        workdir: str | None = None,
     ) -> JobSpec:
         """A job from a request, checked against the fleet. Raises InvalidInput, Forbidden.
 
-        A tenant that the caller may neither see nor submit for is unknown.
-        ``before``: how many jobs that come before it in the request have a name.
+        An error has all that is wrong in ``more``, and the job without that in ``rest``. A tenant
+        that the caller may neither see nor submit for is unknown.
+        ``before``: how many jobs that come before it in the request have a name. ``workdir``: as
+        `with_workdir` has it; None: the job needs no work folder yet.
         """
         if not isinstance(document, dict):
             raise InvalidInput("must be an object", field=where, remedy="see the job file")
@@ -67,13 +70,40 @@ class Admission:
         own = self._access.tenants(caller, Permission.JOBS_SUBMIT)
         usable = tenants if own is None else [name for name in tenants if name in own]
         default = "default" if "default" in usable else next(iter(usable), "default")
-        file = parse_job(document, where=where, tenant_default=default, user=user, before=before)
+        found = list[InvalidInput]()
+        try:
+            file = parse_job(
+                document, where=where, tenant_default=default, user=user, before=before
+            )
+        except InvalidInput as error:
+            if not isinstance(error.rest, JobFile):
+                raise
+            file, found = error.rest, [error, *error.more]
         if file.workdir is not None:
-            raise InvalidInput(
-                "a request cannot bring a folder", field="workdir", where=where,
-                remedy="upload a snapshot (PUT /workdirs/DIGEST), and give its digest",
-            )  # fmt: skip
-        spec = file.spec
+            remedy = "upload a snapshot (PUT /workdirs/DIGEST), and give its digest"
+            message = "a request cannot bring a folder"
+            found.append(InvalidInput(message, field="workdir", where=where, remedy=remedy))
+        told, spec = {one.field for one in found}, file.spec
+        unknown = self._faults_in_fleet(caller, spec, usable, where)
+        found += (one for one in unknown if one.field not in told)
+        if workdir is not None:
+            try:
+                spec = self.with_workdir(spec, workdir)
+            except InvalidInput as error:
+                found.append(error.at(where=where))
+        refuse_all(found, spec)
+        self._access.require(caller, Permission.JOBS_SUBMIT, spec.tenant)
+        for_user = self._access.user(caller, user, spec.tenant)
+        return spec if for_user == user else replace(spec, user=for_user)
+
+    def _faults_in_fleet(
+        self, caller: Caller, spec: JobSpec, usable: Collection[str], where: str
+    ) -> tuple[InvalidInput, ...]:
+        """What a job names that there is not, for all that a caller knows.
+
+        ``usable``: the tenants that it may submit for.
+        """
+        tenants = self._machines.queue.tenancy.ledger.tenants
         seen = self._access.tenants(caller, Permission.JOBS_VIEW)
         known = tenants if seen is None else [n for n in tenants if n in seen or n in usable]
         faults = tuple(faults_in_fleet(spec, known, self._known_models(), where))
@@ -83,10 +113,7 @@ class Admission:
             if spec.tenant in tenants:
                 at = f" for tenant {spec.tenant}"
                 of_tenant.conceals = caller.principal.refusal(Permission.JOBS_SUBMIT, at)
-        refuse_all(faults)
-        self._access.require(caller, Permission.JOBS_SUBMIT, spec.tenant)
-        for_user = self._access.user(caller, user, spec.tenant)
-        return spec if for_user == user else replace(spec, user=for_user)
+        return faults
 
     def _known_models(self) -> tuple[str, ...]:
         fleet = self._machines.queue.fleet
@@ -166,11 +193,15 @@ class ManyJobs:
 
     def _read_whole(self, document: Any, place: int) -> Checked:
         admission, where = self._admission, f"jobs[{place}]"
-        spec = admission.read(self._caller, document, self._user, where, self._called)
+        remedy = "submit each sweep by itself"
+        many = InvalidInput("a sweep is many jobs", field=f"{where}.sweep", remedy=remedy)
+        try:
+            spec = admission.read(self._caller, document, self._user, where, self._called, "")
+        except InvalidInput as error:
+            if isinstance(error.rest, JobSpec) and error.rest.sweep:
+                error.more += (many,)
+            raise
         if spec.sweep:
-            raise InvalidInput(
-                "a sweep is many jobs", field=f"{where}.sweep",
-                remedy="submit each sweep by itself",
-            )  # fmt: skip
-        spec = admission.with_workdir(with_places(spec, self._places), "")
+            raise many
+        spec = with_places(spec, self._places)
         return Checked(spec, admission.warnings(spec), place)

@@ -12,7 +12,7 @@ from topmast.fast.queue import Catalogue, GlobalQueue, Share
 from topmast.fast.region import RegionalPlacer
 from topmast.model.absent import given
 from topmast.model.engines import PROCESSES
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import MOST_TOLD, InvalidInput, NotFound, refuse_all
 from topmast.model.files.fields import no_such
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.messages import Closure
@@ -253,15 +253,22 @@ def together(
 ) -> tuple[str, tuple[str, ...]]:
     """The region of a host, which the others must be in too. Raises NotFound, InvalidInput."""
     regions = {view.name: view.region for view in views}
-    for name in (host, *also):
-        if name not in regions:
-            raise no_such("host", name, regions)
-        if regions[name] != regions[host]:
-            raise InvalidInput(
+    names = dict.fromkeys((host, *also))
+    absent = [name for name in names if name not in regions]
+    found: list[InvalidInput | NotFound] = [
+        no_such("host", name, regions, "" if name == host else "also") for name in absent
+    ]
+    if host in regions:
+        found += (
+            InvalidInput(
                 f"host '{name}' is in region '{regions[name]}', not in '{regions[host]}'",
                 field="also",
                 remedy="name hosts of one region",
             )
+            for name in also
+            if name in regions and regions[name] != regions[host]
+        )
+    refuse_all(found[:MOST_TOLD])
     return regions[host], tuple(also)
 
 

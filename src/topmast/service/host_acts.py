@@ -13,7 +13,7 @@ from topmast.model import messages as m
 from topmast.model import views as v
 from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.act_views import ClusterActed, HostEffect, HostsActed
-from topmast.model.errors import InvalidInput, Unavailable
+from topmast.model.errors import Faults, InvalidInput, Unavailable
 from topmast.model.files.fields import no_such
 from topmast.model.fleet_selector import meant
 from topmast.model.states import HostState
@@ -62,8 +62,10 @@ class HostActs(Following):
         """Cordon, drain or return hosts, or say what that would do."""
         self.limits.take(caller, "submit")
         self.access.require(caller, Permission.FLEET_OPERATE, ROOT)
-        self._to_come(wanted.until_s)
-        found = meant("host", wanted.hosts, wanted.selector, await self._list("hosts"))
+        views, faults = await self._list("hosts"), Faults()
+        faults.of(partial(self._to_come, wanted.until_s))
+        found = faults.of(partial(meant, "host", wanted.hosts, wanted.selector, views))
+        faults.refuse()
         changed = [one for one in found if not _is_so(one, wanted)]
         by_region: dict[str, list[str]] = {}
         for one in found:
@@ -92,9 +94,11 @@ class HostActs(Following):
         """Cordon, drain or return a host, and with it others of its region."""
         self.limits.take(caller, "submit")
         self.access.require(caller, Permission.FLEET_OPERATE, ROOT)
-        self._to_come(wanted.until_s)
         views: tuple[v.HostView, ...] = await self._list("hosts")
-        region, others = fleet.together(views, host, also)
+        faults = Faults()
+        faults.of(partial(self._to_come, wanted.until_s))
+        region, others = faults.rest_of(partial(fleet.together, views, host, also)) or ("", ())
+        faults.refuse()
         self._reachable(region)
         before = [one for one in views if one.name == host]
         if wanted.dry_run:
@@ -108,7 +112,10 @@ class HostActs(Following):
     ) -> tuple[ClusterActed, ...]:  # fmt: skip
         """Close clusters or open them, as `act_on_cluster`; none if one is out of reach."""
         self.access.require(caller, Permission.FLEET_OPERATE, ROOT)
-        found = meant("cluster", clusters, selector, await self._list("clusters"))
+        views, faults = await self._list("clusters"), Faults()
+        faults.of(partial(self._to_come, until_s))
+        found = faults.of(partial(meant, "cluster", clusters, selector, views))
+        faults.refuse()
         self.limits.take(caller, "submit", 1.0 + len(found) / JOBS_PER_TAKE)
         for one in found:
             self._reachable(one.region)
@@ -132,8 +139,11 @@ class HostActs(Following):
         until_s: float | None, dry_run: bool,
     ) -> ClusterActed:  # fmt: skip
         self.access.require(caller, Permission.FLEET_OPERATE, ROOT)
-        self._to_come(until_s)
-        before, region = await self._cluster(cluster)
+        views, faults = await self._list("clusters"), Faults()
+        faults.of(partial(self._to_come, until_s))
+        before = faults.of(partial(_cluster, cluster, views))
+        faults.refuse()
+        region = before.region
         self._reachable(region)
         jobs = tuple(dict.fromkeys(
             job for host in await self._list("hosts") if host.cluster == cluster
@@ -154,7 +164,7 @@ class HostActs(Following):
             line = act(caller, f"{verb}-cluster", cluster, look=look, after=note)
             await self._tell(ids.placer(region), order, line)
             for _ in range(LOOKS):
-                before, _ = await self._cluster(cluster)
+                before = _cluster(cluster, await self._list("clusters"))
                 placer = self.regions.placers[region]
                 if not self.regions.is_apart(region) or (
                     fleet.closure_of(placer, cluster) == closure
@@ -164,14 +174,6 @@ class HostActs(Following):
         return self._shown(caller, ClusterActed(verb, dry_run, before, effect, jobs))
 
     # --- which are meant ------------------------------------------------------------------------
-
-    async def _cluster(self, cluster: str) -> tuple[v.ClusterView, str]:
-        """A cluster with its region. Raises NotFound."""
-        views: tuple[v.ClusterView, ...] = await self._list("clusters")
-        found = next((one for one in views if one.name == cluster), None)
-        if found is None:
-            raise no_such("cluster", cluster, [one.name for one in views])
-        return found, found.region
 
     def _to_come(self, until_s: float | None) -> None:
         if until_s is not None and until_s <= self.clock.now():
@@ -218,6 +220,14 @@ class HostActs(Following):
                 break
             await asyncio.sleep(LOOK_S)  # the order is on its way
         return found
+
+
+def _cluster(name: str, views: Sequence[v.ClusterView]) -> v.ClusterView:
+    """The cluster of a name. Raises NotFound."""
+    found = next((one for one in views if one.name == name), None)
+    if found is None:
+        raise no_such("cluster", name, [one.name for one in views])
+    return found
 
 
 def _is_so(host: v.HostView, wanted: HostsAct) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from topmast.model.access import ROOT, Caller, Permission
-from topmast.model.errors import InvalidInput, refuse_all
+from topmast.model.errors import InvalidInput, restated
 from topmast.model.system_views import ProfileAct, ProfileView
 from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile, option_names
@@ -88,13 +88,10 @@ class Profiles:
         return ProfileAct(_view(self._now), _view(wanted), effect, dry_run)
 
     def _read(self, name: str, options: dict[str, str]) -> Profile:
-        try:
+        with restated(_of_request):
             wanted = load_profile(name, options)
             self.fits(wanted)
-        except InvalidInput as error:
-            refuse_all(_of_request(one) for one in (error, *error.more))
-            raise
-        return wanted
+            return wanted
 
     async def _later(self) -> Profile:
         return await asyncio.to_thread(later_profile, self._option, self._now)
@@ -108,8 +105,7 @@ def later_profile(option: Callable[[str], str | None], now: Profile) -> Profile:
 
 def _of_request(error: InvalidInput) -> InvalidInput:
     """The same error, of the body of a request: there it is no option of a command."""
-    field = error.field.replace(_OF_COMMANDS, "options.", 1)
-    return InvalidInput(error.message, field=field, where=error.where, remedy=error.remedy)
+    return error.at(field=error.field.replace(_OF_COMMANDS, "options.", 1))
 
 
 def _event(caller: Caller, profile: Profile, reason: str) -> HistoryRow:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -15,11 +16,11 @@ from topmast.model import messages as m
 from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.act_views import QuotaActed
 from topmast.model.budget import BudgetView
-from topmast.model.errors import InvalidInput, NotFound
+from topmast.model.errors import Faults, NotFound, restated
 from topmast.model.files.fields import no_such
 from topmast.model.files.fleetdump import dump_fleet
 from topmast.model.files.fleetfile import parse_fleet
-from topmast.model.fleet import TenantSpec
+from topmast.model.fleet import Fleet, TenantSpec
 from topmast.model.timed_quota import TimedQuota
 from topmast.service.access import act, json_text
 from topmast.service.fleet_changes import FleetChanges
@@ -34,15 +35,9 @@ class Quoting(FleetChanges):
         """Give a tenant another quota for a while, or say what that would be."""
         self.limits.take(caller, "submit")
         self.access.require(caller, Permission.FLEET_EDIT, ROOT)
-        spec, now = await self._tenant(wanted.tenant), self.clock.now()
+        now = self.clock.now()
         wanted = replace(wanted, from_s=wanted.from_s or now, by=self.access.by(caller, wanted.by))
-        if wanted.until_s <= max(now, wanted.from_s):
-            message, remedy = "it would end before it begins", "a time to come, after its begin"
-            raise InvalidInput(message, field="until_s", remedy=remedy)
-        if not wanted.quota:
-            remedy = "GPUs by model, such as {H100: 16}"
-            raise InvalidInput("names no GPU model", field="quota", remedy=remedy)
-        await self._check(wanted)
+        spec = await self._checked_quota(wanted, now)
         if not dry_run:
             note = json_text(
                 quota=wanted.quota, from_s=wanted.from_s, until_s=wanted.until_s,
@@ -94,19 +89,21 @@ class Quoting(FleetChanges):
     async def _tenant(self, tenant: str) -> TenantSpec:
         """A tenant with the quota that it has now. Raises NotFound."""
         tenants = await self._ask(lambda: dict(self.machines.queue.tenancy.ledger.tenants))
-        if tenant not in tenants:
-            raise no_such("tenant", tenant, tenants)
-        return tenants[tenant]
+        return _known(tenant, tenants)
 
-    async def _check(self, wanted: TimedQuota) -> None:
-        """The quotas must add up in the tree as those of a fleet file do. Raises InvalidInput."""
-        fleet = await self._ask(lambda: self.machines.queue.fleet)
-        document: dict[str, Any] = dump_fleet(fleet)
-        tenants: dict[str, Any] = document.get("tenants") or {}
-        described = dict(tenants.get(wanted.tenant) or {})
-        described["quota"] = {**(described.get("quota") or {}), **wanted.quota}
-        document["tenants"] = {**tenants, wanted.tenant: described}
-        parse_fleet(document)
+    async def _checked_quota(self, wanted: TimedQuota, now: float) -> TenantSpec:
+        """The tenant with the quota that it has now. Raises InvalidInput, NotFound, for all."""
+        queue, faults = self.machines.queue, Faults()
+        tenants = await self._ask(lambda: dict(queue.tenancy.ledger.tenants))
+        spec = faults.of(partial(_known, wanted.tenant, tenants))
+        if wanted.until_s <= max(now, wanted.from_s):
+            message, remedy = "it would end before it begins", "a time to come, after its begin"
+            faults.add(message, "until_s", remedy)
+        if not wanted.quota:
+            faults.add("names no GPU model", "quota", "GPUs by model, such as {H100: 16}")
+        faults.of(partial(_check_quota, await self._ask(lambda: queue.fleet), wanted))
+        faults.refuse()
+        return spec
 
     async def _with_jobs_of(self, found: QuotaActed) -> QuotaActed:
         queue = self.machines.queue
@@ -114,3 +111,21 @@ class Quoting(FleetChanges):
             lambda: [record.plan is not None for record in in_branch(queue, found.tenant)]
         )
         return replace(found, waiting=placed.count(False), running=placed.count(True))
+
+
+def _known(tenant: str, tenants: Mapping[str, TenantSpec]) -> TenantSpec:
+    if tenant not in tenants:
+        raise no_such("tenant", tenant, tenants)
+    return tenants[tenant]
+
+
+def _check_quota(fleet: Fleet, wanted: TimedQuota) -> None:
+    """The quotas must add up in the tree as those of a fleet file do. Raises InvalidInput."""
+    document: dict[str, Any] = dump_fleet(fleet)
+    tenants: dict[str, Any] = document.get("tenants") or {}
+    described = dict(tenants.get(wanted.tenant) or {})
+    described["quota"] = {**(described.get("quota") or {}), **wanted.quota}
+    document["tenants"] = {**tenants, wanted.tenant: described}
+    own = f"tenants.{wanted.tenant}."
+    with restated(lambda error: error.at(field=error.field.removeprefix(own))):
+        parse_fleet(document)

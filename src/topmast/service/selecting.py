@@ -14,7 +14,7 @@ from topmast.service.access import Access
 
 
 class SelectedNames:
-    """Tenants, users, clusters and hosts, as far as a caller knows of them.
+    """Tenants, users, sweeps, clusters and hosts, as far as a caller knows of them.
 
     Labels and names of jobs are free: that no job has one is no fault.
     """
@@ -39,6 +39,7 @@ class SelectedNames:
             if name not in with_jobs and not self._access.sees(caller, name)
         ]
         found += self._unknown_users(caller, jobs, {kind[1] for kind in kinds})
+        found += self._unknown_sweeps(caller, jobs, permission)
         found += self._unknown_places(caller, jobs, seen)
         return found
 
@@ -58,6 +59,22 @@ class SelectedNames:
             if near or not caller.principal.trusted:
                 remedy = near or "no job of it is known"
                 yield InvalidInput(f"unknown user {show(name)}", field="selector", remedy=remedy)
+
+    def _unknown_sweeps(
+        self, caller: Caller, jobs: Selector, permission: Permission
+    ) -> Iterator[InvalidInput]:
+        """Sweeps that are not in memory, or of tenants that the caller does not see."""
+        sweeps = self._queue.jobs.sweeps.records
+        for name in _names(jobs.sweeps):
+            sweep = sweeps.get(name)
+            if sweep is not None and self._access.sees(caller, sweep.spec.tenant):
+                continue
+            remedy = "the id of a sweep, such as s7: `topmast queue` shows those that there are"
+            error = InvalidInput(f"no sweep {show(name)}", field="selector", remedy=remedy)
+            error.may_conceal = not self._access.sees_all(caller)
+            if sweep is not None:
+                error.conceals = caller.principal.refusal(permission, " for the tenant of a sweep")
+            yield error
 
     def _has_account(self, caller: Caller, user: str) -> bool:
         """Whether a user has logged in, or has an account or a role, as far as a caller sees it."""

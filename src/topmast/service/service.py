@@ -6,172 +6,48 @@ Reads run on the runtime's thread between commits, so that nothing is shown befo
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 import topmast
 from topmast.fast.queue import JobRecord
 from topmast.fast.region import count_of
 from topmast.model import ids
-from topmast.model import messages as m
 from topmast.model import views as v
 from topmast.model.absent import given
 from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobFileView
-from topmast.model.dependency import awaited
-from topmast.model.errors import Faults, InvalidInput, NotFound, Refused, refuse_all
-from topmast.model.expansion import size_of
+from topmast.model.errors import Faults, InvalidInput, NotFound, refuse_all
 from topmast.model.files.jobfile import dump_job
 from topmast.model.group_views import JobGroup, JobsGlance
-from topmast.model.job import MILLI, JobSpec
+from topmast.model.job import MILLI
 from topmast.model.prices import price_of
 from topmast.model.reason import HOPELESS, Rejection
 from topmast.model.selector import selector_of
-from topmast.model.states import WAITING, JobState
+from topmast.model.states import WAITING
 from topmast.model.system_views import SystemView
 from topmast.ports import LogPage
 from topmast.service import listing
 from topmast.service.access import row
-from topmast.service.admission import Checked, ManyJobs
-from topmast.service.explain import explain_job, explain_spec, rejected_hosts
+from topmast.service.explain import explain_job, rejected_hosts
 from topmast.service.forecast import with_start
-from topmast.service.limits import JOBS_PER_TAKE
 from topmast.service.periods import usual_period
 from topmast.service.regions import LogChunk
-from topmast.service.reserving import Reserving
 from topmast.service.selecting import SelectedNames
 from topmast.service.sentences import standing
-from topmast.service.submission import submission
+from topmast.service.submitting import Submitting
 from topmast.service.system import timings
 from topmast.service.turns import Turns
 from topmast.service.usage import check_key, running_rows, usage
 
 Read = Callable[[str, int, int, int, int], LogPage | None]
 
-MAX_BULK = 100_000
-MAX_WARNINGS = 20
 
-
-class Service(Reserving):
+class Service(Submitting):
     """Everything people can do, as coroutines that raise `TopmastError`."""
-
-    # --- submitting -----------------------------------------------------------------------------
-
-    async def submit(
-        self, caller: Caller, document: Any, user: str, workdir: str, key: str
-    ) -> v.Receipt:
-        """Admit one job; returns when that is durable."""
-        self.limits.take(caller, "submit")
-        spec = self.admission.read(caller, document, user, "job")
-        size = size_of((spec,))
-        if size > 1:
-            self.limits.take(caller, "submit", size / JOBS_PER_TAKE)
-        spec = self.admission.with_workdir(spec, workdir)
-        job = (await self._admit(caller, (spec,), key))[0]
-        if spec.sweep:
-            job = ids.sweep_id(ids.job_number(job))
-        return v.Receipt(job, spec.name, self.admission.warnings(spec), size)
-
-    async def submit_many(
-        self, caller: Caller, documents: Any, user: str, key: str
-    ) -> v.BulkReceipt:
-        """Admit many jobs, all or none; returns when that is durable."""
-        if not isinstance(documents, list) or not documents:
-            raise InvalidInput("must be a list of jobs", field="jobs")
-        if len(documents) > MAX_BULK:
-            raise InvalidInput(
-                f"more than {MAX_BULK} jobs", field="jobs", remedy="send several requests"
-            )
-        self.limits.take(caller, "submit", 1.0 + len(documents) / JOBS_PER_TAKE)
-        many = ManyJobs(self.admission, caller, user)
-        jobs, warnings, refused = list[Checked](), list[str](), Refused()
-        for i, document in enumerate(documents):
-            try:
-                job = many.read(document, i)
-            except InvalidInput as error:
-                refused.add(error)
-                continue
-            jobs.append(job)
-            if job.warnings:
-                warnings += [f"jobs[{i}]: {warning}" for warning in job.warnings]
-            if i % 100 == 99:
-                await asyncio.sleep(0)  # others' requests get their turn
-        refused.refuse()
-        if len(warnings) > MAX_WARNINGS:
-            more = len(warnings) - MAX_WARNINGS
-            warnings[MAX_WARNINGS:] = [f"and {more} more warnings"]
-        specs = tuple([job.spec for job in jobs])
-        kinds = None if any(s.depends_on for s in specs) else tuple([job.kind for job in jobs])
-        return v.BulkReceipt(await self._admit(caller, specs, key, kinds), tuple(warnings))
-
-    async def _admit(
-        self,
-        caller: Caller,
-        specs: tuple[JobSpec, ...],
-        key: str,
-        kinds: tuple[int, ...] | None = None,
-    ) -> tuple[str, ...]:
-        digest = hashlib.sha256(msgspec.json.encode(specs)).hexdigest() if key else ""
-        if key and not caller.principal.trusted:
-            key = f"{caller.principal.subject} {key}"  # a key is its sender's own
-        ended = await self._ended_before(caller, specs)
-        order = m.SubmitJobs(specs, key, digest, ended or UNSET, True, kinds or UNSET)
-        admitted: tuple[str, ...] = await self._tell(ids.QUEUE, order, submission(caller, specs))
-        return admitted
-
-    async def _ended_before(self, caller: Caller, specs: Sequence[JobSpec]) -> dict[str, JobState]:
-        """How jobs ended that others depend on, of those that have left the memory.
-
-        Raises InvalidInput for one that there is not, or that the caller may not see.
-        """
-        wanted = dict.fromkeys(job for spec in specs for job in spec.depends_on or ())
-        wanted = {job: None for job in wanted if ids.place_in_submission(job) < 0}
-        if not wanted:
-            return {}
-        records, ended = self.machines.queue.jobs.records, dict[str, JobState]()
-        seen = self.access.tenants(caller, Permission.JOBS_VIEW)
-        tenants = await self._ask(
-            lambda: {job: records[job].spec.tenant for job in wanted if job in records}
-        )
-        for job in wanted:
-            sweep = self.machines.queue.jobs.sweeps.records.get(job)
-            if sweep is not None:
-                tenants[job] = sweep.spec.tenant
-            if job not in tenants:
-                with suppress(NotFound):
-                    view = await asyncio.to_thread(self._archived, job)
-                    tenants[job], ended[job] = view.tenant, JobState(view.state)
-            if job not in tenants or (seen is not None and tenants[job] not in seen):
-                remedy = "name a job that was submitted before"
-                raise InvalidInput(f"no job '{job}'", field="depends_on", remedy=remedy)
-        return ended
-
-    async def dry_run(self, caller: Caller, document: Any, user: str) -> v.Explanation:
-        """What would become of a job, without submitting it."""
-        self.limits.take(caller, "explain")
-        spec = self.admission.read(caller, document, user, "job")
-        await self.regions.look()
-        await self._ended_before(caller, (spec,))
-        warnings = self.admission.warnings(spec)
-        if spec.sweep:
-            warnings += (f"it becomes {spec.sweep.size:,} jobs: this is said of each by itself",)
-        if spec.depends_on:
-            warnings += (f"it starts only when {awaited(spec.depends_on)}",)
-        placers = self.regions.placers
-        found = await self._look(
-            lambda turns: explain_spec(
-                self.machines.queue, placers, spec, self.clock.now(), warnings, turns
-            )
-        )
-        may_start = found.reason not in HOPELESS
-        found = with_start(found, await self.forecasts.of_spec(spec) if may_start else None)
-        return self._shown(caller, found)
 
     # --- jobs -----------------------------------------------------------------------------------
 
@@ -247,7 +123,7 @@ class Service(Reserving):
     async def _unknown_in(self, caller: Caller, selector: str) -> list[InvalidInput]:
         """What a selector of jobs to look at names that there is not."""
         jobs = selector_of(selector)
-        if not (jobs.tenants or jobs.users or jobs.clusters or jobs.hosts):
+        if not (jobs.tenants or jobs.users or jobs.sweeps or jobs.clusters or jobs.hosts):
             return []
         names = SelectedNames(self.machines, self.access)
         found = await self._ask(lambda: names.unknown(caller, jobs, Permission.JOBS_VIEW))

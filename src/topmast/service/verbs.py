@@ -216,6 +216,14 @@ class Verbs(Operating):
         # What is named keeps its name: it tells no more than the request did.
         return replace(acted, jobs=tuple(hides.of(view) for view in acted.jobs))
 
+    async def check_jobs_meant(self, caller: Caller, wanted: JobsAct) -> None:
+        """Raises InvalidInput or NotFound for what a request names that there is not, for all."""
+        self.limits.take(caller, "submit", 1.0 + len(wanted.jobs) / JOBS_PER_TAKE)
+        targets = await self._targets(caller, wanted)
+        refuse_all(
+            NotFound(target.judgement.why, field="jobs") for target in targets if not target.tenant
+        )
+
     async def _acted(self, caller: Caller, wanted: JobsAct) -> JobsActed:
         targets = await self._targets(caller, wanted)
         refused = self._refuse(caller, wanted.permission, targets)

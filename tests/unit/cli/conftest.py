@@ -50,6 +50,11 @@ class Called:
 Call = Callable[..., Called]
 
 
+def nothing_is_sent(server: FakeServer) -> bool:
+    """Whether a server was asked at most what it finds wrong with a job that has errors."""
+    return all(request.path == "/api/v1/jobs/dry-run" for request in server.requests)
+
+
 @pytest.fixture
 def server() -> Iterator[FakeServer]:
     """A server that answers as it is told."""

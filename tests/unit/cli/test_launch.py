@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.conftest import REPO, Call, program
+from tests.unit.cli.conftest import REPO, Call, nothing_is_sent, program
 from tests.unit.client.fake import Answer, FakeServer, Request, ended, job, problem, running
 from topmast.client import snapshot
 from topmast.model.views import BulkReceipt, Explanation, Fault, JobView, Problem, Receipt
 
 RECEIPT = Answer(Receipt("j7", "resnet", ("no dataset \x1b[1mimagenet",)), 201)
+EXPLANATION = Explanation(
+    None, "resnet", "NOT SUBMITTED", None, "1 task would start now in east/east-1", (), (), ()
+)
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def test_launch_with_changes(server: FakeServer, call: Call, file: Path) -> None
 def test_launch_with_labels_and_jobs_to_wait_for(
     server: FakeServer, call: Call, file: Path
 ) -> None:
-    """Each option adds to what the file says; a mistake is told before a server is asked."""
+    """Each option adds to what the file says; with a mistake nothing is submitted."""
     server.on("POST", "/jobs", RECEIPT)
     after = ["--after", "j1", "--after-ok", "j2,j3", "--after-ok", "j4", "--after-any", "j5"]
     call("launch", file, "--label", "team=vision", *after)
@@ -72,7 +75,7 @@ def test_launch_with_labels_and_jobs_to_wait_for(
     called = call("launch", file, "--after-ok", "train")
     assert called.code == 2
     assert "depends_on[0].job: 'train' is not the id of a job" in called.error
-    assert len(server.requests) == 1
+    assert len(server.asked("POST", "/jobs")) == 1
 
 
 @pytest.mark.parametrize(
@@ -91,7 +94,7 @@ def test_changes_are_checked(
     called = call("launch", file, *change)
     assert called.code == 2
     assert want in called.error
-    assert server.requests == []
+    assert nothing_is_sent(server)
 
 
 def test_a_bad_file_needs_no_server(call: Call, file: Path) -> None:
@@ -149,7 +152,7 @@ def test_a_dry_run_refuses_the_folder_that_launch_refuses(
     assert {called.error for called in refused} == {
         f"topmast: {tmp_path}/job.yaml:2: workdir: {tmp_path}/nosuch is not a folder"
     }
-    assert server.requests == []
+    assert nothing_is_sent(server)
 
 
 def test_the_folder_is_refused_beside_the_other_errors_of_the_file(
@@ -162,7 +165,7 @@ def test_the_folder_is_refused_beside_the_other_errors_of_the_file(
     assert [line.split(":")[2:4] for line in called.err.splitlines()] == [
         ["1", " num_nodes"], ["3", " run"], ["2", " workdir"],
     ]  # fmt: skip
-    assert server.requests == []
+    assert nothing_is_sent(server)
 
 
 def test_what_the_server_refuses_is_placed_in_the_file(
@@ -190,12 +193,73 @@ def test_what_the_server_refuses_is_placed_in_the_file(
     assert called.err.splitlines()[0] == "topmast: command line: tenant: unknown tenant"
 
 
+def test_what_only_the_server_knows_is_told_beside_the_errors_of_the_file(
+    server: FakeServer, call: Call, tmp_path: Path
+) -> None:
+    """It is asked about the rest: an unknown tenant does not wait until a number is right."""
+    file = tmp_path / "job.yaml"
+    file.write_text("run: x\ntenant: vison\nnum_nodes: 0\nmax_restarts: many\n")
+    faults = (
+        Fault("unknown tenant 'vison'", "tenant", "did you mean 'vision'?"),
+        Fault("no region has the GPU model 'Q'", "resources.accelerators"),
+        Fault("spurious", "max_restarts"),
+    )
+    detail, field = faults[0].detail, faults[0].field
+    server.on("POST", "/jobs/dry-run", problem(422, detail, field, faults[0].remedy, faults))
+    called = call("launch", file, "--gpus", "Q:1", "--priority", "hgh")
+    assert called.code == 2
+    assert {line.removeprefix("topmast: ") for line in called.err.splitlines()} == {
+        "command line: priority: 'hgh' is not a priority (did you mean 'high'?)",
+        "command line: resources.accelerators: no region has the GPU model 'Q'",
+        f"{file}:2: tenant: unknown tenant 'vison' (did you mean 'vision'?)",
+        f"{file}:3: num_nodes: the number 0 is out of range (from 1 to 100,000)",
+        f"{file}:4: max_restarts: wanted a whole number, found text 'many'",
+    }
+    (asked,) = server.requests
+    sent = asked.document["job"]
+    assert (sent["tenant"], sent["resources"]) == ("vison", {"accelerators": ["Q:1"]})
+
+
+def test_errors_of_a_file_are_told_without_a_server(call: Call, tmp_path: Path) -> None:
+    """As far as they are seen here."""
+    (tmp_path / "job.yaml").write_text("run: x\nnum_nodes: 0\n")
+    gone = ("--server", "http://127.0.0.1:9")
+    called = call("launch", tmp_path / "job.yaml", *gone)
+    assert (called.code, called.error) == (
+        2, f"topmast: {tmp_path}/job.yaml:2: num_nodes: the number 0 is out of range "
+        "(from 1 to 100,000)",
+    )  # fmt: skip
+
+
+def test_errors_of_several_jobs_are_told_at_once(
+    server: FakeServer, call: Call, tmp_path: Path
+) -> None:
+    """Those that the server finds in any of them, too, with the line in the file."""
+    file = tmp_path / "jobs.yaml"
+    file.write_text(
+        "name: a\nrun: x\ntenant: vison\n---\nname: b\nrun: x\nnum_nodes: 0\n"
+        "---\nname: c\ndepends_on: [a, j7]\nrun: x\n"
+    )
+    known = {"a": ("unknown tenant", "tenant"), "b": ("", ""), "c": ("no job 'j7'", "depends_on")}
+
+    def answer(request: Request) -> Answer:
+        detail, field = known[request.document["job"]["name"]]
+        return problem(422, detail, field) if field else Answer(EXPLANATION)
+
+    server.on("POST", "/jobs/dry-run", answer)
+    called = call("launch", file)
+    assert called.code == 2
+    assert [line.removeprefix(f"topmast: {file}:") for line in called.err.splitlines()] == [
+        "7: num_nodes: the number 0 is out of range (from 1 to 100,000)",
+        "3: tenant: unknown tenant",
+        "10: depends_on: no job 'j7'",
+    ]
+    assert server.requests[-1].document["job"]["depends_on"] == [{"job": "j7", "after": "ok"}]
+
+
 def test_dry_run_submits_nothing(server: FakeServer, call: Call, file: Path) -> None:
     """It shows what explain would show."""
-    explanation = Explanation(
-        None, "resnet", "NOT SUBMITTED", None, "1 task would start now in east/east-1", (), (), ()
-    )
-    server.on("POST", "/jobs/dry-run", explanation)
+    server.on("POST", "/jobs/dry-run", EXPLANATION)
     assert "1 task would start now in east/east-1" in call("launch", file, "--dry-run").out
     assert call("launch", file, "--dry-run", "--json").document["state"] == "NOT SUBMITTED"
     assert server.asked("POST", "/jobs") == []
@@ -453,7 +517,7 @@ def test_logs_of_nothing(server: FakeServer, call: Call) -> None:
     server.on("GET", "/jobs/j1/logs", problem(422, "the job has tasks 0 to 1", field="task"))
     called = call("logs", "j1", "--task", "9")
     assert called.code == 2
-    assert called.error == "topmast: task: the job has tasks 0 to 1"
+    assert called.error == "topmast: --task: the job has tasks 0 to 1"
 
 
 def test_followed_lines_appear_at_once(server: FakeServer) -> None:
@@ -543,4 +607,4 @@ def test_what_several_jobs_cannot_have(
     called = call("launch", file, *options)
     assert called.code == 2
     assert want in called.error
-    assert server.requests == []
+    assert nothing_is_sent(server)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.cli.conftest import Call
+from tests.unit.cli.conftest import Call, nothing_is_sent
 from tests.unit.client.fake import Answer, FakeServer
 from topmast.cli.documents import as_yaml
 from topmast.cli.overrides import named_for
@@ -73,7 +73,7 @@ def test_errors_on_standard_input_have_lines(
     called = call("launch", "-")
     assert called.code == 2
     assert called.error.startswith("topmast: standard input:2: num_node: unknown field")
-    assert server.requests == []
+    assert nothing_is_sent(server)
 
 
 def test_a_command_on_the_command_line(sent: Sent) -> None:
@@ -147,7 +147,7 @@ def test_what_options_say_is_checked(
     assert called.code == 2
     assert want in called.error
     assert "hunter2" not in called.error
-    assert server.requests == []
+    assert nothing_is_sent(server)
 
 
 def test_nothing_to_launch(call: Call) -> None:

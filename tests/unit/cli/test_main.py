@@ -350,7 +350,7 @@ def test_what_the_server_finds_wrong_is_misuse(server: FakeServer, call: Call) -
     server.on("GET", "/jobs", detail)
     called = call("queue", "--only", "busy")
     assert called.code == 2
-    assert called.error == "topmast: state: unknown state 'BUSY' (one of RUNNING)"
+    assert called.error == "topmast: --only: unknown state 'BUSY' (one of RUNNING)"
 
 
 def test_a_bug_is_one_line(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

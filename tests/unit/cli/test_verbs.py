@@ -197,14 +197,14 @@ def test_a_fleet_file_of_tenants_alone_is_told_what_applies_it(call: Call, tmp_p
 def test_what_is_wrong_with_tenants_names_their_file(
     server: FakeServer, call: Call, tmp_path: Path
 ) -> None:
-    """Several files may be applied by one script."""
+    """And the line there: several files may be applied by one script."""
     path = tmp_path / "quotas.yaml"
-    path.write_text("tenants: {vision: {qota: {H100: 4}}}")
+    path.write_text("tenants:\n  vision: {qota: {H100: 4}}")
     wrong = problem(422, "unknown field", "tenants.vision.qota", "did you mean 'quota'?")
     server.on("POST", "/fleet/diff", wrong)
     said = "tenants.vision.qota: unknown field (did you mean 'quota'?)"
     for words in (("tenants", "apply"), ("fleet", "diff", "--tenants")):
-        assert call(*words, path).error == f"topmast: {path}: {said}"
+        assert call(*words, path).error == f"topmast: {path}:2: {said}"
 
 
 def test_two_words_that_are_swapped_are_put_in_order(server: FakeServer, call: Call) -> None:

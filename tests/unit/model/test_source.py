@@ -3,6 +3,7 @@
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,13 +12,13 @@ import yaml
 
 from topmast.model.errors import InvalidInput
 from topmast.model.files import source
+from topmast.model.files.documents import from_document
 from topmast.model.files.source import (
     FLEET_LIMITS,
     JOB_LIMITS,
     Kind,
     Limits,
     Node,
-    from_document,
     kind_of_plain,
     parse_text,
     read_file,
@@ -309,6 +310,26 @@ def test_hostile_requests(document: object, want_words: str) -> None:
         from_document(document, "request", JOB_LIMITS)
     assert want_words in refused.value.line()
     assert refused.value.where == "request"
+
+
+@pytest.mark.parametrize(
+    ("document", "text", "field"),
+    [
+        ({"a": {"b": ["x", "y\0"]}}, '{a: {b: [x, "y\\0"]}}', "a.b[1]"),
+        ({"a": [[{"k": "\0"}]]}, 'a:\n- - k: "\\0"', "a[0][0].k"),
+        ("\0", '"\\0"', ""),
+    ],
+)
+def test_a_nul_is_told_with_its_field(document: object, text: str, field: str) -> None:
+    """In a file and in a request alike."""
+    reads: tuple[Callable[[], object], ...] = (
+        lambda: from_document(document, "request", JOB_LIMITS),
+        lambda: parse_text(text.encode(), "f", JOB_LIMITS),
+    )
+    for read in reads:
+        with pytest.raises(InvalidInput, match="must not contain NUL") as refused:
+            read()
+        assert refused.value.field == field
 
 
 def test_a_request_makes_the_same_tree() -> None:

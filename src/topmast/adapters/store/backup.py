@@ -44,6 +44,8 @@ _STOP_FIRST = "stop that first"
 _NAME_EMPTY = "name an empty database, which no server uses"
 _FORMAT = b"SQLite format 3\0"
 """How the file begins."""
+_HEADER_BYTES = 100
+"""SQLite's: https://www.sqlite.org/fileformat.html#the_database_header."""
 _NO_BACKUP = "no backup: name a file that `topmast backup` made"
 _ONLY_IN_BACKUPS = MetaData()
 _MANIFEST = Table("backup", _ONLY_IN_BACKUPS, Column("manifest", Text, nullable=False))
@@ -293,11 +295,24 @@ def _require_backup(file: Path) -> None:
     if not file.exists():
         raise NotFound(f"{file}: no such file")
     with explained(str(file), explain_backup), file.open("rb") as opened:
-        begins = opened.read(len(_FORMAT))
+        header, size_bytes = opened.read(_HEADER_BYTES), file.stat().st_size
+    begins = header[: len(_FORMAT)]
     if not begins:
         raise JournalFailure(f"{file}: the backup is empty: {USE_ANOTHER}")
     if not _FORMAT.startswith(begins):
         raise JournalFailure(f"{file}: {_NO_BACKUP}")
+    if len(header) < _HEADER_BYTES:
+        raise _damaged(file, "it is cut off")
+    written_bytes = _written_bytes(header)
+    if size_bytes != written_bytes:
+        raise _damaged(file, f"it was written with {written_bytes:,} bytes, and has {size_bytes:,}")
+
+
+def _written_bytes(header: bytes) -> int:
+    """How long a SQLite file is by its header: the database reads over what stands behind that."""
+    page_bytes = int.from_bytes(header[16:18], "big")
+    pages = int.from_bytes(header[28:32], "big")
+    return (65_536 if page_bytes == 1 else page_bytes) * pages
 
 
 def _require_known(manifest: Manifest, connection: Connection, file: Path) -> None:

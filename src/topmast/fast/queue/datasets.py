@@ -60,10 +60,8 @@ def request_replica(queue: QueueViews, event: m.RequestReplica) -> str | Topmast
 def cannot_copy(queue: QueueViews, event: m.RequestReplica) -> TopmastError | None:
     """Why a dataset is not copied to a region; None if it is, or is there."""
     dataset, region = event.dataset, event.region
-    if dataset not in queue.data.catalogue.datasets:
-        return no_such("dataset", dataset, queue.data.catalogue.datasets)
-    if region not in queue.data.catalogue.storage_bytes:
-        return no_such("region", region, queue.data.catalogue.storage_bytes)
+    if absent := _absent(queue.data.catalogue, dataset, region):
+        return absent
     record = queue.data.catalogue.datasets[dataset]
     if record.spec.allowed is not None and region not in record.spec.allowed:
         return Conflict(f"residency forbids '{dataset}' in region '{region}'")
@@ -100,10 +98,9 @@ def drop_replica(queue: QueueViews, event: m.DropReplica) -> str | TopmastError:
 def cannot_drop(queue: QueueViews, event: m.DropReplica) -> TopmastError | None:
     """Why a replica may not be dropped now; None if it may. O(jobs + copies)."""
     record = queue.data.catalogue.datasets.get(event.dataset)
-    if record is None:
-        return no_such("dataset", event.dataset, queue.data.catalogue.datasets)
-    if record.replicas.get(event.region) is not ReplicaState.COMPLETE:
-        return _not_there(queue.data.catalogue, event)
+    if record is None or record.replicas.get(event.region) is not ReplicaState.COMPLETE:
+        absent = _absent(queue.data.catalogue, event.dataset, event.region)
+        return absent or _not_there(queue.data.catalogue, event)
     complete = [r for r, s in record.replicas.items() if s is ReplicaState.COMPLETE]
     least = max(1, record.spec.min_replicas)
     if len(complete) <= least:
@@ -129,14 +126,25 @@ def cannot_drop(queue: QueueViews, event: m.DropReplica) -> TopmastError | None:
     return None
 
 
+def _absent(catalogue: Catalogue, dataset: str, region: str) -> NotFound | None:
+    """That there is no such dataset, no such region, or neither of them."""
+    found = []
+    if dataset not in catalogue.datasets:
+        found.append(no_such("dataset", dataset, catalogue.datasets))
+    if region not in catalogue.storage_bytes:
+        found.append(no_such("region", region, catalogue.storage_bytes, "region"))
+    if not found:
+        return None
+    found[0].more = tuple(found[1:])
+    return found[0]
+
+
 def _not_there(catalogue: Catalogue, event: m.DropReplica) -> TopmastError:
     """Why a region has no replica that could be dropped."""
     coming = catalogue.copy_to(event.dataset, event.region)
     if coming is not None:
         text = f"copy {coming.id} of '{event.dataset}' to '{event.region}' is under way"
         return Conflict(f"{text} (drop it when it is there)")
-    if event.region not in catalogue.storage_bytes:
-        return no_such("region", event.region, catalogue.storage_bytes)
     return NotFound(f"region '{event.region}' has no replica of '{event.dataset}'")
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from topmast.model.files.documents import from_document
 from topmast.model.files.every import every_error
 from topmast.model.files.fields import Value
-from topmast.model.files.source import JOB_LIMITS, from_document, read_file
+from topmast.model.files.source import JOB_LIMITS, read_file
 from topmast.model.units import parse_duration_s
 
 LIMITED = ("submit", "explain", "list")

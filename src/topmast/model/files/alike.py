@@ -10,11 +10,12 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from topmast.model.errors import InvalidInput
+from topmast.model.files.documents import from_document
 from topmast.model.files.environment import read_envs
 from topmast.model.files.fields import Value, is_name
 from topmast.model.files.jobfile import read_script
 from topmast.model.files.labels import read_labels
-from topmast.model.files.source import JOB_LIMITS, from_document
+from topmast.model.files.source import JOB_LIMITS
 from topmast.model.job import JobSpec
 
 LONGEST_BYTES = 15_000

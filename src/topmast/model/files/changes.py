@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from topmast.model.errors import MOST_TOLD, InvalidInput, refuse_all
+from topmast.model.errors import MOST_TOLD, InvalidInput, refuse_all, restated
 from topmast.model.files.fields import nearest, one_of
 from topmast.model.files.jobfile import MAX_RESTARTS
 from topmast.model.job import Band, JobChanges
@@ -16,14 +16,8 @@ from topmast.model.units import MAX_DURATION_S
 
 def changes_within(document: Any, at: str) -> JobChanges:
     """The same as `changes_of`, of an object that another field holds."""
-    try:
+    with restated(lambda error: error.at(field=error.field.replace("changes", at, 1))):
         return changes_of(document)
-    except InvalidInput as error:
-        refuse_all(
-            InvalidInput(one.message, field=one.field.replace("changes", at, 1), remedy=one.remedy)
-            for one in (error, *error.more)
-        )
-        raise
 
 
 def changes_of(document: Any) -> JobChanges:

@@ -9,13 +9,14 @@ something is set aside is not reported.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, partial
 from typing import TypeVar
 
 from msgspec import structs
 
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fields import Value
-from topmast.model.files.source import Kind, Node
+from topmast.model.files.source import Kind, Limits, Node, parse_text
 
 T = TypeVar("T")
 
@@ -27,11 +28,13 @@ times.
 
 
 def every_error(read: Callable[[Node], T], node: Node) -> T:
-    """What ``read`` makes of a document; its error has all others in ``more``.
+    """What ``read`` makes of a document; its error has all others in ``more``, and in ``rest`` what
+    ``read`` makes of the parts without an error.
 
     O(errors x document).
     """
     found: list[InvalidInput] = []
+    rest: T | None = None
     aside: set[str] = set()
     lost: list[str] = []
     rounds = max(1, min(2 * MAX_ERRORS, MAX_NODES_READ // node.nodes))
@@ -53,9 +56,10 @@ def every_error(read: Callable[[Node], T], node: Node) -> T:
         else:
             if not found:
                 return result
+            rest = result
             break
     first, *more = sorted(found, key=_line)
-    first.more = tuple(more)
+    first.more, first.rest = tuple(more), rest
     raise first
 
 
@@ -104,6 +108,17 @@ def line_of(node: Node, place: str) -> int:
         _, name, node = inner[0]
         line = node.line
     return line
+
+
+def at_lines(data: bytes, where: str, limits: Limits) -> Callable[[InvalidInput], InvalidInput]:
+    """What says an error of the line of a text; one of no part of it stays as it is."""
+    root = cache(partial(parse_text, data, where, limits))
+
+    def placed(error: InvalidInput) -> InvalidInput:
+        line = line_of(root(), error.field) if error.field and not error.where else 0
+        return error.at(where=f"{where}:{line}") if line else error
+
+    return placed
 
 
 def _without(node: Node, name: str, place: str) -> Node:

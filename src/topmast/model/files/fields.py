@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TypeVar
 
 from topmast.model.errors import InvalidInput, NotFound
-from topmast.model.files.source import Kind, Node, kind_of_plain
+from topmast.model.files.source import Kind, Node, below, kind_of_plain
 from topmast.model.units import show
 
 T = TypeVar("T")
@@ -271,7 +271,7 @@ class Value:
         if len(self.node.items) > limit:
             raise self.error(f"has {len(self.node.items):,} items", f"at most {limit:,}")
         return [
-            Value(item, f"{self.field}[{index}]", self.source)
+            Value(item, below(self.field, index), self.source)
             for index, item in enumerate(self.node.items)
             if item.kind is not Kind.ASIDE
         ]
@@ -290,9 +290,7 @@ class Value:
 
     def part(self, key: str, node: Node) -> Value:
         """The value of field ``key``."""
-        plain = key.isprintable() and len(key) <= NAME_LIMIT
-        shown = key if plain else show(key)
-        return Value(node, f"{self.field}.{shown}" if self.field else shown, self.source)
+        return Value(node, below(self.field, key), self.source)
 
     def record(self, known: Sequence[str], refused: Mapping[str, str] | None = None) -> Record:
         """A mapping with the fields ``known``; ``refused`` has words for fields of others."""

@@ -15,10 +15,11 @@ from msgspec import UNSET
 
 from topmast.model.dataset import Paths
 from topmast.model.errors import Faults
+from topmast.model.files.documents import from_document
 from topmast.model.files.every import every_error
 from topmast.model.files.fields import Record, Value
 from topmast.model.files.hosts import Hosts
-from topmast.model.files.source import FLEET_LIMITS, JOB_LIMITS, from_document, read_file
+from topmast.model.files.source import FLEET_LIMITS, JOB_LIMITS, read_file
 from topmast.model.files.tenants import read_tenants
 from topmast.model.fleet import (
     ClusterSpec,

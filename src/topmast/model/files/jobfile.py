@@ -17,6 +17,7 @@ from topmast.model.dataset import dataset_variable
 from topmast.model.errors import InvalidInput
 from topmast.model.files.accelerators import dump_accelerators, read_accelerators
 from topmast.model.files.dependencies import read_dependencies
+from topmast.model.files.documents import from_document
 from topmast.model.files.environment import read_envs, read_secrets
 from topmast.model.files.every import every_error
 from topmast.model.files.fields import PATH_LIMIT_BYTES, Record, Value, one_of
@@ -28,7 +29,7 @@ from topmast.model.files.foreign import (
     skypilot_hint,
 )
 from topmast.model.files.labels import read_labels
-from topmast.model.files.source import JOB_LIMITS, Kind, Node, from_document, parse_text, read_bytes
+from topmast.model.files.source import JOB_LIMITS, Kind, Node, parse_text, read_bytes
 from topmast.model.files.sweeps import dump_sweep, read_sweep
 from topmast.model.job import (
     MILLI,

@@ -1,4 +1,4 @@
-"""Where documents come from: files and request bodies, made into one tree that knows its lines.
+"""Where documents come from: files, made into one tree that knows its lines.
 
 YAML is read event by event: no tag is honoured, no object is built, an alias costs what it expands
 to, and depth, number of nodes and amount of text are limited while reading, so a hostile document
@@ -28,6 +28,9 @@ from topmast.model.units import show
 _BETWEEN = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
 _CONTENT = re.compile(rb"^(?!---)[ \t]*[^#\s]", re.MULTILINE)
 """A line that is neither empty nor a comment."""
+LONGEST_KEY = 128
+"""Longer names of fields are shown in part."""
+NO_NUL = "text must not contain NUL"
 _BINARY = "this is a binary file, not YAML"
 _LOOKED_AT_BYTES = 4_096
 
@@ -75,6 +78,14 @@ class Node(Struct, frozen=True, gc=False):
     """The number of nodes in this part, itself included."""
     chars: int = 0
     height: int = 1
+
+
+def below(field: str, key: str | int) -> str:
+    """The name of a part of the list or mapping that is named ``field``."""
+    if isinstance(key, int):
+        return f"{field}[{key}]"
+    shown = key if key.isprintable() and len(key) <= LONGEST_KEY else show(key)
+    return f"{field}.{shown}" if field else shown
 
 
 # ------------------------------------------------------------------------------------- from a file
@@ -257,7 +268,8 @@ class _Composer:
         if isinstance(event, yaml.ScalarEvent):
             kind = Kind.TEXT if event.style or event.tag else kind_of_plain(event.value)
             if "\0" in event.value:
-                raise self._refusal(event, "text must not contain NUL", "remove the \\0")
+                at, remedy = f"{self._where}:{line}", "remove the \\0"
+                raise InvalidInput(NO_NUL, field=self._field(), where=at, remedy=remedy)
             node = Node(kind, line, event.value, chars=len(event.value))
         elif isinstance(event, yaml.AliasEvent):
             node = self._aliased(event)
@@ -272,6 +284,14 @@ class _Composer:
         if event.anchor and not isinstance(event, yaml.AliasEvent):
             self._anchors[event.anchor] = node
         self._add(node, event)
+
+    def _field(self) -> str:
+        """The name of the part that is being read."""
+        field = ""
+        for part in self._stack:
+            key = len(part.items) if part.kind is Kind.LIST else part.key
+            field = field if key is None else below(field, key)
+        return field
 
     def _aliased(self, event: yaml.AliasEvent) -> Node:
         name = event.anchor or ""
@@ -379,80 +399,7 @@ def kind_of_plain(text: str) -> Kind:
     return Kind.NUMBER if _NUMBER.fullmatch(text) else Kind.TEXT
 
 
-# ---------------------------------------------------------------------------------- from a request
-
-
-def from_document(document: object, where: str, limits: Limits) -> Node:
-    """The tree of a document in memory, such as the JSON body of a request."""
-    return _Walker(where, limits).node(document, 1)
-
-
-class _Walker:
-    """Makes a tree of Python values; only what JSON knows is accepted."""
-
-    def __init__(self, where: str, limits: Limits) -> None:
-        self._where = where
-        self._limits = limits
-        self._nodes = 0
-        self._chars = 0
-
-    def node(self, value: Any, depth: int) -> Node:
-        self._nodes += 1
-        if depth > self._limits.depth:
-            raise self._refusal(f"nested deeper than {self._limits.depth} levels")
-        if self._nodes > self._limits.nodes:
-            raise self._refusal(f"the document has more than {self._limits.nodes:,} values")
-        if isinstance(value, str):
-            return Node(Kind.TEXT, text=self._text(value))
-        if isinstance(value, Mapping):
-            return self._mapping(value, depth)
-        if isinstance(value, list | tuple):
-            return Node(Kind.LIST, items=tuple([self.node(item, depth + 1) for item in value]))
-        return self._scalar(value)
-
-    def _mapping(self, value: Mapping[Any, Any], depth: int) -> Node:
-        entries = {}
-        for key, item in value.items():
-            if not isinstance(key, str) or not key:
-                raise self._refusal("the name of a field must be text, and not empty")
-            entries[self._text(key)] = self.node(item, depth + 1)
-        return Node(Kind.MAPPING, entries=entries)
-
-    def _scalar(self, value: object) -> Node:
-        if value is None:
-            return Node(Kind.NOTHING)
-        if isinstance(value, bool):
-            return Node(Kind.BOOLEAN, text="true" if value else "false")
-        if isinstance(value, int):
-            if value.bit_length() > 10_000:
-                raise self._refusal("a number is too large")
-            return Node(Kind.NUMBER, text=str(value))
-        if isinstance(value, float):
-            if not math.isfinite(value):
-                raise self._refusal("NaN and infinity are not accepted")
-            return Node(Kind.NUMBER, text=repr(value))
-        raise self._refusal(f"a value of type {show(type(value).__name__)} is not accepted")
-
-    def _text(self, text: str) -> str:
-        self._chars += len(text)
-        if self._chars > self._limits.bytes:
-            raise self._refusal(f"the document has more than {self._limits.bytes:,} characters")
-        if "\0" in text:
-            raise self._refusal("text must not contain NUL")
-        if not text.isascii() and not _is_unicode(text):
-            raise self._refusal("text must not contain lone surrogates")
-        return text
-
-    def _refusal(self, message: str) -> InvalidInput:
-        return InvalidInput(message, where=self._where)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+# ---------------------------------------------------------------------------------- plain values
 
 
 def plain_of(node: Node) -> Any:

@@ -1,0 +1,204 @@
+"""Jobs that are admitted, or looked at as if they were: all that is wrong is told at once."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from topmast.model import ids
+from topmast.model import messages as m
+from topmast.model import views as v
+from topmast.model.access import Caller, Permission
+from topmast.model.dependency import awaited
+from topmast.model.errors import InvalidInput, NotFound, Refused, refuse_all
+from topmast.model.expansion import size_of
+from topmast.model.job import JobSpec
+from topmast.model.reason import HOPELESS
+from topmast.model.states import JobState
+from topmast.service.admission import Checked, ManyJobs
+from topmast.service.explain import explain_spec
+from topmast.service.forecast import with_start
+from topmast.service.limits import JOBS_PER_TAKE
+from topmast.service.reserving import Reserving
+from topmast.service.submission import submission
+
+MAX_BULK = 100_000
+MAX_WARNINGS = 20
+
+Ended = dict[str, JobState]
+"""How jobs ended, by id."""
+
+
+class Submitting(Reserving):
+    """What brings jobs into the queue."""
+
+    async def submit(
+        self, caller: Caller, document: Any, user: str, workdir: str, key: str
+    ) -> v.Receipt:
+        """Admit one job; returns when that is durable."""
+        self.limits.take(caller, "submit")
+        spec, ended = await self._read_job(caller, document, user, workdir)
+        size = size_of((spec,))
+        if size > 1:
+            self.limits.take(caller, "submit", size / JOBS_PER_TAKE)
+        job = (await self._admit(caller, (spec,), key, ended))[0]
+        if spec.sweep:
+            job = ids.sweep_id(ids.job_number(job))
+        return v.Receipt(job, spec.name, self.admission.warnings(spec), size)
+
+    async def submit_many(
+        self, caller: Caller, documents: Any, user: str, key: str
+    ) -> v.BulkReceipt:
+        """Admit many jobs, all or none; returns when that is durable."""
+        jobs, ended = await self._read_jobs(caller, documents, user)
+        warnings = [f"jobs[{i}]: {text}" for i, job in enumerate(jobs) for text in job.warnings]
+        if len(warnings) > MAX_WARNINGS:
+            more = len(warnings) - MAX_WARNINGS
+            warnings[MAX_WARNINGS:] = [f"and {more} more warnings"]
+        specs = tuple([job.spec for job in jobs])
+        kinds = None if any(s.depends_on for s in specs) else tuple([job.kind for job in jobs])
+        return v.BulkReceipt(await self._admit(caller, specs, key, ended, kinds), tuple(warnings))
+
+    async def _admit(
+        self,
+        caller: Caller,
+        specs: tuple[JobSpec, ...],
+        key: str,
+        ended: Ended,
+        kinds: tuple[int, ...] | None = None,
+    ) -> tuple[str, ...]:
+        digest = hashlib.sha256(msgspec.json.encode(specs)).hexdigest() if key else ""
+        if key and not caller.principal.trusted:
+            key = f"{caller.principal.subject} {key}"  # a key is its sender's own
+        order = m.SubmitJobs(specs, key, digest, ended or UNSET, True, kinds or UNSET)
+        admitted: tuple[str, ...] = await self._tell(ids.QUEUE, order, submission(caller, specs))
+        return admitted
+
+    async def check_job(
+        self, caller: Caller, document: Any, user: str, workdir: str | None
+    ) -> None:
+        """Raises InvalidInput, with all that is wrong, or Forbidden for what no `submit` takes.
+
+        ``workdir`` None: for what no `dry_run` takes.
+        """
+        self.limits.take(caller, "submit")
+        await self._read_job(caller, document, user, workdir)
+
+    async def check_jobs(self, caller: Caller, documents: Any, user: str) -> None:
+        """The same of many jobs, for what no `submit_many` takes."""
+        await self._read_jobs(caller, documents, user)
+
+    async def _read_job(
+        self, caller: Caller, document: Any, user: str, workdir: str | None
+    ) -> tuple[JobSpec, Ended]:
+        """A job from a request, and how jobs ended that it waits for.
+
+        ``workdir`` None: it needs none yet. Raises InvalidInput, with all that is wrong, Forbidden.
+        """
+        faults: tuple[InvalidInput, ...] = ()
+        try:
+            spec = self.admission.read(caller, document, user, "job", workdir=workdir)
+        except InvalidInput as error:
+            if not isinstance(error.rest, JobSpec):
+                raise
+            faults, spec = (error, *error.more), error.rest
+        ended, absent = await self._awaited(caller, ((0, spec),), "job")
+        refuse_all((*faults, *absent))
+        return spec, ended
+
+    async def _read_jobs(
+        self, caller: Caller, documents: Any, user: str
+    ) -> tuple[list[Checked], Ended]:
+        """Many jobs from a request, and how jobs ended that they wait for; all or none.
+
+        Raises InvalidInput, with all that is wrong, Forbidden.
+        """
+        if not isinstance(documents, list) or not documents:
+            raise InvalidInput("must be a list of jobs", field="jobs")
+        if len(documents) > MAX_BULK:
+            remedy = "send several requests"
+            raise InvalidInput(f"more than {MAX_BULK} jobs", field="jobs", remedy=remedy)
+        self.limits.take(caller, "submit", 1.0 + len(documents) / JOBS_PER_TAKE)
+        many, refused = ManyJobs(self.admission, caller, user), Refused()
+        jobs, waiting = list[Checked](), dict[int, JobSpec]()
+        for i, document in enumerate(documents):
+            try:
+                jobs.append(many.read(document, i))
+                spec = jobs[-1].spec
+            except InvalidInput as error:
+                refused.add(error)
+                if not isinstance(error.rest, JobSpec):
+                    continue
+                spec = error.rest
+            if spec.depends_on:
+                waiting[i] = spec
+            if i % 100 == 99:
+                await asyncio.sleep(0)  # others' requests get their turn
+        ended, absent = await self._awaited(caller, waiting.items(), "jobs[{}]")
+        refused.add_all(absent)
+        refused.refuse()
+        return jobs, ended
+
+    async def _awaited(
+        self, caller: Caller, jobs: Iterable[tuple[int, JobSpec]], where: str
+    ) -> tuple[Ended, list[InvalidInput]]:
+        """How jobs ended that others depend on, of those that have left the memory.
+
+        ``jobs`` have their places in the request, which ``where`` turns into the names of parts.
+        Second, an error for each that there is not, or that the caller may not see.
+        """
+        wanted: dict[str, int] = {}
+        for place, spec in jobs:
+            for job in spec.depends_on or ():
+                if ids.job_number(job) >= 0 or ids.sweep_number(job) >= 0:
+                    wanted.setdefault(job, place)
+        if not wanted:
+            return {}, []
+        queue, ended, absent = self.machines.queue, Ended(), list[InvalidInput]()
+        records, sweeps = queue.jobs.records, queue.jobs.sweeps.records
+        seen = self.access.tenants(caller, Permission.JOBS_VIEW)
+        tenants = await self._ask(
+            lambda: {
+                job: one.spec.tenant
+                for job in wanted
+                if (one := records.get(job) or sweeps.get(job)) is not None
+            }
+        )
+        for job, place in wanted.items():
+            if job not in tenants:
+                with suppress(NotFound):
+                    view = await asyncio.to_thread(self._archived, job)
+                    tenants[job], ended[job] = view.tenant, JobState(view.state)
+            if job not in tenants or (seen is not None and tenants[job] not in seen):
+                remedy = "name a job that was submitted before"
+                at = where.format(place)
+                absent.append(
+                    InvalidInput(f"no job '{job}'", field="depends_on", where=at, remedy=remedy)
+                )
+        return ended, absent
+
+    async def dry_run(self, caller: Caller, document: Any, user: str) -> v.Explanation:
+        """What would become of a job, without submitting it."""
+        self.limits.take(caller, "explain")
+        spec, _ = await self._read_job(caller, document, user, None)
+        await self.regions.look()
+        warnings = self.admission.warnings(spec)
+        if spec.sweep:
+            warnings += (f"it becomes {spec.sweep.size:,} jobs: this is said of each by itself",)
+        if spec.depends_on:
+            warnings += (f"it starts only when {awaited(spec.depends_on)}",)
+        placers = self.regions.placers
+        found = await self._look(
+            lambda turns: explain_spec(
+                self.machines.queue, placers, spec, self.clock.now(), warnings, turns
+            )
+        )
+        may_start = found.reason not in HOPELESS
+        found = with_start(found, await self.forecasts.of_spec(spec) if may_start else None)
+        return self._shown(caller, found)
