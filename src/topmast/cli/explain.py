@@ -52,6 +52,7 @@ def say_explanation(explanation: Explanation) -> None:
             ("reason", explanation.reason or ""),
             ("expected start", _expected(explanation)),
             ("basis", explanation.basis),
+            ("waits for", _waits_for(explanation)),
         ]
     )
     if explanation.regions:
@@ -69,6 +70,12 @@ def say_explanation(explanation: Explanation) -> None:
         say("What would help")
         for advice in advices:
             say_text(advice, first="  - ", rest="    ")
+
+
+def _waits_for(explanation: Explanation) -> str:
+    """What a job waits for until its expected start, where the basis does not say it."""
+    start = explanation.expected_start
+    return "" if start is None else start.waits_for
 
 
 def _expected(explanation: Explanation) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from topmast.fast.queue import JobRecord, Ledger
+from topmast.fast.queue import GlobalQueue, JobRecord, Ledger
 from topmast.fast.region import count_of, listed
 from topmast.model.bisection import fewest_that, most_that, most_with
 from topmast.model.fleet import TenantSpec
-from topmast.model.job import MILLI, Band, TaskGroup
+from topmast.model.job import MILLI, Band, JobSpec, TaskGroup
 from topmast.model.reason import Change, ChangeKind
 from topmast.model.units import format_duration
 from topmast.service.changes import Start, World, in_regions, told
@@ -36,13 +36,13 @@ def quota_changes(world: World) -> Iterator[Change]:
     if spec.band is not Band.OPPORTUNISTIC:
         # Within its quota a job may preempt, and borrowed GPUs it may not even get.
         may_borrow = bool(queue.tenancy.choices(spec, True))
-        for wanted in _all_wanted(world):
+        for wanted in all_wanted(world.queue, world.spec):
             for change in _more_quota(world, wanted):
                 if not (may_borrow and change.also):
                     yield change
     if queue.tenancy.choices(spec, True):
         return
-    for wanted in _all_wanted(world):
+    for wanted in all_wanted(world.queue, world.spec):
         if spec.preemptible or spec.band is Band.OPPORTUNISTIC:
             yield from _more_to_borrow(world, wanted)
     for group in spec.groups[:GROUPS_TRIED]:
@@ -75,9 +75,9 @@ def _fewer_tasks(world: World, group: TaskGroup) -> Iterator[Change]:
         )
 
 
-def _all_wanted(world: World) -> list[Wanted]:
-    """What the job would hold by model, for each of its choices."""
-    ask = world.queue.request(world.spec, False, ())
+def all_wanted(queue: GlobalQueue, spec: JobSpec) -> list[Wanted]:
+    """What a job would hold by model, for each of its choices."""
+    ask = queue.request(spec, False, ())
     lists = [g.resources.accelerators for g in ask.groups]
     found: list[Wanted] = []
     for choice in range(max(len(models) for models in lists)):

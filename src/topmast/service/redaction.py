@@ -14,7 +14,7 @@ from topmast.model.job import MILLI, JobSpec
 T = TypeVar("T")
 
 _JOB = re.compile(r"\bj(?:0|[1-9][0-9]{0,14})\b")
-_TENANT = re.compile(r"\b(tenants? |parent )([A-Za-z0-9][\w.-]*)")
+_TENANT = re.compile(r"\b(tenants? |parent |the quota of (?!tenant ))([A-Za-z0-9][\w.-]*)")
 HIDDEN_TENANT = "(another tenant)"
 _WHO_AND_WHY = re.compile(
     r"\b(is (?:paused|resumed|changed)|for a while|the quota of the fleet again),? by .*", re.DOTALL

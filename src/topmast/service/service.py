@@ -222,6 +222,7 @@ class Service(Submitting):
             if record is None:
                 return None
             told = explain_job(queue, self.regions.placers, record, self.clock.now(), turns=turns)
+            told = self._with_quota(caller, told, given(record.next_spec, record.spec))
             preparing = self._view(record).preparing
             if preparing:
                 summary = f"{told.summary}; its tasks wait: {preparing}"

@@ -19,14 +19,16 @@ from topmast.model.dependency import awaited
 from topmast.model.errors import InvalidInput, NotFound, Refused, refuse_all
 from topmast.model.expansion import size_of
 from topmast.model.job import JobSpec
-from topmast.model.reason import HOPELESS
+from topmast.model.reason import HOPELESS, PendingReason
 from topmast.model.states import JobState
 from topmast.service.admission import Checked, ManyJobs
 from topmast.service.explain import explain_spec
 from topmast.service.forecast import with_start
+from topmast.service.holders import quotas_in_parts
 from topmast.service.limits import JOBS_PER_TAKE
 from topmast.service.reserving import Reserving
 from topmast.service.submission import submission
+from topmast.service.turns import Turns
 
 MAX_BULK = 100_000
 MAX_WARNINGS = 20
@@ -79,6 +81,15 @@ class Submitting(Reserving):
         order = m.SubmitJobs(specs, key, digest, ended or UNSET, True, kinds or UNSET)
         admitted: tuple[str, ...] = await self._tell(ids.QUEUE, order, submission(caller, specs))
         return admitted
+
+    def _with_quota(self, caller: Caller, told: v.Explanation, spec: JobSpec) -> v.Explanation:
+        """An explanation of a wait for quota with who has which part of it."""
+        if told.reason != PendingReason.WAITING_FOR_QUOTA:
+            return told
+        seen = self.access.tenants(caller, Permission.JOBS_VIEW)
+        parts = quotas_in_parts(self.machines.queue, spec, seen)
+        summary = f"{told.summary}; {parts}" if parts else told.summary
+        return msgspec.structs.replace(told, summary=summary)
 
     async def check_job(
         self, caller: Caller, document: Any, user: str, workdir: str | None
@@ -194,11 +205,13 @@ class Submitting(Reserving):
         if spec.depends_on:
             warnings += (f"it starts only when {awaited(spec.depends_on)}",)
         placers = self.regions.placers
-        found = await self._look(
-            lambda turns: explain_spec(
-                self.machines.queue, placers, spec, self.clock.now(), warnings, turns
-            )
-        )
+
+        def look(turns: Turns) -> v.Explanation:
+            now = self.clock.now()
+            told = explain_spec(self.machines.queue, placers, spec, now, warnings, turns)
+            return self._with_quota(caller, told, spec)
+
+        found = await self._look(look)
         may_start = found.reason not in HOPELESS
         found = with_start(found, await self.forecasts.of_spec(spec) if may_start else None)
         return self._shown(caller, found)

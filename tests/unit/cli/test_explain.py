@@ -10,7 +10,7 @@ import pytest
 from tests.unit.cli.conftest import Call
 from tests.unit.client.fake import FakeServer
 from topmast.model.reason import ClusterVerdict, Count, Rejection
-from topmast.model.views import Explanation, PlanView, RegionVerdict
+from topmast.model.views import ExpectedStart, Explanation, PlanView, RegionVerdict
 
 TERMS = {"bands": 0.5, "data": 0.25, "lost work": 1.75}
 
@@ -270,6 +270,21 @@ def test_what_was_stopped_for_a_job_is_named(server: FakeServer, call: Call) -> 
     out = call("explain", "j7").out
     assert "Stopped for it: j3, j4" in out
     assert "What would have to stop" not in out
+
+
+def test_what_a_job_waits_for_until_its_start_is_told(server: FakeServer, call: Call) -> None:
+    """As on its page; nothing where the basis says it."""
+    for waits_for, want in (
+        ("the end of j3 and j4", ["waits for       the end of j3 and j4"]),
+        ("", []),
+    ):
+        start = ExpectedStart(2_000.0, 1_900.0, 2_100.0, "given durations", waits_for)
+        told = msgspec.structs.replace(
+            WAITING, expected_start_s=2_000.0, basis=start.basis, expected_start=start
+        )
+        server.on("GET", "/jobs/j7/explain", told)
+        lines = call("explain", "j7").out.splitlines()
+        assert [line for line in lines if line.startswith("waits for")] == want
 
 
 @pytest.mark.parametrize(
