@@ -48,6 +48,11 @@ def test_names_in_a_list_of_tenants_are_hidden_and_nothing_else_changes(
             "4 H100 for tenant vision for a while, by ann: demo",
             "4 H100 for tenant vision for a while, by ann: demo",
         ),
+        (
+            "tenant vision would exceed the quota of speech",
+            "tenant vision would exceed the quota of (another tenant)",
+        ),
+        ("the quota of tenant speech is 2", "the quota of tenant (another tenant) is 2"),
         ("2 GPUs are held by tenant speech", "2 GPUs are held by tenant (another tenant)"),
     ],
 )
