@@ -76,3 +76,8 @@ class SystemClock:
                 "the clock of this machine was set: deadlines stay, times shown follow slowly",
                 by_s=round(self._behind_s - left_s, 3),
             )
+
+
+def thread_cpu_s() -> float:
+    """The processor time that the calling thread has had."""
+    return time.thread_time()

@@ -1,8 +1,9 @@
 """Tells webhooks of what is in the journal: at least once, in order, and beside all decisions.
 
 Each webhook has a thread and a cursor of its own. The thread reads the history as any reader does,
-so a receiver that hangs delays its own messages and nothing else. The cursor is kept in the
-journal's database: the next leader goes on from there.
+so a receiver that hangs delays its own messages and nothing else. The cursors are kept in the
+journal's database, all in one transaction: the next leader goes on from there. All threads together
+take a part of one processor, however much there is to tell: decisions need the interpreter, too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 import structlog
 
 from topmast.adapters.backoff import Backoff
-from topmast.adapters.clock import elapsed_s
+from topmast.adapters.clock import elapsed_s, thread_cpu_s
 from topmast.adapters.webhooks import Undelivered, resolved, signature
 from topmast.model.errors import TopmastError
 from topmast.model.webhooks import Webhook, WebhookView
@@ -27,7 +28,9 @@ CURSOR = "webhook-cursor:{}"
 """The option with the last line of history that a webhook has been told of."""
 POLL_S = 0.5
 SAVE_S = 2.0
-"""So often a cursor is kept at most: after a crash, messages since then come again."""
+"""So often the cursors are kept at most: after a crash, messages since then come again."""
+SHARE = 0.25
+"""The part of a processor that all webhooks take together."""
 PAGE_ROWS = 500
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
 GIVEN_UP_S = 3 * 86_400.0
@@ -51,8 +54,8 @@ class Feed(Protocol):
         """What was kept."""
         ...
 
-    def set_option(self, name: str, value: str) -> None:
-        """Keep something."""
+    def set_options(self, values: Mapping[str, str]) -> None:
+        """Keep some things, in one transaction."""
         ...
 
     def leads(self) -> bool:
@@ -100,6 +103,12 @@ class Notifier:
         self.feed, self.clock, self.find, self.path, self.send = feed, clock, find, path, send
         self._lock = threading.Lock()
         self._workers: dict[str, _Worker] = {}
+        self._keeping = threading.Lock()
+        self._kept: dict[str, int] = {}
+        """The cursors that the journal has."""
+        self._kept_s = elapsed_s()
+        self._telling: set[str] = set()
+        """Webhooks that have something to tell."""
 
     def open(self) -> None:
         """Go on where the leader before stopped."""
@@ -113,6 +122,31 @@ class Notifier:
             worker.stop()
         for worker in self._workers.values():
             worker.join(CLOSE_S)
+        try:
+            self.keep_cursors(at_once=True)
+        except TopmastError as error:
+            log.info("cursors of webhooks are not kept", why=str(error))
+
+    def keep_cursors(self, *, at_once: bool = False) -> None:
+        """Keep those that have moved, if it is time to and no other thread does."""
+        if not (at_once or elapsed_s() - self._kept_s >= SAVE_S):
+            return
+        if not self._keeping.acquire(blocking=at_once):
+            return
+        try:
+            now = {name: worker.cursor for name, worker in tuple(self._workers.items())}
+            moved = {name: at for name, at in now.items() if self._kept.get(name) != at}
+            if moved and self.feed.leads():
+                self.feed.set_options({CURSOR.format(name): str(at) for name, at in moved.items()})
+                self._kept |= moved
+            self._kept_s = elapsed_s()
+        finally:
+            self._keeping.release()
+
+    def rest_s(self, name: str, took_s: float, *, more: bool) -> float:
+        """How long a webhook rests that has had a processor for ``took_s``; ``more`` is to come."""
+        (self._telling.add if more else self._telling.discard)(name)
+        return took_s * (len(self._telling) / SHARE - 1.0) if more else 0.0
 
     def views(self) -> tuple[WebhookView, ...]:
         """All webhooks by name, and how they go."""
@@ -141,6 +175,7 @@ class Notifier:
 
     def _start(self, webhook: Webhook, cursor: int) -> None:
         self._workers[webhook.name] = worker = _Worker(self, webhook, cursor)
+        self._kept[webhook.name] = cursor
         worker.start()
 
     def send_now(self, webhook: Webhook, message: Message) -> None:
@@ -166,7 +201,6 @@ class _Worker(threading.Thread):
         self.webhook, self.cursor = webhook, cursor
         self._notifier = notifier
         self._stopping = threading.Event()
-        self._kept, self._kept_s = cursor, elapsed_s()
         self._delivered = self._given_up = self._tries = 0
         self._delivered_s: float | None = None
         self._error = ""
@@ -188,28 +222,29 @@ class _Worker(threading.Thread):
             while not self._stopping.is_set():
                 if not self._turn():
                     self._stopping.wait(POLL_S)
-            self._keep(at_once=True)
         except TopmastError as error:
             # The journal is closed, or lost: the server ends too.
             log.info("a webhook stops", webhook=self.webhook.name, why=str(error))
+        finally:
+            self._notifier.rest_s(self.webhook.name, 0.0, more=False)
 
     def _turn(self) -> bool:
         """Tell of the next lines; whether there were any."""
-        rows = self._notifier.feed.history_after(self.cursor, PAGE_ROWS)
+        notifier, name, begun_s = self._notifier, self.webhook.name, thread_cpu_s()
+        rows = notifier.feed.history_after(self.cursor, PAGE_ROWS)
         for number, row in rows:
             message = self._message(number, row)
             if message is not None and not self._tell(message):
                 return False
             self.cursor = number
-            self._keep()
-        self._keep()
+            notifier.keep_cursors()
+            if message is not None:
+                now_s = thread_cpu_s()
+                self._stopping.wait(notifier.rest_s(name, now_s - begun_s, more=True))
+                begun_s = now_s
+        notifier.keep_cursors()
+        self._stopping.wait(notifier.rest_s(name, thread_cpu_s() - begun_s, more=bool(rows)))
         return bool(rows)
-
-    def _keep(self, at_once: bool = False) -> None:
-        due = at_once or elapsed_s() - self._kept_s >= SAVE_S
-        if due and self.cursor != self._kept and self._notifier.feed.leads():
-            self._notifier.feed.set_option(CURSOR.format(self.webhook.name), str(self.cursor))
-            self._kept, self._kept_s = self.cursor, elapsed_s()
 
     def _message(self, number: int, row: HistoryRow) -> Message | None:
         """What to tell of a line, if the webhook wants it."""
@@ -238,6 +273,7 @@ class _Worker(threading.Thread):
                 self._notifier.send_now(self.webhook, message)
             except Undelivered as error:
                 self._error = str(error)
+                self._notifier.rest_s(self.webhook.name, 0.0, more=False)
             else:
                 self._delivered, self._error, self._tries = self._delivered + 1, "", 0
                 self._delivered_s = self._notifier.clock.now()

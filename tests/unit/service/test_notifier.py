@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -25,6 +25,7 @@ class Feed:
     def __init__(self) -> None:
         self.rows: list[HistoryRow] = []
         self.options: dict[str, str] = {}
+        self.writes: list[dict[str, str]] = []
         self.is_leader = True
 
     def history_after(self, after: int, limit: int) -> list[tuple[int, HistoryRow]]:
@@ -36,8 +37,9 @@ class Feed:
     def option(self, name: str) -> str | None:
         return self.options.get(name)
 
-    def set_option(self, name: str, value: str) -> None:
-        self.options[name] = value
+    def set_options(self, values: Mapping[str, str]) -> None:
+        self.writes.append(dict(values))
+        self.options |= values
 
     def leads(self) -> bool:
         return self.is_leader
@@ -246,3 +248,38 @@ def test_what_is_wrong_is_named(document: dict[str, Any], want: str) -> None:
     with pytest.raises(InvalidInput):
         read_webhook("a/b", {"url": URL})
     assert read_webhook("ops", {"url": URL, "events": ["failed"]}).events == ("FAILED",)
+
+
+def test_all_cursors_are_kept_in_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decisions wait for each as for one of their own: twelve webhooks cost no more than one."""
+    monkeypatch.setattr(module, "SAVE_S", 0.2)
+    feed, receiver = Feed(), Receiver()
+    notifier = notifying(feed, receiver)
+    notifier.open()
+    names = [f"h{n}" for n in range(12)]
+    for name in names:
+        notifier.put(Webhook(name, URL, events=ALL), feed.options.update)
+    begun_s = time.monotonic()
+    for _ in range(20):
+        feed.add("j1")
+        time.sleep(0.05)
+    until(lambda: len(receiver.taken) == 20 * len(names))
+    notifier.close()
+    assert len(feed.writes) <= (time.monotonic() - begun_s) / 0.2 + 2
+    assert {feed.options[module.CURSOR.format(name)] for name in names} == {"20"}
+
+
+def test_a_backlog_takes_a_part_of_one_processor() -> None:
+    """Of all webhooks together: decisions need the interpreter, too."""
+    feed, receiver = Feed(), Receiver()
+    notifier = notifying(feed, receiver)
+    notifier.open()
+    for n in range(12):
+        notifier.put(Webhook(f"h{n}", URL, events=ALL), feed.options.update)
+    feed.rows += [HistoryRow(1.0, "j1", "FAILED", "why", "{}")] * 100_000
+    begun_s, begun_cpu_s = time.monotonic(), time.process_time()
+    time.sleep(2.0)
+    share = (time.process_time() - begun_cpu_s) / (time.monotonic() - begun_s)
+    notifier.close()
+    assert receiver.taken
+    assert share < 2 * module.SHARE

@@ -4,6 +4,7 @@ statements that take hundreds of them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
@@ -112,7 +113,8 @@ def _at_once(sql: str, size: int) -> str:
     return f"{before}{values}{', '.join([row + closes] * size)}{after}"
 
 
-def put_option(connection: Connection, name: str, value: str) -> None:
-    """Keep an option in place of the one of the same name."""
-    connection.execute(delete(OPTIONS).where(OPTIONS.c.name == name))
-    connection.execute(OPTIONS.insert().values(name=name, value=value))
+def put_options(connection: Connection, values: Mapping[str, str]) -> None:
+    """Keep options, each in place of the one of the same name."""
+    for name, value in values.items():
+        connection.execute(delete(OPTIONS).where(OPTIONS.c.name == name))
+        connection.execute(OPTIONS.insert().values(name=name, value=value))

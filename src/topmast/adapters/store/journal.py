@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from topmast.adapters.store import acts, schema
 from topmast.adapters.store.checksum import crc_of, record_of
 from topmast.adapters.store.database import Claim, Database, Leader
 from topmast.adapters.store.errors import JournalFailure, Retired, explained
-from topmast.adapters.store.inserts import COPIED_ROWS, Inserts, put_option
+from topmast.adapters.store.inserts import COPIED_ROWS, Inserts, put_options
 from topmast.adapters.store.months import forget
 from topmast.adapters.store.opening import dispose, open_database
 from topmast.adapters.store.retention import DAY_S, Kept, Past
@@ -172,8 +172,7 @@ class SqlJournal:
             insert.rows(connection, insert.attempt, [astuple(row) for row in audit.attempts])
             insert.rows(connection, insert.job, [_job_row(row) for row in audit.jobs])
             insert.rows(connection, insert.act, [acts.row_of(row) for row in audit.acts])
-            for name, value in audit.options.items():
-                put_option(connection, name, value)
+            put_options(connection, audit.options)
             self._last_seq = max(self._last_seq, last_seq)
 
     def save_snapshot(self, snapshot: Snapshot, past: Past = Past()) -> None:  # noqa: B008 (frozen)
@@ -211,8 +210,12 @@ class SqlJournal:
 
     def set_option(self, name: str, value: str) -> None:
         """Keep something that a leader decides by, as JSON, for the leaders after it."""
+        self.set_options({name: value})
+
+    def set_options(self, values: Mapping[str, str]) -> None:
+        """Keep several, in one transaction: decisions wait for it as for any other."""
         with self._writing() as connection:
-            put_option(connection, name, value)
+            put_options(connection, values)
 
     def put_blob(self, digest: str, data: bytes) -> None:
         """Keep a file for the leaders after this one."""
