@@ -50,20 +50,26 @@ def test_each_cluster_says_what_it_lacks(tmp_path: Path) -> None:
     code, findings, error = doctor("--fleet", str(tmp_path / "fleet.yaml"), state=tmp_path)
     assert (code, error) == (1, "")
     faults = {found["where"]: found["detail"] for found in findings if found["level"] == "fault"}
-    assert faults.keys() == {"cluster slurm", "cluster kube", "cluster odd"}
+    odd = f"{tmp_path}/fleet.yaml:11"
+    assert faults.keys() == {"cluster slurm", "cluster kube", odd}
     assert "/nowhere/sbatch" in faults["cluster slurm"]
     assert "kubeconfig cannot be read" in faults["cluster kube"]
-    assert "engine 'odd' is not available" in faults["cluster odd"]
+    assert "engine 'odd' is not available" in faults[odd]
 
 
 def test_errors_of_a_fleet_file_are_all_named(tmp_path: Path) -> None:
     """As `topmast up` would name them."""
-    (tmp_path / "fleet.yaml").write_text("regions: {east: {clustrs: {}}}\ntenant: {}\n")
-    code, findings, _ = doctor("--fleet", str(tmp_path / "fleet.yaml"), state=tmp_path)
-    faults = [found for found in findings if found["level"] == "fault"]
+    path = tmp_path / "fleet.yaml"
+    path.write_text(
+        "regions:\n  east: {clustrs: {}}\n  west:\n    clusters:\n      w:\n        engine: ssh\n"
+        "        options: {usr: topmast}\n        hosts: [{count: 1, gpu: H100, gpus: 8}]\n"
+        "tenant: {}\n"
+    )
+    code, findings, _ = doctor("--fleet", str(path), state=tmp_path)
+    faults = {found["where"]: found for found in findings if found["level"] == "fault"}
     assert code == 1
-    assert len(faults) >= 2
-    assert all(fault["where"].endswith("fleet.yaml") for fault in faults)
+    assert faults.keys() == {f"{path}:{line}" for line in (2, 7, 9)}
+    assert faults[f"{path}:7"]["remedy"] == "did you mean 'user'?"
 
 
 def test_a_database_is_asked_for_its_clock(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from topmast.model.decided import Decided, Rule, points
 from topmast.model.fleet import Fleet, Link
 from topmast.model.job import Accelerator, JobSpec, Resources, TaskGroup, Topology
 from topmast.model.plan import Plan
+from topmast.model.reason import ChangeKind
 from topmast.model.states import WAITING, HostState
 from topmast.model.views import Explanation
 from topmast.policies.options import (
@@ -272,6 +273,12 @@ def _no_room(scene: Scene, found: re.Match[str]) -> None:
     assert scene.told.reason == "InsufficientCapacity"
 
 
+def _out_of_service(scene: Scene, found: re.Match[str]) -> None:
+    """So many were tried, and suffice."""
+    back = [change for change in scene.told.changes if change.kind is ChangeKind.SERVICE]
+    assert (back[0].cluster, back[0].to) == (found["cluster"], float(found["count"]))
+
+
 def _no_borrowing(scene: Scene, found: re.Match[str]) -> None:
     spec = None if scene.record is None else scene.record.spec
     assert spec is None or not scene.world.queue.tenancy.choices(spec.at_least(), True)
@@ -349,6 +356,8 @@ CLAIMS: tuple[tuple[str, Check], ...] = (
     (rf"{GANG} (?:fit|fits) into no \w+, even if it were empty", _never),
     (rf"no host could run one task of {GANG}, even if it were empty", _never),
     (rf"no job of tenant \w may hold {GANG}: one has to lie within .*", _nothing),
+    (r"(?P<count>\d+) hosts? of (?P<cluster>[\w-]+) would do, but (?:is|are) out of service \(.*?\)",
+     _out_of_service),
     (rf"{GANG} must wait for quota: tenant \w would exceed its quota, and the job may not borrow GPUs",
      _no_borrowing),
     (rf"{GANG} must wait for quota: tenant \w would exceed its quota, and no idle GPUs are left that it "

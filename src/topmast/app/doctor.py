@@ -11,7 +11,7 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -123,20 +123,32 @@ def _database(url: str) -> Iterator[Finding]:
 
 def _fleet(file: Path) -> Iterator[tuple[str, Finding]]:
     try:
-        from topmast.adapters.engines.registry import examine
+        from topmast.adapters.engines.registry import check_engines, examine
         from topmast.model.files.fleetfile import read_fleet
         from topmast.policies.registry import DEFAULT_PROFILE, load_profile
-
-        fleet = read_fleet(file)
-    except InvalidInput as error:
-        for one in (error, *error.more):
-            yield str(file), Finding(Level.FAULT, one.field or "file", one.message, one.remedy)
-        return
     except ModuleNotFoundError as error:
         why = f"not looked at: {error.name} is missing"
         yield str(file), Finding(Level.FAULT, "file", why, "pip install 'topmast[server]'")
         return
+    faults = _faults(lambda: read_fleet(file, check_engines))
+    for one in faults:
+        where = one.where or str(file)
+        yield where, Finding(Level.FAULT, one.field or "file", one.message, one.remedy)
+    if _faults(lambda: read_fleet(file)):
+        return
+    fleet, told = read_fleet(file), {one.message for one in faults}
     clusters = sum(len(region.clusters) for region in fleet.regions)
-    yield str(file), Finding(Level.OK, "file", f"{clusters} cluster{'s' * (clusters != 1)}")
+    if not faults:
+        yield str(file), Finding(Level.OK, "file", f"{clusters} cluster{'s' * (clusters != 1)}")
     for cluster, finding in examine(fleet, load_profile(DEFAULT_PROFILE, {})):
-        yield f"cluster {cluster}", finding
+        if finding.detail not in told:
+            yield f"cluster {cluster}", finding
+
+
+def _faults(read: Callable[[], object]) -> tuple[InvalidInput, ...]:
+    """All that is wrong with what is read."""
+    try:
+        read()
+    except InvalidInput as error:
+        return (error, *error.more)
+    return ()

@@ -19,6 +19,7 @@ import topmast
 from topmast.accounts import Accounts
 from topmast.adapters.clock import elapsed_s
 from topmast.adapters.connections import Limits
+from topmast.adapters.engines.registry import check_engines
 from topmast.adapters.link import Peer
 from topmast.adapters.objects.checkpoints import bucket_of
 from topmast.adapters.otlp import Traces
@@ -67,6 +68,7 @@ from topmast.cli.rootoptions import ServeOptions
 from topmast.client.address import LEADER, checked_url
 from topmast.model.errors import Conflict, Faults, InvalidInput, TopmastError
 from topmast.model.files.fleetfile import read_fleet
+from topmast.model.fleet import Fleet
 from topmast.model.views import Health
 from topmast.policies.options import Profile
 from topmast.policies.registry import DEFAULT_PROFILE, load_profile, profile_names
@@ -102,7 +104,7 @@ class QueueServer:
         self._outside = outside
         self._limits = limits
         faults = Faults()
-        self._fleet = faults.of(lambda: read_fleet(options.fleet) if options.fleet else None)
+        self._fleet = faults.of(self._read_fleet)
         self._given = faults.of(lambda: profile_of(options))
         self._own, self._foreseen = told_apart(options.settings)
         faults.of(self._check_foreseen)
@@ -141,6 +143,12 @@ class QueueServer:
             limits.streams,
         )  # fmt: skip
         self._front = Front(create_standby_api(self._health, self._leader, self._token))
+
+    def _read_fleet(self) -> Fleet | None:
+        """The fleet file, if one is given, with what engines find wrong with it."""
+        file = self._options.fleet
+        check = partial(check_engines, engines=self._outside.engines)
+        return None if file is None else read_fleet(file, check)
 
     def run(self) -> int:
         """Serve until a signal; returns how many jobs run on."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import structlog
 
-from topmast.adapters.engines.registry import with_engines
+from topmast.adapters.engines.registry import check_engines, with_engines
 from topmast.adapters.objects import StoreMover
 from topmast.app.process import Process
 from topmast.model import ids
@@ -67,6 +67,10 @@ class LiveSurroundings:
         self._apart = apart
         self._require = require
         self._new: dict[str, HeldNews] = {}
+
+    def check_file(self, fleet: Fleet) -> None:
+        """Raises InvalidInput for the first thing that engines find wrong with a fleet file."""
+        check_engines(fleet, self._process.outside.engines)
 
     def checked(self, fleet: Fleet) -> Fleet:
         """The fleet, each cluster told what its engine can do. Raises InvalidInput."""

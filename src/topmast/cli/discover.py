@@ -52,7 +52,8 @@ def add(fleet: typer.Typer) -> None:
     command(
         discover, "ssh", asks=NOTHING,
         example="topmast fleet discover ssh gpu-1 gpu-2\n"
-        "topmast fleet discover ssh gpu-1=10.0.0.7 --user topmast --out fleet.yaml",
+        "topmast fleet discover ssh gpu-1=10.0.0.7 --user topmast --out fleet.yaml\n"
+        "topmast fleet discover ssh amd-1 amd-2 --gpu MI300X=8 --out fleet.yaml",
     )(ssh)  # fmt: skip
 
 
@@ -64,6 +65,13 @@ def ssh(
     user: Annotated[
         str, typer.Option(metavar="NAME", help="The account on the hosts, else this one's name.")
     ] = "",
+    gpu: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL=N",
+            help="The GPUs of each host that shows none, as without nvidia-smi.",
+        ),
+    ] = None,
     region: RegionOption = None,
     cluster: ClusterOption = None,
     settings: SetOption = None,
@@ -86,7 +94,8 @@ def ssh(
     pairs = [(name, address) for name, _, address in (host.partition("=") for host in hosts)]
     given |= {f"address.{name}": address for name, address in pairs if address}
     options = read_options(given, SshOptions, engine="ssh", field="--set")
-    found = discover([name for name, _ in pairs], options)
+    unseen = next(iter(values.counts([gpu], "--gpu").items())) if gpu else None
+    found = discover([name for name, _ in pairs], options, unseen)
     _write(session, found, "ssh", as_declared(given, options), region, cluster, out)
 
 

@@ -106,13 +106,14 @@ def apply(
 
 @contextmanager
 def _within(file: Path) -> Iterator[None]:
-    """Name the line of the file in what a server finds wrong with its tenants."""
+    """Name the line of the file in what a server finds wrong with its contents."""
     from topmast.model.errors import restated
     from topmast.model.files.every import at_lines
     from topmast.model.files.source import FLEET_LIMITS, read_bytes
 
     placed = at_lines(read_bytes(file, str(file), FLEET_LIMITS), str(file), FLEET_LIMITS)
-    with restated(lambda error: placed(error) if error.field.startswith("tenants") else error):
+    parts = ("regions", "tenants")
+    with restated(lambda error: placed(error) if error.field.startswith(parts) else error):
         yield
 
 

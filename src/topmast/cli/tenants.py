@@ -183,19 +183,13 @@ def quota(
         else:
             from_s, until_s = period.bounds_s()
             found = client.set_quota(
-                tenant, _counts(gpus or []), from_s=from_s, until_s=until_s, **options.given
+                tenant,
+                values.counts(gpus or [], "--gpus"),
+                from_s=from_s,
+                until_s=until_s,
+                **options.given,
             )
     session.show(found, lambda: _say_quota(found))
-
-
-def _counts(texts: list[str]) -> dict[str, int]:
-    found = {}
-    for model, count in values.assignments(texts, "--gpus").items():
-        if not (count.isascii() and count.isdigit()):
-            message = f"'{model}={count}' is not MODEL=N"
-            raise typer.BadParameter(message, param_hint="'--gpus'")
-        found[model] = int(count)
-    return found
 
 
 def _say_quota(found: QuotaActed) -> None:

@@ -134,6 +134,17 @@ def assignments(texts: Iterable[str], option: str = "") -> dict[str, str]:
     return found
 
 
+def counts(texts: Iterable[str], option: str) -> dict[str, int]:
+    """The models and numbers of ``MODEL=N``."""
+    found = {}
+    for model, count in assignments(texts, option).items():
+        if not (count.isascii() and count.isdigit()):
+            message = f"'{model}={count}' is not MODEL=N"
+            raise typer.BadParameter(message, param_hint=_hint(option))
+        found[model] = int(count)
+    return found
+
+
 def _lines_of_files(texts: Iterable[str], option: str) -> Iterable[str]:
     for text in texts:
         if not text.startswith("@"):

@@ -242,6 +242,14 @@ class Engine(EngineOrders):
         return ()
 
     @classmethod
+    def addresses(cls, cluster: ClusterSpec, options: Any) -> dict[str, str]:
+        """Where hosts are reached, by host, as far as that tells one machine from another.
+
+        A fleet file in which two hosts have the same is refused: option ``address.HOST`` says it.
+        """
+        return {}
+
+    @classmethod
     def read_stored_log(
         cls, folder: Path, job: str, epoch: int, rank: int, offset: int, limit: int
     ) -> LogPage | None:

@@ -19,12 +19,13 @@ from topmast.fast.queue import (
     may_preempt,
     most_hopeful,
 )
-from topmast.fast.region import RegionalPlacer, count_of
+from topmast.fast.region import RegionalPlacer, count_of, states_of
 from topmast.model.files.fields import nearest
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.plan import PlacementRequest, Plan
 from topmast.model.reason import (
     Change,
+    ChangeKind,
     ClusterVerdict,
     PendingReason,
     Rejection,
@@ -299,6 +300,8 @@ def _explanation(
         bool(queue.tenancy.choices(spec, True)), record.bound, record.suspended is True,
     )  # fmt: skip
     detail = "" if verdict is None else sentences.detail_of(queue, spec, verdict)
+    if reason is PendingReason.INSUFFICIENT_CAPACITY:
+        detail = "; ".join(filter(None, (detail, _out_of_service(world, changes))))
     summary = sentences.waiting(scene, reason, detail)
     summary += sentences.kept(kept) if kept else ""
     if reason in (PendingReason.INSUFFICIENT_CAPACITY, PendingReason.WAITING_FOR_QUOTA):
@@ -345,6 +348,17 @@ def _changes(
     if seen is not None and reason is PendingReason.INSUFFICIENT_CAPACITY:
         found += _moves(world, inquiry.over_quota, record)
     return tuple(sorted(found, key=by_size))
+
+
+def _out_of_service(world: World, changes: tuple[Change, ...]) -> str:
+    """The hosts out of service on which the job would start, in words; empty without such hosts."""
+    back = next((change for change in changes if change.kind is ChangeKind.SERVICE), None)
+    if back is None or back.region is None:
+        return ""
+    count = int(back.to) if isinstance(back.to, float) else len(back.hosts)
+    hosts, are = count_of(count, "host"), "is" if count == 1 else "are"
+    states = states_of(world.placers[back.region].columns, back.hosts)
+    return f"{hosts} of {back.cluster} would do, but {are} out of service ({states})"
 
 
 def _moves(world: World, over_quota: bool, record: JobRecord) -> list[Change]:

@@ -38,6 +38,10 @@ NAMED = 100
 class Surroundings(Protocol):
     """The engines and stores around the machines, which follow the fleet. Calls may block."""
 
+    def check_file(self, fleet: Fleet) -> None:
+        """Raises InvalidInput for the first thing that engines find wrong with a fleet file."""
+        ...
+
     def checked(self, fleet: Fleet) -> Fleet:
         """The fleet, each cluster told what its engine can do. Raises InvalidInput."""
         ...
@@ -160,7 +164,8 @@ class FleetChanges(Pausing):
         given: dict[str, Any] = document[parts[0]]
         if parts == ["tenants"]:
             given = {**dump_fleet(now), "tenants": given}
-        told = parse_fleet(given)
+        check = self.surroundings.check_file if parts == ["fleet"] else None
+        told = parse_fleet(given, check=check)
         fleet = self.surroundings.checked(with_what_stays(told, now))
         changes = fleet_changes(now, fleet)
         changes = await self._ask(lambda: tuple(self._with_jobs(now, c) for c in changes))

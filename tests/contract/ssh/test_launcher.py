@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -24,11 +25,12 @@ from topmast.adapters.engines.far.launcher import (
     Ticket,
     Unreachable,
 )
-from topmast.adapters.engines.far.ssh import SshLauncher, SshOptions, launcher
+from topmast.adapters.engines.far.ssh import SshEngine, SshLauncher, SshOptions, launcher
 from topmast.adapters.engines.far.ssh.lines import Channel
 from topmast.adapters.engines.registry import read_options
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import ClusterSpec, HostSpec
+from topmast.ports import Level
 
 NUMBERS = itertools.count()
 HOME = str(Path.home())
@@ -241,6 +243,7 @@ def test_a_helper_that_is_killed_or_stands_still_is_replaced(bench: Bench) -> No
     """The program on the host is not what keeps parts."""
     part = bench.part()
     before = bench.runs(part)
+    bench.home.hear()  # else it may end by the broken connection
     host = bench.lab.hosts["ssh0"]
     for signal in ("-KILL", "-STOP"):
         (pid,) = host.processes("topmast is here")
@@ -294,6 +297,10 @@ DOORS = [
     Door("a key that is not there", "there is no file", {"identity": "{folder}/nokey"}),
     Door("a key with a passphrase", "has a passphrase", {"identity": "{folder}/locked"}),
     Door("a file that is no key", "is not a private key", {"identity": "{folder}/known_hosts"}),
+    Door("a public key of another key beside it", r"stale\.pub is of another key.*delete or", {
+        "identity": "{folder}/stale"}),
+    Door("a certificate of another key beside it", r"signed-cert\.pub is of another key", {
+        "identity": "{folder}/signed"}),
     Door("no Python", "option `python`", {"python": "python9"}),
     Door("something else than Python", "option `python`", {"python": "true"}),
     Door("a folder that cannot be made", "NotADirectory", {"folder": "/dev/null/x"}),
@@ -314,6 +321,12 @@ def keys(lab: SshLab) -> str:
     for name, phrase in (("other", ""), ("locked", "a phrase")):
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", phrase, "-f", str(folder / name)]
         subprocess.run(command, check=True)
+    for name in ("stale", "signed"):
+        shutil.copy(folder / "key", folder / name)
+    shutil.copy(folder / "other.pub", folder / "stale.pub")
+    sign = ["ssh-keygen", "-q", "-s", str(folder / "key"), "-I", "a name", "-n", "root"]
+    subprocess.run([*sign, str(folder / "other.pub")], check=True)
+    (folder / "other-cert.pub").rename(folder / "signed-cert.pub")
     return str(folder)
 
 
@@ -394,13 +407,8 @@ def test_discovery_writes_a_fleet_file_of_the_hosts(lab: SshLab, tmp_path: Path)
     lab.hosts["ssh2"].cut()
     before = lab.hosts["ssh1"].run("ls", "-A", HOME)
     out = tmp_path / "fleet.yaml"
-    settings = [f"--set={name}={text}" for name, text in lab.options.items()]
-    argv = ["fleet", "discover", "ssh", *lab.names, *settings, "--set", "connect_s=3"]
     try:
-        done = subprocess.run(
-            [str(Path(sys.executable).with_name("topmast")), *argv, "--out", str(out)],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = discovered(lab, *lab.names, "--out", str(out), "--set", "connect_s=3")
     finally:
         lab.hosts["ssh2"].mend()
         lab.hosts["ssh0"].run("umount", "/usr/local/sbin")
@@ -415,3 +423,56 @@ def test_discovery_writes_a_fleet_file_of_the_hosts(lab: SshLab, tmp_path: Path)
     assert found == {"ssh0": ("H100", 2, 85 * 10**9), "ssh1": ("", 0, 0)}
     assert all(host.cpus >= 1 and host.memory_bytes > 0 for host in cluster.hosts)
     assert lab.hosts["ssh1"].run("ls", "-A", HOME) == before, "it changes nothing"
+
+
+def discovered(lab: SshLab, *words: str) -> subprocess.CompletedProcess[str]:
+    """What `topmast fleet discover ssh` says."""
+    settings = [f"--set={name}={text}" for name, text in lab.options.items()]
+    topmast = str(Path(sys.executable).with_name("topmast"))
+    argv = [topmast, "fleet", "discover", "ssh", *settings, *words]
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
+def test_hosts_that_show_no_gpus_are_written_as_they_are_told(lab: SshLab, tmp_path: Path) -> None:
+    """Without nvidia-smi there may be GPUs all the same; the error says how to tell of them."""
+    done = discovered(lab, "ssh0", "ssh1")
+    assert done.returncode == 2
+    assert "no host shows GPUs (ssh0: there is no nvidia-smi; ssh1: there is no" in done.stderr
+    assert "--gpu MODEL=N" in done.stderr
+    out = tmp_path / "fleet.yaml"
+    done = discovered(lab, "ssh0", "ssh1", "--gpu", "MI300X=8", "--out", str(out))
+    assert done.stdout == f"wrote {out}: 2 hosts, 16 MI300X\n", done.stderr
+    assert "ssh0 is written with 8 MI300X: there is no nvidia-smi" in done.stderr
+    (cluster,) = read_fleet(out).regions[0].clusters
+    assert [(host.model, host.gpus) for host in cluster.hosts] == [("MI300X", 8)] * 2
+    options = read_options(lab.options, SshOptions, engine="ssh", field="options")
+    reach, gpus = SshEngine.examine(cluster, options)
+    assert (reach.level, gpus.level, gpus.what) == (Level.OK, Level.WARNING, "GPUs")
+    assert "those of 2 hosts do not show (ssh0: there is no nvidia-smi)" in gpus.detail
+
+
+def test_what_a_host_lacks_is_to_be_written_as_it_is(lab: SshLab) -> None:
+    """This engine maps no models."""
+    told = (HostSpec("ssh0", "H100", 8, cpus=10_000.0), HostSpec("ssh9", "H100", 8))
+    options = read_options(lab.options, SshOptions, engine="ssh", field="options")
+    findings = SshEngine.examine(ClusterSpec("metal", told, "ssh", lab.options), options)
+    faults = {one.what: one for one in findings if one.level is Level.FAULT}
+    assert "ssh9: ssh9, port 22" in faults["hosts"].detail
+    assert faults["sizes"].remedy == "write what is there"
+
+
+def test_a_machine_that_is_there_twice_is_written_once(lab: SshLab, tmp_path: Path) -> None:
+    """By another address and as another account, it is the same; the file has its first name."""
+    host = lab.hosts["ssh0"]
+    second = f"{host.address.rpartition('.')[0]}.78"
+    host.run("ip", "address", "add", f"{second}/24", "dev", "eth0")
+    known = tmp_path / "known_hosts"
+    known.write_text(f"{host.known}{host.known.replace(host.address, second)}")
+    hosts = [f"a={host.address}", f"b={second}", "--gpu", "H100=8"]
+    try:
+        done = discovered(lab, *hosts, "--set", f"known_hosts={known}", "--json")
+    finally:
+        host.run("ip", "address", "del", f"{second}/24", "dev", "eth0")
+    assert "left out: b: it is the same machine as a, by another address" in done.stderr
+    (cluster,) = json.loads(done.stdout)["regions"]["ssh"]["clusters"].values()
+    assert [entry["names"] for entry in cluster["hosts"]] == [["a"]]

@@ -6,15 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.sitefaults import Fault, Site, play
-from tests.support.sshlab import SshLab
+from tests.support.live import live, until_state
+from tests.support.sitefaults import Fault, Site, play, until_told
+from tests.support.sshlab import SshLab, missing, ssh_lab
+from topmast import Client
+from topmast.adapters.kernels import load_kernels
+
+NAMES = ("s1-h", "s2-h", "s3-h", "s4-h", "s5-h")
 
 
 def faults(lab: SshLab, strangers: Path) -> list[Fault]:
-    """Each with an option of its own; hosts are told apart by names of their own."""
-    ssh0, ssh1 = lab.hosts["ssh0"], lab.hosts["ssh1"]
-    ssh0.run("mkdir", "-m", "777", "/tmp/topmast-open")
-    there = {f"address.{name}-h": ssh0.address for name in ("s1", "s2", "s4", "s5")}
+    """Each with an option and a host of its own."""
+    there = {f"address.{name}": lab.hosts[name].address for name in NAMES}
+    s3, s5 = lab.hosts["s3-h"], lab.hosts["s5-h"]
+    s5.run("mkdir", "-m", "777", "/root/topmast-open")
     return [
         Fault(
             "the account is not there", "S1", {**there, "user": "nosuch"}, ("s1-h",),
@@ -26,34 +31,83 @@ def faults(lab: SshLab, strangers: Path) -> list[Fault]:
             mend=partial(shutil.copy, lab.folder / "known_hosts", strangers),
         ),
         Fault(
-            "it is not there", "S3", {"address.s3-h": ssh1.address}, ("s3-h",),
-            closed="no connection|broke|refused|No route|unreachable", mend=ssh1.boot,
+            "it is not there", "S3", there, ("s3-h",),
+            closed="no connection|broke|refused|No route|unreachable", mend=s3.boot,
         ),
         Fault(
             "it has no Python there", "S4", {**there, "python": "/nowhere/python3"}, ("s4-h",),
             closed="is there Python 3.8 or newer",
         ),
         Fault(
-            "others can change the folder", "S5", {**there, "folder": "/tmp/topmast-open"},
+            "others can change the folder", "S5", {**there, "folder": "/root/topmast-open"},
             ("s5-h",), closed="can be changed by others",
-            mend=partial(ssh0.run, "chmod", "700", "/tmp/topmast-open"),
+            mend=partial(s5.run, "chmod", "700", "/root/topmast-open"),
         ),
     ]  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_what_a_site_has_otherwise_is_told_and_waited_for(lab: SshLab, tmp_path: Path) -> None:
+def test_what_a_site_has_otherwise_is_told_and_waited_for(tmp_path: Path) -> None:
     """Closed with the reason, or the job told; nothing runs before it can, and then once."""
+    if reason := missing():
+        pytest.skip(reason)
     (strangers := tmp_path / "strangers").touch()  # keys of no hosts
-    lab.hosts["ssh1"].halt()
-    options = {
-        "identity": str(lab.folder / "key"), "known_hosts": str(lab.folder / "known_hosts"),
-        "user": "root", "poll_s": "0.5", "connect_s": "3",
-    }  # fmt: skip
-    try:
+    with ssh_lab(tmp_path / "lab", *NAMES) as lab:
+        lab.hosts["s3-h"].halt()
+        options = {
+            "identity": str(lab.folder / "key"), "known_hosts": str(lab.folder / "known_hosts"),
+            "user": "root", "poll_s": "0.5", "connect_s": "3",
+        }  # fmt: skip
         play(Site("ssh", options, "", False, faults(lab, strangers)), tmp_path)
+
+
+# --- one machine by two addresses -----------------------------------------------------------------
+
+TWICE = """
+regions:
+  site:
+    clusters:
+      one: {{engine: ssh, options: {{{options}}}, hosts: [{{names: [one-h], gpu: H100, gpus: 8}}]}}
+      two: {{engine: ssh, options: {{{others}}}, hosts: [{{names: [two-h], gpu: H100, gpus: 8}}]}}
+"""
+
+
+def _closed(client: Client) -> dict[str, str]:
+    return {host.name: host.closed for host in client.hosts() if host.closed}
+
+
+def test_one_machine_by_two_addresses_is_one_host(lab: SshLab, tmp_path: Path) -> None:
+    """Of two clusters: what comes second is closed and runs nothing, and the other runs all."""
+    load_kernels()
+    host = lab.hosts["ssh0"]
+    second = f"{host.address.rpartition('.')[0]}.77"
+    host.run("ip", "address", "add", f"{second}/24", "dev", "eth0")
+    known = tmp_path / "known_hosts"
+    known.write_text(f"{host.known}{host.known.replace(host.address, second)}")
+    options = f"identity: {lab.folder}/key, known_hosts: {known}, user: root, poll_s: 0.5"
+    # Another account may have another folder on the machine; here the folder is enough of that.
+    others = f"{options}, folder: .others, address.two-h: {second}"
+    file = TWICE.format(options=f"{options}, address.one-h: {host.address}", others=others)
+    try:
+        with live(tmp_path, file) as (server, client):
+            until_told(
+                "in use as host", lambda: " ".join(_closed(client).values()), "one is closed"
+            )
+            until_told("healthy", lambda: " ".join(h.state for h in client.hosts()), "one is open")
+            ((closed, why),) = _closed(client).items()
+            other = {"one-h": "two-h", "two-h": "one-h"}[closed]
+            assert f"this machine is in use as host {other} already" in why
+            body = {"run": "sleep 1; echo ran", "resources": {"accelerators": {"H100": 8}}}
+            jobs = [client.submit(body).id for _ in range(2)]
+            until_state(client, jobs[0], "RUNNING")
+            assert client.job(jobs[1]).state == "PENDING"
+            told = client.explain(jobs[1])
+            assert why in str(told), told
+            for job in jobs:
+                until_state(client, job, "SUCCEEDED")
+                assert client.job(job).hosts == (other,)
+            assert why in server.log.read_text()
     finally:
-        if lab.hosts["ssh1"].init is None:
-            lab.hosts["ssh1"].boot()
-        lab.hosts["ssh0"].run("rm", "-rf", "/tmp/topmast-open")
+        host.run("ip", "address", "del", f"{second}/24", "dev", "eth0")
+        host.run("rm", "-rf", ".others")

@@ -207,6 +207,23 @@ def test_what_is_wrong_with_tenants_names_their_file(
         assert call(*words, path).error == f"topmast: {path}:2: {said}"
 
 
+def test_what_a_server_finds_wrong_with_an_engine_names_the_line(
+    server: FakeServer, call: Call, tmp_path: Path
+) -> None:
+    """Only the server knows the options of its engines."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text(
+        "regions:\n  east:\n    clusters:\n      e:\n        options:\n          lnger_s: 3\n"
+        "        hosts: [{count: 1, gpu: H100, gpus: 8}]\n"
+    )
+    field = "regions.east.clusters.e.options.lnger_s"
+    wrong = problem(422, "engine 'local' has no such option", field, "did you mean 'linger_s'?")
+    server.on("POST", "/fleet/diff", wrong)
+    said = f"{field}: engine 'local' has no such option (did you mean 'linger_s'?)"
+    for words in (("fleet", "apply"), ("fleet", "diff")):
+        assert call(*words, path).error == f"topmast: {path}:6: {said}"
+
+
 def test_two_words_that_are_swapped_are_put_in_order(server: FakeServer, call: Call) -> None:
     """The band comes first; without a band among the words, one is shown."""
     called = call("reprioritize", "j12", "low")

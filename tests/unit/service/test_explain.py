@@ -228,6 +228,23 @@ def test_a_host_that_its_cluster_closed_is_named_with_the_reason() -> None:
     assert (view.state, view.closed, view.free_gpus) == ("closed", "drained: new disk", 0.0)
 
 
+def test_a_borrower_is_told_which_hosts_it_waits_for() -> None:
+    """And why each of them is out of service; its quota is not what keeps it."""
+    world = World(fleet(cluster("east-1", hosts=3), tenants=(tenant("default", H100=0),)))
+    for host in ("east-1-0", "east-1-1"):
+        world.close_host(host, "no connection")
+        world.lose(host)
+    world.lose("east-1-2")
+    told = _asked(world, job(gpus=8, count=3))
+    assert told.reason == "InsufficientCapacity"
+    states = "east-1-0, east-1-1 are down: no connection; east-1-2 is down"
+    assert told.summary == (
+        f"no cluster has room for 3 tasks with 8 H100 each now: 3 hosts of east-1 would do, but "
+        f"are out of service ({states})"
+    )
+    assert [change.kind for change in told.changes] == [ChangeKind.SERVICE]
+
+
 def test_a_region_that_is_ruled_out_helps_nobody() -> None:
     """Its clusters have no score, its hosts are counted under what bars it, and nothing is suggested."""
     datasets = (dataset("d", "east", allowed=("east",)),)

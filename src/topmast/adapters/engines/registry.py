@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from topmast.model.decoding import learn_structs
 from topmast.model.engines import PROCESSES, Deadlines
 from topmast.model.errors import InvalidInput
+from topmast.model.files.fields import nearest
 from topmast.model.fleet import ClusterSpec, Fleet
 from topmast.policies.options import Profile
 from topmast.ports import Capability, Engine, Finding, Level, Site
@@ -94,6 +95,38 @@ def with_engines(fleet: Fleet, profile: Profile, engines: Engines = ENGINES) -> 
     return replace(fleet, regions=tuple(regions))
 
 
+def check_engines(fleet: Fleet, engines: Engines = ENGINES) -> None:
+    """What a fleet file has wrong that only engines know. Raises InvalidInput, one fault at a time:
+    a reader that sets it aside asks again.
+    """
+    taken: dict[str, str] = {}
+    for region in fleet.regions:
+        for cluster in region.clusters:
+            field = f"regions.{region.name}.clusters.{cluster.name}"
+            kind, options, _ = _fitting(cluster, field, engines)
+            for host, place in kind.addresses(cluster, options).items():
+                first = taken.setdefault(place, host)
+                if first != host:
+                    raise _same_address(fleet, first, host, place)
+
+
+def _same_address(fleet: Fleet, first: str, second: str, place: str) -> InvalidInput:
+    """Said of the option that gives one of the two its address, where one does."""
+    of = {
+        host.name: (f"regions.{region.name}.clusters.{cluster.name}", cluster.options)
+        for region in fleet.regions for cluster in region.clusters for host in cluster.hosts
+        if host.name in (first, second)
+    }  # fmt: skip
+    by_option = [name for name in (second, first) if f"address.{name}" in of[name][1]]
+    field = f"{of[second][0]}.hosts"
+    if by_option:
+        field = f"{of[by_option[0]][0]}.options.address.{by_option[0]}"
+    return InvalidInput(
+        f"hosts {first} and {second} have the same address, {place}", field=field,
+        remedy="a machine is one host: its GPUs would be given away twice",
+    )  # fmt: skip
+
+
 def examine(
     fleet: Fleet, profile: Profile, engines: Engines = ENGINES
 ) -> Iterator[tuple[str, Finding]]:
@@ -113,12 +146,7 @@ def _checked(
     cluster: ClusterSpec, region: str, profile: Profile, engines: Engines
 ) -> tuple[type[Engine], Struct, Deadlines]:
     field = f"regions.{region}.clusters.{cluster.name}"
-    kind = engines.get(cluster.engine)
-    if kind is None:
-        raise InvalidInput(
-            f"engine '{cluster.engine}' is not available", field=f"{field}.engine",
-            remedy=f"available: {', '.join(engines)}",
-        )  # fmt: skip
+    kind, options, deadlines = _fitting(cluster, field, engines)
     for capability in _needs(profile):
         if capability not in kind.capabilities:
             raise InvalidInput(
@@ -126,6 +154,19 @@ def _checked(
                 f"engine '{cluster.engine}' cannot",
                 field=f"{field}.engine", remedy="choose another profile (--profile)",
             )  # fmt: skip
+    return kind, options, deadlines
+
+
+def _fitting(
+    cluster: ClusterSpec, field: str, engines: Engines
+) -> tuple[type[Engine], Struct, Deadlines]:
+    """The engine of a cluster, and what it makes of the options, whatever the policies need."""
+    kind = engines.get(cluster.engine)
+    if kind is None:
+        raise InvalidInput(
+            f"engine '{cluster.engine}' is not available", field=f"{field}.engine",
+            remedy=nearest(cluster.engine, engines) or f"available: {', '.join(engines)}",
+        )  # fmt: skip
     if cluster.image and Capability.IMAGES not in kind.capabilities:
         raise InvalidInput(
             f"engine '{cluster.engine}' runs no container images", field=f"{field}.image",
@@ -186,9 +227,11 @@ def read_options(
     for name, text in given.items():
         option, _, key = name.partition(".")
         if option not in known or (key and known[option] != dict[str, str]):
+            every = [*known, *also]
+            keyed = [f"{one}.{key}" for one in known if key and known[one] == dict[str, str]]
             raise InvalidInput(
                 f"engine '{engine}' has no such option", field=f"{field}.{name}",
-                remedy=f"options: {', '.join([*known, *also])}",
+                remedy=nearest(name, [*every, *keyed]) or f"options: {', '.join(every)}",
             )  # fmt: skip
         if known[option] == dict[str, str]:
             found.setdefault(option, {})[key] = text

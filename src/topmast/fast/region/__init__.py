@@ -5,6 +5,7 @@ the compiled kernels; both are modules of their own, for they are used without t
 """
 
 from topmast.fast.region.explain.changes import region_changes
+from topmast.fast.region.explain.changes.hosts import states_of
 from topmast.fast.region.explain.changes.trials import Spot, count_of, listed
 from topmast.fast.region.explain.rejections import emptied, pending_reason, roomy_hosts
 from topmast.fast.region.invariants import check_hosts, check_index
@@ -34,4 +35,5 @@ __all__ = [
     "pending_reason",
     "region_changes",
     "roomy_hosts",
+    "states_of",
 ]

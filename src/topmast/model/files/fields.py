@@ -325,6 +325,11 @@ class Record:
         # A key that the program itself names needs no care as to how it is shown.
         return Value(node, f"{above.field}.{key}" if above.field else key, above.source)
 
+    def is_aside(self, key: str) -> bool:
+        """Whether a field was set aside, for its error is known."""
+        node = self.value.node.entries.get(key)
+        return node is not None and node.kind is Kind.ASIDE
+
     def need(self, key: str, example: str = "", instead: Sequence[str] = ()) -> Value:
         """The value of a required field; ``example`` stands in for one that is set aside.
 

@@ -1,25 +1,26 @@
 """The fleet file: regions, clusters, hosts, links, tenants and datasets, read into a `Fleet`.
 
-`read_fleet` reads a file, `parse_fleet` a document that is in memory already. Regions come first;
+`read_fleet` reads a file, `parse_fleet` a document that is in memory already. What an engine has to
+say of its clusters comes in by a check. Regions come first;
 what refers to a region or a GPU model is checked against them, and a word that is not known
 suggests the nearest one that is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET
 
 from topmast.model.dataset import Paths
-from topmast.model.errors import Faults
+from topmast.model.errors import Faults, InvalidInput
 from topmast.model.files.documents import from_document
-from topmast.model.files.every import every_error
+from topmast.model.files.every import every_error, line_of
 from topmast.model.files.fields import Record, Value
 from topmast.model.files.hosts import Hosts
-from topmast.model.files.source import FLEET_LIMITS, JOB_LIMITS, read_file
+from topmast.model.files.source import FLEET_LIMITS, JOB_LIMITS, Node, read_file
 from topmast.model.files.tenants import read_tenants
 from topmast.model.fleet import (
     ClusterSpec,
@@ -53,17 +54,36 @@ _LINK_FIELDS = ("from", "to", "gbps", "usd_per_gb", "one_way")
 _DATASET_FIELDS = ("size", "path", "replicas", "allowed", "min_replicas")
 
 
-def read_fleet(path: Path) -> Fleet:
-    """The fleet in the file at ``path``."""
+Check = Callable[[Fleet], None]
+"""Raises InvalidInput for a fault that the reader cannot know, with the field of the document."""
+
+
+def read_fleet(path: Path, check: Check | None = None) -> Fleet:
+    """The fleet in the file at ``path``. What ``check`` finds is told with all other faults."""
     node = read_file(path, FLEET_LIMITS)
     where = str(path) if str(path).isprintable() else show(str(path))
-    return every_error(lambda n: _fleet(Value(n, "", where)), node)
+    return _read(node, where, check)
 
 
-def parse_fleet(document: Mapping[str, Any], *, where: str = "request") -> Fleet:
-    """The fleet in ``document``."""
-    node = from_document(document, where, FLEET_LIMITS)
-    return every_error(lambda n: _fleet(Value(n, "", where)), node)
+def parse_fleet(
+    document: Mapping[str, Any], *, where: str = "request", check: Check | None = None
+) -> Fleet:
+    """The fleet in ``document``; ``check`` as in `read_fleet`."""
+    return _read(from_document(document, where, FLEET_LIMITS), where, check)
+
+
+def _read(node: Node, where: str, check: Check | None) -> Fleet:
+    def read(document: Node) -> Fleet:
+        fleet = _fleet(Value(document, "", where))
+        try:
+            if check is not None:
+                check(fleet)
+        except InvalidInput as error:
+            line = line_of(node, error.field)
+            raise error.at(where=f"{where}:{line}" if line else where) from None
+        return fleet
+
+    return every_error(read, node)
 
 
 def parse_dataset(
@@ -159,13 +179,17 @@ def _cluster(name: str, value: Value, region: str, totals: _Totals) -> ClusterSp
     fields = value.record(_CLUSTER_FIELDS)
     engine, options, hosts = fields.get("engine"), fields.get("options"), fields.need("hosts")
     image, paths = fields.get("image"), fields.get("paths")
-    given = options.entries(limit=MAX_OPTIONS).items() if options else ()
+    found = _hosts(hosts, name, region, totals)
+    given = options.entries(limit=MAX_OPTIONS) if options else {}
+    settings = {key: _option(option) for key, option in given.items()}
+    named_image = image.image() if image else UNSET
+    unknown = fields.is_aside("engine")  # what is said to it is not said to another
     return ClusterSpec(
         name=name,
-        hosts=_hosts(hosts, name, region, totals),
+        hosts=found,
         engine=engine.name() if engine else "local",
-        options={key: _option(option) for key, option in given},
-        image=image.image() if image else UNSET,
+        options={} if unknown else settings,
+        image=UNSET if unknown else named_image,
         paths=_paths(paths) if paths else UNSET,
     )
 

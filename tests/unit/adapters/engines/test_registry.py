@@ -11,11 +11,18 @@ from tests.support.build import cluster, fleet
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.adapters.engines.local.options import LocalOptions
-from topmast.adapters.engines.registry import ENGINES, Engines, engine_of, with_engines
+from topmast.adapters.engines.registry import (
+    ENGINES,
+    Engines,
+    check_engines,
+    engine_of,
+    with_engines,
+)
 from topmast.bench.fake_engine import FakeEngine
 from topmast.model import messages as m
 from topmast.model.engines import Capability, Deadlines
 from topmast.model.errors import InvalidInput
+from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import ClusterSpec
 from topmast.policies.registry import load_profile
 from topmast.ports import Engine, Site
@@ -64,10 +71,10 @@ def test_options_reach_the_engine(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("engine", "options", "want_field", "want"),
     [
-        ("local", {"partition": "a"}, "partition", r"no such option.*host_return_s, progress_s"),
+        ("local", {"qos": "a"}, "qos", r"no such option.*host_return_s, progress_s"),
         ("local", {"linger_s": "soon"}, "linger_s", "'soon': Expected `float`"),
         ("local", {"linger_s": "-1"}, "linger_s", "> 0"),
-        ("fake", {"linger_s": "1"}, "linger_s", "no such option.*options: start_within_s"),
+        ("fake", {"qos": "1"}, "qos", "no such option.*options: start_within_s"),
     ],
 )
 def test_an_option_that_an_engine_does_not_take_is_refused(
@@ -77,6 +84,79 @@ def test_an_option_that_an_engine_does_not_take_is_refused(
     with pytest.raises(InvalidInput, match=want) as caught:
         with_engines(fleet(_cluster(engine, **options)), PROFILE, WITH_FAKE)
     assert caught.value.field == f"regions.east.clusters.east-1.options.{want_field}"
+
+
+FAULTY = """
+regions:
+  east:
+    storage: much
+    clusters:
+      e-1:
+        engine: slurm
+        options: {patition: gpu, lease_s: -1, gpu.H100: h100, gpus.A100: a100}
+        hosts: [{count: 1, gpu: H100, gpus: 8}]
+      e-2:
+        engine: shs
+        options: {user: topmast}
+        image: site/train:1
+        hosts: [{count: 1, gpu: H100, gpus: many}]
+tenants: {vision: {weight: 0}}
+"""
+
+
+def test_what_engines_find_wrong_is_told_with_all_other_faults_of_a_file(tmp_path: Path) -> None:
+    """Each with its line and the near name; an engine that is misspelt refuses no option."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text(FAULTY)
+    with pytest.raises(InvalidInput) as caught:
+        read_fleet(path, check_engines)
+    told = [one.line().removeprefix(f"{path}:") for one in (caught.value, *caught.value.more)]
+    options, e_2 = "8: regions.east.clusters.e-1.options", "regions.east.clusters.e-2"
+    want = [
+        "4: regions.east.storage: ",
+        f"{options}.patition: engine 'slurm' has no such option (did you mean 'partition'?)",
+        f"{options}.gpus.A100: engine 'slurm' has no such option (did you mean 'gpu.A100'?)",
+        f"{options}.lease_s: '-1': ",
+        f"11: {e_2}.engine: engine 'shs' is not available (did you mean 'ssh'?)",
+        f"14: {e_2}.hosts[0].gpus: ",
+        "15: tenants.vision.weight: ",
+    ]
+    assert len(told) == len(want), told
+    for line in want:
+        assert [one for one in told if one.startswith(line)], (line, told)
+
+
+TWICE = """
+regions:
+  east:
+    clusters:
+      a: {engine: ssh, options: {address.a1: 10.0.0.7, address.a2: 10.0.0.7, address.a3: 10.0.0.8},
+          hosts: [{names: [a1, a2, a3, Node5], gpu: H100, gpus: 8}]}
+      b: {engine: ssh, options: {address.b1: 10.0.0.8, address.b2: node5., user: other},
+          hosts: [{names: [b1, b2, b3], gpu: H100, gpus: 8}]}
+      c: {engine: ssh, options: {address.c1: 10.0.0.7, port: 2222},
+          hosts: [{names: [c1], gpu: H100, gpus: 8}]}
+      d: {engine: ssh, options: {address.d1: 10.0.0.7, jump: gate},
+          hosts: [{names: [d1], gpu: H100, gpus: 8}]}
+"""
+
+
+def test_two_hosts_at_one_address_are_refused(tmp_path: Path) -> None:
+    """Whatever their cluster and account are; another port or another way may be another machine."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text(TWICE)
+    with pytest.raises(InvalidInput) as caught:
+        read_fleet(path, check_engines)
+    told = [
+        (one.field.rpartition("clusters.")[2], one.message)
+        for one in (caught.value, *caught.value.more)
+    ]
+    assert told == [
+        ("a.options.address.a2", "hosts a1 and a2 have the same address, 10.0.0.7, port 22"),
+        ("b.options.address.b1", "hosts a3 and b1 have the same address, 10.0.0.8, port 22"),
+        ("b.options.address.b2", "hosts Node5 and b2 have the same address, node5, port 22"),
+    ]
+    assert caught.value.where == f"{path}:5"
 
 
 class Sites(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from topmast.model.fleet import DatasetSpec, TenantSpec
 from topmast.model.job import Band, JobSpec, Level, Topology
 from topmast.model.plan import Plan
 from topmast.model.reason import PRECEDENCE, PendingReason
+from topmast.model.states import JobState
 
 R = PendingReason
 
@@ -130,6 +131,52 @@ def test_a_reason_found_within_the_quota_outlives_the_one_found_beyond_it() -> N
     world.submit(job("busy", gpus=8, count=2, preemptible=False, tenant="ops"))
     world.submit(job(gpus=8))
     assert world.reason("j2") == "InsufficientCapacity"
+
+
+@dataclass
+class Borrower:
+    """Two hosts of 8 H100; a job that borrows 8 of them waits, and what for."""
+
+    story: str
+    busy: int
+    """Hosts that another tenant uses."""
+    lost: tuple[str, ...]
+    closed: tuple[str, ...]
+    want: PendingReason
+
+
+BORROWERS = [
+    Borrower("all GPUs are in use", 2, (), (), R.WAITING_FOR_QUOTA),
+    Borrower("every host is down", 0, ("east-1-0", "east-1-1"), (), R.INSUFFICIENT_CAPACITY),
+    Borrower("the cluster is closed", 0, (), ("east-1-0", "east-1-1"), R.INSUFFICIENT_CAPACITY),
+    Borrower("one is in use, one is closed", 1, (), ("east-1-1",), R.INSUFFICIENT_CAPACITY),
+    Borrower("one is in use, one is down", 1, ("east-1-1",), (), R.INSUFFICIENT_CAPACITY),
+]
+
+
+@pytest.mark.parametrize("case", BORROWERS, ids=lambda case: case.story)
+def test_a_borrower_waits_for_quota_only_while_others_use_the_gpus(case: Borrower) -> None:
+    """GPUs that are idle may be borrowed: what lacks is their host, and more quota is no remedy."""
+    tenants = (tenant("default", H100=0), TenantSpec("ops"))
+    world = World(fleet(cluster("east-1"), tenants=tenants))
+    world.submit(*[job(gpus=8, preemptible=False, tenant="ops") for _ in range(case.busy)])
+    for host in case.lost:
+        world.lose(host)
+    for host in case.closed:
+        world.close_host(host, "drained: new disk")
+    (waiting,) = world.submit(job(gpus=8))
+    assert world.state(waiting) is JobState.PENDING
+    assert world.reason(waiting) == case.want.value
+    assert [one for _, one, _ in world.queue.waiting()] == [case.want]
+
+
+def test_a_borrower_of_a_class_that_was_refused_hears_the_same() -> None:
+    """Also where only another job like it was tried."""
+    world = World(fleet(cluster("east-1"), tenants=(tenant("default", H100=0),)))
+    world.lose("east-1-0")
+    world.lose("east-1-1")
+    names = world.submit(job(gpus=8), job(gpus=8))
+    assert [world.reason(name) for name in names] == ["InsufficientCapacity"] * 2
 
 
 def test_groups_that_fit_alone_but_not_together_lack_a_place() -> None:

@@ -51,7 +51,7 @@ def _compare(cluster: ClusterSpec, found: Discovered, closed: Sequence[Host]) ->
     if faults:
         yield Finding(
             Level.FAULT, "sizes", _some(faults),
-            "write what is there, or map the model's name in options",
+            "write what is there",
         )  # fmt: skip
     if cluster.hosts and not missing and not faults and not closed:
         yield Finding(Level.OK, "hosts", f"all {len(cluster.hosts)} are there, with their GPUs")

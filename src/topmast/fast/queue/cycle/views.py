@@ -274,11 +274,12 @@ class QueueViews(QueueState):
     def as_beyond_quota(self, spec: JobSpec, verdict: Verdict) -> Verdict:
         """What a verdict is worth that was found beyond the quota: where room lacks, quota does.
 
-        With more of it the job might stop others. Opportunistic work never uses any.
+        With more of it the job might stop others. Opportunistic work never uses any. Where enough
+        GPUs are idle, on hosts out of service or too far apart, quota is not what the job lacks.
         """
         is_full = verdict.reason is PendingReason.INSUFFICIENT_CAPACITY
         entitlements = self.tenancy.entitlements
-        if is_full and entitlements.uses_quota(spec):
+        if is_full and entitlements.uses_quota(spec) and not entitlements.are_idle(spec):
             return Verdict(*entitlements.quota_reason(spec))
         return verdict
 

@@ -210,6 +210,18 @@ class Entitlements:
         """Whether a job may be within quota: opportunistic work waits for free GPUs alone."""
         return spec.band is not Band.OPPORTUNISTIC
 
+    def are_idle(self, spec: JobSpec) -> bool:
+        """Whether as many GPUs as a job may borrow for one of its choices are in no job's hands.
+
+        They count in service or not, as they do for quota: no more of it would make room by itself.
+        """
+        capacity, held = self._ledger.capacity, self._ledger.by_model
+        wanted = self.wanted(spec)
+        return any(
+            all(capacity.get(m, 0) - held.get(m, 0) >= n for m, n in wanted[choice].items())
+            for choice in self.choices_of(spec, wanted)[True]
+        )
+
     def quota_reason(self, spec: JobSpec) -> tuple[PendingReason, str]:
         """Why the quota keeps a job from starting: it never could, or not now."""
         tenant = spec.tenant

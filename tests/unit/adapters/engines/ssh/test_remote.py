@@ -1,20 +1,24 @@
 """The program that is sent to a host: its parts, which survive it, and what it says of them."""
 
 import contextlib
+import hashlib
 import json
 import os
+import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from topmast.adapters.engines.far.ssh import remote
+from topmast.adapters.engines.far.ssh import lines, machine, remote
 
 PATIENCE_S = 20.0
 NAME = "tm-fleet-j1-1-0"
@@ -38,13 +42,18 @@ while True:
 class Program:
     """The program, as it is started over a connection."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = "h0", account: str = "parts") -> None:
         self.folder = folder
+        sent = folder / "sent.py"
+        claims = f'CLAIMS = "t{hashlib.sha256(bytes(folder)).hexdigest()[:16]}"'.encode()
+        assert b'CLAIMS = "topmast-ssh"' in lines.program()
+        # Every test has a machine of its own.
+        sent.write_bytes(lines.program().replace(b'CLAIMS = "topmast-ssh"', claims))
         self.process = subprocess.Popen(
-            [sys.executable, "-I", remote.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-I", str(sent)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env={**os.environ, "TEST_FOLDER": str(folder), "SSH_CONNECTION": "10.0.0.1 999 10.0.0.7 22", "SSH_TTY": "none"},
         )  # fmt: skip
-        self.reply(op="begin", folder=str(folder / "parts"), fleet="fleet", host="h0")
+        self.reply(op="begin", folder=str(folder / account), fleet="fleet", host=host)
 
     def reply(self, **request: Any) -> Any:
         assert self.process.stdin
@@ -218,7 +227,7 @@ def test_a_runner_that_dies_while_it_is_listed_is_not_taken_for_its_processes(
     keeper.do_runner("d1", RUNNER)
     keeper.do_submit(NAME, "d1", {})
     part = keeper.parts / NAME
-    remote.write(part / "released", remote.boot_id())
+    remote.write(part / "released", machine.boot_id())
     held, lock = [remote.lock(part)], remote.lock
 
     def dies_after_one_look(of: Path) -> int | None:
@@ -269,17 +278,78 @@ def test_a_folder_with_a_long_name_is_refused(program: Program, tmp_path: Path) 
     assert "option `folder`" in program.reply(op="open", instance="i1")["refused"]
 
 
+# --- one machine, one host ------------------------------------------------------------------------
+
+
+def test_a_machine_serves_as_one_host(program: Program, tmp_path: Path) -> None:
+    """Another host of the fleet is refused there, whatever its folder; the first connects anew."""
+    program.ask(op="open", instance="i1")
+    second = Program(tmp_path, "h1", "other")
+    assert (
+        "this machine is in use as host h0 already"
+        in second.reply(op="open", instance="i1")["refused"]
+    )
+    again = Program(tmp_path)
+    again.ask(op="open", instance="i2")
+    again.end()
+    second.end()
+
+
+def test_a_machine_is_kept_by_what_runs_there(program: Program, tmp_path: Path) -> None:
+    """A connection that broke leaves runners behind: until they end, no other host may begin."""
+    program.ask(op="open", instance="i1")
+    program.runs()
+    program.end()
+    second = Program(tmp_path, "h1", "other")
+    assert "in use as host h0" in second.reply(op="open", instance="i1")["refused"]
+    runner, _, _ = program.notes()[-1]
+    os.kill(runner, signal.SIGKILL)
+    eventually(lambda: "ok" in second.reply(op="open", instance="i1"), "it is kept for nothing")
+    assert "in use as host h1" in Program(tmp_path).reply(op="open", instance="i1")["refused"]
+    second.end()
+
+
+def test_a_machine_of_another_topmast_is_left_to_it(tmp_path: Path) -> None:
+    """Of the same name of a host: that it is in two fleets is what people have to mend."""
+    first, second = Program(tmp_path), Program(tmp_path, account="other")
+    first.ask(op="open", instance="i1")
+    second.ask(op="begin", folder=str(tmp_path / "other"), fleet="of others", host="h0")
+    assert "another Topmast uses" in second.reply(op="open", instance="i2")["refused"]
+    first.end()
+    second.end()
+
+
+def test_of_two_that_claim_a_machine_at_once_one_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However close they are; names of any length fit."""
+    monkeypatch.setattr(machine, "CLAIMS", f"t{secrets.token_hex(4)}")
+
+    def tried(number: int) -> socket.socket | None:
+        try:
+            return machine.claim("fleet", f"h{number}" + "x" * 250)
+        except machine.Refused:
+            return None
+
+    for _ in range(20):
+        with ThreadPoolExecutor(4) as pool:
+            claimed = [one for one in pool.map(tried, range(4)) if one is not None]
+        assert len(claimed) == 1
+        claimed[0].close()
+
+
+# --- what a host has ------------------------------------------------------------------------------
+
+
 def test_the_gpus_of_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What nvidia-smi says, and in plain words why it says nothing."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert remote.graphics() == ([], "there is no nvidia-smi")
+    assert machine.graphics() == ([], "there is no nvidia-smi")
     smi = tmp_path / "nvidia-smi"
     smi.write_text("#!/bin/sh\necho 'NVIDIA H100 80GB HBM3, 81559'\necho 'odd, [N/A]'\n")
     smi.chmod(0o755)
-    assert remote.graphics() == (
+    assert machine.graphics() == (
         [{"name": "NVIDIA H100 80GB HBM3", "memory_bytes": 81559 << 20},
          {"name": "odd", "memory_bytes": 0}],
         "",
     )  # fmt: skip
     smi.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
-    assert remote.graphics() == ([], "nvidia-smi: NVIDIA-SMI has failed")
+    assert machine.graphics() == ([], "nvidia-smi: NVIDIA-SMI has failed")

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from importlib import resources
 
@@ -79,30 +79,30 @@ def text() -> str:
     return "\n".join([f"{head}Any = NoReturn = object\n{_HEAD}", *later, joined(MODULES)])
 
 
-def joined(modules: Sequence[str]) -> str:
-    """Modules as one text, their imports first."""
+def joined(modules: Sequence[str], package: str = __name__, later: Collection[str] = LATER) -> str:
+    """Modules of a package as one text, their imports first; those of ``later`` when used."""
     imports: dict[str, None] = {}
     bodies = []
     for name in modules:
-        source = resources.files(__name__).joinpath(f"{name}.py").read_text("utf-8")
+        source = resources.files(package).joinpath(f"{name}.py").read_text("utf-8")
         lines = source.splitlines(keepends=True)
         body_from = 0
         for node in ast.parse(source).body:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 body_from = node.end_lineno or 0
-                said = _import(node)
+                said = _import(node, later)
                 if not re.search(r"\b(__future__|topmast|typing)\b", said):
                     imports[said] = None
         bodies.append("".join(lines[body_from:]))
     return "\n".join(imports) + "\n" + "".join(bodies)
 
 
-def _import(node: ast.Import | ast.ImportFrom) -> str:
+def _import(node: ast.Import | ast.ImportFrom, later: Collection[str]) -> str:
     """An import, or what stands for it until it is used."""
     alias = node.names[0]
     called = alias.asname or alias.name
-    if isinstance(node, ast.ImportFrom) and node.module in LATER:
+    if isinstance(node, ast.ImportFrom) and node.module in later:
         return f"{called} = Later({node.module!r}, {alias.name!r})"
-    if isinstance(node, ast.Import) and alias.name in LATER:
+    if isinstance(node, ast.Import) and alias.name in later:
         return f"{called} = Later({alias.name!r})"
     return ast.unparse(node)

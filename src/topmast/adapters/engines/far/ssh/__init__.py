@@ -23,13 +23,28 @@ class SshEngine(FarEngine):
     launcher_type = SshLauncher
 
     @classmethod
+    def addresses(cls, cluster: ClusterSpec, options: SshOptions) -> dict[str, str]:
+        """Behind other jump hosts, the same address is another machine."""
+        way = f"port {options.port}" + (f", through {options.jump}" if options.jump else "")
+        named = {host.name: options.address.get(host.name, host.name) for host in cluster.hosts}
+        return {name: f"{at.rstrip('.').lower()}, {way}" for name, at in named.items()}
+
+    @classmethod
     def examine(cls, cluster: ClusterSpec, options: Any) -> tuple[Finding, ...]:
         """Log in to each host, and compare what it has."""
         from topmast.adapters.engines.far.examine import examined
 
         try:
-            from topmast.adapters.engines.far.ssh.discover import discover
+            from topmast.adapters.engines.far.ssh.discover import as_told
         except ImportError:
             return (Finding(Level.FAULT, "reach it", "asyncssh is missing", WITH_SSH),)
-        names = [host.name for host in cluster.hosts]
-        return examined(cluster, lambda: discover(names, options)) if names else ()
+        if not cluster.hosts:
+            return ()
+        found, unseen = as_told(cluster, options)
+        findings = examined(cluster, lambda: found)
+        if not unseen:
+            return findings
+        hosts = f"{len(unseen)} host{'s' * (len(unseen) > 1)}"
+        why = f"those of {hosts} do not show ({unseen[0]}); the fleet file is believed"
+        others = [one for one in findings if one.what != "hosts" or one.level is not Level.OK]
+        return (*others, Finding(Level.WARNING, "GPUs", why))

@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import structs
+
 from topmast.adapters.engines.far.discovery import MIB, Discovered, short_model
 from topmast.adapters.engines.far.launcher import Refused, Unreachable
 from topmast.adapters.engines.far.ssh.lines import FAILURES, NotUsable, Where, connected
 from topmast.adapters.engines.far.ssh.options import SshOptions
 from topmast.model.errors import InvalidInput
-from topmast.model.fleet import HostSpec
+from topmast.model.fleet import ClusterSpec, HostSpec
 
 AT_ONCE = 8
 FACTS_S = 30.0
@@ -20,24 +22,51 @@ GB = 10**9
 CLUSTER = "ssh"
 
 
-def discover(names: Sequence[str], options: SshOptions) -> Discovered:
-    """Ask these hosts. Those that do not answer are left out. Raises InvalidInput."""
+def discover(
+    names: Sequence[str], options: SshOptions, unseen: tuple[str, int] | None = None
+) -> Discovered:
+    """Ask these hosts. Those that do not answer are left out. Raises InvalidInput.
+
+    ``unseen``: the GPUs, by model and count, of each host that shows none.
+    """
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise InvalidInput(f"host {twice[0]} is named twice", field="HOST")
+    facts, left_out = look(names, options)
+    if not facts:
+        raise InvalidInput(f"no host is left: {'; '.join(left_out)}", field="HOST")
+    hosts = [_host(name, said) for name, said in facts.items()]
+    why = {name: said["why"] for name, said in facts.items() if said["why"]}
+    if unseen is not None:
+        model, gpus = unseen
+        hosts = [structs.replace(h, model=model, gpus=gpus) if h.name in why else h for h in hosts]
+    elif len(why) == len(hosts):
+        told = "; ".join(f"{name}: {reason}" for name, reason in why.items())
+        raise InvalidInput(
+            f"no host shows GPUs ({told}), and a fleet has some", field="HOST",
+            remedy="say what each of them has by --gpu MODEL=N",
+        )  # fmt: skip
+    has = f"is written with {unseen[1]} {unseen[0]}" if unseen else "has no GPUs"
+    notes = [f"{name} {has}: {reason}" for name, reason in why.items()]
+    return Discovered(CLUSTER, tuple(hosts), left_out=tuple(left_out), notes=tuple(notes))
+
+
+def look(names: Sequence[str], options: SshOptions) -> tuple[dict[str, Any], list[str]]:
+    """What each host says of itself, and those of which a fleet can have nothing, with why."""
     answers = asyncio.run(_ask_all(names, options))
     left_out = [f"{name}: {said}" for name, said in answers.items() if isinstance(said, str)]
     facts = {name: said for name, said in answers.items() if not isinstance(said, str)}
+    hosts: dict[str, str] = {}
     for name, said in list(facts.items()):
-        if len(models := sorted({gpu["name"] for gpu in said["gpus"]})) > 1:
+        models = sorted({gpu["name"] for gpu in said["gpus"]})
+        first = hosts.setdefault(said["machine"], name)
+        if first != name:
+            left_out.append(f"{name}: it is the same machine as {first}, by another address")
+        elif len(models) > 1:
             left_out.append(f"{name}: GPUs of types {', '.join(models)}; hosts have one model")
-            del facts[name]
-    if not facts:
-        raise InvalidInput(f"no host is left: {'; '.join(left_out)}", field="HOST")
-    hosts = tuple(_host(name, said) for name, said in facts.items())
-    notes = tuple(
-        f"{name} has no GPUs: {said['why']}" for name, said in facts.items() if said["why"]
-    )
-    return Discovered(CLUSTER, hosts, left_out=tuple(left_out), notes=notes)
+        else:
+            continue
+        del facts[name]
+    return facts, left_out
 
 
 def _host(name: str, said: Any) -> HostSpec:
@@ -50,6 +79,21 @@ def _host(name: str, said: Any) -> HostSpec:
         cpus=float(said["cpus"]),
         memory_bytes=said["memory_bytes"] // MIB * MIB,
     )
+
+
+def as_told(cluster: ClusterSpec, options: SshOptions) -> tuple[Discovered, list[str]]:
+    """What the hosts of a cluster have, and those whose GPUs do not show, with why.
+
+    Of these it is what the fleet file says: a host without nvidia-smi may have GPUs.
+    """
+    told = {host.name: host for host in cluster.hosts}
+    facts, left_out = look(list(told), options)
+    hosts = {name: _host(name, said) for name, said in facts.items()}
+    unseen = [name for name, said in facts.items() if said["why"] and told[name].gpus]
+    for name in unseen:
+        hosts[name] = structs.replace(hosts[name], model=told[name].model, gpus=told[name].gpus)
+    found = Discovered(CLUSTER, tuple(hosts.values()), left_out=tuple(left_out))
+    return found, [f"{name}: {facts[name]['why']}" for name in unseen]
 
 
 async def _ask_all(names: Sequence[str], options: SshOptions) -> dict[str, Any]:

@@ -10,13 +10,14 @@ import secrets
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from importlib import resources
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 import structlog
 
+from topmast.adapters.engines.far import runner
 from topmast.adapters.engines.far.launcher import Refused, Unreachable
 from topmast.adapters.engines.far.ssh.options import SshOptions
 
@@ -41,6 +42,9 @@ BOOT = (
 )
 """Runs what it is sent."""
 USUAL_KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
+
+BESIDE = {"Public key mismatch": ".pub", "Certificate key mismatch": "-cert.pub"}
+"""What a file is called that asyncssh loads with a private key, by what it says of a wrong one."""
 
 FAILURES = (
     OSError, asyncssh.Error, asyncssh.ChannelListenError, asyncssh.KeyEncryptionError,
@@ -217,7 +221,7 @@ class Where:
         """Why a connection failed, and what to do."""
         options, name = self.options, self.address
         login = f"{options.user}@{name}" if options.user else name
-        files = " and ".join(str(file) for file in self._known_files)
+        files = " or ".join(str(file) for file in self._known_files)
         match error:
             case asyncssh.HostKeyNotVerifiable() if self._is_known():
                 return (
@@ -251,6 +255,19 @@ class Where:
                 return f"{name}, port {options.port}: {error.strerror or error}"
         return f"{name}: {error}"
 
+    def stale_file(self, error: ValueError) -> str:
+        """What to do where a file beside a private key is of another; empty for other errors."""
+        beside = BESIDE.get(str(error))
+        if beside is None:
+            return ""
+        usual = Path("~/.ssh").expanduser().glob("id_*")
+        keys = [file for file in usual if file.suffix != ".pub"]
+        if self.options.identity:
+            keys = [Path(self.options.identity).expanduser()]
+        stale = [str(key) for key in sorted(keys) if _is_refused(key, error)]
+        files = " and ".join(f"{key}{beside}" for key in stale) or f"a file *{beside} in ~/.ssh"
+        return f"{files} is of another key than the private key beside it: delete or replace it"
+
     def _ssh(self, login: str) -> str:
         """The command for people that does what we do."""
         options = self.options
@@ -265,13 +282,27 @@ class Where:
         return any(self._known_hosts().match(self.address, "", port if port != 22 else None)[:2])
 
 
+def _is_refused(key: Path, error: ValueError) -> bool:
+    """Whether loading a private key ends with the same error."""
+    try:
+        asyncssh.load_keypairs(key, ignore_encrypted=True)
+    except (OSError, ValueError) as found:
+        return str(found) == str(error)
+    return False
+
+
 @asynccontextmanager
 async def connected(where: Where) -> AsyncIterator[Channel]:
     """A connection to a host, with our program on it."""
     async with AsyncExitStack() as stack:
         shared, tunnel = where.arguments(), None
         for host, own in [*where.jumps(), (where.address, {"port": where.options.port})]:
-            connection = await asyncssh.connect(host, tunnel=tunnel, **{**shared, **own})
+            try:
+                connection = await asyncssh.connect(host, tunnel=tunnel, **{**shared, **own})
+            except ValueError as error:
+                if stale := where.stale_file(error):
+                    raise NotUsable(stale) from None
+                raise
             stack.callback(connection.abort)
             tunnel = connection
         command = f"exec {shlex.quote(where.options.python)} -I -u -c {shlex.quote(BOOT)}"
@@ -302,7 +333,7 @@ class Channel:
                 raise NotUsable(await self._complaint())
         else:
             raise NotUsable("its login shell prints too much")
-        self._send(_program())
+        self._send(program())
 
     async def _complaint(self) -> str:
         said = (await self._process.stderr.read(2000)).decode(errors="replace").strip()
@@ -351,9 +382,11 @@ class Channel:
         return self._aborted or "the connection broke"
 
 
-def _program() -> bytes:
-    package = resources.files("topmast.adapters.engines.far.ssh")
-    return package.joinpath("remote.py").read_bytes()
+@cache
+def program() -> bytes:
+    """What is sent to hosts, and answers there."""
+    text = runner.joined(("machine", "remote"), __package__, later=())
+    return f"from __future__ import annotations\nAny = NoReturn = object\n{text}".encode()
 
 
 def local_socket(home: str) -> str:

@@ -1,7 +1,7 @@
 """Keeps the parts of one fleet on a host, for as long as one SSH connection lasts.
 
-One file, standard library only, Python 3.8 or newer, no import of Topmast: it is sent over the
-connection and is never installed. It reads requests from standard input and answers each; a message
+It is sent over the connection as one text with `machine`, and is never installed: standard library
+only, Python 3.8 or newer. It reads requests from standard input and answers each; a message
 is its length in bytes, a line end, and that many bytes of JSON.
 
 What it knows is in a private folder of the account on the host, so that the next connection finds
@@ -28,14 +28,15 @@ import re
 import secrets
 import shutil
 import signal
-import subprocess
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-Json = Any
+from topmast.adapters.engines.far.ssh.machine import Json, Refused, boot_id, boot_s, claim, facts
+
 PROC = "/proc"
 MARK = "TOPMAST_PART"
 """Names a part in the environment of all its processes."""
@@ -44,23 +45,8 @@ ADDRESS = "TOPMAST_ADDRESS"
 LONGEST_SOCKET_BYTES = 107
 KILL_ROUNDS = 50
 SETTLE_S = 0.02
-SMI_S = 20.0
 TAIL_BYTES = 400
 _SSHD = re.compile(rb"sshd(-session)?: [^\0]*@")
-
-
-class Refused(Exception):
-    """Nothing was made; the text says why."""
-
-
-def boot_id() -> str:
-    """Of the time since the machine was started."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def boot_s() -> float:
-    """A clock that is never set, and begins anew with each boot."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -217,8 +203,11 @@ def compiled(runner: Path) -> Path:
     return made
 
 
-def become(part: Path, locked: int, runner: Path, host: str) -> NoReturn:
-    """Be the runner of a part, in a session of its own that no hang-up reaches."""
+def become(part: Path, held: list[int], runner: Path, host: str) -> NoReturn:
+    """Be the runner of a part, in a session of its own that no hang-up reaches.
+
+    ``held``: descriptors that stay open as long as it lives.
+    """
     try:
         os.setsid()
         if os.fork():
@@ -228,7 +217,8 @@ def become(part: Path, locked: int, runner: Path, host: str) -> NoReturn:
         errors = os.open(part / "errors", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         for source, target in ((null, 0), (errors, 1), (errors, 2)):
             os.dup2(source, target)
-        os.set_inheritable(locked, True)
+        for number in held:
+            os.set_inheritable(number, True)
         ours = {name: text for name, text in os.environ.items() if not name.startswith("SSH_")}
         ours[MARK] = part.name
         there = os.environ.get("SSH_CONNECTION", "").split()
@@ -252,6 +242,9 @@ class Keeper:
         self.top = private_folder(Path(folder).expanduser().absolute())
         self.base = private_folder(self.top / fleet / host)
         self.parts = private_folder(self.base / "parts")
+        self.fleet = fleet
+        self.claimed: socket.socket | None = None
+        """While it is open, here or in a runner, the machine serves as no other host."""
 
     def answer(self, request: Json) -> Json:
         """Do one request."""
@@ -272,6 +265,7 @@ class Keeper:
             and _SSHD.match(_command(pid))
         ):
             send([pid], signal.SIGTERM)
+        self.claimed = claim(self.fleet, self.host)
         ours = {"instance": instance, "pid": os.getppid(), "began": _began(os.getppid())}
         write(self.base / "session", json.dumps(ours))
         socket, home = self.base / f"s.{secrets.token_hex(4)}", self.base / "home"
@@ -330,9 +324,10 @@ class Keeper:
         if locked is None:
             return {}
         write(part / "released", boot_id())  # if the start fails now, it is lost, and not repeated
+        held = [locked, *([self.claimed.fileno()] if self.claimed else [])]
         child = os.fork()
         if child == 0:
-            become(part, locked, self._runner(facts["runner"]), self.host)
+            become(part, held, self._runner(facts["runner"]), self.host)
         os.waitpid(child, 0)
         os.close(locked)
         return {}
@@ -356,7 +351,7 @@ class Keeper:
     def do_list(self) -> Json:
         """Everything there is."""
         names = sorted(path.name for path in self.parts.iterdir())
-        look, parts = functools.cache(processes), []
+        look, parts = functools.lru_cache(None)(processes), []
         for part in (self.parts / name for name in names):
             parts.append(self._state(part, look))
             if parts[-1]["state"] == "running":
@@ -414,39 +409,6 @@ def _last(part: Path) -> str:
     """The last line that the runner wrote, which says why it failed."""
     lines = read(part / "errors")[-TAIL_BYTES:].strip().splitlines()
     return lines[-1] if lines else "its runner has ended"
-
-
-def facts() -> Json:
-    """What this host has."""
-    memory_kib = next(
-        int(line.split()[1])
-        for line in read(Path("/proc/meminfo")).splitlines()
-        if line.startswith("MemTotal:")
-    )
-    gpus, why = graphics()
-    cpus = len(os.sched_getaffinity(0))
-    return {"cpus": cpus, "memory_bytes": memory_kib << 10, "gpus": gpus, "why": why}
-
-
-def graphics() -> tuple[list[Json], str]:
-    """The GPUs as nvidia-smi tells them, or why there are none."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return [], "there is no nvidia-smi"
-    query = ["--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
-    try:
-        said = subprocess.run([program, *query], timeout=SMI_S, capture_output=True)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return [], f"nvidia-smi: {error}"
-    text = said.stdout.decode(errors="replace").strip()
-    if said.returncode:
-        return [], f"nvidia-smi: {text or said.stderr.decode(errors='replace').strip()}"
-    rows = [line.rsplit(",", 1) for line in text.splitlines() if "," in line]
-    gpus = [
-        {"name": name.strip(), "memory_bytes": int(size) << 20 if size.strip().isdigit() else 0}
-        for name, size in rows
-    ]
-    return gpus, "" if gpus else "nvidia-smi shows no GPU"
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -64,7 +64,7 @@ def _hosts_back(trials: Trials, cluster: str) -> Iterator[Change]:
     trial.available[rows] = True
     if trials.holds(trial) is not None:
         names = _names(columns, rows)
-        states = listed([_state_of(columns, name) for name in names])
+        states = states_of(columns, names)
         text = f"{count_of(len(rows), 'host')} of {cluster} back in service ({states})"
         yield _change(trials, cluster, ChangeKind.SERVICE, text, names)
 
@@ -88,11 +88,17 @@ def _names(columns: Columns, rows: list[int]) -> tuple[str, ...]:
     return tuple(columns.hosts[row].name for row in rows)
 
 
-def _state_of(columns: Columns, host: str) -> str:
-    """A host's state in words, and why, if its cluster or an operator closed it."""
-    state = columns.states[columns.index[host]]
-    why = f": {columns.closed[host]}" if state is HostState.CLOSED else ""
-    return f"{host} is {state.value}{why}"
+def states_of(columns: Columns, hosts: Iterable[str]) -> str:
+    """The states of hosts in words, those alike together, and why, where someone said why."""
+    alike: dict[str, list[str]] = {}
+    for host in hosts:
+        state, why = columns.states[columns.index[host]], columns.closed.get(host, "")
+        said = f": {why}" if why and state in (HostState.CLOSED, HostState.DOWN) else ""
+        alike.setdefault(f"{state.value}{said}", []).append(host)
+    return "; ".join(
+        f"{listed(names)} {'is' if len(names) == 1 else 'are'} {state}"
+        for state, names in alike.items()
+    )
 
 
 def _fewest_hosts(trials: Trials, cluster: str, better: Space) -> list[int] | None:

@@ -1,0 +1,148 @@
+"""What a host is as a machine: its boots, what it has, and which host of a fleet it serves as.
+
+It is sent to hosts with `remote`: standard library only, Python 3.8 or newer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+Json = Any
+SMI_S = 20.0
+CLAIMS = "topmast-ssh"
+CLAIM_S = 5.0
+NAMED_MOST = 50
+"""Of the name of a host, so that a claim fits into the name of a socket."""
+
+
+class Refused(Exception):
+    """Nothing was made; the text says why."""
+
+
+def boot_id() -> str:
+    """Of the time since the machine was started."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def boot_s() -> float:
+    """A clock that is never set, and begins anew with each boot."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+# --- one machine, one host ------------------------------------------------------------------------
+
+
+def machine() -> str:
+    """The same for all addresses and accounts of a machine; containers count as machines."""
+    return f"{boot_id()}/{_inode('net')}/{_inode('pid')}"
+
+
+def _inode(namespace: str) -> int:
+    return Path(f"/proc/self/ns/{namespace}").stat().st_ino
+
+
+def claim(fleet: str, host: str) -> socket.socket:
+    """Let the machine serve as this host for as long as the socket is open in any process.
+
+    Two addresses may lead to one machine, and what runs there must not be started beside itself.
+    The claim is the name of an abstract socket: every account sees it, it ends with the last
+    process that has it, and network namespaces, as most containers have them, are machines of their
+    own. Raises Refused when the machine serves as another host.
+    """
+    place = f"{CLAIMS}/{_inode('pid')}/"
+    owner = hashlib.sha256(f"{fleet}/{host}".encode()).hexdigest()[:16]
+    called = host[:NAMED_MOST]
+    with _alone(f"{CLAIMS}-claims/{_inode('pid')}"):
+        for name in _sockets():
+            if name.startswith(place):
+                other, _, its_name = name[len(place) :].split("/", 2)
+                if other != owner:
+                    raise Refused(_taken(its_name, called))
+        claimed = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        claimed.bind(f"\0{place}{owner}/{secrets.token_hex(4)}/{called}")
+        return claimed
+
+
+def _taken(other: str, called: str) -> str:
+    if other == called:
+        return (
+            "another Topmast uses this machine, or what it started here still runs: end that, or "
+            "take the host out of one of the two fleets"
+        )
+    return (
+        f"this machine is in use as host {other} already: two addresses lead to it, or another "
+        f"Topmast uses it. Take {called} or {other} out of its fleet file"
+    )
+
+
+def _sockets() -> Iterator[str]:
+    """The names of the abstract sockets of this network namespace."""
+    for line in Path("/proc/net/unix").read_text(errors="replace").splitlines():
+        parts = line.split(None, 7)
+        if len(parts) == 8 and parts[7].startswith("@"):
+            yield parts[7][1:]
+
+
+@contextlib.contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """No other process of the machine does the same meanwhile."""
+    until_s = time.monotonic() + CLAIM_S
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as only:
+        while True:
+            try:
+                only.bind(f"\0{name}")
+                break
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() > until_s:
+                    raise Refused(f"the machine cannot be claimed: {error.strerror}") from None
+                time.sleep(0.01)
+        yield
+
+
+# --- what it has ----------------------------------------------------------------------------------
+
+
+def facts() -> Json:
+    """What this host has."""
+    memory_kib = next(
+        int(line.split()[1])
+        for line in Path("/proc/meminfo").read_text().splitlines()
+        if line.startswith("MemTotal:")
+    )
+    gpus, why = graphics()
+    return {
+        "cpus": len(os.sched_getaffinity(0)), "memory_bytes": memory_kib << 10, "gpus": gpus,
+        "why": why, "machine": machine(),
+    }  # fmt: skip
+
+
+def graphics() -> tuple[list[Json], str]:
+    """The GPUs as nvidia-smi tells them, or why there are none."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return [], "there is no nvidia-smi"
+    query = ["--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.run([program, *query], timeout=SMI_S, capture_output=True)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [], f"nvidia-smi: {error}"
+    text = said.stdout.decode(errors="replace").strip()
+    if said.returncode:
+        return [], f"nvidia-smi: {text or said.stderr.decode(errors='replace').strip()}"
+    rows = [line.rsplit(",", 1) for line in text.splitlines() if "," in line]
+    gpus = [
+        {"name": name.strip(), "memory_bytes": int(size) << 20 if size.strip().isdigit() else 0}
+        for name, size in rows
+    ]
+    return gpus, "" if gpus else "nvidia-smi shows no GPU"
