@@ -105,3 +105,27 @@ def test_all_that_is_wrong_with_the_options_is_told_at_once(tmp_path: Path) -> N
     ):
         assert any(name in line for line in told), (name, done.stderr)
     assert not state.exists()
+
+
+def test_what_engines_find_wrong_is_told_with_the_rest(tmp_path: Path) -> None:
+    """Equal addresses and options with a slip, by line, beside faults of the options of `up`."""
+    file = tmp_path / "fleet.yaml"
+    file.write_text(
+        "regions:\n  east:\n    storage: much\n    clusters:\n      metal:\n        engine: ssh\n"
+        "        options: {usr: me, address.a: 10.0.0.7, address.b: 10.0.0.7}\n"
+        "        hosts: [{names: [a, b], gpu: H100, gpus: 8}]\n"
+    )
+    state = tmp_path / "state"
+    run = [*PROGRAM, "up", "--state", str(state), "--fleet", str(file), "--set", "score.dato=1"]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    told, metal = done.stderr.splitlines(), f"{file}:7: regions.east.clusters.metal.options"
+    wanted = (
+        f"topmast: {file}:3: regions.east.storage",
+        f"topmast: {metal}.usr: engine 'ssh' has no such option (did you mean 'user'?)",
+        f"topmast: {metal}.address.b: hosts a and b have the same address",
+        "topmast: --set score.dato",
+    )
+    assert len(told) == len(wanted)
+    assert all(line.startswith(want) for line, want in zip(told, wanted, strict=True)), told
+    assert not state.exists()

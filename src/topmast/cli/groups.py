@@ -35,6 +35,8 @@ ELSEWHERE = {
     "kill": _CANCEL, "scancel": _CANCEL, "delete": _CANCEL, "rm": _CANCEL, "stop": _CANCEL,
     "why": "topmast explain JOB", "tail": "topmast logs JOB", "attach": "topmast logs JOB --follow",
     "nodes": "topmast hosts", "node": "topmast hosts", "sinfo": "topmast clusters",
+    "undrain": "topmast uncordon HOST",
+    "close": "topmast clusters close CLUSTER", "open": "topmast clusters open CLUSTER",
     "users": "topmast usage --by user",
     "quota": "topmast tenants", "quotas": "topmast tenants", "start": "topmast up",
     "serve": "topmast up",

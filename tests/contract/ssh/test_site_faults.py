@@ -19,7 +19,7 @@ def faults(lab: SshLab, strangers: Path) -> list[Fault]:
     """Each with an option and a host of its own."""
     there = {f"address.{name}": lab.hosts[name].address for name in NAMES}
     s3, s5 = lab.hosts["s3-h"], lab.hosts["s5-h"]
-    s5.run("mkdir", "-m", "777", "/root/topmast-open")
+    s5.run("mkdir", "-m", "777", "/tmp/topmast-open")
     return [
         Fault(
             "the account is not there", "S1", {**there, "user": "nosuch"}, ("s1-h",),
@@ -39,9 +39,9 @@ def faults(lab: SshLab, strangers: Path) -> list[Fault]:
             closed="is there Python 3.8 or newer",
         ),
         Fault(
-            "others can change the folder", "S5", {**there, "folder": "/root/topmast-open"},
+            "others can change the folder", "S5", {**there, "folder": "/tmp/topmast-open"},
             ("s5-h",), closed="can be changed by others",
-            mend=partial(s5.run, "chmod", "700", "/root/topmast-open"),
+            mend=partial(s5.run, "chmod", "700", "/tmp/topmast-open"),
         ),
     ]  # fmt: skip
 
@@ -59,7 +59,10 @@ def test_what_a_site_has_otherwise_is_told_and_waited_for(tmp_path: Path) -> Non
             "identity": str(lab.folder / "key"), "known_hosts": str(lab.folder / "known_hosts"),
             "user": "root", "poll_s": "0.5", "connect_s": "3",
         }  # fmt: skip
-        play(Site("ssh", options, "", False, faults(lab, strangers)), tmp_path)
+        try:
+            play(Site("ssh", options, "", False, faults(lab, strangers)), tmp_path)
+        finally:
+            lab.hosts["s5-h"].run("rm", "-rf", "/tmp/topmast-open")
 
 
 # --- one machine by two addresses -----------------------------------------------------------------

@@ -55,7 +55,8 @@ def database(verb: str, options: StoreOptions) -> dict[str, Any]:
 
 def doctor(options: DoctorOptions) -> dict[str, Any]:
     """The options, and a fault if there is a fleet."""
-    found = {"where": "here", "what": "w", "detail": str(options.store), "remedy": "mend it"}
+    found = {"where": "here", "what": "w", "detail": str(options.store)}
+    found["remedy"] = "mend it" if options.fleet is None else f"mend it: {options.store}"
     faults = int(options.fleet is not None)
     return {"findings": [{**found, "level": "fault" if faults else "ok"}], "faults": faults}
 

@@ -247,8 +247,10 @@ def test_no_line_is_wider_than_a_terminal(server: FakeServer, terminal: Callable
     """Sentences and lists are broken between words."""
     words = "it waits for 64 GPUs that hold jobs of a higher band, which " * 4
     gone = [{"job": f"j{n}"} for n in range(100, 140)]
+    barred = RegionVerdict("europe-west-4", False, f"RegionUnreachable ({words})", 0, 0.0, ())
     for told in (
         msgspec.structs.replace(WAITING, summary=words),
+        msgspec.structs.replace(WAITING, summary=words, regions=(barred,), would_help=(words,)),
         msgspec.structs.replace(
             WAITING, state="RUNNING", reason=None, regions=(), summary=words,
             plans=(plan("west", "west-1", 2.5, *gone),),

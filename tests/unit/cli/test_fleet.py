@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.unit.cli.conftest import Call, Screen
-from tests.unit.client.fake import Answer, FakeServer, problem
+from tests.unit.client.fake import Answer, FakeServer, job, page, problem
 from topmast.cli.text import moment
 from topmast.model import views as v
 from topmast.model.act_views import (
@@ -226,6 +226,39 @@ def test_why_a_host_is_closed_is_broken_between_words_on_a_terminal(
     first = next(index for index, line in enumerate(lines) if line.startswith("h0: root"))
     assert max(len(line) for line in lines[first:]) <= 60
     assert " ".join(" ".join(lines[first:]).split()) == f"h0: {why}"
+
+
+WHY = (
+    "this machine is in use as host gpu-node-east-0001 already: two addresses lead to it, or "
+    "another Topmast uses it. Take gpu-node-east-0002 or gpu-node-east-0001 out of its fleet file"
+)
+
+
+@pytest.mark.parametrize("command", ["clusters", "hosts", "queue"])
+def test_long_reasons_and_names_fit_80_columns(
+    command: str, server: FakeServer, terminal: Callable[..., Screen]
+) -> None:
+    """Each reason is there whole, and broken between words."""
+    name, place = "gpu-node-east-0002", {"region": "europe-west-4", "cluster": "metal-hall-2"}
+    shut = v.ClusterView(
+        "metal-hall-2", "europe-west-4", "kubernetes", 1000, 998, 8000, 4000, 500, "closed", WHY,
+        {name: WHY}, capabilities=("exact-slots", "exec", "pairs", "shares", "suspend"),
+    )  # fmt: skip
+    one = host(name, "down", **place, closed=WHY, datacenter="datacenter-hall-2", rack="rack-17-b")
+    waits = job("j1234567", name="resnet-50-baseline-rerun", reason="InsufficientCapacity")
+    server.on("GET", "/clusters", {"clusters": [shut]}).on("GET", "/hosts", {"hosts": [one]})
+    server.on("GET", "/jobs", page(waits))
+    lines = terminal(command, columns=80, NO_COLOR="1").text.replace("\r", "").splitlines()
+    assert max(len(line) for line in lines) <= 80, "\n".join(lines)
+    assert (WHY in " ".join(" ".join(lines).split())) == (command != "queue")
+
+
+def test_what_doctor_finds_fits_80_columns(terminal: Callable[..., Screen]) -> None:
+    """Details stand in a table, and remedies below it."""
+    screen = terminal("doctor", "--store", WHY, "--fleet", "f.yaml", columns=80, NO_COLOR="1")
+    lines = screen.text.replace("\r", "").splitlines()
+    assert max(len(line) for line in lines) <= 80, "\n".join(lines)
+    assert WHY.split()[-1] in " ".join(lines)
 
 
 def test_a_drain_may_be_told_not_to_wait(server: FakeServer, call: Call) -> None:

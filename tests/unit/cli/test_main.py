@@ -210,6 +210,7 @@ MISTAKES = [
         "no command 'sbatch'; here it is: topmast launch",
     ),
     Mistake("a list of jobs", ["ps"], "no command 'ps'; here it is: topmast queue"),
+    Mistake("the opposite of a verb", ["undrain", "h"], "here it is: topmast uncordon HOST"),
     Mistake("a way to stop", ["shutdown"], "no command 'shutdown'; here it is: topmast down"),
     Mistake("no command at all", ["eventually"], "no command 'eventually' (see: topmast --help)"),
     Mistake(

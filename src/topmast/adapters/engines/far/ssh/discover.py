@@ -82,7 +82,7 @@ def _host(name: str, said: Any) -> HostSpec:
 
 
 def as_told(cluster: ClusterSpec, options: SshOptions) -> tuple[Discovered, list[str]]:
-    """What the hosts of a cluster have, and those whose GPUs do not show, with why.
+    """What the hosts of a cluster have, and which of them do not show their GPUs, with why.
 
     Of these it is what the fleet file says: a host without nvidia-smi may have GPUs.
     """

@@ -52,38 +52,31 @@ def _inode(namespace: str) -> int:
     return Path(f"/proc/self/ns/{namespace}").stat().st_ino
 
 
-def claim(fleet: str, host: str) -> socket.socket:
+def claim(host: str) -> socket.socket:
     """Let the machine serve as this host for as long as the socket is open in any process.
 
     Two addresses may lead to one machine, and what runs there must not be started beside itself.
     The claim is the name of an abstract socket: every account sees it, it ends with the last
     process that has it, and network namespaces, as most containers have them, are machines of their
-    own. Raises Refused when the machine serves as another host.
+    own. Raises Refused when the machine serves as a host of another name: names are unique in a
+    fleet, and a cluster that takes a host over, or a state folder made anew, calls it the same.
     """
     place = f"{CLAIMS}/{_inode('pid')}/"
-    owner = hashlib.sha256(f"{fleet}/{host}".encode()).hexdigest()[:16]
+    owner = hashlib.sha256(host.encode()).hexdigest()[:16]
     called = host[:NAMED_MOST]
     with _alone(f"{CLAIMS}-claims/{_inode('pid')}"):
         for name in _sockets():
             if name.startswith(place):
                 other, _, its_name = name[len(place) :].split("/", 2)
                 if other != owner:
-                    raise Refused(_taken(its_name, called))
+                    raise Refused(
+                        f"this machine is in use as host {its_name} already: two addresses lead to "
+                        f"it, or another Topmast uses it. Take {called} or {its_name} out of its "
+                        f"fleet file"
+                    )
         claimed = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         claimed.bind(f"\0{place}{owner}/{secrets.token_hex(4)}/{called}")
         return claimed
-
-
-def _taken(other: str, called: str) -> str:
-    if other == called:
-        return (
-            "another Topmast uses this machine, or what it started here still runs: end that, or "
-            "take the host out of one of the two fleets"
-        )
-    return (
-        f"this machine is in use as host {other} already: two addresses lead to it, or another "
-        f"Topmast uses it. Take {called} or {other} out of its fleet file"
-    )
 
 
 def _sockets() -> Iterator[str]:

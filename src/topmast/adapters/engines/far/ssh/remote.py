@@ -242,7 +242,6 @@ class Keeper:
         self.top = private_folder(Path(folder).expanduser().absolute())
         self.base = private_folder(self.top / fleet / host)
         self.parts = private_folder(self.base / "parts")
-        self.fleet = fleet
         self.claimed: socket.socket | None = None
         """While it is open, here or in a runner, the machine serves as no other host."""
 
@@ -265,7 +264,7 @@ class Keeper:
             and _SSHD.match(_command(pid))
         ):
             send([pid], signal.SIGTERM)
-        self.claimed = claim(self.fleet, self.host)
+        self.claimed = claim(self.host)
         ours = {"instance": instance, "pid": os.getppid(), "began": _began(os.getppid())}
         write(self.base / "session", json.dumps(ours))
         socket, home = self.base / f"s.{secrets.token_hex(4)}", self.base / "home"
