@@ -9,6 +9,7 @@ from typing import Any
 from topmast.adapters.engines.far.engine import FarEngine
 from topmast.adapters.engines.far.ssh.launcher import SshLauncher
 from topmast.adapters.engines.far.ssh.options import SshOptions
+from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec
 from topmast.ports import Finding, Level
 
@@ -40,7 +41,10 @@ class SshEngine(FarEngine):
             return (Finding(Level.FAULT, "reach it", "asyncssh is missing", WITH_SSH),)
         if not cluster.hosts:
             return ()
-        found, unseen = as_told(cluster, options)
+        try:
+            found, unseen = as_told(cluster, options)
+        except InvalidInput as error:
+            return (Finding(Level.FAULT, "reach it", error.message),)
         findings = examined(cluster, lambda: found)
         if not unseen:
             return findings

@@ -32,8 +32,6 @@ def discover(
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise InvalidInput(f"host {twice[0]} is named twice", field="HOST")
     facts, left_out = look(names, options)
-    if not facts:
-        raise InvalidInput(f"no host is left: {'; '.join(left_out)}", field="HOST")
     hosts = [_host(name, said) for name, said in facts.items()]
     why = {name: said["why"] for name, said in facts.items() if said["why"]}
     if unseen is not None:
@@ -51,7 +49,10 @@ def discover(
 
 
 def look(names: Sequence[str], options: SshOptions) -> tuple[dict[str, Any], list[str]]:
-    """What each host says of itself, and those of which a fleet can have nothing, with why."""
+    """What each host says of itself, and those of which a fleet can have nothing, with why.
+
+    Raises InvalidInput when none is left.
+    """
     answers = asyncio.run(_ask_all(names, options))
     left_out = [f"{name}: {said}" for name, said in answers.items() if isinstance(said, str)]
     facts = {name: said for name, said in answers.items() if not isinstance(said, str)}
@@ -66,6 +67,8 @@ def look(names: Sequence[str], options: SshOptions) -> tuple[dict[str, Any], lis
         else:
             continue
         del facts[name]
+    if not facts:
+        raise InvalidInput(f"no host is left: {'; '.join(left_out)}", field="HOST")
     return facts, left_out
 
 
@@ -84,7 +87,8 @@ def _host(name: str, said: Any) -> HostSpec:
 def as_told(cluster: ClusterSpec, options: SshOptions) -> tuple[Discovered, list[str]]:
     """What the hosts of a cluster have, and which of them do not show their GPUs, with why.
 
-    Of these it is what the fleet file says: a host without nvidia-smi may have GPUs.
+    Of these it is what the fleet file says: a host without nvidia-smi may have GPUs. Raises
+    InvalidInput when no host answers.
     """
     told = {host.name: host for host in cluster.hosts}
     facts, left_out = look(list(told), options)
