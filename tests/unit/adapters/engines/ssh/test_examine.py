@@ -1,8 +1,11 @@
-"""What doctor finds of hosts behind SSH where nothing answers; on real hosts see tests/contract."""
+"""What is said of hosts behind SSH that do not let us in; on real hosts see tests/contract."""
 
 from pathlib import Path
 
+import asyncssh
+
 from topmast.adapters.engines.far.ssh import SshEngine, SshOptions
+from topmast.adapters.engines.far.ssh.lines import Where
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.ports import Level
 
@@ -20,3 +23,10 @@ def test_a_cluster_of_which_no_host_answers_is_one_fault(tmp_path: Path) -> None
     assert (fault.level, fault.what) == (Level.FAULT, "reach it")
     assert fault.detail.startswith("no host is left: gpu-1: ")
     assert "; gpu-2: " in fault.detail
+
+
+def test_a_key_that_is_not_known_is_added_to_one_of_the_files(tmp_path: Path) -> None:
+    """Either will do: that of the account, or that of the machine."""
+    error = asyncssh.HostKeyNotVerifiable("Host key is not trusted")
+    told = Where("gpu-1", SshOptions()).explain(error)
+    assert f"add it to {Path.home()}/.ssh/known_hosts or /etc/ssh/ssh_known_hosts: `ssh " in told
