@@ -69,6 +69,8 @@ class World(Struct, frozen=True):
     """The only place that the job may have."""
     turns: Turns = WHOLE
     """The slices in which it is looked at."""
+    ends: Mapping[str, float] | None = None
+    """When jobs will be over by a forecast, if there is one."""
 
     def costs(self) -> dict[str, DataCost]:
         """What the job's data costs by region, as the queue sees it; only the bound one is open."""
@@ -148,7 +150,7 @@ def in_regions(world: World) -> list[Change]:
     best: dict[tuple[object, ...], Change] = {}
     for question in world.questions():
         placer, cost = world.placers[question.region], question.cost
-        trials = placer.trials(question.ask, world.now, preempt=question.near)
+        trials = placer.trials(question.ask, world.now, preempt=question.near, ends=world.ends)
         with world.turns.aside():
             found = list(region_changes(trials))
         for change in found:

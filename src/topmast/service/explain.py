@@ -74,17 +74,18 @@ def explain_job(
     *,
     in_brief: bool = False,
     turns: Turns = WHOLE,
+    ends: Mapping[str, float] | None = None,
 ) -> Explanation:
     """Explain a job of the queue; reads the machines, changes nothing.
 
     ``in_brief``: without what would help, which takes most of the time. ``turns``: the slices in
-    which the machines are looked at.
+    which the machines are looked at. ``ends``: when jobs will be over by a forecast of its start.
     """
     turns.rest_on(lambda: (*_basis(queue, placers), *_standing(record)))
     with as_of(queue, placers, now, turns):
         if record.state not in WAITING or record.plan is not None:
             return _explain_placed(queue, placers, record, now)
-        world = _world(queue, placers, record, now, turns)
+        world = msgspec.structs.replace(_world(queue, placers, record, now, turns), ends=ends)
         inquiry = _inquire(world, record)
         verdict = queue.verdict_on(record)
         if verdict == NOT_TRIED:

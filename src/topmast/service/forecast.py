@@ -7,7 +7,6 @@ The last one is kept for a while, so that questions about other jobs continue wh
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +16,6 @@ import msgspec
 import structlog
 
 from topmast.model.job import JobSpec
-from topmast.model.reason import Change, ChangeKind
-from topmast.model.units import format_duration
 from topmast.model.views import ExpectedStart, Explanation
 from topmast.ports import Clock
 from topmast.runtime.loop import Runtime
@@ -191,40 +188,10 @@ def patience() -> Callable[[], bool]:
     return lambda: time.monotonic() >= end_s
 
 
-_EXPECTED = re.compile(r", expected in [0-9.dhms]+")
-"""When jobs end by the books of their region, which know of no history."""
-
-
-def with_start(
-    explanation: Explanation,
-    start: ExpectedStart | None,
-    ends: Mapping[str, float] | None = None,
-    now_s: float = 0.0,
-) -> Explanation:
-    """An explanation with the start that is expected.
-
-    ``ends``: when other jobs end in the same forecast: what would help is told by these, so that
-    one job has one time.
-    """
+def with_start(explanation: Explanation, start: ExpectedStart | None) -> Explanation:
+    """An explanation with the start that is expected."""
     if start is None:
         return explanation
-    changes = explanation.changes
-    if ends is not None:
-        changes = tuple(_timed(change, ends, now_s) for change in changes)
-    told = {old.text: new.text for old, new in zip(explanation.changes, changes, strict=True)}
     return msgspec.structs.replace(
-        explanation, expected_start_s=start.at_s, basis=start.basis, expected_start=start,
-        changes=changes, would_help=tuple(told.get(t, t) for t in explanation.would_help),
-    )  # fmt: skip
-
-
-def _timed(change: Change, ends: Mapping[str, float], now_s: float) -> Change:
-    """The end of jobs, at the time of the forecast; without one where it does not reach so far."""
-    if change.kind is not ChangeKind.ENDS:
-        return change
-    known = [ends[job] for job in change.jobs if job in ends]
-    if not known or len(known) < len(change.jobs):
-        return msgspec.structs.replace(change, text=_EXPECTED.sub("", change.text), at_s=None)
-    at_s = max(known)
-    wait = f", expected in {format_duration(max(0.0, at_s - now_s))}"
-    return msgspec.structs.replace(change, text=_EXPECTED.sub(wait, change.text), at_s=at_s)
+        explanation, expected_start_s=start.at_s, basis=start.basis, expected_start=start
+    )

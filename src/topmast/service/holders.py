@@ -1,4 +1,4 @@
-"""Who holds the quota that a job waits for: numbers that add up to it."""
+"""Which tenants hold the quota that a job waits for: numbers that add up to it."""
 
 from __future__ import annotations
 

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from topmast.fast.queue import GlobalQueue, JobRecord, Ledger
-from topmast.fast.region import count_of, listed
+from topmast.fast.region import count_of, listed, when_over
 from topmast.model.bisection import fewest_that, most_that, most_with
 from topmast.model.fleet import TenantSpec
 from topmast.model.job import MILLI, Band, JobSpec, TaskGroup
 from topmast.model.reason import Change, ChangeKind
-from topmast.model.units import format_duration
 from topmast.service.changes import Start, World, in_regions, told
 
 GROUPS_TRIED = 4
@@ -258,11 +257,11 @@ def _when_jobs_end(world: World) -> Iterator[Change]:
     jobs = tuple(record.id for record in gone)
     start = without(gone).start(gone=jobs)
     if start is not None:
-        at_s = ends[held[count - 1].id]
-        wait_s = max(0.0, at_s - world.now)
-        wait = format_duration(wait_s)
-        text = f"the end of {listed(jobs)}, which frees the quota that it needs, expected in {wait}"
-        yield told(ChangeKind.ENDS, text, wait_s / 3600.0, start, jobs=jobs, at_s=at_s)
+        last_s = ends[held[count - 1].id]
+        when, at_s = when_over(jobs, last_s, world.now, world.ends)
+        text = f"the end of {listed(jobs)}, which frees the quota that it needs{when}"
+        size = max(0.0, last_s - world.now) / 3600.0
+        yield told(ChangeKind.ENDS, text, size, start, jobs=jobs, at_s=at_s)
 
 
 def _of_the_tree(world: World, ends: Mapping[str, float]) -> list[JobRecord]:

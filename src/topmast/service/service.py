@@ -214,14 +214,17 @@ class Service(Submitting):
         """Why a job stands where it stands."""
         self.limits.take(caller, "explain")
         view = await self.job(caller, job)
-        job = view.id
+        job, start, ends = view.id, None, None
+        if view.state in WAITING and view.reason not in HOPELESS:
+            start = await self.forecasts.of_job(job)
+            ends = None if start is None else self.forecasts.ends()
 
         def look(turns: Turns) -> v.Explanation | None:
-            queue = self.machines.queue
+            queue, now = self.machines.queue, self.clock.now()
             record = queue.jobs.records.get(job)
             if record is None:
                 return None
-            told = explain_job(queue, self.regions.placers, record, self.clock.now(), turns=turns)
+            told = explain_job(queue, self.regions.placers, record, now, turns=turns, ends=ends)
             told = self._with_quota(caller, told, given(record.next_spec, record.spec))
             preparing = self._view(record).preparing
             if preparing:
@@ -234,9 +237,7 @@ class Service(Submitting):
         found = await self._look(look)
         if found is not None:
             waits = found.state in WAITING and found.reason not in HOPELESS
-            if waits:
-                start = await self.forecasts.of_job(job)
-                found = with_start(found, start, self.forecasts.ends(), self.clock.now())
+            found = with_start(found, start) if waits else found
             return self._shown(caller, found)
         cause = f": {view.cause}" if view.cause else ""
         summary = f"{view.id} is {view.state}{cause}"

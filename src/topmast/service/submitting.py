@@ -83,7 +83,7 @@ class Submitting(Reserving):
         return admitted
 
     def _with_quota(self, caller: Caller, told: v.Explanation, spec: JobSpec) -> v.Explanation:
-        """An explanation of a wait for quota with who has which part of it."""
+        """An explanation of a wait for quota, with the tenants that have the parts of it."""
         if told.reason != PendingReason.WAITING_FOR_QUOTA:
             return told
         seen = self.access.tenants(caller, Permission.JOBS_VIEW)

@@ -451,3 +451,29 @@ def test_hosts_of_a_region_that_does_not_answer_are_marked() -> None:
     found = hosts(world.machines.placers, lambda engine, host: None, world.now)
     marked = with_reach(found, {"west": None})
     assert {h.region: h.reachable for h in marked} == {"east": True, "west": False}
+
+
+@pytest.mark.parametrize("quota", [None, 8], ids=["no room", "no quota"])
+@pytest.mark.parametrize(("in_s", "want"), [(7_200.0, ", expected in 2h"), (None, "")])
+def test_the_end_of_a_job_is_told_by_the_forecast(
+    in_s: float | None, want: str, quota: int | None
+) -> None:
+    """In every sentence that has it; without a time where the forecast does not reach so far."""
+    tenants = (TenantSpec("a") if quota is None else tenant("a", borrow=0, H100=quota),)
+    world = World(fleet(cluster("east-1", hosts=1 if quota is None else 2), tenants=tenants))
+    first, second = world.submit(
+        job(gpus=8, tenant="a", preemptible=False, time_limit_s=3_600.0),
+        job(gpus=8, tenant="a", preemptible=False),
+    )
+    assert world.state(first) is not JobState.PENDING
+    ends = {} if in_s is None else {first: world.now + in_s}
+    told = explain_job(
+        world.queue, world.machines.placers, world.jobs[second], world.now, ends=ends
+    )
+    found = [change for change in told.changes if change.kind is ChangeKind.ENDS]
+    assert found
+    for change in found:
+        assert change.at_s == (None if in_s is None else world.now + in_s)
+        assert f"the end of {first}{'' if quota is None else ', which frees'}" in change.text
+        assert change.text.partition(":")[0].endswith(want or ("needs" if quota else first))
+    assert "expected in 1h" not in " ".join((*told.would_help, *(c.text for c in told.changes)))

@@ -14,6 +14,7 @@ from tests.support.entrance import URL, Entrance, entrance, run
 from tests.unit.docs.test_reference import rows as rows_of_page
 from tests.unit.web.support import local, submit
 from topmast.api.wire import LARGEST
+from topmast.fast.region import when_over
 from topmast.model.access import Role
 from topmast.model.reason import Change, ChangeKind, ClusterVerdict, Rejection
 from topmast.model.units import format_duration
@@ -350,10 +351,6 @@ def page_of(
     return pages[0]
 
 
-ENDS = Change(
-    ChangeKind.ENDS, "the end of j4, expected in 20m39s: there is room", 1.0,
-    jobs=("j4",),
-)  # fmt: skip
 MORE = Change(ChangeKind.HOSTS, "2 more hosts in a-1", 1.0, cluster="a-1", to=2.0)
 HOUR_S = 3_600.0
 
@@ -376,14 +373,17 @@ def test_one_job_has_one_expected_start_on_its_page(
     def told(now_s: float) -> Explanation:
         at_s = now_s + 3 * HOUR_S + 20.0
         start = ExpectedStart(at_s, at_s, at_s, "given durations", "the end of j9")
+        ends = {} if ends_s is None else {"j4": now_s + ends_s + 20.0}
+        when, over_s = when_over(("j4",), now_s + 1_239.0, now_s, ends)
+        text = f"the end of j4{when}: there is room"
+        over = Change(ChangeKind.ENDS, text, 1.0, jobs=("j4",), at_s=over_s)
         base = replace(
             explanation(),
             reason="WaitingForJobs",
-            changes=(ENDS, MORE),
-            would_help=(ENDS.text, MORE.text),
+            changes=(over, MORE),
+            would_help=(over.text, MORE.text),
         )
-        ends = {} if ends_s is None else {"j4": now_s + ends_s + 20.0}
-        return with_start(base, start, ends, now_s)
+        return with_start(base, start)
 
     text = page_of(door, monkeypatch, told)
     (start,) = re.findall(r"Starts in 3h \( (\S+ \S+ UTC) \)\. It waits for the end of j9 \.", text)

@@ -6,7 +6,7 @@ the compiled kernels; both are modules of their own, for they are used without t
 
 from topmast.fast.region.explain.changes import region_changes
 from topmast.fast.region.explain.changes.hosts import states_of
-from topmast.fast.region.explain.changes.trials import Spot, count_of, listed
+from topmast.fast.region.explain.changes.trials import Spot, count_of, listed, when_over
 from topmast.fast.region.explain.rejections import emptied, pending_reason, roomy_hosts
 from topmast.fast.region.invariants import check_hosts, check_index
 from topmast.fast.region.inventory.allocation import AllocationPhase
@@ -36,4 +36,5 @@ __all__ = [
     "region_changes",
     "roomy_hosts",
     "states_of",
+    "when_over",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -106,8 +106,17 @@ class RegionAnswers(RegionState):
             search.allocations = {job: held[job] for job in held if job not in gone}
         return Trials(search, ask, preempt=preempt and self._may_preempt(ask)).place(ask)
 
-    def trials(self, ask: PlacementRequest, now: float, *, preempt: bool = True) -> Trials:
+    def trials(
+        self,
+        ask: PlacementRequest,
+        now: float,
+        *,
+        preempt: bool = True,
+        ends: Mapping[str, float] | None = None,
+    ) -> Trials:
         """A gang that has no place, and copies of what is here, to try changes on.
+
+        ``ends``: when jobs will be over by a forecast, if there is one.
 
         They may be tried while the region goes on. O(slots + attempts).
         """
@@ -119,6 +128,7 @@ class RegionAnswers(RegionState):
             ask,
             preempt=preempt and self._may_preempt(ask),
             unheld=self.columns.still() if held else None,
+            ends=ends,
         )
 
     def expected_ends(self, now: float) -> dict[str, float]:

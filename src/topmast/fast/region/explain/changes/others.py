@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from topmast.fast.region.explain.changes.trials import Spot, Trials, listed
+from topmast.fast.region.explain.changes.trials import Spot, Trials, listed, when_over
 from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.overlay import Leaving
@@ -113,11 +113,10 @@ def _when_jobs_end(trials: Trials) -> Iterator[Change]:
     gone = _needed(trials, order[:count])
     place = trials.holds(columns.without(gone))
     if place is not None:
-        at_s = ends[count - 1][0]
-        jobs = tuple(a.job for a in gone)
-        wait_s = max(0.0, at_s - now)
-        text = f"the end of {listed(jobs)}, expected in {format_duration(wait_s)}"
-        yield trials.change(ChangeKind.ENDS, text, wait_s / 3600.0, place, jobs=jobs, at_s=at_s)
+        jobs, size = tuple(a.job for a in gone), max(0.0, ends[count - 1][0] - now) / 3600.0
+        when, at_s = when_over(jobs, ends[count - 1][0], now, trials.ends)
+        text = f"the end of {listed(jobs)}{when}"
+        yield trials.change(ChangeKind.ENDS, text, size, place, jobs=jobs, at_s=at_s)
 
 
 def _fewest_gone(trials: Trials, columns: Columns, order: Sequence[Allocation]) -> int | None:

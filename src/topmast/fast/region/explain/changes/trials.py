@@ -6,7 +6,7 @@ best, so that a trial costs the sums over the hosts and no scores.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from topmast.fast.region.search.domains import Space
 from topmast.model.job import Band
 from topmast.model.plan import PlacementRequest, Preempt
 from topmast.model.reason import Change, ChangeKind
+from topmast.model.units import format_duration
 
 
 class Spot(Struct, frozen=True):
@@ -36,6 +37,7 @@ class Spot(Struct, frozen=True):
 
 class Trials:
     """The gang and the region. ``unheld``: the columns with the room kept for another gang, if any.
+    ``ends``: when jobs will be over by a forecast, if there is one.
 
     Complexities below are for H hosts with their slots and A attempts.
     """
@@ -47,11 +49,13 @@ class Trials:
         *,
         preempt: bool,
         unheld: Columns | None = None,
+        ends: Mapping[str, float] | None = None,
     ) -> None:
         self.search = search
         self.ask = ask
         self.preempt = preempt and ask.band > Band.OPPORTUNISTIC
         self.unheld = unheld
+        self.ends = ends
 
     @property
     def _excluded(self) -> list[int]:
@@ -99,6 +103,22 @@ class Trials:
             kind, told, size, place.region, place.cluster, preempting=stops,
             **more,  # type: ignore[arg-type]
         )  # fmt: skip
+
+
+def when_over(
+    jobs: Sequence[str], at_s: float, now: float, ends: Mapping[str, float] | None
+) -> tuple[str, float | None]:
+    """How a sentence says when jobs will be over, and when that is.
+
+    ``ends``: by a forecast, so that one job has one time; else ``at_s``, as their region expects
+    it, which knows of no history. Nothing where a forecast does not reach so far.
+    """
+    if ends is not None:
+        known = [ends[job] for job in jobs if job in ends]
+        if len(known) < len(jobs):
+            return "", None
+        at_s = max(known)
+    return f", expected in {format_duration(max(0.0, at_s - now))}", at_s
 
 
 def count_of(count: int, one: str, of: str = "") -> str:
