@@ -5,6 +5,8 @@ from tests.mutants.mutant import Mutant
 PROTOCOL = "adapters/engines/far/protocol.py"
 STEPS = "tests/unit/adapters/engines/far/test_protocol.py"
 DRIVER = "tests/unit/adapters/engines/far/test_engine.py"
+MACHINE = "adapters/engines/far/ssh/machine.py"
+REMOTE = "tests/unit/adapters/engines/ssh/test_remote.py"
 STORIES = "tests/properties/test_far_protocol.py"
 
 
@@ -279,5 +281,16 @@ FAR = (
         "        if part.claimed:  # something",
         "        if False:  # something",
         STEPS,
+    ),
+    Mutant(
+        "a machine serves as one host of a fleet behind SSH", MACHINE,
+        "                if other != owner:", "                if False:",
+        f"{REMOTE}::test_a_machine_serves_as_one_host",
+    ),
+    Mutant(
+        "a machine is kept by the runners there when its connection is cut",
+        "adapters/engines/far/ssh/remote.py",
+        "        for number in held:", "        for number in held[:1]:",
+        f"{REMOTE}::test_a_machine_is_kept_by_what_runs_there",
     ),
 )  # fmt: skip
