@@ -46,8 +46,8 @@ FAR = (
     ),
     step(
         "what we have the scheduler end is not evicted",
-        "                place.cancelled_s, part.cancelled = self._now.s, True",
-        "                place.cancelled_s = self._now.s",
+        "        place.cancelled_s, part.cancelled = self._now.s, True",
+        "        place.cancelled_s = self._now.s",
         STEPS,
     ),
     step(
@@ -137,8 +137,20 @@ FAR = (
     ),
     step(
         "nothing is told dead before its lease is over",
-        "place.heard_s + attempt.lease_s + self.terms.margin_s",
-        "place.heard_s + attempt.lease_s / 2",
+        "place.heard_s + lease_s + self.terms.margin_s",
+        "place.heard_s + lease_s / 2",
+    ),
+    step(
+        "what its host says runs is not told dead",
+        "if self._expired(attempt, place) and not lives:",
+        "if self._expired(attempt, place):",
+        STEPS,
+    ),
+    step(
+        "what outlives its runner is ended by its host",
+        "                self._have_ended(part, place, e.Cancel(chosen, 0.0))",
+        "                pass",
+        STEPS,
     ),
     step(
         "what is silent for a lease is told dead",
@@ -272,7 +284,7 @@ FAR = (
     ),
     step(
         "a runner that does not obey is ended by the scheduler",
-        "                self._do(e.Cancel(chosen, attempt.stop.grace_s))",
+        "                self._have_ended(part, place, e.Cancel(chosen, attempt.stop.grace_s))",
         "                pass",
         STEPS,
     ),

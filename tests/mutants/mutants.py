@@ -169,7 +169,7 @@ MUTANTS = (
     Mutant(
         "a token of a stronger account cannot be had",
         "service/accounts.py",
-        "            self._refuse_above(caller, subject)\n",
+        '        self._refuse_above(caller, f"sa:{name}")\n',
         "",
         f"{TEST_ACCESS}::test_no_caller_grants_above_the_own_role",
     ),

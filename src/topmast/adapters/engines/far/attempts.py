@@ -62,6 +62,8 @@ class Part:
     submitting: bool = False
     since_s: float = 0.0
     """A look that began before is of no use; on the monotonic clock."""
+    lives_s: float = -math.inf
+    """When a look last showed that it runs."""
     absent: int = 0
     """How many looks in a row did not show what they should."""
     lingering: int = 0

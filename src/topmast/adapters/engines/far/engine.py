@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from topmast.adapters.connections import MOST_CONNECTIONS
 from topmast.adapters.engines.execs import Execs
@@ -136,7 +137,8 @@ class FarEngine(Engine):
         self._facts = FactLog(self._folder / "facts")
         self._outputs = Outputs(self._folder / "attempts", self._options.log_max_bytes)
         self._reports = Reports(self._outputs.file, self._hear_report)
-        self._protocol = Protocol(terms_of(self._options), tuple(self._hosts))
+        terms = replace(terms_of(self._options), first_hand=self.launcher_type.first_hand)
+        self._protocol = Protocol(terms, tuple(self._hosts))
         for fact in self._facts.load():
             self._protocol.attempts.apply(fact)
         self._facts.rewrite(self._protocol.attempts.facts())

@@ -22,6 +22,8 @@ class Terms(Struct, frozen=True):
     """A runner that was not heard for so long may be dead, or cut off."""
     distrust_s: float
     """Without a complete look for so long, no host takes new work."""
+    first_hand: bool = False
+    """As `Launcher.first_hand`: what is listed as running is not dead, whatever its lease."""
 
 
 class Moment(Struct, frozen=True, gc=False):

@@ -156,6 +156,11 @@ class Launcher(ABC):
     these parts nothing is known. If not, a listing is of all hosts or none.
     """
 
+    first_hand: ClassVar[bool] = False
+    """Whether hosts themselves tell `list` what runs there: a part is listed as running as long as
+    any process of it lives, and no longer. Others are told by a scheduler, which may not know.
+    """
+
     def __init__(self, cluster: ClusterSpec, fleet: str, options: Any) -> None:
         """``fleet`` is the second word of the names of its parts; ``options`` is as declared."""
         self._cluster = cluster

@@ -7,6 +7,7 @@ the protocol as a whole, and which step guards against which fault.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -373,14 +374,23 @@ class Protocol:
                 self._do(e.Release(chosen))
         elif held:
             self._do(e.Cancel(chosen, 0.0))  # what runs is another one of that name
-        if attempt.stop is None:
-            return
+        if chosen.state is State.RUNNING:
+            part.lives_s = self._now.s
+        self._see_to_its_end(attempt, part, chosen)
+
+    def _see_to_its_end(self, attempt: Attempt, part: Part, chosen: Listed) -> None:
+        """Have the scheduler end what its runner should have ended, and has not."""
         for place in part.running:
             silent = self._now.s - place.heard_s > self.terms.silence_s
             due = self._now.s - place.cancelled_s > CANCEL_AGAIN_S
-            if due and (silent or self._now.s > attempt.overdue_s):
-                place.cancelled_s, part.cancelled = self._now.s, True
-                self._do(e.Cancel(chosen, attempt.stop.grace_s))
+            if attempt.stop is not None and due and (silent or self._now.s > attempt.overdue_s):
+                self._have_ended(part, place, e.Cancel(chosen, attempt.stop.grace_s))
+            elif due and self.terms.first_hand and self._expired(attempt, place):
+                self._have_ended(part, place, e.Cancel(chosen, 0.0))
+
+    def _have_ended(self, part: Part, place: Place, how: e.Cancel) -> None:
+        place.cancelled_s, part.cancelled = self._now.s, True
+        self._do(how)
 
     def _gone(self, attempt: Attempt, part: Part, chosen: Listed | None, *, alone: bool) -> None:
         """What was recorded has ended, as the scheduler says, or is not known to it any more."""
@@ -395,7 +405,8 @@ class Protocol:
             own = chosen is not None and chosen.run == place.run and not place.doubled
             truth = own and alone and self.hosts.answered_since(place.host, patience_s)
             if attempt.lease_s is None or truth:
-                self._lose(attempt, place, why, evicted=evicted)
+                said = _silence(attempt) if self._expired(attempt, place) else why
+                self._lose(attempt, place, said, evicted=evicted)
 
     def _clear(self, name: str, listed: list[Listed]) -> None:
         """End what the scheduler still has, or has again, of a part that is over."""
@@ -421,11 +432,17 @@ class Protocol:
         for attempt, part in list(self.attempts.open_parts()):
             if attempt.lease_s is None:
                 continue
+            lives = self.terms.first_hand and self._now.s - part.lives_s <= self.terms.distrust_s
             for place in part.running:
-                if self._now.s > place.heard_s + attempt.lease_s + self.terms.margin_s:
-                    self._lose(attempt, place, f"its runner was silent for {attempt.lease_s:g} s")
+                if self._expired(attempt, place) and not lives:
+                    self._lose(attempt, place, _silence(attempt))
             for place in part.stranded(self._now.s, attempt.lease_s):
                 self._lose(attempt, place, NEVER_CLAIMED, blameless=True)
+
+    def _expired(self, attempt: Attempt, place: Place) -> bool:
+        """Whether its runner must have ended all by now, unless somebody ended the runner."""
+        lease_s = math.inf if attempt.lease_s is None else attempt.lease_s
+        return self._now.s > place.heard_s + lease_s + self.terms.margin_s
 
     def _down_hosts(self) -> None:
         """Tell that a host is down when nothing can live there, nor start."""
@@ -498,3 +515,7 @@ class Protocol:
         if asked:
             tasks = tuple(t for _, a in sorted(self.attempts.known.items()) for t in truth_of(a))
             self._say(m.TaskList(tasks, self.hosts.down_names(), self.hosts.closed() or UNSET))
+
+
+def _silence(attempt: Attempt) -> str:
+    return f"its runner was silent for {attempt.lease_s:g} s"

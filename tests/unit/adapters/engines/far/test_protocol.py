@@ -421,6 +421,41 @@ def test_the_scheduler_is_believed_when_the_runner_is_silent_and_the_daemon_answ
         assert bool(lost) is want_lost, story_of
 
 
+def first_hand() -> Story:
+    """Hosts tell themselves what runs there."""
+    return Story(Protocol(Terms(LEASE_S, 15.0, 30.0, 60.0, first_hand=True), HOSTS))
+
+
+def test_what_its_host_says_runs_is_ended_there_before_it_is_told_dead() -> None:
+    """Somebody ended its runner, which would have ended it with the lease."""
+    story = first_hand().released()
+    story.does(e.Claim(PART, "h0", "n1", run="r1"))
+    running = listed(State.RUNNING, run="r1")
+    story.now_s += LEASE_S
+    assert not only(story.looks(running), e.Cancel), "the margin is not over"
+    story.now_s += 20.0
+    look = story.looks(running)
+    (cancel,) = only(look, e.Cancel)
+    assert cancel.grace_s == 0.0
+    assert not news(look, m.TaskLost)
+    assert not news(story.does(e.Tick()), m.TaskLost), "it lives"
+    assert not only(story.looks(running), e.Cancel), "not at every look"
+    (lost,) = news(story.looks(listed(State.ENDED, run="r1", evicted=True)), m.TaskLost)
+    assert lost.error == f"its runner was silent for {LEASE_S:g} s"
+
+
+def test_a_lease_is_the_end_where_the_host_does_not_say_what_runs() -> None:
+    """A scheduler may not know, and what a host said a while ago may not be so any more."""
+    running = listed(State.RUNNING, run="r1")
+    for story, wait_s in ((Story(), 1.0), (first_hand(), 70.0)):
+        story.released()
+        story.does(e.Claim(PART, "h0", "n1", run="r1"))
+        story.looks(running)
+        story.now_s += LEASE_S + 16.0
+        story.looks(running)
+        assert news(story.does(e.Tick(), after_s=wait_s), m.TaskLost)
+
+
 def test_after_a_second_claim_the_scheduler_is_not_believed() -> None:
     """What ended may be the second run; that is remembered over a restart."""
     for nonces, want_lost in ((("n1", "n1"), True), (("n1", "n2"), False)):

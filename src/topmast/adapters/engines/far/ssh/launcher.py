@@ -45,6 +45,7 @@ class SshLauncher(Launcher):
     many_hosts: ClassVar = False
     exact_gpus: ClassVar = True
     lists_by_host: ClassVar = True
+    first_hand: ClassVar = True
 
     def __init__(self, cluster: ClusterSpec, fleet: str, options: SshOptions) -> None:
         super().__init__(cluster, fleet, options)
