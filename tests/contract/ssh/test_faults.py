@@ -112,6 +112,19 @@ def test_a_cut_longer_than_the_lease_ends_the_task_there_first(rig: Rig, lab: Ss
     rig.end_of("j2")
 
 
+def test_what_outlives_its_runner_is_told_dead_when_it_is(rig: Rig, lab: SshLab) -> None:
+    """Somebody killed all of the runner, so that nothing on the host keeps to the lease."""
+    script = f"trap '' TERM; {TURNS.format(turns=10_000)}"
+    rig.engine.start_gang(gang(rig, "j1", script, "ssh0"))
+    rig.says("j1", "turn 1")
+    tasks = set(alive(rig, "j1"))
+    lab.hosts["ssh0"].end_runners()
+    assert tasks & set(alive(rig, "j1")), "it lives without its runner"
+    until(lambda: bool(rig.news.all(TaskLost, job="j1")), "it is not told lost", 60.0)
+    assert not alive(rig, "j1")
+    assert "its runner was silent" in rig.lost("j1").error
+
+
 def test_a_restart_of_the_host_ends_its_tasks_once(rig: Rig, lab: SshLab) -> None:
     """Nothing comes back after it, and the host takes new work."""
     rig.engine.start_gang(gang(rig, "j1", f"echo began; {TURNS.format(turns=10_000)}", "ssh2"))
