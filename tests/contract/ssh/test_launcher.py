@@ -303,8 +303,7 @@ DOORS = [
         "identity": "{folder}/signed"}),
     Door("no Python", "option `python`", {"python": "python9"}),
     Door("something else than Python", "option `python`", {"python": "true"}),
-    Door("a folder that cannot be made", "NotADirectory", {"folder": "/dev/null/x"}),
-    Door("no way through a jump host", "jump", {"jump": "a@:b"}),
+    Door("a folder that cannot be made", "option folder: /dev/null/x cannot be made", {"folder": "/dev/null/x"}),
     Door("nothing listens on that port", "port 2222", {"port": "2222"}),
 ]  # fmt: skip
 

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from topmast.adapters.engines.forms import misfit
 from topmast.model.decoding import learn_structs
 from topmast.model.engines import PROCESSES, Deadlines
 from topmast.model.errors import InvalidInput
@@ -236,6 +237,8 @@ def read_options(
         if known[option] == dict[str, str]:
             found.setdefault(option, {})[key] = text
             continue
+        if wanted := misfit(known[option], text):
+            raise InvalidInput(f"wanted {wanted}, found '{text}'", field=f"{field}.{name}")
         try:
             found[option] = msgspec.convert(text, known[option], strict=False)
         except msgspec.ValidationError as error:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from topmast.adapters.engines.far.launcher import Part, Refused, Ticket
-from topmast.adapters.engines.far.slurm import SlurmOptions
+from topmast.adapters.engines.far.slurm import SlurmLauncher, SlurmOptions
 from topmast.adapters.engines.far.slurm.batch import (
     BOOT,
     arguments,
@@ -18,6 +18,7 @@ from topmast.adapters.engines.far.slurm.batch import (
     submission_options,
 )
 from topmast.adapters.engines.far.slurm.options import BY_TENANT
+from topmast.model.fleet import ClusterSpec, HostSpec
 
 TICKET = Ticket("https://h:1", "PEM\n#TOPMAST\n" * 300, "secret", "tm-f-j1-1-0", 60.0, 20.0)
 RUNNER = (
@@ -180,3 +181,31 @@ def test_each_tenant_of_which_an_option_speaks_is_known() -> None:
     assert submission_options(SlurmOptions(constraint={"vision": "fast"}), "vision") == {
         "constraint": "fast"
     }
+
+
+@pytest.mark.parametrize(
+    ("said", "option"),
+    [
+        ("Invalid --time specification", "time_limit"),
+        ("Invalid --mem specification", "memory_mib_per_gpu"),
+    ],
+)
+def test_an_option_that_sbatch_does_not_take_is_a_fault_of_the_cluster(
+    tmp_path: Path, said: str, option: str
+) -> None:
+    """The next job would be refused for it too."""
+    sbatch = tmp_path / "sbatch"
+    sbatch.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo slurm 23.11.0 && exit\n'
+        f"echo 'sbatch: error: {said}' >&2; exit 1\n"
+    )
+    sbatch.chmod(0o700)
+    hosts = (HostSpec("a", "H100", 4), HostSpec("b", "H100", 4))
+    launcher = SlurmLauncher(
+        ClusterSpec("hpc", hosts, "slurm"),
+        "f",
+        SlurmOptions(bin=str(tmp_path), time_limit="vision"),
+    )
+    with pytest.raises(Refused, match=f"option `{option}`") as caught:
+        launcher.submit(part())
+    assert caught.value.everyone

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import asyncssh
+import pytest
 
 from topmast.adapters.engines.far.ssh import SshEngine, SshOptions
-from topmast.adapters.engines.far.ssh.lines import Where
+from topmast.adapters.engines.far.ssh.lines import NotUsable, Where
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.ports import Level
 
@@ -30,3 +31,25 @@ def test_a_key_that_is_not_known_is_added_to_one_of_the_files(tmp_path: Path) ->
     error = asyncssh.HostKeyNotVerifiable("Host key is not trusted")
     told = Where("gpu-1", SshOptions()).explain(error)
     assert f"add it to {Path.home()}/.ssh/known_hosts or /etc/ssh/ssh_known_hosts: `ssh " in told
+
+
+def test_known_hosts_that_cannot_be_used_name_the_option_and_the_file(tmp_path: Path) -> None:
+    """Another file, one that is no text, a folder: no error of a library."""
+    other, bytes_ = tmp_path / "other", tmp_path / "bytes"
+    other.write_text("root:x:0:0:root:/root:/bin/bash\n")
+    bytes_.write_bytes(b"\xff\xfe")
+    for file, want in (
+        (other, "more than keys"),
+        (bytes_, "more than keys"),
+        (tmp_path, "directory"),
+    ):
+        with pytest.raises(NotUsable, match=f"option known_hosts: {file} .*{want}"):
+            Where("gpu-1", SshOptions(known_hosts=str(file))).arguments()
+
+
+def test_a_folder_for_a_key_names_the_option(tmp_path: Path) -> None:
+    """As it does where there is none."""
+    with pytest.raises(OSError) as caught:
+        asyncssh.load_keypairs(str(tmp_path))
+    told = Where("gpu-1", SshOptions(identity=str(tmp_path))).explain(caught.value)
+    assert told == f"option identity: {tmp_path} cannot be read: Is a directory"

@@ -352,3 +352,14 @@ def test_the_gpus_of_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     )  # fmt: skip
     smi.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
     assert machine.graphics() == ([], "nvidia-smi: NVIDIA-SMI has failed")
+
+
+def test_a_folder_that_cannot_be_made_is_refused_in_words(tmp_path: Path) -> None:
+    """A file in its place, or above it."""
+    file = tmp_path / "file"
+    file.touch()
+    for folder, why in ((file, "a file has its place"), (file / "x", "Not a directory")):
+        with pytest.raises(
+            machine.Refused, match=f"^option folder: {folder} cannot be made: {why}"
+        ):
+            remote.private_folder(folder)

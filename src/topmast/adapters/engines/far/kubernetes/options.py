@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from topmast.adapters.engines.far.options import FarOptions, Seconds
+from topmast.adapters.engines.forms import PROGRAM
 
 Id = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 GPU = "nvidia.com/gpu"
@@ -29,7 +30,7 @@ class KubernetesOptions(FarOptions, frozen=True):
     """Secrets that jobs may refer to, by tenant: ``secrets.TENANT: NAME,NAME``; none by default."""
     pull_secret: str = ""
     """The Secret with the registry's password, in each of the namespaces."""
-    python: str = "python3"
+    python: Annotated[str, PROGRAM] = "python3"
     """The interpreter of the runner, in the image: 3.8 or newer."""
     priority_class: str = ""
     """Of all pods; empty: the cluster's default."""

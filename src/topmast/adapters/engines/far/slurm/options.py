@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from topmast.adapters.engines.far.options import FarOptions
+from topmast.adapters.engines.forms import PROGRAM, SLURM_TIME
 
 ByTenant = dict[str, str]
 """``account: x`` for all, ``account.TENANT: y`` for one: key "" and key TENANT."""
@@ -34,11 +35,11 @@ class SlurmOptions(FarOptions, frozen=True):
     """
     cpus_per_gpu: Annotated[float, Meta(ge=0)] = 0.0
     """CPUs for each GPU of a part that asks for none itself; Slurm would give it one."""
-    memory_mib_per_gpu: Annotated[int, Meta(ge=0)] = 0
+    memory_mib_per_gpu: Annotated[int, Meta(ge=0, le=1 << 30)] = 0
     """Memory for each GPU of a part that asks for none itself; Slurm's default may be all."""
     exclusive: bool = False
     """Whole hosts: no other job runs beside a part."""
-    time_limit: str = ""
+    time_limit: Annotated[str, SLURM_TIME] = ""
     """As ``sbatch --time`` says it, for parts without a limit; empty: the partition's default."""
     conf: str = ""
     """The path of slurm.conf, where it is not at its usual place."""
@@ -48,7 +49,7 @@ class SlurmOptions(FarOptions, frozen=True):
     """``USER@LOGIN-NODE``, where Slurm's commands are run by ``ssh``; empty: here."""
     ssh_config: str = ""
     """The path of a configuration for ``ssh``, instead of the usual ones."""
-    python: str = "python3"
+    python: Annotated[str, PROGRAM] = "python3"
     """Python 3.8 or newer on the hosts."""
     command_s: Annotated[float, Meta(gt=0, le=600)] = 20.0
     """A command that takes longer is ended: the controller does not answer."""
@@ -66,7 +67,7 @@ class SlurmOptions(FarOptions, frozen=True):
 
     def differs(self, option: str, tenant: str) -> bool:
         """Whether such an option says something of its own for jobs of ``tenant``."""
-        said: ByTenant = getattr(self, option) if option else {}
+        said: ByTenant = getattr(self, option) if option in BY_TENANT else {}
         return tenant in said
 
     def gpu_type(self, model: str) -> str:

@@ -200,10 +200,16 @@ class Where:
 
     def _known_hosts(self) -> asyncssh.SSHKnownHosts:
         """Never nothing, which would be taken for any key."""
-        texts = [file.read_text() for file in self._known_files if file.exists()]
-        if self.options.known_hosts and not texts:
+        files = [file for file in self._known_files if file.exists()]
+        if self.options.known_hosts and not files:
             raise NotUsable(f"option known_hosts: there is no file {self.options.known_hosts}")
-        return asyncssh.import_known_hosts("\n".join(texts))
+        try:
+            return asyncssh.import_known_hosts("\n".join(file.read_text() for file in files))
+        except OSError as error:
+            why = f"{error.filename} cannot be read: {error.strerror}"
+        except ValueError as error:
+            why = f"{' or '.join(map(str, files))} has more than keys of hosts: {error}"
+        raise NotUsable(f"option known_hosts: {why}")
 
     def jumps(self) -> list[tuple[str, dict[str, Any]]]:
         """The hosts on the way, with what differs there."""
@@ -211,8 +217,6 @@ class Where:
         for hop in self.options.jump.split(",") if self.options.jump else ():
             user, _, place = hop.strip().rpartition("@")
             host, _, port = place.partition(":")
-            if not host or (port and not port.isdecimal()):
-                raise NotUsable(f"option jump: {hop!r} is not [USER@]HOST[:PORT]")
             given: dict[str, Any] = {"port": int(port or 22)}
             found.append((host, {**given, "username": user} if user else given))
         return found
@@ -247,6 +251,8 @@ class Where:
                 return f"option identity: {options.identity} is not a private key"
             case FileNotFoundError() if options.identity and error.filename:
                 return f"option identity: there is no file {error.filename}"
+            case OSError() if options.identity and error.filename:
+                return f"option identity: {error.filename} cannot be read: {error.strerror}"
             case asyncssh.ChannelListenError():
                 return "its sshd does not forward sockets: set AllowStreamLocalForwarding to yes"
             case asyncssh.Error():

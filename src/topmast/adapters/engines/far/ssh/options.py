@@ -7,14 +7,15 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from topmast.adapters.engines.far.options import FarOptions
+from topmast.adapters.engines.forms import JUMP, LINE, LISTEN, OWN_FOLDER, PROGRAM
 
-Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f]*$")]
+Text = Annotated[str, LINE]
 
 
 class SshOptions(FarOptions, frozen=True):
     """How hosts are reached, and what they have."""
 
-    listen: str = "unix:"
+    listen: Annotated[str, LISTEN] = "unix:"
     """A socket of the engine's own, to which every connection forwards one on its host. With
     ``ADDRESS:PORT`` runners call there by themselves.
     """
@@ -29,13 +30,13 @@ class SshOptions(FarOptions, frozen=True):
     """A file with the keys of the hosts; empty: ``~/.ssh/known_hosts`` and
     ``/etc/ssh/ssh_known_hosts``. A host that is not in it is not used.
     """
-    jump: Text = ""
+    jump: Annotated[str, JUMP] = ""
     """``[USER@]HOST[:PORT],...``: the hosts to go through on the way."""
     address: dict[str, str] = field(default_factory=dict)
     """``address.HOST: 10.0.0.7``: where a host is reached, if not by its own name."""
-    python: Text = "python3"
+    python: Annotated[str, PROGRAM] = "python3"
     """Python 3.8 or newer on the hosts."""
-    folder: Text = ".topmast-ssh"
+    folder: Annotated[str, OWN_FOLDER] = ".topmast-ssh"
     """A private folder on each host, below the home of the account unless it begins with ``/``.
     It keeps what survives a restart of the host.
     """

@@ -54,7 +54,11 @@ _SSHD = re.compile(rb"sshd(-session)?: [^\0]*@")
 
 def private_folder(folder: Path) -> Path:
     """Make a folder that only this account can use. Raises Refused when others can write there."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        why = "a file has its place" if folder.exists() else os.strerror(error.errno or 0)
+        raise Refused(f"option folder: {folder} cannot be made: {why}") from None
     seen = folder.stat()
     if seen.st_uid != os.getuid() or seen.st_mode & 0o022:
         raise Refused(f"{folder} can be changed by others: `chmod 700` it, or set option `folder`")

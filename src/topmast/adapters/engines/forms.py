@@ -1,0 +1,110 @@
+"""Forms of the texts that options of engines take, each with the words for a text of another one.
+
+An option says its form in its type: ``Annotated[str, LISTEN]``. `misfit` tells what it wants.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Meta
+
+MOST_PORT = 65_535
+UNIX = "unix:"
+_HOST = re.compile(r"[^\s\x00-\x1f:/@,\[\]]+")
+_CONTROL = re.compile(r"[\x00-\x1f]")
+_PROGRAM = re.compile(r"[^\s\x00-\x1f-][^\s\x00-\x1f]*")
+_SLURM_TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|infinite|unlimited", re.IGNORECASE)
+_DIGITS_MOST = 9
+
+
+def form(wanted: str, fits: Callable[[str], object]) -> Meta:
+    """What an option wants, in words, and whether a text is that."""
+    return Meta(description=wanted, extra={"fits": fits})
+
+
+def misfit(kind: Any, text: str) -> str:
+    """What an option of this type wants, where ``text`` does not have its form; else empty."""
+    for meta in getattr(kind, "__metadata__", ()):
+        if meta.extra and "fits" in meta.extra and not meta.extra["fits"](text):
+            return meta.description or ""
+    return ""
+
+
+def _is_host(text: str) -> bool:
+    return _HOST.fullmatch(text) is not None or _is_ipv6(text)
+
+
+def _is_ipv6(text: str) -> bool:
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    try:
+        return ipaddress.ip_address(bare).version == 6
+    except ValueError:
+        return False
+
+
+def _is_port(text: str, least: int) -> bool:
+    short = text.isascii() and text.isdigit() and len(text) <= _DIGITS_MOST
+    return short and least <= int(text) <= MOST_PORT
+
+
+def _is_listen(text: str) -> bool:
+    if text.startswith(UNIX):
+        return not _CONTROL.search(text)
+    host, colon, port = text.rpartition(":")
+    return bool(colon) and (not host or _is_host(host)) and _is_port(port, 0)
+
+
+def _is_reached(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return _is_host(text) or (_is_host(host) and _is_port(port, 1))
+
+
+def _is_hop(text: str) -> bool:
+    user, at, place = text.strip().rpartition("@")
+    host, colon, port = place.partition(":")
+    named = bool(user) and " " not in user if at else True
+    return named and bool(_HOST.fullmatch(host)) and (not colon or _is_port(port, 1))
+
+
+def _is_below(path: str) -> bool:
+    """Whether a path leads to something below where it begins."""
+    parts = [part for part in path.split("/") if part]
+    return bool(parts) and not {".", ".."} & set(parts) and not _CONTROL.search(path)
+
+
+def _is_own_folder(text: str) -> bool:
+    return _is_below(text.partition("/")[2] if text.startswith("~") else text)
+
+
+def _is_slurm_time(text: str) -> bool:
+    longest = max(map(len, re.findall(r"\d+", text)), default=0)
+    return _SLURM_TIME.fullmatch(text) is not None and longest <= _DIGITS_MOST
+
+
+LINE = form("text without control characters", lambda text: not _CONTROL.search(text))
+LISTEN = form(f"HOST:PORT with a port from 0 to {MOST_PORT}, or {UNIX}/PATH", _is_listen)
+ADVERTISE = form(
+    f"HOST or HOST:PORT with a port from 1 to {MOST_PORT}",
+    lambda text: not text or _is_reached(text),
+)
+JUMP = form(
+    f"[USER@]HOST[:PORT],... with ports from 1 to {MOST_PORT}",
+    lambda text: not text or all(_is_hop(hop) for hop in text.split(",")),
+)
+FOLDER = form(
+    "the path of a folder that begins with / (~ has no meaning here), and not / itself",
+    lambda text: not text or (text.startswith("/") and _is_below(text)),
+)
+OWN_FOLDER = form(
+    "a folder of its own: /PATH, or PATH below the home of the account", _is_own_folder
+)
+PROGRAM = form("a path or a name of a program, without arguments", _PROGRAM.fullmatch)
+SLURM_TIME = form(
+    "minutes, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS, DAYS-HOURS:MINUTES or "
+    "DAYS-HOURS:MINUTES:SECONDS, as `sbatch --time` takes it",
+    lambda text: not text or _is_slurm_time(text),
+)

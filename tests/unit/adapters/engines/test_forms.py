@@ -1,0 +1,112 @@
+"""The forms of texts that far engines take: other texts are refused when a fleet is read."""
+
+from pathlib import Path
+
+import pytest
+
+from topmast.adapters.engines.far.kubernetes.options import KubernetesOptions
+from topmast.adapters.engines.far.options import FarOptions
+from topmast.adapters.engines.far.slurm import SlurmOptions
+from topmast.adapters.engines.far.ssh import SshOptions
+from topmast.adapters.engines.registry import check_engines, read_options
+from topmast.model.errors import InvalidInput
+from topmast.model.files.fleetfile import read_fleet
+
+TYPES: dict[str, type[FarOptions]] = {
+    "slurm": SlurmOptions,
+    "ssh": SshOptions,
+    "kubernetes": KubernetesOptions,
+}
+FAR = tuple(TYPES)
+
+
+def _read(engine: str, name: str, text: str) -> object:
+    return read_options({name: text}, TYPES[engine], engine=engine, field="options")
+
+
+WRONG = [
+    (FAR, "listen", ["127.0.0.1:99999", "127.0.0.1:-1", "foo", "", "h:", "h:+1", "a b:1", "h:\u00b2"],
+     "HOST:PORT with a port from 0 to 65535"),
+    (FAR, "advertise", ["x:y", "http://x:1", "x:0", "x:65536", "x:", ":1", "a b", "[x]:1"],
+     "HOST or HOST:PORT"),
+    (("ssh",), "jump", ["root@gate:99999", "x y", "a@:b", "gate,", "@gate", "gate:0", "gate:"],
+     r"\[USER@\]HOST\[:PORT\]"),
+    (FAR, "work", ["~", "~/x", "scratch", "/", "//", "/.", "/tmp/..", "/a\nb"], "begins with /"),
+    (FAR, "cache", ["~", "cache", "/"], "begins with /"),
+    (("ssh",), "folder", ["", "/", "~", "~/", ".", "..", "../x", "/tmp/..", "~root"], "of its own"),
+    (("slurm",), "time_limit", ["7d", "abc", "1:2:3:4", "1-", "-1", "1-2:3:4:5", "9" * 10],
+     "as `sbatch --time` takes it"),
+    (("slurm",), "memory_mib_per_gpu", ["1" + "0" * 30, "-1"], "Expected|out of range"),
+    (FAR, "python", ["", "python3 -X dev", "-c", "\t"], "a path or a name of a program"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "text", "want"),
+    [(engine, name, text, want) for engines, name, texts, want in WRONG
+     for engine in engines for text in texts],
+)  # fmt: skip
+def test_a_text_of_another_form_is_refused(engine: str, name: str, text: str, want: str) -> None:
+    """The error names the option and says what it wants."""
+    with pytest.raises(InvalidInput, match=want) as caught:
+        _read(engine, name, text)
+    assert caught.value.field == f"options.{name}"
+
+
+@pytest.mark.parametrize(
+    ("engines", "name", "texts"),
+    [
+        (FAR, "listen", ["127.0.0.1:0", ":65535", "[::1]:80", "::1:80", "login-1.site:6000",
+                         "unix:", "unix:/run/x y"]),
+        (FAR, "advertise", ["", "login", "login.site:1", "10.0.0.1:65535", "::1", "[::1]",
+                            "[fe80::1]:80"]),
+        (("ssh",), "jump", ["", "gate", "root@gate:22", "a@b@gate", "one, me@two:2222"]),
+        (FAR, "work", ["", "/scratch", "/a/b c/", "//x", "/a/.b"]),
+        (FAR, "cache", ["", "/local/cache"]),
+        (("ssh",), "folder", [".topmast-ssh", "/var/x", "~/x", "~me/x", "a/b"]),
+        (("slurm",), "time_limit", ["", "90", "90:00", "1:30:00", "7-0", "7-12:30", "7-12:30:00",
+                                    "UNLIMITED"]),
+        (("slurm",), "memory_mib_per_gpu", ["0", "2000000"]),
+        (FAR, "python", ["python3", "/opt/py/bin/python3.11", "venv/bin/python"]),
+    ],
+)  # fmt: skip
+def test_a_text_of_the_form_is_taken(engines: tuple[str, ...], name: str, texts: list[str]) -> None:
+    """As it is written."""
+    for engine in engines:
+        for text in texts:
+            assert str(getattr(_read(engine, name, text), name)) == text
+
+
+FAULTY = """
+regions:
+  east:
+    clusters:
+      hpc:
+        engine: slurm
+        options:
+          listen: foo
+          time_limit: 7d
+          python: ""
+        hosts: [{count: 1, gpu: H100, gpus: 8}]
+      metal:
+        engine: ssh
+        options: {folder: "~", jump: x y}
+        hosts: [{count: 1, gpu: H100, gpus: 8}]
+"""
+
+
+def test_all_of_a_fleet_file_are_told_at_once(tmp_path: Path) -> None:
+    """Each with its line and its option."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text(FAULTY)
+    with pytest.raises(InvalidInput) as caught:
+        read_fleet(path, check_engines)
+    told = [(one.where, one.field) for one in (caught.value, *caught.value.more)]
+    hpc, metal = (f"regions.east.clusters.{name}.options" for name in ("hpc", "metal"))
+    assert told == [
+        (f"{path}:8", f"{hpc}.listen"),
+        (f"{path}:9", f"{hpc}.time_limit"),
+        (f"{path}:10", f"{hpc}.python"),
+        (f"{path}:14", f"{metal}.folder"),
+        (f"{path}:14", f"{metal}.jump"),
+    ]
