@@ -16,7 +16,7 @@ from topmast.adapters.engines.far.runner.calls import Home
 from topmast.adapters.objects import StoreMover
 from topmast.adapters.objects.reading import ReplicaReader
 from topmast.adapters.objects.region import RegionStore
-from topmast.model.messages import TaskLost, TaskPreparing
+from topmast.model.messages import HostClosed, TaskLost, TaskPreparing
 from topmast.ports import Replica
 
 READ = "cd $TOPMAST_DATASET_WORDS; find . -type f -exec sha256sum {} +"
@@ -164,6 +164,7 @@ def test_what_cannot_be_fetched_says_why(
     assert end.blameless is True
     assert re.search(f"the host cannot be prepared: .*{want}", end.error), end.error
     assert not any("X-Amz" in message.error for message in rig.news.all(TaskLost))
+    assert bool(rig.news.all(HostClosed)) == ("no folder" in story)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,7 +32,14 @@ from topmast.adapters.engines.far.home import CALLS_OF_A_HOST
 from topmast.adapters.engines.far.home import Home as HomeSide
 from topmast.adapters.engines.far.listener import Call, Reply
 from topmast.adapters.engines.far.runner.calls import Home
-from topmast.model.messages import Message, TaskEvicted, TaskExited, TaskLost, TaskStarted
+from topmast.model.messages import (
+    HostClosed,
+    Message,
+    TaskEvicted,
+    TaskExited,
+    TaskLost,
+    TaskStarted,
+)
 
 LEASE_S = 12.0
 STUBBORN = "trap '' TERM\n(trap '' TERM; setsid sleep 1000 &)\necho up\nwhile true; do sleep 0.05 || true; done"
@@ -60,6 +68,18 @@ def rig(tmp_path: Path) -> Iterator[Watched]:
     with opened(lambda rig: far_with(rig, lease_s=LEASE_S), tmp_path, Watched) as rig:
         assert isinstance(rig, Watched)
         yield rig
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    folder = tmp_path / "full"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "full", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
+        pytest.skip("mounting a file system is not permitted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def started(rig: Watched, job: str, script: str = STUBBORN, tasks: int = 1) -> None:
@@ -323,3 +343,18 @@ def test_a_host_without_a_place_for_the_work_is_lost_with_the_reason(tmp_path: P
         assert "the host cannot be prepared" in error
         assert "Not a directory" in error
         assert work in rig.lost("j1").error
+        assert rig.lost("j1").unprepared
+        closed = rig.news.wait(HostClosed)
+        assert (closed.host, closed.why) == (HOSTS[0], f"{error}; it is tried again after 60 s")
+
+
+def test_a_host_whose_work_folder_is_full_takes_no_new_work(full: Path, tmp_path: Path) -> None:
+    """A disk of its own, without a byte left: with the archive of a work folder, as jobs have."""
+    with opened(lambda rig: far_with(rig, lease_s=LEASE_S, work=str(full)), tmp_path) as rig:
+        rig.blobs["b"] = tmp_path / "blob"
+        rig.blobs["b"].write_bytes(b"x" * 100_000)
+        rig.engine.start_gang(order("j1", "echo ran", workdir="b"))
+        assert "No space left on device" in rig.lost("j1").error
+        closed = rig.news.wait(HostClosed)
+        assert closed.host == HOSTS[0]
+        assert "the host cannot be prepared: [Errno 28] No space left on device" in closed.why

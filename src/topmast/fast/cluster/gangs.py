@@ -167,6 +167,7 @@ class GangLifecycle(EventMachine):
             f.TaskDown(event.job, event.epoch, event.rank, None),
             cause=f"task {event.rank} was lost: {event.error}",
             blameless=event.blameless is True,
+            unprepared=event.unprepared,
         )
 
     def task_evicted(self, event: m.TaskEvicted) -> None:
@@ -179,14 +180,15 @@ class GangLifecycle(EventMachine):
         )
 
     def _task_ended(
-        self, fact: f.TaskDown, cause: str, *, blameless: bool = False, evicted: bool = False
-    ) -> None:
+        self, fact: f.TaskDown, cause: str, *, blameless: bool = False, evicted: bool = False,
+        unprepared: bool = False,
+    ) -> None:  # fmt: skip
         """One task is over: the gang goes on, stops for it, or is over as well."""
         task = self._task(fact.job, fact.epoch, fact.rank)
         if task is None or task.phase is TaskPhase.ENDED:
             return
         attempt = self.state.attempts[fact.job]
-        was_waiting = task.phase is TaskPhase.WAITING
+        was_waiting = unprepared or task.phase is TaskPhase.WAITING
         self.decide(fact)
         suspects = () if blameless or fact.code is not None else (task.seat.host,)
         if attempt.phase is not AttemptPhase.STOPPING and fact.code != 0:

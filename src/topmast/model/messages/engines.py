@@ -96,6 +96,10 @@ class TaskExited(Message, frozen=True):
     error: str = ""
 
 
+UNPREPARED = "the host cannot be prepared: "
+"""So begins the reason of a task that was lost while its host was made ready for it."""
+
+
 class TaskLost(Message, frozen=True):
     """The task is gone without an exit status; nothing of it runs any more."""
 
@@ -105,6 +109,11 @@ class TaskLost(Message, frozen=True):
     error: str
     blameless: bool | UnsetType = UNSET
     """Its host did not cause that: the next attempt may use it."""
+
+    @property
+    def unprepared(self) -> bool:
+        """Whether nothing of it began, though its engine had told that it starts."""
+        return self.error.startswith(UNPREPARED)
 
 
 class TaskEvicted(Message, frozen=True):

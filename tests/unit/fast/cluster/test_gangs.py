@@ -69,6 +69,11 @@ LIVES = [
         Outcome.FAILED, (STOPPED, ENDED), 1,
     ),
     Life(
+        "the host of one cannot be prepared: as if it had not started",
+        (*UP, m.TaskLost("j1", 1, 1, "the host cannot be prepared: no space", True), exited(0, 143)),
+        Outcome.LAUNCH_FAILED, (RAN, STOPPED, ENDED), 1,
+    ),
+    Life(
         "one cannot start: the other is stopped", (started(0), lost(1), exited(0, 143)),
         Outcome.LAUNCH_FAILED, (STOPPED, ENDED), 1, ("east-1-1",),
     ),

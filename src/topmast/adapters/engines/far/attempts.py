@@ -210,6 +210,10 @@ class Attempts:
         """Whether it ran long ago."""
         return epoch <= self.forgotten.get(job, -1)
 
+    def all_over(self, job: str, epoch: int) -> bool:
+        """Whether no older epoch of the job runs: to forget one is to forget all before it."""
+        return all(a.over for a in self if a.key[0] == job and a.key[1] <= epoch)
+
     def were_of(self, part: str) -> bool:
         """Whether a part is of an attempt that was forgotten: others' parts are left alone."""
         words = part.split("-", 2)[-1].rsplit("-", 2)

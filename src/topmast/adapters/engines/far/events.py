@@ -144,6 +144,8 @@ class Beat(Struct, frozen=True):
     nonce: str
     preparing: str | None = None
     """What its tasks wait for before they begin, if it says that; empty: nothing any more."""
+    prepared: bool = False
+    """Something of its tasks has begun."""
 
 
 class RankEnded(Struct, frozen=True):
@@ -160,6 +162,8 @@ class RankEnded(Struct, frozen=True):
     evicted: bool = False
     """The scheduler, or the lease, ended it."""
     report: TaskReport = TaskReport()
+    host_fault: bool = False
+    """It never began: there is no place for it in the file system of the host, or of its image."""
 
 
 class Tick(Struct, frozen=True):

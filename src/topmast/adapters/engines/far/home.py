@@ -59,6 +59,7 @@ class BeatBody(Runner, frozen=True, kw_only=True):
 
     version: int
     """Of the orders that it has: it is answered when there are others, or after a while."""
+    prepared: bool = False
 
 
 class PreparingBody(Runner, frozen=True, kw_only=True):
@@ -75,6 +76,7 @@ class EndBody(Runner, frozen=True, kw_only=True):
     at_s: float
     error: str = ""
     evicted: bool = False
+    host_fault: bool = False
 
 
 class PageQuery(Runner, frozen=True, kw_only=True):
@@ -192,7 +194,9 @@ class Home:
         until_s = loop.time() + self._hold_s
         while True:
             changes = self._changes.setdefault(call.part, asyncio.Event())
-            answer: e.Answer = await self._ask(e.Beat(call.part, host, body.nonce))
+            answer: e.Answer = await self._ask(
+                e.Beat(call.part, host, body.nonce, prepared=body.prepared)
+            )
             left_s = until_s - loop.time()
             known = answer.orders is not None and answer.orders.version == body.version
             if not known or left_s <= 0:
@@ -296,7 +300,7 @@ class Home:
         answer: e.Answer = await self._ask(
             e.RankEnded(
                 call.part, host, body.nonce, body.rank, body.code, body.at_s,
-                _words(body.error), body.evicted, report,
+                _words(body.error), body.evicted, report, body.host_fault,
             )
         )  # fmt: skip
         return Reply(answer.status)

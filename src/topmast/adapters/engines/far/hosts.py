@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from topmast.adapters.engines.far.launcher import Host
 from topmast.model import messages as m
@@ -12,9 +12,42 @@ from topmast.model import messages as m
 MISSES = 2
 """In so many looks in a row a host must not answer before that counts."""
 REFUSED_S = 60.0
-"""A cluster that refuses everything gets no work for so long; twice that at the next time."""
+"""A cluster that refuses everything, or a host that cannot be prepared, gets no work for so long;
+twice that at the next time.
+"""
 REFUSED_MOST_S = 960.0
 NO_ANSWER = "the scheduler's daemon on the host does not answer"
+
+
+@dataclass
+class _Pause:
+    """No new work for a while, each time for longer, until something is taken again."""
+
+    why: str = ""
+    """Empty: there is none."""
+    length_s: float = 0.0
+    """0: what came last was taken."""
+    until_s: float = 0.0
+    at_s: float = 0.0
+    """When it was last found to be needed."""
+
+    def begin(self, why: str, now_s: float) -> None:
+        """It is needed; what is found while it lasts does not make it longer."""
+        self.at_s = now_s
+        if now_s >= self.until_s:
+            self.length_s = min(max(2 * self.length_s, REFUSED_S), REFUSED_MOST_S)
+            self.until_s = now_s + self.length_s
+        self.why = f"{why}; it is tried again after {self.length_s:g} s"
+
+    def pass_time(self, now_s: float) -> None:
+        """Once it is over, one more try decides."""
+        if now_s >= self.until_s:
+            self.why = ""
+
+    def end(self, began_s: float) -> None:
+        """What began then was taken. What came before the pause proves nothing."""
+        if began_s > self.at_s:
+            self.why, self.length_s, self.until_s = "", 0.0, 0.0
 
 
 @dataclass
@@ -28,6 +61,8 @@ class _Seen:
     """On the monotonic clock; None: it did not answer at the last look."""
     closed: str = ""
     """Why it takes no new work, as told; empty: it does."""
+    pause: _Pause = field(default_factory=_Pause)
+    """After a runner could not prepare it."""
 
 
 class Hosts:
@@ -37,11 +72,8 @@ class Hosts:
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self._seen = {name: _Seen() for name in names}
-        self._refusal = ""
-        """Why the scheduler would refuse whatever it is given."""
-        self._refused_s = 0.0
-        """For how long that is believed, until it is tried again; 0: what came last was taken."""
-        self._refused_until_s = self._refused_at_s = 0.0
+        self._refusal = _Pause()
+        """After the scheduler refused what it would refuse in any job."""
         self.looked_s = -math.inf
         """When the last complete look arrived; before the first one, nothing is trusted."""
         self.failure = ""
@@ -65,10 +97,10 @@ class Hosts:
         """Take up a complete answer."""
         self.looked_s, self.failure = now_s, ""
         found = {host.name: host for host in hosts}
-        if now_s >= self._refused_until_s:
-            self._refusal = ""
+        self._refusal.pass_time(now_s)
         news: list[m.Message] = []
         for name, seen in self._seen.items():
+            seen.pause.pass_time(now_s)
             host = found.get(name)
             answers = host is not None and host.answers
             if not answers:
@@ -84,31 +116,33 @@ class Hosts:
                 closed = closed or NO_ANSWER
             elif not answers:
                 closed = closed or seen.closed
-            news += self._close(name, seen, closed or self._refusal)
+            news += self._close(name, seen, closed or self._refusal.why or seen.pause.why)
         return news
 
     def refuse(self, why: str, now_s: float) -> list[m.Message]:
         """Nothing that is submitted is taken: no host takes new work, until it is tried again."""
-        self._refused_at_s = now_s
-        if now_s >= self._refused_until_s:
-            self._refused_s = min(max(2 * self._refused_s, REFUSED_S), REFUSED_MOST_S)
-            self._refused_until_s = now_s + self._refused_s
-        self._refusal = (
-            f"the scheduler refuses whatever is submitted: {why}; "
-            f"it is tried again after {self._refused_s:g} s"
-        )
+        self._refusal.begin(f"the scheduler refuses whatever is submitted: {why}", now_s)
         news: list[m.Message] = []
         for name, seen in self._seen.items():
-            news += self._close(name, seen, seen.closed or self._refusal)
+            news += self._close(name, seen, seen.closed or self._refusal.why)
         return news
 
     def accept(self, submitted_s: float) -> None:
-        """What was submitted then is taken: the next look opens what was closed for refusals.
+        """What was submitted then is taken: the next look opens what was closed for refusals."""
+        self._refusal.end(submitted_s)
 
-        What came before the refusal proves nothing.
-        """
-        if submitted_s > self._refused_at_s:
-            self._refusal, self._refused_s, self._refused_until_s = "", 0.0, 0.0
+    def unprepared(self, name: str, why: str, now_s: float) -> list[m.Message]:
+        """A runner could not prepare the host: it takes no new work, until it is tried again."""
+        seen = self._seen.get(name)
+        if seen is None:
+            return []
+        seen.pause.begin(why, now_s)
+        return self._close(name, seen, seen.closed or seen.pause.why)
+
+    def prepared(self, name: str, claimed_s: float) -> None:
+        """A runner that claimed then could: the next look opens the host, if that closed it."""
+        if name in self._seen:
+            self._seen[name].pause.end(claimed_s)
 
     def look_failed(self, why: str) -> None:
         """A look had no complete answer: `trust` says when that counts."""

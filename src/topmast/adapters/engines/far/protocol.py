@@ -35,6 +35,7 @@ HOST_TAKEN = "the scheduler took a host from it before it started"
 CANCEL_AGAIN_S = 30.0
 TELL_AGAIN_S = 30.0
 """What a start waits for is told again only so often, as long as it is the same."""
+_OfRunner = e.Claim | e.Beat | e.RankEnded
 TWO_LOOKS = 2
 LINGER_LOOKS = 5
 """How often a part may be seen running after its end before the scheduler is asked to end it."""
@@ -115,8 +116,7 @@ class Protocol:
     # --- outcomes -------------------------------------------------------------------------------
 
     def _begin(self, now: e.Moment) -> None:
-        self._draft = _Draft([], [])
-        self._now = now
+        self._draft, self._now = _Draft([], []), now
 
     def _end(self) -> e.Outcome:
         return e.Outcome(tuple(self._draft.facts), tuple(self._draft.actions), self._draft.answer)
@@ -204,18 +204,14 @@ class Protocol:
         over = [attempt for attempt in self.attempts if attempt.over]
         over.sort(key=lambda attempt: max(end.at_s for end in attempt.ends.values()))
         for attempt in over[: max(0, len(over) - keep)]:
-            if self._all_over(*attempt.key):
+            if self.attempts.all_over(*attempt.key):
                 self._note(e.Forgotten(*attempt.key))
                 self._do(e.Delete(*attempt.key))
         stopped = list(self.attempts.stopped)
         for key in stopped[: max(0, len(stopped) - keep)]:
-            if self._all_over(*key):
+            if self.attempts.all_over(*key):
                 self._note(e.Forgotten(*key))
         return self._end()
-
-    def _all_over(self, job: str, epoch: int) -> bool:
-        """Whether no older epoch of the job runs: to forget one is to forget all before it."""
-        return all(a.over for a in self.attempts if a.key[0] == job and a.key[1] <= epoch)
 
     # --- runners --------------------------------------------------------------------------------
 
@@ -236,11 +232,11 @@ class Protocol:
         if event.preparing is not None and status == e.GRANTED and attempt and place:
             for rank in place.ranks:
                 self._say(m.TaskPreparing(*attempt.key, rank, event.preparing, begun=True))
+        if event.prepared and status == e.GRANTED and place:
+            self.hosts.prepared(event.host, place.claimed_s)
         self._answer(attempt, place, status)
 
-    def _find(
-        self, event: e.Claim | e.Beat | e.RankEnded
-    ) -> tuple[Attempt | None, Place | None, int]:
+    def _find(self, event: _OfRunner) -> tuple[Attempt | None, Place | None, int]:
         """What a runner speaks of, and whether it may."""
         found = self.attempts.part(event.part)
         place = found[1].places.get(event.host) if found else None
@@ -267,6 +263,10 @@ class Protocol:
             return
         place.heard_s = self._now.s
         if event.rank in place.ranks and event.rank not in attempt.ends:
+            if event.host_fault and not attempt.gang.spec.image:
+                self._say(*self.hosts.unprepared(event.host, event.error, self._now.s))
+            elif event.code is not None:
+                self.hosts.prepared(event.host, place.claimed_s)
             self._over(
                 attempt,
                 e.Ended(

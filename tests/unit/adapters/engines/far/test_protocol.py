@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from topmast.adapters.engines.far import events as e
@@ -65,6 +66,22 @@ class Story:
         self.looks()
         self.does(e.Submitted(PART))
         return self
+
+    def claims_first(self, number: int, image: Any = UNSET) -> e.Beat:
+        """The runner of a job of its own claims on h0; how it beats."""
+        spec = replace(gang().spec, image=image)
+        other = replace(gang(), job=f"one-{number}", spec=spec)
+        part = PART.replace("j1", other.job)
+        self.does(e.Start(other, make_parts(other, "f", many_hosts=True), {}))
+        self.does(e.Claim(part, "h0", f"n{number}", "a", 1))
+        return e.Beat(part, "h0", f"n{number}")
+
+    def ends_first(
+        self, number: int, *, code: int | None, image: Any = UNSET, **more: Any
+    ) -> e.Outcome:
+        """The same, and its task ends."""
+        beat = self.claims_first(number, image)
+        return self.does(e.RankEnded(beat.part, "h0", beat.nonce, 0, code, 1.0, **more))
 
     def released(self) -> "Story":
         self.submitted().looks(held())
@@ -275,6 +292,55 @@ def test_a_scheduler_that_refuses_everything_gets_no_work_for_a_while() -> None:
     assert not news(story.looks(Listed(name, "2", 2.0, State.WAITING)), m.HostOpened)
     story.looks(Listed(name, "2", 2.0, State.RUNNING))
     assert len(news(story.looks(), m.HostOpened)) == 2
+
+
+def test_a_host_that_cannot_be_prepared_gets_no_work_for_a_while() -> None:
+    """It alone, each time for longer, until a runner that claimed later prepares it."""
+    closed_s, story, why = [], Story(), "the host cannot be prepared: no space"
+    story.looks()
+    for number in range(6):
+        outcome = story.ends_first(number, code=None, error=why, host_fault=True)
+        (lost,) = news(outcome, m.TaskLost)
+        assert (lost.unprepared, lost.blameless) == (True, True)
+        (closed,) = news(outcome, m.HostClosed)
+        assert (closed.host, closed.why.startswith(why)) == ("h0", True)
+        began_s = story.now_s
+        while not (opened := news(story.looks(), m.HostOpened)):
+            assert story.now_s - began_s < 1000.0
+        assert [one.host for one in opened] == ["h0"]
+        closed_s.append(round((story.now_s - began_s) / 60) * 60)
+    assert closed_s == [60, 120, 240, 480, 960, 960]
+    story.ends_first(6, code=0)
+    (closed,) = news(story.ends_first(7, code=None, error=why, host_fault=True), m.HostClosed)
+    assert "after 60 s" in closed.why
+
+
+def test_what_was_claimed_before_a_host_could_not_be_prepared_opens_it_not() -> None:
+    """A task that runs there says nothing of the disk now; one that begins later does."""
+    story = Story()
+    story.looks()
+    before, after = story.claims_first(1), story.claims_first(2)
+    story.ends_first(0, code=None, error="the host cannot be prepared: full", host_fault=True)
+    story.does(replace(before, prepared=True))
+    assert not news(story.looks(), m.HostOpened)
+    assert not news(story.does(e.RankEnded(after.part, "h0", after.nonce, 0, 0, 1.0)), m.HostOpened)
+    assert not news(story.looks(), m.HostOpened)
+    later = story.claims_first(3)
+    story.does(later)
+    assert not news(story.looks(), m.HostOpened)
+    story.does(replace(later, prepared=True))
+    assert [one.host for one in news(story.looks(), m.HostOpened)] == ["h0"]
+
+
+def test_what_a_job_brings_closes_no_host() -> None:
+    """A dataset that is missing is missing everywhere, and so is room in an image of its own."""
+    for image, host_fault in ((UNSET, False), ("ubuntu", True)):
+        story = Story()
+        story.looks()
+        why = "the host cannot be prepared: it is not there"
+        outcome = story.ends_first(0, code=None, image=image, error=why, host_fault=host_fault)
+        assert news(outcome, m.TaskLost)[0].unprepared
+        assert not news(outcome, m.HostClosed)
 
 
 def test_what_waits_for_what_no_job_gets_closes_the_cluster() -> None:

@@ -52,7 +52,7 @@ class Cache:
             for name in ("locks", "sets", "parts", "gone"):
                 (folder / name).mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise CannotCache(f"the cache {folder}: {error.strerror}") from None
+            raise CannotCache(f"the cache {folder}: {error.strerror}") from error
 
     def bring(
         self, key: str, size_bytes: int, fetch: Callable[[Path], None], wait: Callable[[], None]

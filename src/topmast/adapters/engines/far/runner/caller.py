@@ -151,7 +151,8 @@ class Caller:
         return home.call("claim", json.dumps(body).encode())
 
     def _beat(self, home: Home) -> tuple[int, bytes]:
-        return home.call("beat", json.dumps({**self.me, "version": self.version}).encode())
+        body = {**self.me, "version": self.version, "prepared": bool(self.pids)}
+        return home.call("beat", json.dumps(body).encode())
 
     def _orders(self, answer: bytes) -> None:
         orders = json.loads(answer)["orders"]

@@ -133,7 +133,7 @@ class Fetch:
                 self._add(-entry["size_bytes"])
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise CannotFetch("the disk of the cache is full (option cache)") from None
+                raise CannotFetch("the disk of the cache is full (option cache)") from error
             if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
                 raise CannotFetch(
                     f"{self._what(entry)} is a file, and a folder of others"

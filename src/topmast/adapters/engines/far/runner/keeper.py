@@ -250,7 +250,7 @@ class Keeper:
             return
         if message["op"] == "unready":
             for rank in self.plan["ranks"]:
-                self._end(rank, None, message["error"])
+                self._end(rank, None, message["error"], message["host_fault"])
             return
         self.ready = True
         self.plan["envs"].update(message["envs"])
@@ -272,7 +272,7 @@ class Keeper:
         except OSError as error:
             plan["error"] = str(error)
         for rank in plan["ranks"] if plan.get("error") else ():
-            self._end(rank, None, "the host cannot be prepared: " + plan["error"])
+            self._end(rank, None, "the host cannot be prepared: " + plan["error"], True)
         ranks = sorted(plan["ranks"], key=int)
         if plan["blob"]:
             self.steps.append(("unpacking the work folder", ranks))
@@ -340,12 +340,12 @@ class Keeper:
                 error = "task %s: %s %s; see `%s`" % (ranks[0], what, how, see)  # noqa: UP031
                 self._end(rank, task.code or 1, error)
 
-    def _end(self, rank: str, code: int | None, error: str) -> None:
+    def _end(self, rank: str, code: int | None, error: str, host_fault: bool = False) -> None:
         if rank in self.ends:
             return
         self.ends[rank] = {
             "rank": int(rank), "code": code, "at_s": time.time(), "error": error or self.why,
-            "evicted": bool(self.why),
+            "evicted": bool(self.why), "host_fault": host_fault,
         }  # fmt: skip
         self.wire.tell(op="end", rank=rank, end=self.ends[rank])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.client as http_client
 import time
 from typing import Any
@@ -28,6 +29,15 @@ NEWS_S = 2.0
 """How often it is told how far a fetch has come."""
 LISTINGS = 3
 """How often a dataset may change while it is fetched."""
+OF_HOST = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR, errno.EIO)
+"""What a file system says when its host is at fault: nothing else finds a place there either."""
+
+
+def is_of_host(error: BaseException) -> bool:
+    """Whether the file system of the host is at fault, not what was to be brought there."""
+    if isinstance(error, (CannotCache, CannotFetch)):
+        return isinstance(error.__cause__, OSError)
+    return getattr(error, "errno", None) in OF_HOST
 
 
 class Staging:
@@ -56,7 +66,8 @@ class Staging:
             self._say("")
         except (CannotCache, CannotFetch, OSError, http_client.HTTPException) as error:
             self._say("")
-            self._caller.wire.tell(op="unready", error=f"the host cannot be prepared: {error}")
+            why = f"the host cannot be prepared: {error}"
+            self._caller.wire.tell(op="unready", error=why, host_fault=is_of_host(error))
             return
         self._caller.wire.tell(op="ready", envs=envs, keys=keys)
         if self._caller.saving is not None:
