@@ -11,6 +11,7 @@ from topmast.adapters.engines.far import events as e
 from topmast.adapters.engines.far.attempts import Attempt, Place
 from topmast.adapters.engines.far.launcher import Launcher, Listed, Part
 from topmast.adapters.engines.far.protocol import Protocol
+from topmast.model import messages as m
 
 
 class Credulous(Protocol):
@@ -38,9 +39,9 @@ class Hasty(Protocol):
 class Forgetful(Protocol):
     """Never tells the end of the first rank."""
 
-    def _tell_end(self, end: e.Ended) -> None:
-        if end.rank > 0:
-            super()._tell_end(end)
+    def _say(self, *messages: m.Message) -> None:
+        ends = (m.TaskEvicted, m.TaskLost, m.TaskExited)
+        super()._say(*(one for one in messages if not isinstance(one, ends) or one.rank > 0))
 
 
 PROTOCOLS: Mapping[str, type[Protocol]] = {

@@ -137,13 +137,13 @@ FAR = (
     ),
     step(
         "nothing is told dead before its lease is over",
-        "place.heard_s + lease_s + self.terms.margin_s",
-        "place.heard_s + lease_s / 2",
+        "        return attempt.is_silent(place, self._now.s, self.terms.margin_s)",
+        "        return self._now.s > place.heard_s + (attempt.lease_s or 0.0) / 2",
     ),
     step(
         "what its host says runs is not told dead",
-        "if self._expired(attempt, place) and not lives:",
-        "if self._expired(attempt, place):",
+        "if self._silent(attempt, place) and not lives:",
+        "if self._silent(attempt, place):",
         STEPS,
     ),
     step(
@@ -240,8 +240,8 @@ FAR = (
     ),
     step(
         "an end is recorded",
-        "        self._note(end)\n        self._tell_end(end)",
-        "        self.attempts.apply(end)\n        self._tell_end(end)",
+        "        self._note(end)\n        self._say(news_of(end))",
+        "        self.attempts.apply(end)\n        self._say(news_of(end))",
     ),
     step(
         "a refused start is recorded",

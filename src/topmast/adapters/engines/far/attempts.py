@@ -10,7 +10,14 @@ from msgspec import UNSET
 
 from topmast.adapters.engines.far import events as e
 from topmast.adapters.engines.far.launcher import Listed, State
-from topmast.model.messages import StartGang, TruthTask
+from topmast.model.messages import (
+    StartGang,
+    TaskEvicted,
+    TaskExited,
+    TaskLost,
+    TaskStarted,
+    TruthTask,
+)
 
 OBEY_S = 10.0
 """How long after the grace a runner may need to end its tasks, before the scheduler is asked to."""
@@ -139,6 +146,15 @@ class Attempt:
     def over(self) -> bool:
         """Whether all its ranks have ended."""
         return len(self.ends) == len(self.gang.seats)
+
+    def is_silent(self, place: Place, now_s: float, margin_s: float) -> bool:
+        """Whether its runner must have ended all there by now, unless the runner was killed."""
+        return self.lease_s is not None and now_s > place.heard_s + self.lease_s + margin_s
+
+    @property
+    def silence(self) -> str:
+        """Why it is lost then."""
+        return f"its runner was silent for {self.lease_s:g} s"
 
     def place_of_rank(self, rank: int) -> Place:
         """Where a rank runs."""
@@ -309,6 +325,25 @@ def _facts_of(part: str, place: Place) -> Iterator[e.Fact]:
 def end_of(listed: Listed) -> str:
     """How a part ended, as its scheduler says."""
     return f"the scheduler ended it: {listed.why}" if listed.why else "the scheduler ended it"
+
+
+def starts_of(attempt: Attempt) -> Iterator[TaskStarted]:
+    """What is told of its ranks that run."""
+    for part in attempt.parts:
+        for place in part.running:
+            for rank in place.ranks:
+                if rank not in attempt.ends:
+                    yield TaskStarted(*attempt.key, rank, place.claimed_at_s)
+
+
+def news_of(end: e.Ended) -> TaskEvicted | TaskLost | TaskExited:
+    """What is told of the end of a rank."""
+    at = (end.job, end.epoch, end.rank)
+    if end.evicted:
+        return TaskEvicted(*at, end.error)
+    if end.code is None:
+        return TaskLost(*at, end.error, end.blameless or UNSET)
+    return TaskExited(*at, end.code, end.at_s, end.report, end.error)
 
 
 def is_live(listed: Listed) -> bool:

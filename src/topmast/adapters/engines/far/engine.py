@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 
 import structlog
 from msgspec import Struct
-from msgspec.structs import replace
 
 from topmast.adapters.connections import MOST_CONNECTIONS
 from topmast.adapters.engines.execs import Execs
@@ -43,10 +42,11 @@ from topmast.adapters.engines.far.launcher import (
 )
 from topmast.adapters.engines.far.listener import Listener, bind, url_of
 from topmast.adapters.engines.far.options import FarOptions
-from topmast.adapters.engines.far.protocol import Protocol, Terms
+from topmast.adapters.engines.far.protocol import Protocol
 from topmast.adapters.engines.far.reports import Reports
 from topmast.adapters.engines.far.saves import Saves
 from topmast.adapters.engines.far.store import FactLog, Identity, Outputs, file_of
+from topmast.adapters.engines.far.terms import IDLE_POLLS, hold_s, terms_of
 from topmast.adapters.engines.leader import UNLED_S, LeaderFence
 from topmast.adapters.engines.local import files
 from topmast.adapters.engines.pages import read_page
@@ -62,37 +62,11 @@ TICK_S = 1.0
 LOOKS_APART_S = 0.2
 """At least, as two looks count more than one; and as long as the last one took: a scheduler that
 is slow is not asked more than half of the time."""
-IDLE_POLLS = 5
-"""With nothing there, the scheduler is asked so much less often."""
 CALLS = 8
 """Of a launcher, at a time, beside the look."""
 RETRY_S = 1.0
 FORGET_EVERY_S = 5.0
-HOLD_MOST_S = 10.0
-SLACK_S = 10.0
-"""Beyond three beats that did not come, before a runner counts as silent."""
-MARGIN_S = 15.0
-"""Beyond the lease, before a runner that was silent counts as dead: what dies takes time."""
-DRIFT = 0.01
-"""Of two clocks against each other, at most."""
-DISTRUST_S = 15.0
-"""Longer than a controller needs to be restarted; that new work waits is all that it costs."""
-
 log = structlog.get_logger(__name__)
-
-
-def terms_of(options: FarOptions) -> Terms:
-    """How long the protocol waits, by the options."""
-    lease_s = None if options.lease_s == "none" else options.lease_s
-    scale_s = 600.0 if lease_s is None else lease_s
-    margin_s = min(MARGIN_S, scale_s / 4) + scale_s * DRIFT
-    silence_s = 3 * hold_s(options) + min(SLACK_S, scale_s / 4)
-    return Terms(lease_s, margin_s, silence_s, max(DISTRUST_S, IDLE_POLLS * options.poll_s))
-
-
-def hold_s(options: FarOptions) -> float:
-    """How long a beat waits for orders: several fit into a lease."""
-    return HOLD_MOST_S if options.lease_s == "none" else min(HOLD_MOST_S, options.lease_s / 6)
 
 
 class FarEngine(Engine):
@@ -137,8 +111,7 @@ class FarEngine(Engine):
         self._facts = FactLog(self._folder / "facts")
         self._outputs = Outputs(self._folder / "attempts", self._options.log_max_bytes)
         self._reports = Reports(self._outputs.file, self._hear_report)
-        terms = replace(terms_of(self._options), first_hand=self.launcher_type.first_hand)
-        self._protocol = Protocol(terms, tuple(self._hosts))
+        self._protocol = Protocol(terms_of(self._options, self.launcher_type), tuple(self._hosts))
         for fact in self._facts.load():
             self._protocol.attempts.apply(fact)
         self._facts.rewrite(self._protocol.attempts.facts())

@@ -7,7 +7,6 @@ the protocol as a whole, and which step guards against which fault.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,8 @@ from topmast.adapters.engines.far.attempts import (
     Place,
     end_of,
     is_live,
+    news_of,
+    starts_of,
     truth_of,
 )
 from topmast.adapters.engines.far.events import Terms as Terms
@@ -385,7 +386,7 @@ class Protocol:
             due = self._now.s - place.cancelled_s > CANCEL_AGAIN_S
             if attempt.stop is not None and due and (silent or self._now.s > attempt.overdue_s):
                 self._have_ended(part, place, e.Cancel(chosen, attempt.stop.grace_s))
-            elif due and self.terms.first_hand and self._expired(attempt, place):
+            elif due and self.terms.first_hand and self._silent(attempt, place):
                 self._have_ended(part, place, e.Cancel(chosen, 0.0))
 
     def _have_ended(self, part: Part, place: Place, how: e.Cancel) -> None:
@@ -405,7 +406,7 @@ class Protocol:
             own = chosen is not None and chosen.run == place.run and not place.doubled
             truth = own and alone and self.hosts.answered_since(place.host, patience_s)
             if attempt.lease_s is None or truth:
-                said = _silence(attempt) if self._expired(attempt, place) else why
+                said = attempt.silence if self._silent(attempt, place) else why
                 self._lose(attempt, place, said, evicted=evicted)
 
     def _clear(self, name: str, listed: list[Listed]) -> None:
@@ -434,15 +435,13 @@ class Protocol:
                 continue
             lives = self.terms.first_hand and self._now.s - part.lives_s <= self.terms.distrust_s
             for place in part.running:
-                if self._expired(attempt, place) and not lives:
-                    self._lose(attempt, place, _silence(attempt))
+                if self._silent(attempt, place) and not lives:
+                    self._lose(attempt, place, attempt.silence)
             for place in part.stranded(self._now.s, attempt.lease_s):
                 self._lose(attempt, place, NEVER_CLAIMED, blameless=True)
 
-    def _expired(self, attempt: Attempt, place: Place) -> bool:
-        """Whether its runner must have ended all by now, unless somebody ended the runner."""
-        lease_s = math.inf if attempt.lease_s is None else attempt.lease_s
-        return self._now.s > place.heard_s + lease_s + self.terms.margin_s
+    def _silent(self, attempt: Attempt, place: Place) -> bool:
+        return attempt.is_silent(place, self._now.s, self.terms.margin_s)
 
     def _down_hosts(self) -> None:
         """Tell that a host is down when nothing can live there, nor start."""
@@ -467,7 +466,7 @@ class Protocol:
 
     def _over(self, attempt: Attempt, end: e.Ended) -> None:
         self._note(end)
-        self._tell_end(end)
+        self._say(news_of(end))
         if attempt.over:
             self.urgent = True
 
@@ -475,25 +474,12 @@ class Protocol:
 
     def _tell(self, attempt: Attempt) -> None:
         """Everything that the cluster manager may have missed; a repetition is harmless."""
-        for part in attempt.parts:
-            for place in part.running:
-                for rank in place.ranks:
-                    if rank not in attempt.ends:
-                        self._say(m.TaskStarted(*attempt.key, rank, place.claimed_at_s))
+        self._say(*starts_of(attempt))
         self._tell_ends(attempt)
 
     def _tell_ends(self, attempt: Attempt) -> None:
         for _, end in sorted(attempt.ends.items()):
-            self._tell_end(end)
-
-    def _tell_end(self, end: e.Ended) -> None:
-        at = (end.job, end.epoch, end.rank)
-        if end.evicted:
-            self._say(m.TaskEvicted(*at, end.error))
-        elif end.code is None:
-            self._say(m.TaskLost(*at, end.error, end.blameless or UNSET))
-        else:
-            self._say(m.TaskExited(*at, end.code, end.at_s, end.report, end.error))
+            self._say(news_of(end))
 
     def _prepare(self, attempt: Attempt, places: list[Place], why: str) -> None:
         for place in places if why else ():
@@ -515,7 +501,3 @@ class Protocol:
         if asked:
             tasks = tuple(t for _, a in sorted(self.attempts.known.items()) for t in truth_of(a))
             self._say(m.TaskList(tasks, self.hosts.down_names(), self.hosts.closed() or UNSET))
-
-
-def _silence(attempt: Attempt) -> str:
-    return f"its runner was silent for {attempt.lease_s:g} s"

@@ -7,11 +7,11 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from topmast.adapters.engines.far import events as e
-from topmast.adapters.engines.far.engine import terms_of
 from topmast.adapters.engines.far.launcher import Host, Listed, State
 from topmast.adapters.engines.far.options import FarOptions
 from topmast.adapters.engines.far.plan import make_parts
 from topmast.adapters.engines.far.protocol import Protocol, Terms
+from topmast.adapters.engines.far.terms import terms_of
 from topmast.model import messages as m
 from topmast.model.job import JobSpec, Resources, TaskGroup
 from topmast.model.plan import Seat
