@@ -17,29 +17,32 @@ NAMES = ("s1-h", "s2-h", "s3-h", "s4-h", "s5-h")
 
 def faults(lab: SshLab, strangers: Path) -> list[Fault]:
     """Each with an option and a host of its own."""
-    there = {f"address.{name}": lab.hosts[name].address for name in NAMES}
+
+    def there(name: str) -> dict[str, str]:
+        return {f"address.{name}": lab.hosts[name].address}
+
     s3, s5 = lab.hosts["s3-h"], lab.hosts["s5-h"]
     s5.run("mkdir", "-m", "777", "/tmp/topmast-open")
     return [
         Fault(
-            "the account is not there", "S1", {**there, "user": "nosuch"}, ("s1-h",),
+            "the account is not there", "S1", {**there("s1-h"), "user": "nosuch"}, ("s1-h",),
             closed="does not accept our key",
         ),
         Fault(
-            "its key is not known", "S2", {**there, "known_hosts": str(strangers)}, ("s2-h",),
+            "its key is not known", "S2", {**there("s2-h"), "known_hosts": str(strangers)}, ("s2-h",),
             closed="(?i)host key is not trusted",
             mend=partial(shutil.copy, lab.folder / "known_hosts", strangers),
         ),
         Fault(
-            "it is not there", "S3", there, ("s3-h",),
+            "it is not there", "S3", there("s3-h"), ("s3-h",),
             closed="no connection|broke|refused|No route|unreachable", mend=s3.boot,
         ),
         Fault(
-            "it has no Python there", "S4", {**there, "python": "/nowhere/python3"}, ("s4-h",),
+            "it has no Python there", "S4", {**there("s4-h"), "python": "/nowhere/python3"}, ("s4-h",),
             closed="is there Python 3.8 or newer",
         ),
         Fault(
-            "others can change the folder", "S5", {**there, "folder": "/tmp/topmast-open"},
+            "others can change the folder", "S5", {**there("s5-h"), "folder": "/tmp/topmast-open"},
             ("s5-h",), closed="can be changed by others",
             mend=partial(s5.run, "chmod", "700", "/tmp/topmast-open"),
         ),

@@ -323,6 +323,10 @@ HOSTS = [
          "regions.r.clusters.c.paths", ("maps no folder",), 1),
     Case("an option with a list", "regions: {r: {clusters: {c: {options: {a: []}, hosts: [x]}}}}",
          "regions.r.clusters.c.hosts[0]", ("wanted a mapping",), 1),
+    Case("an endless number for an option",
+         "regions: {r: {clusters: {c: {options: {a: -.inf}, hosts: [{count: 1, gpu: H, gpus: 1}]}}}}",
+         "regions.r.clusters.c.options.a",
+         ("wanted text or a finite number, found the number -.inf (write a number with an end)",), 1),
     Case("an option that is a list", "regions: {r: {clusters: {c: {options: {a: []},"
          " hosts: [{count: 1, gpu: H, gpus: 1}]}}}}",
          "regions.r.clusters.c.options.a", ("wanted text or a number",), 1),

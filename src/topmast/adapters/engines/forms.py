@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 from msgspec import Meta
 
@@ -19,6 +19,29 @@ _CONTROL = re.compile(r"[\x00-\x1f]")
 _PROGRAM = re.compile(r"[^\s\x00-\x1f-][^\s\x00-\x1f]*")
 _SLURM_TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|infinite|unlimited", re.IGNORECASE)
 _DIGITS_MOST = 9
+
+
+MODEL, HOST, TENANT = "model", "host", "tenant"
+"""What the keys of an option may be names of."""
+
+
+def keyed_by(what: str, *, default: bool) -> Meta:
+    """Of an option that is a mapping: what its keys name, and whether one without a key counts."""
+    return Meta(extra={"keys": what, "default": default})
+
+
+def keys_of(kind: Any) -> tuple[str, bool]:
+    """What the keys of an option of this type name, empty if anything; whether one may lack."""
+    for meta in getattr(kind, "__metadata__", ()):
+        if meta.extra and "keys" in meta.extra:
+            return meta.extra["keys"], meta.extra["default"]
+    return "", True
+
+
+def values_of(kind: Any) -> Any:
+    """The type of the values of an option that is a mapping; None if it is none."""
+    bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    return get_args(bare)[1] if get_origin(bare) is dict else None
 
 
 def form(wanted: str, fits: Callable[[str], object]) -> Meta:
@@ -86,6 +109,8 @@ def _is_slurm_time(text: str) -> bool:
 
 
 LINE = form("text without control characters", lambda text: not _CONTROL.search(text))
+FILLED = form("text that is not empty", str.strip)
+ADDRESS = form("the name or the IP address of a host, without a port", _is_host)
 LISTEN = form(f"HOST:PORT with a port from 0 to {MOST_PORT}, or {UNIX}/PATH", _is_listen)
 ADVERTISE = form(
     f"HOST or HOST:PORT with a port from 1 to {MOST_PORT}",

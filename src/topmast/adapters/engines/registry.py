@@ -15,11 +15,12 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from topmast.adapters.engines.forms import misfit
+from topmast.adapters.engines.forms import HOST, MODEL, TENANT, keys_of, misfit, values_of
 from topmast.model.decoding import learn_structs
 from topmast.model.engines import PROCESSES, Deadlines
 from topmast.model.errors import InvalidInput
-from topmast.model.files.fields import nearest
+from topmast.model.files.fields import nearest, one_of
+from topmast.model.files.tenants import DEFAULT_TENANT
 from topmast.model.fleet import ClusterSpec, Fleet
 from topmast.policies.options import Profile
 from topmast.ports import Capability, Engine, Finding, Level, Site
@@ -105,10 +106,49 @@ def check_engines(fleet: Fleet, engines: Engines = ENGINES) -> None:
         for cluster in region.clusters:
             field = f"regions.{region.name}.clusters.{cluster.name}"
             kind, options, _ = _fitting(cluster, field, engines)
+            for error in _of_nothing(cluster, kind, f"{field}.options"):
+                raise error
             for host, place in kind.addresses(cluster, options).items():
                 first = taken.setdefault(place, host)
                 if first != host:
                     raise _same_address(fleet, first, host, place)
+
+
+_NAMELESS = {
+    MODEL: "no host of the cluster has GPUs of this model",
+    HOST: "the cluster has no such host",
+    TENANT: "the fleet file has no such tenant",
+}
+
+
+def _of_nothing(cluster: ClusterSpec, kind: type[Engine], field: str) -> Iterator[InvalidInput]:
+    """Options for a GPU model or a host that the cluster does not have: nothing reads them."""
+    known = {
+        MODEL: sorted({host.model for host in cluster.hosts if host.model}),
+        HOST: [host.name for host in cluster.hosts],
+    }
+    for name, option, what, key in _keyed(cluster, kind):
+        _, default = keys_of(_types_of(kind)[option])
+        example = f"write {option}.{what.upper() or 'KEY'}"
+        if not key and ("." in name or not default):
+            yield InvalidInput("it does not say of what", field=f"{field}.{name}", remedy=example)
+        elif key and what in known and key not in known[what]:
+            yield InvalidInput(
+                _NAMELESS[what], field=f"{field}.{name}", remedy=one_of(key, known[what])
+            )
+
+
+def _keyed(cluster: ClusterSpec, kind: type[Engine]) -> Iterator[tuple[str, str, str, str]]:
+    """The options of a cluster that are mappings: as written, option, what its keys name, key."""
+    types = _types_of(kind)
+    for name in cluster.options:
+        option, _, key = name.partition(".")
+        if option in types and values_of(types[option]):
+            yield name, option, keys_of(types[option])[0], key
+
+
+def _types_of(kind: type[Engine]) -> dict[str, Any]:
+    return {option.name: option.type for option in msgspec.structs.fields(kind.options_type)}
 
 
 def _same_address(fleet: Fleet, first: str, second: str, place: str) -> InvalidInput:
@@ -137,10 +177,23 @@ def examine(
             try:
                 kind, options, _ = _checked(cluster, region.name, profile, engines)
             except InvalidInput as error:
-                yield cluster.name, Finding(Level.FAULT, "options", error.message, error.remedy)
+                place = f"regions.{region.name}.clusters.{cluster.name}."
+                what = error.field.removeprefix(place) or "options"
+                yield cluster.name, Finding(Level.FAULT, what, error.message, error.remedy)
                 continue
+            for finding in _tenants_unknown(fleet, cluster, kind):
+                yield cluster.name, finding
             for finding in kind.examine(cluster, options):
                 yield cluster.name, finding
+
+
+def _tenants_unknown(fleet: Fleet, cluster: ClusterSpec, kind: type[Engine]) -> Iterator[Finding]:
+    """Options for tenants that the file does not have: they may come by a file of their own."""
+    tenants = [tenant.name for tenant in fleet.tenants]
+    for name, _, what, key in _keyed(cluster, kind):
+        if what == TENANT and key and tenants != [DEFAULT_TENANT] and key not in tenants:
+            why, remedy = _NAMELESS[TENANT], nearest(key, tenants)
+            yield Finding(Level.WARNING, f"options.{name}", why, remedy)
 
 
 def _checked(
@@ -227,20 +280,22 @@ def read_options(
     found: dict[str, Any] = {}
     for name, text in given.items():
         option, _, key = name.partition(".")
-        if option not in known or (key and known[option] != dict[str, str]):
+        values = values_of(known.get(option))
+        if option not in known or (key and values is None):
             every = [*known, *also]
-            keyed = [f"{one}.{key}" for one in known if key and known[one] == dict[str, str]]
+            keyed = [f"{one}.{key}" for one, of in known.items() if key and values_of(of)]
             raise InvalidInput(
                 f"engine '{engine}' has no such option", field=f"{field}.{name}",
                 remedy=nearest(name, [*every, *keyed]) or f"options: {', '.join(every)}",
             )  # fmt: skip
-        if known[option] == dict[str, str]:
+        if wanted := misfit(values or known[option], text):
+            raise InvalidInput(f"wanted {wanted}, found '{text}'", field=f"{field}.{name}")
+        if values:
             found.setdefault(option, {})[key] = text
             continue
-        if wanted := misfit(known[option], text):
-            raise InvalidInput(f"wanted {wanted}, found '{text}'", field=f"{field}.{name}")
         try:
             found[option] = msgspec.convert(text, known[option], strict=False)
         except msgspec.ValidationError as error:
-            raise InvalidInput(f"'{text}': {error}", field=f"{field}.{name}") from None
+            why = str(error).removesuffix(", got `str`")  # all that a file says is text
+            raise InvalidInput(f"'{text}': {why}", field=f"{field}.{name}") from None
     return msgspec.convert(found, options_type)

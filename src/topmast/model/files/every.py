@@ -88,24 +88,32 @@ def _parts(node: Node, name: str) -> list[tuple[str | int, str, Node]]:
     return [(key, here.part(key, part).field, part) for key, part in node.entries.items()]
 
 
+def _inner(node: Node, name: str, place: str) -> tuple[str | int, str, Node] | None:
+    """The part that ``place`` is, or is in. A key may have dots: with ``gpu`` and ``gpu.H100`` in
+    one mapping the second is no part of the first.
+    """
+    inner = [found for found in _parts(node, name) if _is_within(place, found[1])]
+    return max(inner, key=lambda found: len(found[1]), default=None)
+
+
 def _above(node: Node, place: str) -> str:
     """The name of the list or mapping that ``place`` is in."""
     name = ""
     while True:
-        inner = [found for found in _parts(node, name) if _is_within(place, found[1])]
-        if not inner or inner[0][1] == place:
+        inner = _inner(node, name, place)
+        if inner is None or inner[1] == place:
             return name
-        _, name, node = inner[0]
+        _, name, node = inner
 
 
 def line_of(node: Node, place: str) -> int:
     """The line of the part named ``place``, or of the nearest part around it; 0 outside of all."""
     name, line = "", 0
     while name != place:
-        inner = [found for found in _parts(node, name) if _is_within(place, found[1])]
-        if not inner:
+        inner = _inner(node, name, place)
+        if inner is None:
             break
-        _, name, node = inner[0]
+        _, name, node = inner
         line = node.line
     return line
 
@@ -123,12 +131,12 @@ def at_lines(data: bytes, where: str, limits: Limits) -> Callable[[InvalidInput]
 
 def _without(node: Node, name: str, place: str) -> Node:
     """The document with the part ``place`` set aside, be it there or missing."""
-    for key, whole, part in _parts(node, name):
-        if _is_within(place, whole):
-            new = Node(Kind.ASIDE, part.line) if whole == place else _without(part, whole, place)
-            if isinstance(key, int):
-                items = (*node.items[:key], new, *node.items[key + 1 :])
-                return structs.replace(node, items=items)
-            return structs.replace(node, entries={**node.entries, key: new})
+    if inner := _inner(node, name, place):
+        index, whole, part = inner
+        new = Node(Kind.ASIDE, part.line) if whole == place else _without(part, whole, place)
+        if isinstance(index, int):
+            items = (*node.items[:index], new, *node.items[index + 1 :])
+            return structs.replace(node, items=items)
+        return structs.replace(node, entries={**node.entries, index: new})
     key = place.removeprefix(f"{name}.") if name else place
     return structs.replace(node, entries={**node.entries, key: Node(Kind.ASIDE, node.line)})

@@ -111,6 +111,10 @@ class Value:
         """Whether this is true or false."""
         return self.node.kind is Kind.BOOLEAN
 
+    def is_endless(self) -> bool:
+        """Whether this is a number of YAML that is none: ``.inf`` or ``.nan``."""
+        return self.node.kind is Kind.NUMBER and self.node.text[-3:].lower() in ("inf", "nan")
+
     def text(self, *, limit_bytes: int = 4096, empty: bool = False) -> str:
         """Text; a number or a truth value must be quoted to be one."""
         if self.node.kind is not Kind.TEXT:
@@ -127,7 +131,7 @@ class Value:
             raise self.wrong("text or a number", f'quote it: "{self.node.text}"')
         if self.node.kind not in (Kind.TEXT, Kind.NUMBER):
             raise self.wrong("text or a number")
-        if self.node.kind is Kind.NUMBER and self.node.text[-3:].lower() in ("inf", "nan"):
+        if self.is_endless():
             raise self.wrong("text or a finite number", f'quote it: "{self.node.text}"')
         self._check_length(limit_bytes)
         return self.node.text

@@ -208,6 +208,8 @@ def _paths(value: Value) -> dict[str, str]:
 
 
 def _option(value: Value) -> str:
+    if value.is_endless():  # most likely of an option that wants a number: quoted it is none
+        raise value.wrong("text or a finite number", "write a number with an end")
     return value.node.text if value.is_boolean() else value.raw(limit_bytes=4096)
 
 

@@ -3,14 +3,18 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from tests.support.build import cluster, fleet
 from topmast.adapters.engines.far.kubernetes.options import KubernetesOptions
 from topmast.adapters.engines.far.options import FarOptions
 from topmast.adapters.engines.far.slurm import SlurmOptions
 from topmast.adapters.engines.far.ssh import SshOptions
-from topmast.adapters.engines.registry import check_engines, read_options
+from topmast.adapters.engines.registry import check_engines, examine, read_options
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import read_fleet
+from topmast.policies.registry import load_profile
+from topmast.ports import Level
 
 TYPES: dict[str, type[FarOptions]] = {
     "slurm": SlurmOptions,
@@ -18,6 +22,7 @@ TYPES: dict[str, type[FarOptions]] = {
     "kubernetes": KubernetesOptions,
 }
 FAR = tuple(TYPES)
+PROFILE = load_profile("mast")
 
 
 def _read(engine: str, name: str, text: str) -> object:
@@ -110,3 +115,96 @@ def test_all_of_a_fleet_file_are_told_at_once(tmp_path: Path) -> None:
         (f"{path}:14", f"{metal}.folder"),
         (f"{path}:14", f"{metal}.jump"),
     ]
+
+
+OF_NOTHING = """
+regions:
+  east:
+    clusters:
+      hpc:
+        engine: slurm
+        options:
+          partition: big
+          partition.: z
+          gpu.H200: h200
+          gpu.: x
+          gpu.H100: ""
+          partition.visoin: small
+        hosts: [{count: 1, gpu: H100, gpus: 8}]
+      bare:
+        engine: slurm
+        options: {gpu: y}
+        hosts: [{count: 1, gpu: H100, gpus: 8}]
+      metal:
+        engine: ssh
+        options: {address.gohst: 10.0.0.1, address.ghost: 10.0.0.2, address.h: "a b"}
+        hosts: [{names: [ghost, h], gpu: H100, gpus: 8}]
+      pods:
+        engine: kubernetes
+        options: {resource.A100: x/y, resource: x/z, mount./data: sets}
+        hosts: [{count: 1, gpu: H100, gpus: 8}]
+tenants: {vision: {}}
+"""
+
+
+def test_an_option_for_what_the_cluster_does_not_have_is_refused(tmp_path: Path) -> None:
+    """With the near name; a tenant may come later, and is no fault."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text(OF_NOTHING)
+    with pytest.raises(InvalidInput) as caught:
+        read_fleet(path, check_engines)
+    errors = (caught.value, *caught.value.more)
+    told = {one.field.removeprefix("regions.east.clusters."): one for one in errors}
+    want = {
+        "hpc.options.gpu.H200": "GPUs of this model (did you mean 'H100'?)",
+        "hpc.options.gpu.": "it does not say of what (write gpu.MODEL)",
+        "bare.options.gpu": "it does not say of what (write gpu.MODEL)",
+        "hpc.options.gpu.H100": "wanted text that is not empty, found ''",
+        "hpc.options.partition.": "it does not say of what (write partition.TENANT)",
+        "metal.options.address.gohst": "no such host (did you mean 'ghost'?)",
+        "metal.options.address.h": "without a port, found 'a b'",
+        "pods.options.resource.A100": "GPUs of this model (did you mean 'H100'?)",
+    }
+    assert set(told) == set(want)
+    for field, end in want.items():
+        assert told[field].line().endswith(end), told[field].line()
+
+
+OF_TENANT = """
+regions:
+  east:
+    clusters:
+      hpc:
+        engine: slurm
+        options: {{partition.visoin: small, bin: /none}}
+        hosts: [{{count: 1, gpu: H100, gpus: 8}}]
+tenants: {tenants}
+"""
+
+
+def test_doctor_warns_of_a_tenant_that_the_file_does_not_have(tmp_path: Path) -> None:
+    """It may be in a file of its own; a file without tenants says nothing of them."""
+    path = tmp_path / "fleet.yaml"
+    for tenants, want in (
+        ("{vision: {}}", [(Level.WARNING, "did you mean 'vision'?")]),
+        ("{}", []),
+    ):
+        path.write_text(OF_TENANT.format(tenants=tenants))
+        found = [finding for _, finding in examine(read_fleet(path, check_engines), PROFILE)]
+        warned = [one for one in found if one.what == "options.partition.visoin"]
+        assert [(one.level, one.remedy) for one in warned] == want
+
+
+def test_doctor_names_the_option_of_a_cluster() -> None:
+    """As the start of a server does, in words that are not those of a library."""
+    told = fleet(replace(cluster("hpc"), engine="slurm", options={"memory_mib_per_gpu": "1.5"}))
+    ((where, finding),) = examine(told, PROFILE)
+    assert (where, finding.what) == ("hpc", "options.memory_mib_per_gpu")
+    assert finding.detail == "'1.5': Expected `int`"
+
+
+@pytest.mark.parametrize("text", ["inf", "1e300"])
+def test_no_number_of_cpus_is_endless(text: str) -> None:
+    """Slurm is told a whole number."""
+    with pytest.raises(InvalidInput, match="<= 65536"):
+        _read("slurm", "cpus_per_gpu", text)

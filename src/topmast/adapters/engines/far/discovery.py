@@ -70,13 +70,20 @@ def fleet_document(
     found: Discovered, engine: str, *, region: str, cluster: str, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A fleet file with one cluster. The caller has it checked by the reader of fleet files."""
-    given = {**options, **found.options}
+    given = {**_of_found(options, found.hosts), **found.options}
     described = {
         "engine": engine,
         **({"options": given} if given else {}),
         "hosts": list(_entries(found.hosts)),
     }
     return {"regions": {region: {"clusters": {cluster: described}}}}
+
+
+def _of_found(options: Mapping[str, Any], hosts: Iterable[HostSpec]) -> dict[str, Any]:
+    """Options without the addresses of hosts that were left out: a fleet file has none of these."""
+    names = {host.name for host in hosts}
+    pairs = ((name.partition("."), name, value) for name, value in options.items())
+    return {n: value for (first, _, key), n, value in pairs if first != "address" or key in names}
 
 
 def _entries(hosts: Iterable[HostSpec]) -> Iterable[dict[str, Any]]:

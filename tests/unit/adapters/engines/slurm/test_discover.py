@@ -233,6 +233,15 @@ def test_hosts_that_are_not_known_here_are_said_to_need_an_address(tmp_path: Pat
     assert "set option `listen: ADDRESS:PORT`" in found.notes[0]
 
 
+def test_addresses_of_hosts_that_were_left_out_are_not_written() -> None:
+    """A fleet file with an address of no host is refused."""
+    options = {"address.n0": "10.0.0.1", "address.n9": "10.0.0.2", "user": "me"}
+    found = Discovered("metal", (HostSpec("n0", "H100", 8),), left_out=("n9: it does not answer",))
+    document = fleet_document(found, "ssh", region="r", cluster="c", options=options)
+    written = document["regions"]["r"]["clusters"]["c"]["options"]
+    assert written == {"address.n0": "10.0.0.1", "user": "me"}
+
+
 def test_numbers_are_written_as_numbers() -> None:
     """Also those that were given; names that look like one are none."""
     given = {"lease_s": "none", "cpus_per_gpu": "4", "gpu.H100": "100", "exclusive": "true"}

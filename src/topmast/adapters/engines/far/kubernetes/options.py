@@ -7,9 +7,10 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from topmast.adapters.engines.far.options import FarOptions, Seconds
-from topmast.adapters.engines.forms import PROGRAM
+from topmast.adapters.engines.forms import MODEL, PROGRAM, TENANT, keyed_by
 
 Id = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+ByTenant = Annotated[dict[str, str], keyed_by(TENANT, default=True)]
 GPU = "nvidia.com/gpu"
 
 
@@ -20,13 +21,13 @@ class KubernetesOptions(FarOptions, frozen=True):
     """Empty: $KUBECONFIG, ~/.kube/config, or the pod's own service account."""
     context: str = ""
     """Of the kubeconfig; empty: its current one."""
-    namespace: dict[str, str] = field(default_factory=dict)
+    namespace: ByTenant = field(default_factory=dict)
     """Where pods are made, by tenant (``namespace.TENANT``); empty: that of the context."""
     host_prefix: str = ""
     """Stands before the name of the node in a host's name: two clusters may both have a node-1."""
-    resource: dict[str, str] = field(default_factory=dict)
+    resource: Annotated[dict[str, str], keyed_by(MODEL, default=True)] = field(default_factory=dict)
     """What pods ask for to get a GPU, by model (``resource.MODEL``); by default that of NVIDIA."""
-    secrets: dict[str, str] = field(default_factory=dict)
+    secrets: ByTenant = field(default_factory=dict)
     """Secrets that jobs may refer to, by tenant: ``secrets.TENANT: NAME,NAME``; none by default."""
     pull_secret: str = ""
     """The Secret with the registry's password, in each of the namespaces."""

@@ -7,9 +7,9 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from topmast.adapters.engines.far.options import FarOptions
-from topmast.adapters.engines.forms import PROGRAM, SLURM_TIME
+from topmast.adapters.engines.forms import FILLED, MODEL, PROGRAM, SLURM_TIME, TENANT, keyed_by
 
-ByTenant = dict[str, str]
+ByTenant = Annotated[dict[str, str], keyed_by(TENANT, default=True)]
 """``account: x`` for all, ``account.TENANT: y`` for one: key "" and key TENANT."""
 BY_TENANT = ("partition", "account", "qos", "wckey", "reservation", "constraint")
 """The options that may differ by tenant, each called as `sbatch` calls it."""
@@ -25,7 +25,9 @@ class SlurmOptions(FarOptions, frozen=True):
     wckey: ByTenant = field(default_factory=dict)
     reservation: ByTenant = field(default_factory=dict)
     constraint: ByTenant = field(default_factory=dict)
-    gpu: dict[str, str] = field(default_factory=dict)
+    gpu: Annotated[dict[str, Annotated[str, FILLED]], keyed_by(MODEL, default=False)] = field(
+        default_factory=dict
+    )
     """``gpu.H100: nvidia_h100_80gb``: the site's type of a GPU model; ``any``: its GPUs have none.
     A model that is not listed is of the type of its own name.
     """
@@ -33,7 +35,7 @@ class SlurmOptions(FarOptions, frozen=True):
     """What names of hosts in the fleet file have before those of Slurm: for two clusters of which
     each has a ``node01``.
     """
-    cpus_per_gpu: Annotated[float, Meta(ge=0)] = 0.0
+    cpus_per_gpu: Annotated[float, Meta(ge=0, le=65_536)] = 0.0
     """CPUs for each GPU of a part that asks for none itself; Slurm would give it one."""
     memory_mib_per_gpu: Annotated[int, Meta(ge=0, le=1 << 30)] = 0
     """Memory for each GPU of a part that asks for none itself; Slurm's default may be all."""

@@ -7,7 +7,16 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from topmast.adapters.engines.far.options import FarOptions
-from topmast.adapters.engines.forms import JUMP, LINE, LISTEN, OWN_FOLDER, PROGRAM
+from topmast.adapters.engines.forms import (
+    ADDRESS,
+    HOST,
+    JUMP,
+    LINE,
+    LISTEN,
+    OWN_FOLDER,
+    PROGRAM,
+    keyed_by,
+)
 
 Text = Annotated[str, LINE]
 
@@ -32,7 +41,9 @@ class SshOptions(FarOptions, frozen=True):
     """
     jump: Annotated[str, JUMP] = ""
     """``[USER@]HOST[:PORT],...``: the hosts to go through on the way."""
-    address: dict[str, str] = field(default_factory=dict)
+    address: Annotated[dict[str, Annotated[str, ADDRESS]], keyed_by(HOST, default=False)] = field(
+        default_factory=dict
+    )
     """``address.HOST: 10.0.0.7``: where a host is reached, if not by its own name."""
     python: Annotated[str, PROGRAM] = "python3"
     """Python 3.8 or newer on the hosts."""
