@@ -46,8 +46,8 @@ FAR = (
     ),
     step(
         "what we have the scheduler end is not evicted",
-        "        place.cancelled_s, part.cancelled = self._now.s, True",
-        "        place.cancelled_s = self._now.s",
+        "                place.cancelled_s, part.cancelled = self._now.s, True",
+        "                place.cancelled_s = self._now.s",
         STEPS,
     ),
     step(
@@ -148,8 +148,8 @@ FAR = (
     ),
     step(
         "what outlives its runner is ended by its host",
-        "                self._have_ended(part, place, e.Cancel(chosen, 0.0))",
-        "                pass",
+        "            if due and (late or dead):",
+        "            if due and late:",
         STEPS,
     ),
     step(
@@ -284,7 +284,7 @@ FAR = (
     ),
     step(
         "a runner that does not obey is ended by the scheduler",
-        "                self._have_ended(part, place, e.Cancel(chosen, attempt.stop.grace_s))",
+        "                self._do(e.Cancel(chosen, grace_s))",
         "                pass",
         STEPS,
     ),

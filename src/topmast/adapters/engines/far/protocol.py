@@ -384,14 +384,12 @@ class Protocol:
         for place in part.running:
             silent = self._now.s - place.heard_s > self.terms.silence_s
             due = self._now.s - place.cancelled_s > CANCEL_AGAIN_S
-            if attempt.stop is not None and due and (silent or self._now.s > attempt.overdue_s):
-                self._have_ended(part, place, e.Cancel(chosen, attempt.stop.grace_s))
-            elif due and self.terms.first_hand and self._silent(attempt, place):
-                self._have_ended(part, place, e.Cancel(chosen, 0.0))
-
-    def _have_ended(self, part: Part, place: Place, how: e.Cancel) -> None:
-        place.cancelled_s, part.cancelled = self._now.s, True
-        self._do(how)
+            late = attempt.stop is not None and (silent or self._now.s > attempt.overdue_s)
+            dead = self.terms.first_hand and self._silent(attempt, place)
+            if due and (late or dead):
+                grace_s = 0.0 if dead or attempt.stop is None else attempt.stop.grace_s
+                place.cancelled_s, part.cancelled = self._now.s, True
+                self._do(e.Cancel(chosen, grace_s))
 
     def _gone(self, attempt: Attempt, part: Part, chosen: Listed | None, *, alone: bool) -> None:
         """What was recorded has ended, as the scheduler says, or is not known to it any more."""
@@ -478,8 +476,7 @@ class Protocol:
         self._tell_ends(attempt)
 
     def _tell_ends(self, attempt: Attempt) -> None:
-        for _, end in sorted(attempt.ends.items()):
-            self._say(news_of(end))
+        self._say(*(news_of(end) for _, end in sorted(attempt.ends.items())))
 
     def _prepare(self, attempt: Attempt, places: list[Place], why: str) -> None:
         for place in places if why else ():
