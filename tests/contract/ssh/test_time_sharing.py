@@ -25,7 +25,9 @@ def fleet(plain_lab: SshLab) -> Callable[[str], str]:
     """A fleet of one such host, with two GPUs of a model."""
 
     def text(model: str) -> str:
-        options = {**plain_lab.options, "folder": f".t{next(NUMBERS)}", "poll_s": "0.2"}
+        others = {f"address.{name}" for name in plain_lab.names if name != HOSTS[0]}
+        options = {k: v for k, v in plain_lab.options.items() if k not in others}
+        options |= {"folder": f".t{next(NUMBERS)}", "poll_s": "0.2"}
         hosts = [{"names": [HOSTS[0]], "gpu": model, "gpus": 2}]
         cluster = {"engine": "ssh", "hosts": hosts, "options": options}
         return yaml.safe_dump({"regions": {"east": {"clusters": {"east-a": cluster}}}})
