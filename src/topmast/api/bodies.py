@@ -240,7 +240,10 @@ class Text:
             )  # fmt: skip
             if self._has_surrogates:
                 _refuse_halves(found)
-        except (RecursionError, ValueError) as error:
+        except RecursionError:
+            remedy = "leave out the inner lists and objects"
+            raise InvalidInput("nested too deeply", field="body", remedy=remedy) from None
+        except ValueError as error:
             raise InvalidInput(f"not JSON: {error}", field="body") from None
         return found
 

@@ -163,6 +163,10 @@ class ControlPlane(Process):
         self._check_regions_apart()
         self._check_clusters_in_use()
         self._check_hosts_in_use()
+        self.check_traces(
+            cluster for region in self.fleet.regions if region.name not in self.apart
+            for cluster in region.clusters
+        )  # fmt: skip
         self.fleet = self._with_datasets_found(self.fleet)
         # The first event of all: a cluster manager must know its region when its hosts report.
         configured = self.runtime.call(ids.QUEUE, m.ConfigureFleet(self.fleet, file=self._file))

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,9 +23,10 @@ from topmast.adapters.link import LinkEnd, Peer
 from topmast.adapters.objects.checkpoints import bucket_of
 from topmast.adapters.store import JOURNAL, Keeper, SqlJournal, open_journal
 from topmast.app.claim import ENGINES, ID, claim_of
+from topmast.fast.cluster import TaskPhase
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.errors import InvalidInput, TopmastError
+from topmast.model.errors import InvalidInput, TopmastError, refuse_all
 from topmast.model.fleet import ClusterSpec
 from topmast.policies.base import PairSpeeds
 from topmast.policies.options import Profile
@@ -41,6 +42,10 @@ log = structlog.get_logger(__name__)
 
 ROLE = "role"
 QUEUE_ROLE = "the queue"
+LOST = "lost"
+"""The file that a person makes in the folder of an engine: nothing of before runs any more."""
+SHOWN = 3
+"""Of the jobs in a message, the others are counted."""
 
 
 class Outside(Struct, frozen=True):
@@ -167,6 +172,31 @@ class Process(ABC):
 
     # --- engines --------------------------------------------------------------------------------
 
+    def check_traces(self, clusters: Iterable[ClusterSpec]) -> None:
+        """Refuse to begin where folders of engines are lost, or older than what has started.
+
+        An engine would know nothing of tasks that run, and they would start again beside them. The
+        file `LOST` in a folder says that none runs any more. Raises InvalidInput. O(attempts).
+        """
+        found = []
+        for cluster in clusters:
+            kind = self.outside.engines.get(cluster.engine)
+            folder = self.state / ENGINES / cluster.name
+            manager = self.machines.clusters.get(cluster.name)
+            if kind is None or not kind.outlives_folder or manager is None:
+                continue
+            known = kind.stored_epochs(folder)
+            lost = [
+                a.job for a in manager.state.attempts.values()
+                if known.get(a.job, 0) < a.epoch
+                and any(task.phase is TaskPhase.RUNNING for task in a.tasks)
+            ]  # fmt: skip
+            if not lost:
+                (folder / LOST).unlink(missing_ok=True)
+            elif not (folder / LOST).exists():
+                found.append(_lost(folder, lost))
+        refuse_all(found)
+
     def equip(self, region: str, cluster: ClusterSpec, post: Post | None = None) -> None:
         """Run a cluster as its specification says now. Raises InvalidInput as `with_engines`.
 
@@ -276,6 +306,19 @@ class Process(ABC):
         elif not isinstance(send.message, m.ListTasks):
             # A cluster that left the fleet left with all that ran there, and has nothing to tell.
             log.warning("no engine for a message", to=send.to, message=type(send.message).__name__)
+
+
+def _lost(folder: Path, jobs: Sequence[str]) -> InvalidInput:
+    """The refusal of a folder of an engine that does not know what runs."""
+    named = ", ".join(jobs[:SHOWN]) + (
+        f" and {len(jobs) - SHOWN} more" if len(jobs) > SHOWN else ""
+    )
+    return InvalidInput(
+        f"{folder} knows nothing of what runs there for {named}: it is lost, or an old copy",
+        field="--state",
+        remedy="put the folder back; or cancel what is left of these jobs with the site's own "
+        f"tools, and only then make the file {folder / LOST}: they start again",
+    )
 
 
 def own_folder(state: Path) -> None:

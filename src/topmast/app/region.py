@@ -59,6 +59,7 @@ class RegionProcess(Process):
 
     def open(self) -> None:
         """Adopt what runs already, and listen to the queue."""
+        self.check_traces(self._clusters())
         for cluster in self._clusters():
             self.equip(self.region, cluster)  # first: without an engine there is nothing to run
         begin_with_kernels(log.info)

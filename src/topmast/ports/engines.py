@@ -199,6 +199,8 @@ class Engine(EngineOrders):
     capabilities: ClassVar[frozenset[Capability]] = frozenset()
     needs_machine: ClassVar[bool] = False
     """Its tasks are found on this machine alone, and not wherever its folder can be read."""
+    outlives_folder: ClassVar[bool] = False
+    """Its tasks run on elsewhere when its folder is lost: none may start beside them unasked."""
     keeps_in_buckets: ClassVar[bool] = False
     """Whether checkpoints can be in a bucket (``checkpoint_store``)."""
     deadlines: ClassVar[Deadlines] = Deadlines()

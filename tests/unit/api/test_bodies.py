@@ -71,6 +71,7 @@ def test_a_document_is_read_whatever_its_pieces(chunk_bytes: int) -> None:
         (b'{"b": [{"a": 1, "a": 2}]}', "given twice"),
         (b'{"a": "\n"}', "control character"),
         (b"\xef\xbb\xbf{}", "BOM"),
+        (b"[" * 100_000, "^body: nested too deeply"),
     ],
 )
 def test_what_others_might_read_differently_is_refused(

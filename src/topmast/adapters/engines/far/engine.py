@@ -75,6 +75,7 @@ class FarEngine(Engine):
     launcher_type: ClassVar[type[Launcher]]
     options_type: ClassVar[type[Struct]] = FarOptions
     keeps_in_buckets: ClassVar[bool] = True
+    outlives_folder: ClassVar[bool] = True
     _options: FarOptions
 
     def __init_subclass__(cls) -> None:
