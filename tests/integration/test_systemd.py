@@ -45,12 +45,16 @@ def test_a_socket_that_is_not_there_harms_nothing(
 
 def test_the_unit_leaves_jobs_alone_when_it_stops() -> None:
     """systemd's default would kill them all at each restart."""
+    service = _unit()["Service"]
+    assert (service["KillMode"], service["Type"]) == ("process", "notify")
+    assert "topmast up" in service["ExecStart"]
+
+
+def _unit() -> configparser.ConfigParser:
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment, method-assign]
     unit.read_string(UNIT.read_text("utf-8"))
-    service = unit["Service"]
-    assert (service["KillMode"], service["Type"]) == ("process", "notify")
-    assert "topmast up" in service["ExecStart"]
+    return unit
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
@@ -63,3 +67,31 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
         ["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_systemd_starts_it_until_its_database_answers_and_leaves_mistakes_to_people(
+    tmp_path: Path,
+) -> None:
+    """A database that comes late must not leave a unit that failed for good."""
+    unit = _unit()
+    assert unit["Unit"]["StartLimitIntervalSec"] == "0", "else a few starts are all it gets"
+    assert float(unit["Service"]["RestartSec"]) >= 5, "it may go on for hours"
+    given_up = {int(code) for code in unit["Service"]["RestartPreventExitStatus"].split()}
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(FLEET)
+    late = _ended(tmp_path, "--fleet", str(fleet), "--store", _nobody())
+    assert late not in given_up | {0}
+    assert _ended(tmp_path, "--fleet", str(tmp_path / "none.yaml")) in given_up
+
+
+def _ended(folder: Path, *options: str) -> int:
+    """How a server ends that cannot start."""
+    words = ["-m", "topmast.app", "up", "--state", str(folder / "state"), *options]
+    return subprocess.run([sys.executable, *words], timeout=120, check=False).returncode
+
+
+def _nobody() -> str:
+    """The URL of a database on a port where nothing listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"postgresql://topmast@127.0.0.1:{taken.getsockname()[1]}/none"

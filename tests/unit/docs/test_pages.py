@@ -12,6 +12,7 @@ import yaml
 
 from tests.unit.cli.program import command_line
 from tests.unit.docs.pages import PAGES, REPO, Block, blocks, commands
+from topmast.cli.rootoptions import DEFAULT_PORT
 from topmast.model.files.accountsfile import parse_accounts
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.files.jobfile import parse_job
@@ -161,3 +162,10 @@ def test_constants(page: Path) -> None:
             if isinstance(value, int | float):
                 shown = [float(n.replace(",", "")) for n in re.findall(r"[\d,]*\d", line)]
                 assert float(value) in shown, f"{name} is {value}: {line}"
+
+
+def test_alerts_ask_a_server_where_it_listens_by_default() -> None:
+    """A person who reads them has no time to look for the port."""
+    pages = sorted((REPO / "docs" / "alerts").glob("*.md"))
+    asked = [port for page in pages for port in re.findall(r"127\.0\.0\.1:(\d+)", page.read_text())]
+    assert set(asked) == {str(DEFAULT_PORT)}

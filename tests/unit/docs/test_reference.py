@@ -1,6 +1,7 @@
 """The tables of the reference are complete, and say what the code says."""
 
 import asyncio
+import inspect
 import re
 from enum import StrEnum
 from functools import cache
@@ -11,6 +12,7 @@ import pytest
 from msgspec import Struct
 
 from tests.unit.docs.pages import REPO
+from topmast import Client
 from topmast.api import PREFIX, create_api
 from topmast.model.decided import Rule
 from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
@@ -157,3 +159,50 @@ def test_every_term_with_its_weight() -> None:
             assert "`score.shapes` = true" in text, "the term `fragmentation`"
         else:
             assert f"| `{name}` | `score.{name}` = {getattr(weights, name)} |" in text
+
+
+# ------------------------------------------------------------------------------------- Python
+
+
+def _parameters(call: object) -> str:
+    """What a method is called with, without types; a default that is no plain value as ``...``."""
+    found = inspect.signature(cast(Any, call))
+    plain = [
+        one.replace(
+            annotation=one.empty,
+            default=one.default if _is_plain(one.default) else ...,
+        )
+        for one in found.parameters.values()
+        if one.name != "self"
+    ]
+    text = str(found.replace(parameters=plain, return_annotation=found.empty))
+    return text.replace("'", '"').replace("Ellipsis", "...")
+
+
+def _is_plain(default: object) -> bool:
+    empty = default in ("", b"", ()) or default is inspect.Parameter.empty
+    return empty or default is None or isinstance(default, (str, bool, int, float))
+
+
+def _shown_methods() -> dict[str, str]:
+    """The parameters of each method on the page; ``(...)``: those of the one before it."""
+    text = (REFERENCE / "python.md").read_text("utf-8")
+    shown, before = dict[str, str](), ""
+    for name, given in re.findall(r"`(\w+)(\([^`]*?\))(?: -> [^`]*)?`", text):
+        before = before if given == "(...)" else given
+        shown.setdefault(name, before)
+    return shown
+
+
+def test_every_method_of_the_client_with_its_parameters() -> None:
+    """With their names and defaults, since programs name them."""
+    names = [name for name in dir(Client) if not name.startswith("_")]
+    methods = [
+        name for name in names if not isinstance(inspect.getattr_static(Client, name), property)
+    ]
+    assert len(methods) > 80
+    shown = _shown_methods()
+    wanted = {name: _parameters(getattr(Client, name)) for name in methods}
+    assert {name: shown.get(name) for name in methods} == wanted
+    text = (REFERENCE / "python.md").read_text("utf-8")
+    assert [name for name in set(names) - set(methods) if f"`client.{name}`" not in text] == []
