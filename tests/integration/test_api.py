@@ -1,7 +1,9 @@
 """The REST interface as a stranger meets it: every route, and every way to be turned away."""
 
+import gzip
 import hashlib
 import json
+import tarfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -493,6 +495,18 @@ def test_a_workdir_is_uploaded_once_and_only_whole(http: httpx.Client) -> None:
     assert http.head(place).status_code == 200
     problem_of(http.put("/workdirs/sha256:..%2f..%2fx", content=data), 404)
     problem_of(http.put("/workdirs/md5:00", content=data), 422)
+
+
+def test_a_workdir_that_cannot_be_unpacked_is_refused(http: httpx.Client) -> None:
+    """It names the field, and what is wrong: a damaged archive, or a header that is none."""
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, 512
+    whole = gzip.compress(header.tobuf(tarfile.USTAR_FORMAT) + b"1" * 512)
+    for data in (b"\x1f\x8b\x08" + bytes(7) + b"\x07\xff", whole[:-20], whole):
+        place = f"/workdirs/sha256:{hashlib.sha256(data).hexdigest()}"
+        problem = problem_of(http.put(place, content=data), 422)
+        assert problem["field"] == "workdir"
+        assert "the archive is damaged" in problem["detail"]
 
 
 def test_usage_is_accounted(http: httpx.Client, client: Client) -> None:

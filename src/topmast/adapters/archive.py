@@ -1,7 +1,9 @@
 """Archives of work folders: what may be in one, and how it is unpacked.
 
 The archive comes from the submitter of a job, so nothing in it is trusted: not its names, links or
-sizes. Standard library only: the small processes of tasks unpack it.
+sizes. Its headers are read here, in time that grows with their bytes and no faster: some versions
+of `tarfile` search the records of one header in quadratic time, and hold the interpreter meanwhile.
+Standard library only: the small processes of tasks unpack it.
 """
 
 from __future__ import annotations
@@ -9,20 +11,26 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import shutil
 import tarfile
+import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 MAX_BYTES = 100 * 2**20
 """Of all files together, unpacked."""
 MAX_ENTRIES = 100_000
 NAME_MAX_BYTES = 1024
+HEADER_MAX_BYTES = 65_536
+"""Of what an archive says about one file before it: long names, attributes."""
 STREAM_MAX_BYTES = MAX_BYTES + MAX_ENTRIES * 4096
 """Of the archive when it is decompressed: the files, and room for their headers."""
 READ_BYTES = 1 << 20
+_FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
+_NAMES = {tarfile.GNUTYPE_LONGNAME: "path", tarfile.GNUTYPE_LONGLINK: "linkpath"}
+_EXTENDED = (*_NAMES, tarfile.XHDTYPE, tarfile.XGLTYPE)
+"""Headers that say more about the member behind them."""
 
 
 class Refused(tarfile.TarError):
@@ -35,12 +43,11 @@ def fault(content: bytes) -> str:
     What is no archive at all is left to `unpack` to say.
     """
     try:
-        with _opened(io.BytesIO(content)) as archive:
-            for _ in _members(archive):
-                pass
+        for _ in _Archive(io.BytesIO(content)).members():
+            pass
     except Refused as error:
         return str(error)
-    except (tarfile.TarError, OSError, EOFError, ValueError):
+    except tarfile.ReadError:
         return ""
     return ""
 
@@ -52,8 +59,9 @@ def unpack(archive_path: str, folder: str) -> None:
     """
     root = Path(folder)
     links = []
-    with Path(archive_path).open("rb") as file, _opened(file) as archive:
-        for member in _members(archive):
+    with Path(archive_path).open("rb") as file:
+        archive = _Archive(file)
+        for member in archive.members():
             path = root / member.name
             with _explained(member):
                 if member.isdir():
@@ -63,55 +71,133 @@ def unpack(archive_path: str, folder: str) -> None:
                 if member.issym():
                     links.append(member)
                 else:
-                    _write(path, archive, member)
+                    _write(path, member, archive.content())
     for member in links:
         with _explained(member):
             (root / member.name).symlink_to(member.linkname)
 
 
-class _Bounded:
-    """A stream that refuses to give more than an archive may hold, however small it is packed."""
+class _Archive:
+    """The archive in a file, packed with gzip or not, read from the beginning to the end once."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
+        is_packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        self._file: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=file) if is_packed else file
         self._left_bytes = STREAM_MAX_BYTES
+        self._content_bytes = 0
+        """Of the file that comes now, what was not read yet."""
 
-    def read(self, size_bytes: int) -> bytes:
-        data = self._file.read(size_bytes)
+    def members(self) -> Iterator[tarfile.TarInfo]:
+        """Every member, checked before it is handed out; links at the end, when all are known."""
+        size_bytes, links = 0, dict[str, tarfile.TarInfo]()
+        for number, member in enumerate(self._headers(), 1):
+            if number > MAX_ENTRIES:
+                raise Refused(f"the archive has more than {MAX_ENTRIES:,} files, folders and links")
+            _check_name(member)
+            if member.issym():
+                links["/".join(_parts(member.name))] = member
+            elif member.type not in (*_FILES, tarfile.DIRTYPE):
+                raise Refused(f"{member.name!r} is neither a file, a folder nor a symbolic link")
+            size_bytes += max(member.size, 0)
+            if member.size < 0 or size_bytes > MAX_BYTES:
+                raise Refused(f"the files in the archive hold more than {MAX_BYTES:,} bytes")
+            yield member
+        for member in links.values():
+            _check_link(member, links)
+
+    def content(self) -> Iterator[bytes]:
+        """What the file holds that was handed out last."""
+        while self._content_bytes:
+            data = self._exactly(min(self._content_bytes, READ_BYTES))
+            self._content_bytes -= len(data)
+            yield data
+
+    def _headers(self) -> Iterator[tarfile.TarInfo]:
+        """Every member by its header and by those before it that say more about it."""
+        block = self._read(tarfile.BLOCKSIZE)
+        if not block:
+            raise tarfile.ReadError("the file is empty")
+        more, kinds = dict[str, str](), set[bytes]()
+        begun = False
+        while block.strip(b"\0"):
+            try:
+                header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+            except tarfile.HeaderError as error:
+                if begun:
+                    raise Refused(f"the archive is damaged: {error}") from None
+                raise tarfile.ReadError(f"this is no archive: {error}") from None
+            begun = True
+            if header.type in _EXTENDED:
+                if header.type in kinds:
+                    raise Refused("the archive says twice what it says about one file")
+                kinds.add(header.type)
+                more = {**self._extension(header), **more}  # the first one counts, as in tarfile
+            else:
+                header.name = more.get("path", header.name)
+                header.linkname = more.get("linkpath", header.linkname)
+                more, kinds = {}, set()
+                self._content_bytes = header.size if header.type in _FILES else 0
+                yield header
+                for _ in self.content():
+                    pass
+                self._padding(header.size if header.type in _FILES else 0)
+            block = self._read(tarfile.BLOCKSIZE)
+
+    def _extension(self, header: tarfile.TarInfo) -> dict[str, str]:
+        """The names that a header gives to the member behind it."""
+        if not 0 <= header.size <= HEADER_MAX_BYTES:
+            raise Refused(f"a header in the archive holds more than {HEADER_MAX_BYTES:,} bytes")
+        body = self._exactly(header.size)
+        padding = self._padding(header.size)
+        if header.type in _NAMES:
+            text = body.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+            return {_NAMES[header.type]: text}
+        if padding.strip(b"\0"):
+            raise Refused("the archive is damaged: a header is longer than it says")
+        found = _records(body)
+        if any(key == "size" or key.startswith("GNU.sparse.") for key in found):
+            raise Refused("the archive gives the size of a file twice, or has a sparse file")
+        names = {key: text for key, text in found.items() if key in ("path", "linkpath")}
+        if names and header.type == tarfile.XGLTYPE:
+            raise Refused("the archive gives one name to all its files")
+        return names
+
+    def _padding(self, size_bytes: int) -> bytes:
+        """What fills the last block of so many bytes."""
+        return self._exactly(-size_bytes % tarfile.BLOCKSIZE)
+
+    def _exactly(self, size_bytes: int) -> bytes:
+        data = self._read(size_bytes)
+        if len(data) < size_bytes:
+            raise Refused("the archive is damaged: it ends too early")
+        return data
+
+    def _read(self, size_bytes: int) -> bytes:
+        """The next bytes; no more than an archive may hold, however small it is packed."""
+        try:
+            data = self._file.read(size_bytes)
+        except (zlib.error, gzip.BadGzipFile, EOFError) as error:
+            raise Refused(f"the archive is damaged: {error}") from None
         self._left_bytes -= len(data)
         if self._left_bytes < 0:
             raise Refused(f"the archive holds more than {STREAM_MAX_BYTES:,} bytes when unpacked")
         return data
 
 
-@contextmanager
-def _opened(file: IO[bytes]) -> Iterator[tarfile.TarFile]:
-    """The archive in a file, packed with gzip or not, read from the beginning to the end once."""
-    is_packed = file.read(2) == b"\x1f\x8b"
-    file.seek(0)
-    plain: Any = gzip.GzipFile(fileobj=file) if is_packed else file
-    bounded: Any = _Bounded(plain)
-    with tarfile.open(fileobj=bounded, mode="r|", bufsize=READ_BYTES) as archive:
-        yield archive
-
-
-def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Every member, checked before it is handed out; links at the end, when all are known."""
-    size_bytes, links = 0, dict[str, tarfile.TarInfo]()
-    for number, member in enumerate(archive, 1):
-        if number > MAX_ENTRIES:
-            raise Refused(f"the archive has more than {MAX_ENTRIES:,} files, folders and links")
-        _check_name(member)
-        if member.issym():
-            links["/".join(_parts(member.name))] = member
-        elif member.issparse() or not (member.isreg() or member.isdir()):
-            raise Refused(f"{member.name!r} is neither a file, a folder nor a symbolic link")
-        size_bytes += max(member.size, 0)
-        if member.size < 0 or size_bytes > MAX_BYTES:
-            raise Refused(f"the files in the archive hold more than {MAX_BYTES:,} bytes")
-        yield member
-    for member in links.values():
-        _check_link(member, links)
+def _records(body: bytes) -> dict[str, str]:
+    """The records of a header of POSIX, ``LENGTH KEY=VALUE`` and the end of a line each. O(n)."""
+    found, at = dict[str, str](), 0
+    while at < len(body):
+        space = body.find(b" ", at, at + len(str(HEADER_MAX_BYTES)) + 1)
+        length = body[at:space] if space > 0 else b""
+        end = at + int(length) if length.isdigit() else 0
+        key, equals, value = body[space + 1 : max(end - 1, 0)].partition(b"=")
+        if not (key and equals) or body[end - 1 : end] != b"\n":
+            raise Refused("the archive is damaged: a header has no records")
+        found[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
+        at = end
+    return found
 
 
 def _check_name(member: tarfile.TarInfo) -> None:
@@ -147,12 +233,10 @@ def _check_text(text: str, what: str) -> None:
         raise Refused(f"{what} is empty, has a NUL, or is longer than {NAME_MAX_BYTES:,} bytes")
 
 
-def _write(path: Path, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-    content = archive.extractfile(member)
-    assert content is not None, "it is a file"
+def _write(path: Path, member: tarfile.TarInfo, content: Iterator[bytes]) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, 0o600), "wb") as out:
-        shutil.copyfileobj(content, out, READ_BYTES)
+        out.writelines(content)
         os.fchmod(out.fileno(), 0o755 if member.mode & 0o100 else 0o644)
 
 

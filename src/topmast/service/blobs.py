@@ -112,7 +112,7 @@ def _check(digest: str, data: bytes) -> None:
     wrong = archive.fault(data)
     if wrong:
         raise InvalidInput(
-            wrong, field="workdir", remedy="pack a smaller folder, without such files"
+            wrong, field="workdir", remedy="pack it again, smaller or without such files"
         )
 
 

@@ -1,7 +1,13 @@
 """Archives of work folders: nothing lands outside, and nothing fills the disk."""
 
+import gzip
 import io
+import random
+import subprocess
+import sys
 import tarfile
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -151,13 +157,15 @@ def test_what_is_small_when_packed_may_not_fill_the_disk(
     """Bytes, files and headers are counted while they come, by the server and by the engine."""
     monkeypatch.setattr(archives, "MAX_ENTRIES", 100)
     monkeypatch.setattr(archives, "MAX_BYTES", 10_000_000)
-    monkeypatch.setattr(archives, "STREAM_MAX_BYTES", 20_000_000)
-    header = _file("x", 0)
-    header.pax_headers = {"comment": "x" * 30_000_000}
+    monkeypatch.setattr(archives, "STREAM_MAX_BYTES", 12_000_000)
+    full = [_file(str(number), 1_000_000) for number in range(9)]
+    empty = [_file(f"empty{number}", 0) for number in range(60)]
+    for member in empty:
+        member.pax_headers = {"comment": "x" * 60_000}
     cases = {
         "more than 100 files": [_file(str(number), 0) for number in range(101)],
         "more than 10,000,000 bytes": [_file(str(number), 1_000_000) for number in range(11)],
-        "more than 20,000,000 bytes when unpacked": [header],
+        "more than 12,000,000 bytes when unpacked": full + empty,
     }
     for number, (want, members) in enumerate(cases.items()):
         content, work = _packed(*members), tmp_path / str(number)
@@ -173,12 +181,120 @@ def test_what_is_small_when_packed_may_not_fill_the_disk(
 
 def test_what_is_no_archive_is_said_when_it_is_unpacked(tmp_path: Path) -> None:
     """The bytes are stored under their digest all the same."""
-    whole = _packed(_file("a", 1_000))
-    for number, content in enumerate(
-        [b"", b"a snapshot", whole[: len(whole) // 2], b"\x1f\x8bgarbage"]
-    ):
+    for number, content in enumerate([b"", b"a snapshot", gzip.compress(b"a snapshot")]):
         assert fault(content) == ""
         (tmp_path / "file").write_bytes(content)
         (tmp_path / str(number)).mkdir()
-        with pytest.raises((tarfile.TarError, OSError, EOFError)):
+        with pytest.raises(tarfile.TarError):
             unpack(str(tmp_path / "file"), str(tmp_path / str(number)))
+
+
+def _header(kind: bytes, body: bytes, name: str = "a", size_bytes: int | None = None) -> bytes:
+    """A header and what it holds, as no library would write it."""
+    member = tarfile.TarInfo(name)
+    member.type, member.size = kind, len(body) if size_bytes is None else size_bytes
+    return member.tobuf(tarfile.USTAR_FORMAT) + body + b"\0" * (-len(body) % 512)
+
+
+def _record(key: str, value: str) -> bytes:
+    rest = f" {key}={value}\n".encode()
+    length = len(rest) + len(str(len(rest) + 2))
+    return str(length).encode() + rest
+
+
+LAST = _header(tarfile.REGTYPE, b"abc") + bytes(1024)
+X, G = tarfile.XHDTYPE, tarfile.XGLTYPE
+WHOLE = gzip.compress(_header(tarfile.REGTYPE, random.Random(1).randbytes(200_000)) + bytes(1024))
+DAMAGED = {
+    "digits and nothing else": (_header(X, b"1" * 3000), "has no records"),
+    "digits for all files": (_header(G, b"1" * 3000), "has no records"),
+    "a large header": (_header(X, _record("comment", "x" * 70_000)), "more than 65,536 bytes"),
+    "a large name": (_header(tarfile.GNUTYPE_LONGNAME, b"n" * 70_000), "more than 65,536 bytes"),
+    "headers of headers": (_header(X, b"") * 3000, "says twice"),
+    "names of names": (_header(tarfile.GNUTYPE_LONGNAME, b"n\0") * 3000, "says twice"),
+    "a record of no length": (_header(X, b"0 a=b\n"), "has no records"),
+    "a record that ends too late": (_header(X, b"9 a=b\n"), "has no records"),
+    "a record in the padding": (_header(X, b"6 a=b\n8 path=\n", size_bytes=6), "than it says"),
+    "a sparse map": (_header(X, _record("GNU.sparse.major", "1")), "has a sparse file"),
+    "a name for all files": (_header(G, _record("path", "b")), "one name to all"),
+    "the header of Solaris": (_header(tarfile.SOLARIS_XHDTYPE, b""), "neither a file"),
+    "a header that is none": (
+        _header(tarfile.REGTYPE, b"") + b"x" * 512,
+        "is damaged: invalid header",
+    ),
+}
+CUT = {
+    "half of a gzip": WHOLE[: len(WHOLE) // 2],
+    "a gzip with a block that is none": WHOLE[:10] + b"\x07\xff\xff\xff" * 9,
+    "a gzip with a block that is none further on": (
+        (deflate := zlib.compressobj(9, zlib.DEFLATED, 31)).compress(LAST[:512])
+        + deflate.flush(zlib.Z_FULL_FLUSH) + b"\x07\xff\xff\xff" * 100
+    ),
+    "no gzip behind its mark": b"\x1f\x8bgarbage",
+    "half of a file": _header(tarfile.REGTYPE, b"x" * 2000)[:1000],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "why"), DAMAGED.values(), ids=DAMAGED)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "packed"])
+def test_headers_that_say_too_much_are_refused(
+    content: bytes, why: str, pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    """Before anything is made of them: their records are read once, from the first to the last."""
+    (tmp_path / "work").mkdir()
+    archive = pack(content + LAST)
+    assert why in fault(archive)
+    (tmp_path / "file").write_bytes(archive)
+    with pytest.raises(Refused, match=why):
+        unpack(str(tmp_path / "file"), str(tmp_path / "work"))
+
+
+@pytest.mark.parametrize("content", CUT.values(), ids=CUT)
+def test_what_is_damaged_is_refused_at_once(content: bytes, tmp_path: Path) -> None:
+    """A part of an archive is of no use to a job."""
+    (tmp_path / "work").mkdir()
+    assert "the archive is damaged" in fault(content)
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(Refused, match="is damaged"):
+        unpack(str(tmp_path / "file"), str(tmp_path / "work"))
+
+
+LONG = "a long folder/" * 20 + "12345678901234567890"
+WRITTEN = {
+    "POSIX": tarfile.PAX_FORMAT, "GNU": tarfile.GNU_FORMAT, "the oldest": tarfile.USTAR_FORMAT,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", WRITTEN.values(), ids=WRITTEN)
+def test_archives_of_every_form_are_unpacked(form: int, tmp_path: Path) -> None:
+    """With long names and targets, names in no encoding, attributes, and a comment for all."""
+    (tmp_path / "work").mkdir()
+    names = ["a/b.txt", "f\udcff", "größe"]
+    links = {"to": "a/b.txt"}
+    if form != tarfile.USTAR_FORMAT:
+        names.append(LONG)
+        links["b/" * 70 + "link"] = "../" * 70 + LONG
+    file = tmp_path / "file"
+    with tarfile.open(file, "w:gz", format=form, pax_headers={"comment": "of all"}) as archive:
+        for name in names:
+            member = _file(name, 700)
+            member.pax_headers = {"SCHILY.xattr.user.a": "b=c\n"}
+            archive.addfile(member, io.BytesIO(b"x" * 700))
+        for name, target in links.items():
+            archive.addfile(_link(name, target))
+    assert fault(file.read_bytes()) == ""
+    unpack(str(file), str(tmp_path / "work"))
+    for name in (*names, *links):
+        assert (tmp_path / "work" / name).read_bytes() == b"x" * 700
+
+
+def test_a_runner_reads_no_form_that_is_not_looked_into(tmp_path: Path) -> None:
+    """What else an archive may be packed with is no archive, to the server and to the runner."""
+    (tmp_path / "work").mkdir()
+    with tarfile.open(tmp_path / "blob", "w:xz") as archive:
+        archive.addfile(_file("a", 0))
+    assert fault((tmp_path / "blob").read_bytes()) == ""
+    code = "import sys; from topmast.adapters.engines.far.runner.tasks import unpack; unpack(sys.argv[1])"
+    found = subprocess.run([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE)
+    assert found.returncode == 1
+    assert not list((tmp_path / "work").iterdir())
