@@ -6,6 +6,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def _restore_into(state: Path, file: Path, store: str | None) -> tuple[Manifest,
         manifest, jobs = _restored(file, folder / JOURNAL)
         blobs = Blobs(folder / WORKDIRS)
         for digest, data in files_of(file):
-            blobs.put(digest, data)
+            blobs.fetch(digest, partial(bytes, data))  # uploads were judged before
         if store is not None:
             copy_database(folder / JOURNAL, store, Files(folder))
             (folder / STORE).touch(0o600)  # it may have a password

@@ -58,8 +58,9 @@ class Blobs:
         return file if file.is_file() else None
 
     def put(self, digest: str, data: bytes) -> bool:
-        """Store an archive durably; False when it was here already. Raises InvalidInput."""
+        """Store an upload durably; False when it was here already. Raises InvalidInput."""
         _check(digest, data)
+        _check_archive(data)
         with self._lock(digest):
             if self.path(digest) is not None:
                 return False
@@ -109,6 +110,10 @@ def _check(digest: str, data: bytes) -> None:
         raise TooLarge("larger than 100 MiB", field="workdir", remedy="ignore what is not needed")
     if hashlib.sha256(data).hexdigest() != digest.removeprefix("sha256:"):
         raise InvalidInput("the content has another digest", field="workdir")
+
+
+def _check_archive(data: bytes) -> None:
+    """Raise InvalidInput for an upload that could not be unpacked."""
     wrong = archive.fault(data)
     if wrong:
         raise InvalidInput(

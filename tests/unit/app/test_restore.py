@@ -1,11 +1,12 @@
 """A restore goes where it says, into a folder that is new, and leaves nothing when it fails."""
 
 import dataclasses
+import gzip
 import hashlib
-import io
 import os
+import random
 import socket
-import tarfile
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.unit.cli.program import ROOT as PRETENDED
 from topmast.adapters.store import Claim, open_journal, write_backup
 from topmast.app.main import database
 from topmast.cli import main
+from topmast.ports import Audit, Record
 
 ROOT = dataclasses.replace(PRETENDED, database=database)
 
@@ -25,12 +27,13 @@ def backup(tmp_path: Path) -> Path:
     return backup_with(tmp_path)
 
 
-def backup_with(folder: Path, *files: bytes) -> Path:
-    journal, file = folder / "before" / "journal.sqlite", folder / "topmast.backup"
-    with closing(open_journal(journal, claim=Claim())):
-        pass
+def backup_with(folder: Path, *files: bytes, records: Sequence[Record] = ()) -> Path:
+    place, file = folder / "before" / "journal.sqlite", folder / "topmast.backup"
+    with closing(open_journal(place, claim=Claim())) as journal:
+        if records:
+            journal.append(records, Audit())
     named = [(f"sha256:{hashlib.sha256(data).hexdigest()}", data) for data in files]
-    write_backup(journal, file, named, 12.5, "the queue")
+    write_backup(place, file, named, 12.5, "the queue")
     return file
 
 
@@ -69,18 +72,27 @@ def test_a_folder_that_holds_anything_is_refused_and_kept(
     assert sorted(file.name for file in state.iterdir()) == left
 
 
-def test_a_restore_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    """Here one of its work folders would leave its place."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        archive.addfile(tarfile.TarInfo("../above"))
+def test_a_restore_that_fails_leaves_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Here no server could read one of its records."""
     state, there = tmp_path / "state", tmp_path / "there"
     there.mkdir(0o700)
-    file = backup_with(tmp_path, out.getvalue())
+    file = backup_with(tmp_path, b"a work folder", records=[Record(1, 1.0, "queue", b"{", b"[]")])
     for folder in (state, there):
-        assert main(ROOT, ["restore", str(file), "--state", str(folder)]) == 2
+        assert main(ROOT, ["restore", str(file), "--state", str(folder)]) == 1
+        assert "a record cannot be read" in capfd.readouterr().err
     assert not state.exists()
     assert list(there.iterdir()) == []
+
+
+def test_work_folders_are_restored_as_they_were(tmp_path: Path) -> None:
+    """Uploads are judged when they come, and again before they are unpacked: a restore judges none."""
+    half = gzip.compress(random.Random(1).randbytes(9_000))[:4_000]
+    file = backup_with(tmp_path, half)
+    assert main(ROOT, ["restore", str(file), "--state", str(tmp_path / "state")]) == 0
+    [kept] = (tmp_path / "state" / "workdirs").iterdir()
+    assert kept.read_bytes() == half
 
 
 def test_what_is_no_file_is_called_what_it_is(
