@@ -6,6 +6,7 @@ import hashlib
 import os
 import random
 import socket
+import tarfile
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -88,7 +89,9 @@ def test_a_restore_that_fails_leaves_nothing(
 
 def test_work_folders_are_restored_as_they_were(tmp_path: Path) -> None:
     """Uploads are judged when they come, and again before they are unpacked: a restore judges none."""
-    half = gzip.compress(random.Random(1).randbytes(9_000))[:4_000]
+    member = tarfile.TarInfo("a")
+    member.size = 9_000
+    half = gzip.compress(member.tobuf() + random.Random(1).randbytes(9_000))[:4_000]
     file = backup_with(tmp_path, half)
     assert main(ROOT, ["restore", str(file), "--state", str(tmp_path / "state")]) == 0
     [kept] = (tmp_path / "state" / "workdirs").iterdir()

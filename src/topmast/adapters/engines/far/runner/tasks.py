@@ -168,7 +168,7 @@ class Task:
 def unpack(folder: str) -> NoReturn:
     """Extract the archive of the work folder, which home has checked; links come last."""
     with open(folder + "/blob", "rb") as blob:
-        mode = "r:gz" if blob.read(2) == b"\x1f\x8b" else "r:"  # home looks into nothing else
+        mode: Any = "r:gz" if blob.read(2) == b"\x1f\x8b" else "r:"  # home looks into nothing else
     with tarfile.open(folder + "/blob", mode) as archive:
         chosen = sorted(archive.getmembers(), key=lambda member: member.issym())
         options: Json = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
