@@ -44,6 +44,13 @@ def test_this_machine_is_fit(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_where_nothing_can_be_kept_is_a_fault() -> None:
+    """The rights of `/proc` say that its owner may write there."""
+    code, findings, _ = doctor(state=Path("/proc/topmast"))
+    (fault,) = [found for found in findings if found["level"] == "fault"]
+    assert (code, fault["what"]) == (1, "state folder")
+
+
 def test_each_cluster_says_what_it_lacks(tmp_path: Path) -> None:
     """All at once, each with a reason; one that is well hides none that is not."""
     (tmp_path / "fleet.yaml").write_text(FLEET)

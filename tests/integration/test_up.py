@@ -1,5 +1,6 @@
 """`topmast up` at its beginning and its end, as a person at a terminal sees it."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.certificates import write_certificate
 from tests.support.live import live, until_state
 
 FLEET = """
@@ -129,3 +131,24 @@ def test_what_engines_find_wrong_is_told_with_the_rest(tmp_path: Path) -> None:
     assert len(told) == len(wanted)
     assert all(line.startswith(want) for line, want in zip(told, wanted, strict=True)), told
     assert not state.exists()
+
+
+def test_a_start_that_is_refused_leaves_no_folder_behind(tmp_path: Path) -> None:
+    """Whatever it was that could not be: another start would find a folder that it did not make."""
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    write_certificate(cert, key)
+    others = ["--tls-cert", str(cert), "--tls-key", str(key), "--port", "0"]
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        for given, told in (
+            (["--port", str(taken.getsockname()[1])], "cannot listen"),
+            (["--standby"], "--standby: two servers"),
+            (["--listen", "0.0.0.0:0", "--everyone-is-trusted", *others], "--public-url"),
+            (["--listen", "127.0.0.1:0", *others], "run as the user of the server"),
+        ):
+            run = [*PROGRAM, "up", "--state", str(tmp_path / "state"), *given]
+            done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode, done.stderr
+            assert told in done.stderr
+            assert not (tmp_path / "state").exists(), told

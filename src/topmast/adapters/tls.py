@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ssl
 import time
+from functools import partial
 from pathlib import Path
 
 import structlog
 
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import Faults, InvalidInput
 
 LOOK_S = 1.0
 """How often the files are looked at."""
@@ -21,6 +22,10 @@ class Certificate:
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._files = (certificate, key)
+        faults = Faults()
+        for file, field in ((certificate, "--tls-cert"), (key, "--tls-key")):
+            faults.of(partial(_require_readable, file, field))
+        faults.refuse()
         self._seen = self._stamp()
         self._looked_s = time.monotonic()
         try:
@@ -71,3 +76,15 @@ class Certificate:
             else:
                 found.append((status.st_mtime_ns, status.st_ino, status.st_size))
         return found
+
+
+def _require_readable(file: Path, field: str) -> None:
+    """Raises InvalidInput, which says more than the library: it names no file."""
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise InvalidInput(
+            f"{file} cannot be read: {error.strerror}",
+            field=field,
+            remedy="name a file in PEM form",
+        ) from None

@@ -79,7 +79,14 @@ def _folder(state: Path) -> Iterator[Finding]:
             Level.FAULT, "state folder", f"cannot write to {there}", "choose another --state"
         )  # fmt: skip
         return
-    free = shutil.disk_usage(there).free
+    room = shutil.disk_usage(there)
+    if not room.total:  # as of /proc, where the rights allow to make a file that cannot be made
+        yield Finding(
+            Level.FAULT, "state folder", f"{there} is not on a disk: nothing can be kept there",
+            "choose another --state",
+        )  # fmt: skip
+        return
+    free = room.free
     if free < LEAST_FREE_BYTES:
         yield Finding(
             Level.WARNING, "state folder", f"{state}: {free >> 20} MiB are free",

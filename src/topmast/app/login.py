@@ -179,7 +179,9 @@ def split_address(address: str, field: str) -> tuple[str, int]:
     """Host and port of ``HOST:PORT``. Raises InvalidInput."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
-        raise InvalidInput(f"'{address}' is not HOST:PORT", field=field, remedy="10.0.0.5:6279")
+        raise InvalidInput(
+            f"'{address}' is not HOST:PORT", field=field, remedy="such as 10.0.0.5:6279"
+        )
     return host.strip("[]"), int(port)
 
 
@@ -207,7 +209,7 @@ def network_of(text: str, field: str) -> Network:
         return ipaddress.ip_network(text)
     except ValueError:
         raise InvalidInput(
-            f"'{text[:60]}' is not a network", field=field, remedy="10.0.0.0/28"
+            f"'{text[:60]}' is not a network", field=field, remedy="such as 10.0.0.0/28"
         ) from None
 
 

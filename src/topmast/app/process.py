@@ -345,7 +345,7 @@ def own_folder(state: Path) -> None:
 
 def leave(state: Path, made: bool) -> None:
     """Remove a state folder that this process ``made`` and that has nothing in it but its name."""
-    if made and [file.name for file in state.iterdir()] in ([], [ID]):
+    if made and state.is_dir() and [file.name for file in state.iterdir()] in ([], [ID]):
         (state / ID).unlink(missing_ok=True)
         state.rmdir()
 

@@ -42,7 +42,7 @@ from topmast.api import create_api
 from topmast.api.link import LinkEndpoint
 from topmast.api.standby import Front, Reads, create_standby_api
 from topmast.app.claim import claim_of
-from topmast.app.control_plane import ControlPlane, relays_of
+from topmast.app.control_plane import ControlPlane, relays_of, small_fleet
 from topmast.app.login import (
     check_entry,
     network_of,
@@ -125,13 +125,15 @@ class QueueServer:
         ]
         faults.refuse()
         self._traces = Traces(url, topmast.__version__) if url else None
-        self._made_folder = not options.state.exists()
-        own_folder(options.state)
         if options.standby and not is_database(self._store):
             raise InvalidInput(
                 "two servers need a journal that both can reach", field="--standby",
                 remedy="--store postgresql://HOST/DATABASE",
             )  # fmt: skip
+        self._made_folder = not options.state.exists()
+        if self._made_folder and not is_database(self._store):  # told before anything is made
+            refuse_local_engines(self._fleet or small_fleet(), options)
+        own_folder(options.state)
         self._url = ""
         self._system: ControlPlane | None = None
         self._standby: Standby | None = None
@@ -156,6 +158,7 @@ class QueueServer:
         if isinstance(self._store, Path):
             require_free(self._store)
         with ExitStack() as stack:
+            stack.callback(leave, options.state, self._made_folder)
             listeners = [stack.enter_context(bind(options.host, options.port))]
             if options.link is not None:
                 host, port = split_address(options.link, "--link")
@@ -168,11 +171,7 @@ class QueueServer:
                 listeners.append(self._entry.listener)
             self._front.app = self._standing_by()
             stack.callback(self._close)
-            try:
-                self._begin()
-            except TopmastError:
-                leave(options.state, self._made_folder)
-                raise
+            self._begin()
             front = self._front if self._traces is None else self._traces.of(self._front)
             run(
                 front, options.state, listeners, self._say_ready, self._leave,

@@ -74,6 +74,13 @@ class PeriodOptions:
         """How often it is said when it ends: once is right."""
         return (self.until is not None) + (self.for_ is not None)
 
+    @property
+    def fault(self) -> str:
+        """What is wrong with when it ends; empty: nothing."""
+        if self.ends > 1:
+            return "--until and --for both say when it ends: give only one of them"
+        return "" if self.ends else "say when it ends: with --until, or with --for"
+
     def bounds_s(self) -> tuple[float | None, float]:
         """From when (None: from now) until when. It `ends` once."""
         from_s = values.coming_s(self.from_, "--from")

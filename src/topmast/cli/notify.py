@@ -11,7 +11,7 @@ from topmast.cli import values
 from topmast.cli.actoptions import ActOptions
 from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_tenants
-from topmast.cli.output import Column, say, say_table, warn
+from topmast.cli.output import Column, note, say, say_table, warn
 from topmast.cli.text import moment
 
 if TYPE_CHECKING:
@@ -94,12 +94,20 @@ def put(
 
     labels = values.assignments(label or [], "--label")
     with session.client() as client:
+        was_there = name in {view.webhook.name for view in client.webhooks()}
         found = client.put_webhook(
             name, url, secret=secret or "", events=event or DEFAULT_EVENTS, tenants=tenant or (),
             labels=labels, template=template.value, **options.given,
         )  # fmt: skip
     options.tell()
     session.show(found, lambda: say(found.webhook.name))
+    if was_there:
+        note(f"{name} was there before: it {options.passive('changed')}")
+    if _is_of_the_site(url):
+        warn(
+            f"{url} is not in the Internet: the server sends there only if it was started with "
+            f"--notify-network; `topmast notify test {name}` tries it"
+        )
     if not secret and template is Template.JSON:
         warn("its messages are not signed (--secret PLACE)")
 
@@ -117,6 +125,18 @@ def remove(session: Session, name: NameArgument, options: ActOptions = ActOption
         found = client.remove_webhook(name, **options.given)
     options.tell()
     session.show(found, lambda: say(f"{name} {options.passive('removed')}"))
+
+
+def _is_of_the_site(url: str) -> bool:
+    """Whether its address is one of this machine or this site, as far as the URL alone says it."""
+    from ipaddress import ip_address
+    from urllib.parse import urlsplit
+
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or not ip_address(host).is_global
+    except ValueError:
+        return False
 
 
 def _say(found: list[WebhookView]) -> None:

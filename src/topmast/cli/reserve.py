@@ -80,12 +80,15 @@ def reserve(
     Meanwhile nothing starts there, but jobs of --tenant. What runs goes on; to move it, drain.
     """
     faults = list[typer.TyperException]()
-    named = [bool(hosts), selector is not None, cluster is not None, region is not None]
-    if sum(named) != 1:
+    ways = {"HOST": hosts or None, "--selector": selector, "--cluster": cluster, "--region": region}
+    named = [way for way, value in ways.items() if value is not None]
+    if len(named) != 1:
         message = "name hosts, or give one of --selector, --cluster, --region"
+        if named:
+            message = f"{listed(named)} each say which hosts: give only one of them"
         faults.append(typer.BadParameter(message))
-    if period.ends != 1:
-        faults.append(typer.BadParameter("say when it ends: with --until, or with --for"))
+    if period.fault:
+        faults.append(typer.BadParameter(period.fault))
     refuse_together(faults)
     from_s, until_s = period.bounds_s()
     with session.client() as client:

@@ -108,7 +108,8 @@ def written_server(state: Path, remedy: str = OR_ANOTHER) -> dict[str, Any]:
         text, owner = _read(file)
         found = json.loads(text)
     except FileNotFoundError:
-        message = f"no Topmast server runs on {folder}; {remedy}"
+        absent = "" if state.exists() or state == default_state() else ", which is not there"
+        message = f"no Topmast server runs on {folder}{absent}; {remedy}"
         raise Unavailable(f"{message}{_meant(state)}") from None
     except NotADirectoryError:
         raise InvalidInput(

@@ -150,7 +150,7 @@ def _options_in(words: list[str], number: int, notes: Notes) -> Iterator[_Option
             equals = value
         if not word.startswith("-") or name not in KNOWN:
             near = nearest(name, KNOWN) if word.startswith("-") else ""
-            notes.add(number, word.split("=")[0], "is not known here", near)
+            notes.add(number, word.split("=")[0], "is not known here and is left out", near)
             continue
         if not equals and name not in TAKES_NO_VALUE and left:
             value = left.pop(0)

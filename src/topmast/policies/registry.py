@@ -18,7 +18,6 @@ import yaml
 from msgspec import Struct
 
 from topmast.model.errors import Faults, InvalidInput
-from topmast.model.files.fields import one_of
 from topmast.model.files.wording import in_words
 from topmast.model.units import show
 from topmast.policies.attained_service import AttainedService
@@ -380,6 +379,9 @@ def _options(kind: type[Struct], prefix: str = "") -> list[str]:
     return names
 
 
+LISTED = "`topmast policies` lists all options"
+
+
 def _lay_over(document: dict[str, Any], key: str, value: str) -> None:
     known = [name for name in _options(Profile) if name not in ("name", "description")]
     if key not in known:
@@ -387,7 +389,7 @@ def _lay_over(document: dict[str, Any], key: str, value: str) -> None:
         near = get_close_matches(key, known, 1) or [
             parts[part] for part in get_close_matches(key.rpartition(".")[2], list(parts), 1)
         ]
-        remedy = f"did you mean '{near[0]}'?" if near else one_of(key, known)
+        remedy = f"did you mean '{near[0]}'?" if near else LISTED
         raise InvalidInput("there is no such option", field=f"--set {key}", remedy=remedy)
     place = document
     *path, last = key.split(".")

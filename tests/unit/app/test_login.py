@@ -80,6 +80,7 @@ def test_an_address_for_others_asks_for_a_login_without_being_told(folder: Path)
         ({"listen": "127.0.0.1:0", "public_url": "http://tm.example.com", **TLS}, "--public-url"),
         ({"listen": "127.0.0.1:0", "tls_cert": "other.pem", "tls_key": "key.pem"}, "--tls-cert"),
         ({"listen": "127.0.0.1:0", "tls_cert": "none.pem", "tls_key": "key.pem"}, "--tls-cert"),
+        ({"listen": "127.0.0.1:0", "tls_cert": "cert.pem", "tls_key": "none.pem"}, "--tls-key"),
         ({"listen": "127.0.0.1:0", "tls_cert": "other.pem", "tls_key": "other.key",
           "trusted_proxies": ("*",)}, "--trusted-proxy"),
         ({"listen": "127.0.0.1:0", "trusted_proxies": ("0.0.0.0/0",), **TLS}, "--trusted-proxy"),
@@ -98,6 +99,17 @@ def test_what_would_let_others_in_unseen_is_refused(
     with pytest.raises(InvalidInput) as caught:
         entry(folder, **given)
     assert caught.value.field == field
+
+
+def test_each_file_of_a_certificate_that_is_not_there_is_named(folder: Path) -> None:
+    """Both at once, each with its option."""
+    with pytest.raises(InvalidInput) as caught:
+        entry(folder, listen="127.0.0.1:0", tls_cert="no.pem", tls_key="no.key")
+    told = [(one.field, one.message) for one in (caught.value, *caught.value.more)]
+    assert told == [
+        ("--tls-cert", f"{folder / 'no.pem'} cannot be read: No such file or directory"),
+        ("--tls-key", f"{folder / 'no.key'} cannot be read: No such file or directory"),
+    ]
 
 
 def test_a_key_that_all_can_read_is_refused(folder: Path) -> None:

@@ -61,6 +61,10 @@ def test_down_where_no_server_runs_names_the_folder_as_the_remedy(
     assert (called.code, called.error) == (
         1, f"topmast: no Topmast server runs on {tmp_path}; {remedy}",
     )  # fmt: skip
+    absent = call("down", "--state", tmp_path / "no").error
+    assert (
+        absent == f"topmast: no Topmast server runs on {tmp_path}/no, which is not there; {remedy}"
+    )
 
 
 @pytest.mark.parametrize(

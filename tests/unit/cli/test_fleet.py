@@ -355,11 +355,14 @@ def test_hosts_are_reserved(server: FakeServer, call: Call) -> None:
     assert call(*reserve, "h0", "--for", "4h").code == 0
     order = server.asked("POST", "/reservations")[-1]
     assert order.document["until_s"] - time.time() == pytest.approx(4 * 3600.0, abs=60)
-    for wrong in (
-        ("--for", "4h"), ("h0", "--cluster", "c", "--for", "4h"), ("h0",),
-        ("h0", "--for", "4h", "--until", "9h"),
-    ):  # fmt: skip
-        assert call(*reserve, *wrong).code == 2
+    for wrong, told in (
+        (("--for", "4h"), "name hosts, or give one of"),
+        (("h0", "--cluster", "c", "--for", "4h"), "HOST,--cluster each say which hosts: give only"),
+        (("h0",), "say when it ends: with --until, or"),
+        (("h0", "--for", "4h", "--until", "9h"), "--until and --for both say when it ends: give"),
+    ):
+        called = call(*reserve, *wrong)
+        assert (called.code, told in called.error) == (2, True), called.error
     assert call("reserve", "end", "w1", "--dry-run").out.splitlines()[1].startswith("w1")
     ended = call("reserve", "end", "w1").out
     assert ended == "reservation w1 has ended: h0,h1 is free for all jobs again\n"

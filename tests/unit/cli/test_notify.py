@@ -10,17 +10,33 @@ HOOK = Webhook("ops", "https://example.com/", "env:KEY", ("FAILED",), ("vision",
 def test_a_webhook_is_added(server: FakeServer, call: Call) -> None:
     """What is not said is the default; one without signatures is warned of."""
     server.on("PUT", "/webhooks/ops", WebhookView(HOOK))
+    server.on("GET", "/webhooks", {"webhooks": []})
     called = call(
         "notify", "add", "ops", "https://example.com/", "--secret", "env:KEY", "--event", "FAILED",
         "--tenant", "vision", "--label", "a=b",
     )  # fmt: skip
     assert (called.code, called.out, called.err) == (0, "ops\n", "")
-    assert server.requests[0].document == {
+    assert server.requests[1].document == {
         "url": "https://example.com/", "secret": "env:KEY", "events": ["FAILED"],
         "tenants": ["vision"], "labels": {"a": "b"}, "template": "json",
     }  # fmt: skip
     assert "not signed" in call("notify", "add", "ops", "https://example.com/").error
-    assert server.requests[1].document["events"] == ["SUCCEEDED", "FAILED", "CANCELLED"]
+    assert server.requests[3].document["events"] == ["SUCCEEDED", "FAILED", "CANCELLED"]
+
+
+def test_what_a_webhook_replaces_and_what_it_may_never_reach_is_said(
+    server: FakeServer, call: Call
+) -> None:
+    """Both are no errors: the server may let it through, and a change may be meant."""
+    server.on("GET", "/webhooks", {"webhooks": [WebhookView(HOOK)]})
+    for name, url in (("ops", "http://127.0.0.1:6430/x"), ("new", "http://hooks.example.com/x")):
+        server.on("PUT", f"/webhooks/{name}", WebhookView(HOOK))
+        said = call("notify", "add", name, url, "--secret", "env:KEY").err
+        assert ("ops was there before: it is changed" in said) == (name == "ops")
+        assert ("--notify-network" in said) == (name == "ops")
+    tried = call("notify", "add", "ops", "env:URL", "--secret", "env:KEY", "--dry-run").err
+    assert "ops was there before: it would be changed" in tried
+    assert "--notify-network" not in tried
 
 
 def test_webhooks_are_listed(server: FakeServer, call: Call) -> None:

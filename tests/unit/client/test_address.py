@@ -147,7 +147,7 @@ def test_a_server_that_its_parent_has_not_buried_is_dead(tmp_path: Path) -> None
 def test_a_relative_folder_reads_like_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its name could be any word."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(Unavailable, match=r"runs on \./state; start one"):
+    with pytest.raises(Unavailable, match=r"runs on \./state, which is not there; start one"):
         written_url(Path("state"))
     Path("state").write_text("")
     with pytest.raises(InvalidInput, match=r"\./state is not a folder"):

@@ -303,6 +303,6 @@ def test_an_option_with_a_slip_is_told_with_the_nearest() -> None:
     """As of all names."""
     found = import_sbatch(b"#!/bin/sh\n#SBATCH --tmie=1:00 --frobnicate\ntrue\n", "x")
     assert [note.of("x") for note in found.notes] == [
-        "x:2: --tmie: is not known here (did you mean 'time'?)",
-        "x:2: --frobnicate: is not known here",
+        "x:2: --tmie: is not known here and is left out (did you mean 'time'?)",
+        "x:2: --frobnicate: is not known here and is left out",
     ]

@@ -29,3 +29,10 @@ def test_the_nearest_band_is_named() -> None:
 def test_a_member_of_an_enumeration_is_named_as_people_write_it() -> None:
     """A role, for example: not as the code has it."""
     assert nearest("viewr", tuple(Role)) == "did you mean 'viewer'?"
+
+
+def test_a_name_that_is_made_like_others_is_not_taken_for_one_of_them() -> None:
+    """Hosts have names in rows: what they share says nothing. Nor has `bogus` to do with GPUs."""
+    assert nearest("east-9", ["east-1-3", "west-1"]) == ""
+    assert nearest("bogus", ["gpus", "nodes"]) == ""
+    assert nearest("esat-1-3", ["east-1-3", "west-1"]) == "did you mean 'east-1-3'?"

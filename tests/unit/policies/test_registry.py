@@ -69,6 +69,7 @@ def test_numbers_are_written_as_people_write_them(text: str, seconds: float) -> 
             {"score.dato": "1"},
             r"--set score.dato: there is no such option .did you mean 'score.data'",
         ),
+        ({"nosuch": "1"}, "--set nosuch: .* .`topmast policies` lists all options.$"),
         ({"score": "1"}, "--set score: there is no such option"),
         ({"score.data": "abc"}, "--set score.data: wanted a number, found text 'abc'"),
         ({"min_runtime_s": "-5"}, r"--set min_runtime_s: -5 is out of range .0 or more"),
