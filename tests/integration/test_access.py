@@ -339,6 +339,49 @@ def test_what_belongs_to_another_tenant_is_not_there(tmp_path: Path) -> None:
         run(lambda: story(door))
 
 
+def test_nobody_reads_in_their_own_words_which_jobs_and_tenants_there_are(tmp_path: Path) -> None:
+    """Names, labels, datasets and reasons come back as they were written, whatever they name."""
+
+    async def story(door: Entrance) -> None:
+        theirs = ONE | {"tenant": "speech", "priority": "critical"}
+        async with door.client(await door.token("s", (Role.SUBMITTER, "speech"))) as other:
+            hidden = (await other.post("/jobs", json={"job": theirs})).json()["id"]
+        reason = f"tenant speech, tenant nosuch is paused; the quota of speech; {hidden} j77"
+        labels = {"a": hidden, "b": "j77"}
+        own = ONE | {"tenant": "vision", "labels": labels}
+        told = []
+        async with door.client(await door.token(hidden, (Role.SUBMITTER, "vision"))) as client:
+            for named in (hidden, "j77"):
+                job_file = own | {"name": named, "datasets": [named]}
+                made = await client.post("/jobs", json={"job": job_file})
+                job = made.json()["id"]
+                held = await client.post("/jobs/hold", json={"jobs": [job], "reason": reason})
+                (view,) = held.json()["jobs"]
+                assert (view["name"], view["labels"]) == (named, labels)
+                assert (view["user"], view["datasets"]) == (f"sa:{hidden}", [named])
+                assert view["hold"] == f"held by sa:{hidden}: {reason}"
+                story = (await client.get(f"/jobs/{job}/story")).json()
+                texts = [line["text"] for line in story["history"]]
+                assert f"submitted by sa:{hidden} for tenant vision, band normal" in texts
+                assert texts[-1] == f"held by sa:{hidden}: {reason}"
+                explained = (await client.get(f"/jobs/{job}/explain")).json()
+                assert explained["summary"].endswith(f": held by sa:{hidden}: {reason}")
+                await client.post("/jobs/release", json={"jobs": [job]})
+                waits = (await client.get(f"/jobs/{job}/explain")).text
+                told.append(waits.replace(f'"{job}"', "").replace(named, "X"))
+                ended = await client.post("/jobs/cancel", json={"jobs": [job], "reason": reason})
+                assert ended.json()["jobs"][0]["cause"] == f"cancelled by sa:{hidden}: {reason}"
+        viewer = door.service.directory.caller(await door.token("v", (Role.VIEWER, "vision")))
+        assert viewer is not None
+        heard = door.service.recent_events(viewer, 50, "CANCELLED")
+        assert [one.text for one in heard] == [f"cancelled: cancelled by sa:{hidden}: {reason}"] * 2
+        first, second = (re.sub(r'"[a-z]+_event":\d+', "", one) for one in told)
+        assert first == second
+
+    with entrance(tmp_path) as door:
+        run(lambda: story(door))
+
+
 def test_a_sweep_of_another_tenant_is_not_there(tmp_path: Path) -> None:
     """Answers say no more of it than of one that there is not: no size, and no job's id."""
 

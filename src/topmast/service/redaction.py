@@ -13,15 +13,36 @@ from topmast.model.job import MILLI, JobSpec
 
 T = TypeVar("T")
 
-_JOB = re.compile(r"\bj(?:0|[1-9][0-9]{0,14})\b")
-_TENANT = re.compile(r"\b(tenants? |parent |the quota of (?!tenant ))([A-Za-z0-9][\w.-]*)")
+HIDDEN_JOB = "a job of another tenant"
 HIDDEN_TENANT = "(another tenant)"
-_WHO_AND_WHY = re.compile(
-    r"\b(is (?:paused|resumed|changed)|for a while|the quota of the fleet again),? by .*", re.DOTALL
+_JOB = re.compile(r"(?<![\w:/@-])j(?:0|[1-9][0-9]{0,14})\b")
+_TENANT = re.compile(
+    r"\b((?:for|of) tenant |the quota of (?!tenant |the fleet\b)|tenant "
+    r"(?=[\w.-]+ (?:is paused|is resumed|has|holds|would|added|changed|removed)\b))"
+    r"([A-Za-z0-9][\w.-]*)"
 )
-"""What an act on another tenant says of the one that acts, and of the reason."""
+"""A tenant, where a sentence of Topmast's own names one."""
+_SAID = re.compile(
+    r"(?<=\bsubmitted by )(?P<actor>\S+)|,? as \S+ wants\b.*|\S+ closed the cluster\b.*"
+    r"|(?:\b(?:for a while|again),|\b(?:is over), ended"
+    r"|\b(?:cancelled|changed|cordoned|drained|held|opened|paused|preempted|released|requeued"
+    r"|reserved|resumed|suspended|uncordoned))(?P<act> by (?!j[0-9]+\b(?!: )).*)",
+    re.DOTALL,
+)
+"""The actor and the reason, to the end: people wrote them. A job preempts as well as a person."""
 _RESERVED = re.compile(r"(?<=\bis reserved) by .*|(?<=\bis over), ended by .*", re.DOTALL)
 """Likewise of a reservation; its event names the tenants that it is for beside the text."""
+_JOBS = frozenset(
+    ("beside", "depends_on", "job", "jobs", "kept_for", "on", "stays", "victims", "waits_for")
+)
+"""Fields of ids, alone, in a list or as keys: of Topmast, or of a caller that sees the jobs."""
+_WRITTEN = frozenset(
+    (
+        "by", "command", "dataset", "datasets", "group", "label", "labels", "metrics", "name",
+        "path", "reason", "selector", "user", "users",
+    )
+)  # fmt: skip
+"""Fields that people wrote: shown as they are, or else they would tell which jobs there are."""
 
 
 class Redaction:
@@ -53,18 +74,37 @@ class Redaction:
         return msgspec.convert(found, type(value))
 
     def text(self, text: str) -> str:
-        """A text without the ids and tenants of others."""
-        shown = _TENANT.sub(self._tenant, _JOB.sub(self._job, text))
-        return _WHO_AND_WHY.sub(r"\1", shown) if HIDDEN_TENANT in shown else shown
+        """A sentence without the ids and tenants of others; what people said in it stays.
 
-    def _part(self, part: Any) -> Any:
-        if isinstance(part, str):
-            return self.text(part)
-        if isinstance(part, list | tuple):
-            return [self._part(one) for one in part]
-        if not isinstance(part, dict):
+        One that is hidden reads as one that there is not.
+        """
+        found = _SAID.search(text)
+        if found is None:
+            return self._sentence(text)
+        said = "actor" if found["actor"] else "act" if found["act"] else 0
+        before, end = self._sentence(text[: found.start(said)]), found.end(said)
+        if HIDDEN_TENANT in before:  # actor and reason are for the people of that tenant
+            return before.rstrip(" ,")
+        return before + found[said] + self._sentence(text[end:])
+
+    def _sentence(self, text: str) -> str:
+        return _TENANT.sub(self._tenant, _JOB.sub(self._job, text))
+
+    def _part(self, part: Any, field: str = "") -> Any:
+        if field in _WRITTEN:
             return part
-        found = {self.text(str(name)): self._part(value) for name, value in part.items()}
+        if isinstance(part, str):
+            is_id = field in _JOBS and _JOB.fullmatch(part)
+            return self._described(part) if is_id else self.text(part)
+        if isinstance(part, list | tuple):
+            return [self._part(one, field) for one in part]
+        return self._fields(part, field) if isinstance(part, dict) else part
+
+    def _fields(self, part: dict[Any, Any], field: str) -> dict[str, Any]:
+        found = {
+            self._part(str(name), field): self._part(value, str(name))
+            for name, value in part.items()
+        }
         tenant, added = found.get("tenant"), found.get("added_gpus")
         if isinstance(tenant, str) and tenant not in self._seen:
             found["tenant"] = HIDDEN_TENANT
@@ -77,12 +117,11 @@ class Redaction:
             found["tenants"] = self._tenants(names)
             if found["tenants"] == [HIDDEN_TENANT]:  # what it is for is no business of others
                 found |= {key: "" for key in ("reason", "by") if key in found}
-        detail, text = found.get("detail"), found.get("text")
-        if isinstance(detail, dict) and isinstance(text, str):  # an event
-            is_theirs = detail.get("tenants") == [HIDDEN_TENANT]
-            found["text"] = _RESERVED.sub("", text) if is_theirs else text
         if "user" in found and tenant is not None and tenant not in self._seen:
             found["user"] = ""
+        detail, text = found.get("detail"), found.get("text")
+        if isinstance(detail, dict) and isinstance(text, str):  # an event
+            found["text"] = _event_text(text, detail)
         return found
 
     def _tenants(self, names: Iterable[str]) -> list[str]:
@@ -90,19 +129,31 @@ class Redaction:
         return list(dict.fromkeys(shown))
 
     def _job(self, found: re.Match[str]) -> str:
-        job = found.group()
+        return found.group() if self.sees(found.group()) else HIDDEN_JOB
+
+    def _described(self, job: str) -> str:
         record = self._queue.jobs.records.get(job)
-        if record is not None:
-            return job if record.spec.tenant in self._seen else described(record.spec)
-        return job if self.sees(job) else "a job of another tenant"
+        if record is None or record.spec.tenant in self._seen:
+            return job if self.sees(job) else HIDDEN_JOB
+        return described(record.spec)
 
     def _tenant(self, found: re.Match[str]) -> str:
         before, name = found.groups()
-        known = name in self._queue.tenancy.ledger.tenants
-        return f"{before}{HIDDEN_TENANT}" if known and name not in self._seen else found.group()
+        return found.group() if name in self._seen else f"{before}{HIDDEN_TENANT}"
+
+
+def _event_text(text: str, detail: dict[str, Any]) -> str:
+    """The text of an event: without actor and reason if its detail says that it is about others."""
+    if detail.get("tenants") == [HIDDEN_TENANT]:
+        return _RESERVED.sub("", text)
+    changed = detail.get("changed")
+    if isinstance(changed, list) and any(HIDDEN_TENANT in str(one) for one in changed):
+        detail["by"] = ""
+        return "the fleet is changed"
+    return text
 
 
 def described(spec: JobSpec) -> str:
     """All that others learn of a job."""
     gpus = f"{spec.gpus_milli() / MILLI:g} GPUs"
-    return f"a job of another tenant ({gpus}, {spec.band.name.lower()})"
+    return f"{HIDDEN_JOB} ({gpus}, {spec.band.name.lower()})"

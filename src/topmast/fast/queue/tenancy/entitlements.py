@@ -230,8 +230,8 @@ class Entitlements:
         if wanted and not any(idle.is_within(spec, n) or idle.may_borrow(spec, n) for n in wanted):
             return PendingReason.EXCEEDS_MAX_QUOTA, ""
         full = {self._ledger.full_at(tenant, m, n) for milli in wanted for m, n in milli.items()}
-        above = ", ".join(sorted(name for name in full if name not in (None, tenant)))
-        of = f"the quota of {above}" if above else "its quota"
+        above = sorted(name for name in full if name not in (None, tenant))
+        of = " and ".join(f"the quota of {name}" for name in above) or "its quota"
         return PendingReason.WAITING_FOR_QUOTA, f"tenant {tenant} would exceed {of}"
 
 
