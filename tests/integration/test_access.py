@@ -382,6 +382,46 @@ def test_nobody_reads_in_their_own_words_which_jobs_and_tenants_there_are(tmp_pa
         run(lambda: story(door))
 
 
+def test_the_audit_log_tells_a_tenants_people_nothing_of_other_tenants(tmp_path: Path) -> None:
+    """Roles elsewhere, whom an operator selected besides, and for whose job one had to stop."""
+
+    async def story(door: Entrance) -> None:
+        await door.service.directory.add_account(ROOT, "both", "vision")
+        chief = await door.token("chief", (Role.ADMIN, "/"))
+        boss = await door.token("boss", (Role.TENANT_ADMIN, "vision"))
+        async with door.client(chief) as client:
+            for tenant in ("speech", "vision"):
+                role = {"subject": "sa:both", "role": "viewer", "tenant": tenant}
+                answer = await client.post("/roles/grant", json=role)
+                assert answer.status_code == 201, answer.text
+                job = ONE | {"tenant": tenant, "name": f"secret-{tenant}"}
+                assert (await client.post("/jobs", json={"job": job})).status_code == 201
+            many = {"selector": "tenant=vision,tenant=speech,name=secret-speech,name=secret-vision"}
+            answer = await client.post("/jobs/hold", json=many | {"reason": "j77"})
+            assert len(answer.json()["jobs"]) == 2, answer.text
+        async with door.client(boss) as client:
+            own = {"selector": "name=secret-vision", "reason": "mine"}
+            assert (await client.post("/jobs/cancel", json=own)).status_code == 200
+            lines = (await client.get("/audit")).json()["acts"]
+        by_verb = {(line["verb"], line["actor"]): line for line in lines}
+        granted = by_verb["grant-role", "sa:chief"]
+        assert (granted["before"], granted["after"]["roles"]) == (
+            {"roles": []},
+            [["viewer", "vision"]],
+        )
+        held = by_verb["hold", "sa:chief"]["after"]
+        assert held["hold"] == "held by sa:chief: j77"
+        assert held["reason"] == "j77"
+        assert by_verb["cancel", "sa:boss"]["after"]["selector"] == own["selector"]
+        assert "speech" not in json.dumps(lines)
+        async with door.client(chief) as client:
+            whole = (await client.get("/audit?verb=hold")).json()["acts"]
+            assert {line["after"]["selector"] for line in whole} == {many["selector"]}
+
+    with entrance(tmp_path) as door:
+        run(lambda: story(door))
+
+
 def test_a_sweep_of_another_tenant_is_not_there(tmp_path: Path) -> None:
     """Answers say no more of it than of one that there is not: no size, and no job's id."""
 

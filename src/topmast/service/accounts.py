@@ -24,6 +24,7 @@ from topmast.runtime.loop import Runtime
 from topmast.service.access import NO_REASON, Access, Why, act, json_text
 from topmast.service.auditing import Auditing
 from topmast.service.limits import Limits
+from topmast.service.redaction import Redaction
 
 DAY_S = 86_400.0
 USUAL_S = {TokenKind.PERSONAL: 90 * DAY_S, TokenKind.SERVICE: 365 * DAY_S}
@@ -41,13 +42,20 @@ class Directory(Auditing):
     """Finds the owners of tokens, and lets principals manage what is theirs to manage."""
 
     def __init__(
-        self, runtime: Runtime, journal: Journal, clock: Clock, access: Access, limits: Limits
+        self,
+        runtime: Runtime,
+        journal: Journal,
+        clock: Clock,
+        access: Access,
+        limits: Limits,
+        redaction: Callable[[Caller], Redaction | None],
     ) -> None:
         self._runtime = runtime
         self._journal = journal
         self._clock = clock
         self._access = access
         self._limits = limits
+        self._redaction = redaction
         self.state: Accounts = runtime.machines.accounts
 
     # --- proofs ---------------------------------------------------------------------------------

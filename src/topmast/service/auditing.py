@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 import msgspec
 
 from topmast.model import account_views as v
-from topmast.model.access import Caller, Permission
+from topmast.model.access import ROOT, TOP, Caller, Permission
 from topmast.model.errors import Faults
-from topmast.ports import ActFilter, Journal
+from topmast.ports import ActFilter, ActRow, Journal
 from topmast.service.access import Access
 from topmast.service.audit_filter import check_filter
 from topmast.service.limits import Limits
+from topmast.service.redaction import Redaction
 
 MAX_ACTS = 1_000
 
@@ -26,6 +27,7 @@ class Auditing:
     _access: Access
     _journal: Journal
     _limits: Limits
+    _redaction: Callable[[Caller], Redaction | None]
 
     async def audit(self, caller: Caller, wanted: ActFilter) -> v.ActPage:
         """A page of the audit log, of the tenants that the caller may audit."""
@@ -44,14 +46,36 @@ class Auditing:
         if asked and not rows and wanted.before_id is None:
             faults.of(partial(self._refuse_unaudited, caller, asked))
         faults.refuse()
-        acts = tuple(
-            v.ActView(
-                row.id, row.at_s, row.actor, row.via, row.address, row.request, row.verb,
-                row.object, row.tenant, _state(row.before), _state(row.after), row.outcome,
-            )
-            for row in rows
-        )  # fmt: skip
+        hides = self._redaction(caller)
+        acts = tuple(self._shown(caller, row, hides) for row in rows)
         return v.ActPage(acts, str(acts[-1].id) if len(acts) == limit else None)
+
+    def _shown(self, caller: Caller, row: ActRow, hides: Redaction | None) -> v.ActView:
+        """A line without what it says of tenants that are hidden from the caller."""
+        before, after, outcome = _state(row.before), _state(row.after), row.outcome
+        if hides is not None:
+            before, after = (self._seen(caller, row, hides.of(one)) for one in (before, after))
+            outcome = hides.text(outcome)
+        return v.ActView(
+            row.id, row.at_s, row.actor, row.via, row.address, row.request, row.verb,
+            row.object, row.tenant, before, after, outcome,
+        )  # fmt: skip
+
+    def _seen(self, caller: Caller, row: ActRow, state: Any) -> Any:
+        if not isinstance(state, dict):
+            return state
+        found = dict(state)
+        if row.actor != caller.principal.subject:
+            found.pop("selector", None)  # it may name tenants, users and jobs of all tenants
+        if "roles" in found:
+            found["roles"] = [
+                [role, tenant]
+                for role, tenant in found["roles"]
+                if self._access.may(
+                    caller, Permission.ACCOUNTS_VIEW, ROOT if tenant == TOP else tenant
+                )
+            ]
+        return found
 
     def _refuse_unaudited(self, caller: Caller, tenants: Iterable[str]) -> None:
         """Refuse tenants without a line that are no tenants, or that are not the caller's to audit.

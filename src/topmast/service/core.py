@@ -82,7 +82,9 @@ class Core:
         self.access = Access(runtime.machines.queue)
         self.limits = Limits(Rates(), elapsed_s)
         self.profiles = Profiles(runtime, self.access, journal.option, self.limits)
-        self.directory = Directory(runtime, journal, clock, self.access, self.limits)
+        self.directory = Directory(
+            runtime, journal, clock, self.access, self.limits, self.redaction
+        )
         self.logins = Logins(runtime, self.directory, self.limits)
         self._looking = asyncio.Lock()
         """Held for a long look at the machines."""
