@@ -302,17 +302,29 @@ def audit(
         note("no such acts")
 
 
+NOTHING = "nothing"
+TIMES = ("from_s", "until_s")
+"""What the audit log has as seconds since the epoch."""
+
+
 def _change(before: Any, after: Any) -> str:
     """What changed, in a few words."""
     if before == after:
         return ""
+    if isinstance(before, dict) and isinstance(after, dict):
+        gone = {name: NOTHING for name, value in after.items() if not value and before.get(name)}
+        after = {**after, **gone}
     was, is_now = _brief(before), _brief(after)
-    return f"{was} -> {is_now or 'nothing'}" if was else is_now
+    return f"{was} -> {is_now or NOTHING}" if was else is_now
 
 
 def _brief(state: Any) -> str:
     if isinstance(state, dict):
-        told = ((name, _brief(value)) for name, value in state.items())
+        told = (
+            (name.removesuffix("_s"), moment(value)) if name in TIMES and value else
+            (name, _brief(value))
+            for name, value in state.items()
+        )  # fmt: skip
         return ", ".join(f"{name}={text}" for name, text in told if text)
     if isinstance(state, list):
         return " ".join(_brief(value) for value in state)

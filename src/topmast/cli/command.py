@@ -219,7 +219,23 @@ def _spread(parameter: inspect.Parameter) -> list[inspect.Parameter]:
     return found
 
 
+EXAMPLE_COLUMNS = 74
+"""The longest line of an example: help has four signs before it, and a terminal 80 columns."""
+
+
 def epilog(example: str) -> str:
-    """The examples at the end of a command's help, kept as they are written."""
-    lines = "\n".join(f"  $ {line}" for line in example.splitlines())
+    """The examples at the end of a command's help; a long one goes on behind a backslash."""
+    lines = "\n".join(f"  $ {_in_lines(line)}" for line in example.splitlines())
     return f"\b\nExample:\n{lines}"
+
+
+def _in_lines(example: str) -> str:
+    """A command in lines that a shell reads as one. An option stays beside its value."""
+    first, *rest = re.split(r" (?=-)", example)
+    lines = [first]
+    for part in rest:
+        if len(lines[-1]) + 1 + len(part) > EXAMPLE_COLUMNS - 2:
+            lines.append(f"    {part}")
+        else:
+            lines[-1] += f" {part}"
+    return " \\\n    ".join(lines)

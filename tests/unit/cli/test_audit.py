@@ -2,6 +2,7 @@
 
 from tests.unit.cli.conftest import Call
 from tests.unit.client.fake import FakeServer, problem
+from topmast.cli.text import moment
 from topmast.model.account_views import ActPage, ActView
 from topmast.model.views import Fault
 
@@ -33,6 +34,24 @@ def test_what_is_gone_is_told_as_nothing(server: FakeServer, call: Call) -> None
                    {"tenant": "vision"}, None, "done")  # fmt: skip
     server.on("GET", "/audit", ActPage((gone,), None))
     assert "tenant=vision -> nothing" in " ".join(call("audit").out.split())
+
+
+def test_times_are_shown_as_times_and_what_is_empty_now_is_said(
+    server: FakeServer, call: Call
+) -> None:
+    """A cluster that is open again has no jobs for that, and nothing keeps it closed."""
+    closed = {"closed": "root closed the cluster: sw"}
+    acts = (
+        ActView(2, 2.0, "root", "token", "", "", "open-cluster", "c", "", closed,
+                {"closed": "", "reason": "", "until_s": None, "jobs": 0}, "done"),
+        ActView(1, 1.0, "root", "token", "", "", "close-cluster", "c", "", {"closed": ""},
+                {**closed, "until_s": 1795921110.2346065}, "done"),
+    )  # fmt: skip
+    server.on("GET", "/audit", ActPage(acts, None))
+    out = " ".join(call("audit").out.split())
+    assert "sw -> closed=nothing, jobs=0" in out
+    assert f"until={moment(1795921110.2346065)}" in out
+    assert "until_s" not in out
 
 
 def test_times_without_a_unit_are_said_in_full(server: FakeServer, call: Call) -> None:

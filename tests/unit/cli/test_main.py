@@ -49,12 +49,13 @@ GROUPS = [
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
 def test_every_command_has_help(path: tuple[str, ...], call: Call) -> None:
-    """It shows an example of the command, and that there is --json."""
+    """It shows an example of the command, and that there is --json, in 80 columns."""
     called = call(*path, "--help")
     assert called.code == 0
     assert called.err == ""
     assert f"  $ topmast {' '.join(path)}" in called.out or "$(topmast completion" in called.out
     assert path in GROUPS or "--json" in called.out
+    assert [line for line in called.out.splitlines() if len(line) > 80] == []
 
 
 def test_help_lists_every_command(call: Call) -> None:
