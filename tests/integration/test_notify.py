@@ -142,6 +142,36 @@ def test_a_receiver_that_hangs_slows_no_decision(tmp_path: Path) -> None:
     assert taken_s < JOBS * TIMEOUT_S / 4, "each would wait for the receiver"
 
 
+def test_tests_of_webhooks_wait_for_one_another_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many hang, there are threads for what others ask for."""
+    system, over = plane(tmp_path / "state"), threading.Event()
+
+    def hang(*_: Any) -> None:
+        over.wait()
+
+    monkeypatch.setattr(system.notifier, "send", hang)
+
+    async def story() -> int:
+        service = system.service
+        assert service.webhooks is not None
+        await service.webhooks.put(
+            ROOT, "hangs", {"url": "https://example.com/", "events": ["held"]}
+        )
+        tests = [asyncio.create_task(service.webhooks.test(ROOT, "hangs")) for _ in range(40)]
+        try:
+            for _ in range(10 * len(tests)):  # all of them have begun, or wait for a thread
+                await asyncio.wait_for(asyncio.to_thread(int), 20)
+            await asyncio.wait_for(service.webhooks.listed(ROOT), 20)
+        finally:
+            over.set()
+        return len(await asyncio.gather(*tests))
+
+    assert asyncio.run(story()) == 40
+    system.close()
+
+
 def _all() -> Any:
     from topmast.ports import ActFilter
 

@@ -20,8 +20,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from topmast.model.errors import TopmastError
+from topmast.model.errors import InvalidInput, TopmastError
 from topmast.model.webhooks import has_place
+from topmast.traces.source import open_regular
 
 TIMEOUT_S = 10.0
 SECRET_BYTES = 64_000
@@ -37,10 +38,17 @@ class Undelivered(TopmastError):
 
 
 def signature(key: str, message: str, at_s: int, body: bytes) -> str:
-    """The signature of a message by HMAC-SHA256, as Standard Webhooks writes it."""
+    """The signature of a message by HMAC-SHA256, as Standard Webhooks writes it.
+
+    Raises Undelivered for a key that is none; the key itself is not repeated.
+    """
     raw = key.encode()
     if key.startswith(_STANDARD):
-        raw = base64.b64decode(key.removeprefix(_STANDARD))
+        try:
+            raw = base64.b64decode(key.removeprefix(_STANDARD), validate=True)
+        except ValueError:
+            what = "is no key: behind whsec_ there is no base64"
+            raise Undelivered(f"secret: what the server finds there {what}") from None
     signed = hmac.new(raw, f"{message}.{at_s}.".encode() + body, hashlib.sha256).digest()
     return f"v1,{base64.b64encode(signed).decode()}"
 
@@ -51,15 +59,26 @@ def resolved(reference: str) -> str:
     if kind == "env":
         if place not in os.environ:
             raise Undelivered(f"the server has no variable {place}")
-        return os.environ[place]
+        return _text(os.environb[os.fsencode(place)], reference)
     if kind != "file":
         return reference
     try:
-        with Path(place).open("rb") as file:
-            return file.read(SECRET_BYTES).decode().rstrip("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "is not text"
-        raise Undelivered(f"{reference}: {reason}") from None
+        with open_regular(Path(place)) as file:
+            data = file.read(SECRET_BYTES + 1)
+    except InvalidInput as error:
+        raise Undelivered(f"{reference}: {error.message}") from None
+    except OSError as error:
+        raise Undelivered(f"{reference}: {error.strerror or error}") from None
+    if len(data) > SECRET_BYTES:
+        raise Undelivered(f"{reference}: holds more than {SECRET_BYTES:,} bytes")
+    return _text(data, reference).rstrip("\n")
+
+
+def _text(value: bytes, reference: str) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise Undelivered(f"{reference}: is not text") from None
 
 
 def deliver(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence[Network]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,6 +21,10 @@ from topmast.service.access import NO_REASON, Access, Why, json_text, row
 from topmast.service.limits import Limits
 from topmast.service.notifier import Keep, Message, Notifier
 
+TESTS = 2
+"""So many tests run at the same time; others wait. They have threads of their own: a receiver that
+hangs keeps no thread from those who ask for other things."""
+
 
 class Webhooks:
     """List, put, remove and try webhooks; each change is a line of the audit log."""
@@ -30,6 +35,7 @@ class Webhooks:
         self._runtime, self._access, self._clock = runtime, access, clock
         self._limits = limits
         self._notifier = notifier
+        self._tests = ThreadPoolExecutor(TESTS, "webhook-test")
 
     async def listed(self, caller: Caller) -> tuple[WebhookView, ...]:
         """All of them, and how they go."""
@@ -84,7 +90,8 @@ class Webhooks:
             f"{name}_test_{uuid.uuid4().hex}", "test", self._clock.now(), "a test", None, {}
         )
         try:
-            await asyncio.to_thread(self._notifier.send_now, webhook, message)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._tests, self._notifier.send_now, webhook, message)
         except Undelivered as error:
             await self._note(caller, "test webhook", name, f"refused: {error}")
             raise Unavailable(str(error)) from None

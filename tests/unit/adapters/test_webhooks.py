@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import ipaddress
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -125,6 +126,33 @@ def test_references_are_resolved_when_they_are_needed(
     for missing in (f"file:{tmp_path}/none", "env:NONE_SUCH"):
         with pytest.raises(Undelivered):
             resolved(missing)
+
+
+@pytest.mark.parametrize("key", ["whsec_abc", "whsec_a-b_", "whsec_é", "whsec_ab c="])
+def test_a_key_that_is_none_signs_nothing(key: str) -> None:
+    """It says where the fault is, and does not repeat the key."""
+    with pytest.raises(Undelivered, match=r"secret: .* is no key") as found:
+        signature(key, "a", 1, b"x")
+    assert key.removeprefix("whsec_") not in str(found.value)
+
+
+def test_a_reference_to_what_is_no_file_of_text_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Devices and pipes are not opened: they could keep whoever reads them."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for place in ("/dev/zero", tmp_path, pipe):
+        with pytest.raises(Undelivered, match=f"file:{place}: is a "):
+            resolved(f"file:{place}")
+    (tmp_path / "large").write_bytes(b"x" * 64_001)
+    with pytest.raises(Undelivered, match="holds more than 64,000 bytes"):
+        resolved(f"file:{tmp_path}/large")
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    monkeypatch.setitem(os.environb, b"HOOK_KEY", b"\xff")
+    for reference in (f"file:{tmp_path}/bytes", "env:HOOK_KEY"):
+        with pytest.raises(Undelivered, match=f"{reference}: is not text"):
+            resolved(reference)
 
 
 def test_an_answer_byte_by_byte_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -116,6 +117,21 @@ def test_a_new_webhook_is_told_what_comes() -> None:
     notifier.close()
     assert receiver.tried == ["ops_2", "ops_2", "ops_2", "ops_4"]
     assert receiver.taken == ["ops_2", "ops_4"]
+
+
+def test_a_key_that_is_none_delays_until_it_is_mended(tmp_path: Path) -> None:
+    """The list says what is wrong; nobody has to touch the webhook, and nothing is lost."""
+    feed, receiver, key = Feed(), Receiver(), tmp_path / "key"
+    key.write_text("whsec_abc")
+    notifier = notifying(feed, receiver)
+    notifier.put(Webhook("ops", URL, f"file:{key}", events=ALL), feed.options.update)
+    feed.add("j1")
+    until(lambda: notifier.views()[0].tries > 1)
+    assert "is no key" in notifier.views()[0].error
+    key.write_text("whsec_abcd")
+    until(lambda: receiver.taken == ["ops_1"])
+    assert notifier.views()[0].error == ""
+    notifier.close()
 
 
 def test_the_next_leader_goes_on() -> None:
