@@ -31,6 +31,20 @@ _STANDARD = "whsec_"
 """What a key in base64 begins with."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_IPV4_AT_THE_END = (
+    ipaddress.IPv6Network("::/96"),  # "compatible", of the beginnings of IPv6
+    ipaddress.IPv6Network("::ffff:0:0:0/96"),  # SIIT
+    ipaddress.IPv6Network("64:ff9b::/96"),  # NAT64
+)
+_NOT_PUBLIC: tuple[Network, ...] = (
+    ipaddress.IPv4Network("192.0.0.0/24"),  # protocols between a host and its network
+    ipaddress.IPv4Network("192.88.99.0/24"),  # relays of 6to4
+    ipaddress.IPv6Network("64:ff9b:1::/48"),  # NAT64 of a site
+    ipaddress.IPv6Network("fec0::/10"),  # of a site
+)
+"""Networks inside of sites that some versions of `ipaddress` call global."""
 
 
 class Undelivered(TopmastError):
@@ -150,11 +164,30 @@ def _address(host: str, port: int, secure: bool, allowed: Sequence[Network]) -> 
     addresses = [str(row[4][0]).partition("%")[0] for row in found]
     for text in addresses:
         address = ipaddress.ip_address(text)
-        mapped = getattr(address, "ipv4_mapped", None) or address
-        ours = any(mapped.version == net.version and mapped in net for net in allowed)
-        if not ours and (not mapped.is_global or mapped.is_multicast):
+        leads_to = _leads_to(address)
+        ours = any(one in net for one in leads_to for net in allowed if one.version == net.version)
+        if not ours and not all(_is_public(one) for one in leads_to):
             remedy = "topmast up --notify-network NETWORK allows it"
             raise Undelivered(f"{host} is {text}, which is not in the Internet ({remedy})")
         if not ours and not secure:
             raise Undelivered(f"{host}: only https may go to the Internet")
     return addresses[0]
+
+
+def _leads_to(address: Address) -> tuple[Address, ...]:
+    """An address and the one of IPv4 within it, where the network may bring it there."""
+    if address.version == 4:
+        return (address,)
+    if address.ipv4_mapped is not None:
+        return (address.ipv4_mapped,)
+    if address.sixtofour is not None:
+        return (address, address.sixtofour)
+    if any(address in net for net in _IPV4_AT_THE_END):
+        return (address, ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
+    return (address,)
+
+
+def _is_public(address: Address) -> bool:
+    if not address.is_global or address.is_multicast:
+        return False
+    return not any(address in net for net in _NOT_PUBLIC if net.version == address.version)

@@ -23,7 +23,7 @@ from topmast.service.notifier import Keep, Message, Notifier
 
 TESTS = 2
 """So many tests run at the same time; others wait. They have threads of their own: a receiver that
-hangs keeps no thread from those who ask for other things."""
+hangs takes none of those that all requests share."""
 
 
 class Webhooks:

@@ -47,6 +47,10 @@ def test_what_a_reference_holds_may_be_no_url(url: str) -> None:
     [
         "https://127.0.0.1/", "https://localhost:1/", "https://10.1.2.3/", "https://169.254.169.254/x",
         "https://[::1]/", "https://[::ffff:127.0.0.1]/", "https://0.0.0.0/", "https://[fe80::1]/",
+        "https://[64:ff9b::10.0.0.1]/", "https://[64:ff9b::a9fe:a9fe]/", "https://[64:ff9b:1::1]/",
+        "https://[2002:a00:1::]/", "https://[2002:7f00:1::1]/", "https://[::10.0.0.1]/",
+        "https://[fec0::1]/", "https://[::ffff:0:10.0.0.1]/", "https://[2001:0:a00:1::1]/",
+        "https://192.0.0.9/", "https://192.0.0.192/", "https://192.88.99.1/",
         "https://192.168.0.1/", "https://100.64.0.1/", "https://224.0.0.1/", "http://2130706433/",
     ],
 )  # fmt: skip
@@ -56,10 +60,21 @@ def test_what_is_not_in_the_internet_is_not_called(url: str) -> None:
         deliver(url, b"", {}, ())
 
 
-def test_only_https_goes_to_the_internet() -> None:
+@pytest.mark.parametrize(
+    "host",
+    ["93.184.216.34", "[2606:2800::1]", "[64:ff9b::93.184.216.34]", "[::ffff:93.184.216.34]"],
+)
+def test_only_https_goes_to_the_internet(host: str) -> None:
     """An address there is refused before anything is sent."""
     with pytest.raises(Undelivered, match="only https"):
-        deliver("http://93.184.216.34/", b"", {}, ())
+        deliver(f"http://{host}/", b"", {}, ())
+
+
+@pytest.mark.parametrize("host", ["[::ffff:127.0.0.1]", "[64:ff9b::127.0.0.1]"])
+def test_what_a_site_allows_may_be_written_within_an_address(host: str) -> None:
+    """It is the same place; nothing answers here."""
+    with pytest.raises(Undelivered, match="cannot be reached"):
+        deliver(f"http://{host}:1/", b"", {}, LOOPBACK)
 
 
 @pytest.mark.parametrize(
