@@ -74,6 +74,27 @@ def test_a_selector_cancels_what_it_finds_and_nothing_else(door: Entrance) -> No
     run(story)
 
 
+def test_of_equal_acts_at_the_same_time_one_is_told_that_it_did_something(door: Entrance) -> None:
+    """As the audit log says it: the others changed nothing."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            jobs = await submit(client, 3, resources={"accelerators": "H100:2"}, num_nodes=2)
+            for verb in ("hold", "release", "cancel"):
+                before = len(door.acts())
+                answers = await asyncio.gather(*(acted(client, verb, jobs=jobs) for _ in range(4)))
+                assert sum(answer["counts"]["done"] for answer in answers) == 3, (verb, answers)
+                assert sum(answer["counts"]["unchanged"] for answer in answers) == 9
+                lines = door.acts()[: len(door.acts()) - before]
+                assert sorted(line.outcome for line in lines)[:1] == ["done"]
+                whys = {one["why"] for answer in answers for one in answer["effects"]}
+                assert "" in whys
+                assert len(whys) >= 2, whys
+
+    run(story)
+
+
 def test_a_sweep_is_one_thing_to_its_people(door: Entrance) -> None:
     """One line, one act for all of it, names for its jobs; other tenants do not see it."""
 

@@ -51,15 +51,19 @@ FEWEST_CONNECTIONS = 16
 def _refusal(status: int, title: str, detail: str) -> bytes:
     """An answer that is written past the application."""
     body = msgspec.json.encode(Problem("about:blank", title, status, detail))
+    again = "retry-after: 1\r\n" if status == 503 else ""
     head = (
         f"HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\n"
-        f"content-length: {len(body)}\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+        f"content-length: {len(body)}\r\n{again}connection: close\r\n\r\n"
     )
     return head.encode() + body
 
 
 TOO_MANY = _refusal(503, "Unavailable", "too many connections are open; try again soon")
 HEAD_TOO_LARGE = _refusal(431, "Too large", f"the head is larger than {HEAD_BYTES} bytes")
+NO_HTTP = _refusal(400, "Refused", "this is no valid HTTP request")
+PUNCTUATION = len(": \r\n")
+"""Bytes of a header beside its name and its value."""
 
 
 class Limits(Struct, frozen=True):
@@ -240,6 +244,7 @@ class Connection(HttpToolsProtocol):
         self._in_head = True
         self._head_begun = False
         self._head_bytes = 0
+        self._is_too_large = False
         self._window_bytes = 0
         self._unread_since_s: float | None = None
 
@@ -298,8 +303,17 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """A request begins; its body comes next."""
         self._in_head = False
+        size = sum(len(name) + len(value) + PUNCTUATION for name, value in self.headers)
+        if len(self.url) + size > HEAD_BYTES:  # it came in one piece with its end
+            self._is_too_large = True
+            raise ValueError("the head is too large")
         self._enter(Phase.BODY)
         super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """The parser goes no further: the request is no HTTP, or its head is too large."""
+        self.transport.write(HEAD_TOO_LARGE if self._is_too_large else NO_HTTP)
+        self.transport.close()
 
     def on_body(self, body: bytes) -> None:
         """It goes on."""

@@ -112,6 +112,10 @@ class _Target(Struct):
         return JobEffect(self.job, judgement.effect.value, judgement.why, *cost)
 
 
+_ENDED = Judgement(Effect.UNCHANGED, "has ended")
+_LATE = Judgement(Effect.UNCHANGED, "another request did something to it at the same time")
+
+
 class Verbs(Operating):
     """What people do to jobs, by id or by selector."""
 
@@ -407,7 +411,20 @@ class Verbs(Operating):
             note = json_text(jobs=len(jobs), reason=wanted.reason, **more)
         done = act(caller, wanted.verb, compact(jobs), tenant, look=look, after=note)
         order = wanted.order(self.access.by(caller, wanted.by))
-        await self._tell_of(jobs, order, done)
+        acted = frozenset(await self._tell_of(jobs, order, done))
+        late = [target for target in targets if target.is_done and target.job not in acted]
+        if late:
+            await self._ask(partial(self._judge_late, wanted, late))
+
+    def _judge_late(self, wanted: JobsAct, late: Sequence[_Target]) -> None:
+        """Judge jobs anew with which another request was faster: this one did nothing to them."""
+        queue = self.machines.queue
+        for target in late:
+            record = queue.jobs.records.get(target.job)
+            judged = (
+                _ENDED if record is None else wanted.judge(queue.tenancy.ledger.tenants)(record)
+            )
+            target.judgement = _LATE if judged.effect is Effect.DONE else judged
 
     async def _note(
         self, caller: Caller, verb: str, targets: Sequence[_Target], outcome: str
@@ -419,15 +436,20 @@ class Verbs(Operating):
 
     async def _tell_of(
         self, jobs: Sequence[str], order: Callable[[tuple[str, ...]], m.Message], done: Act
-    ) -> None:
-        """Give an order about jobs; those that have left the memory meanwhile have ended."""
+    ) -> Sequence[str]:
+        """Give an order about jobs, and tell on which it acted.
+
+        Those that have left the memory meanwhile have ended.
+        """
+        acted: Sequence[str] = ()
         try:
-            await self._tell(ids.QUEUE, order(tuple(jobs)), done)
+            acted = await self._tell(ids.QUEUE, order(tuple(jobs)), done)
         except NotFound:
             records = self.machines.queue.jobs.records
             left = await self._ask(lambda: [job for job in jobs if job in records])
             if left:
-                await self._tell(ids.QUEUE, order(tuple(left)), done)
+                acted = await self._tell(ids.QUEUE, order(tuple(left)), done)
+        return acted
 
     def _views(self, targets: list[_Target]) -> tuple[JobView, ...]:
         found = (self._live(target.job) for target in targets if target.tenant)

@@ -189,7 +189,7 @@ class Drawing:
             **shown,
         }
         text = self._environment.get_template(template).render(context)
-        return HTMLResponse(text, status, headers=HEADERS)
+        return HTMLResponse(words.harmless(text), status, headers=HEADERS)
 
 
 def _open_to(caller: Caller | None) -> list[Page]:

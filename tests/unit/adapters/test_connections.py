@@ -5,6 +5,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import msgspec
 import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
@@ -22,6 +23,7 @@ from topmast.adapters.connections import (
     accept,
     limits_for,
 )
+from topmast.model.views import Problem
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
@@ -190,6 +192,47 @@ def test_a_head_without_end_is_refused() -> None:
     async def story(house: House) -> None:
         reader, _ = await house.client(b"GET / HTTP/1.1\r\nA: " + b"x" * (HEAD_BYTES + 1))
         assert (await reader.read(12)) == b"HTTP/1.1 431"
+
+    told(story)
+
+
+@pytest.mark.parametrize("before", [b"", GET])
+@pytest.mark.parametrize("size", [HEAD_BYTES - 100, HEAD_BYTES + 1])
+def test_a_head_that_is_too_large_is_refused_also_if_it_comes_with_its_end(
+    before: bytes, size: int
+) -> None:
+    """The application is not told of it."""
+
+    async def story(house: House) -> None:
+        large = b"GET / HTTP/1.1\r\nHost: a\r\nA: " + b"x" * size + b"\r\n\r\n"
+        reader, _ = await house.client(before + large)
+        got = await asyncio.wait_for(reader.read(1 << 16), 5.0)
+        while house.begun < bool(before) + (size < HEAD_BYTES) or not got.endswith(b"ok"):
+            if b"HTTP/1.1 431 " in got:
+                break
+            got += await asyncio.wait_for(reader.read(1 << 16), 5.0)
+        assert (b"HTTP/1.1 431 " in got) == (size > HEAD_BYTES)
+        assert house.begun <= bool(before) + (size < HEAD_BYTES)
+
+    told(story)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"FOO / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nA: x\x00y\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_answered_with_a_problem_as_all_else(said: bytes) -> None:
+    async def story(house: House) -> None:
+        reader, _ = await house.client(said)
+        head, body = (await reader.read()).split(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 ")
+        assert b"content-type: application/problem+json" in head
+        assert b"uvicorn" not in head
+        assert msgspec.json.decode(body, type=Problem).status == 400
 
     told(story)
 

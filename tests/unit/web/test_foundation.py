@@ -20,6 +20,7 @@ HOSTILE = [
     "<script>alert(1)</script>",
     "x" * 200,
     "\u202eevil\u202c",
+    "\x1b[31mred",
     "</script><b>",
     "'\"&{{7*7}}",
 ]
@@ -108,7 +109,8 @@ def test_names_are_shown_as_they_are(door: Entrance, name: str) -> None:
 
     A request cannot name such a user any more; journals may.
     """
-    straight = re.sub("[\u202a-\u202e]", "\ufffd", name)
+    acting = re.compile("[\x1b\u202a-\u202e]")
+    straight = acting.sub("\ufffd", name)
 
     async def story() -> None:
         async with local(door) as client:
@@ -118,6 +120,7 @@ def test_names_are_shown_as_they_are(door: Entrance, name: str) -> None:
                 f"<bdi>{html.escape(straight).replace('&#x27;', '&#39;').replace('&quot;', '&#34;')}</bdi>"
                 in text
             )
+            assert acting.search(text) is None
             assert "<script>alert" not in text
             assert "</script><b>" not in text
 

@@ -266,7 +266,7 @@ def test_a_wrong_address_is_answered_by_a_page(
 def test_names_of_users_stay_text_on_each_page(door: Entrance) -> None:
     for path in ("/usage?by=user", "/events", "/events?show=audit", "/fleet", "/tenants"):
         assert HOSTILE not in get(door, path).text
-    assert html.escape(HOSTILE) in get(door, "/usage?by=user").text
+    assert html.escape(HOSTILE.replace("\u202e", "\ufffd")) in get(door, "/usage?by=user").text
 
 
 def test_a_map_hides_the_jobs_of_other_tenants(door: Entrance) -> None:

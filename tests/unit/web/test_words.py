@@ -21,13 +21,17 @@ def test_a_share_that_is_little_is_not_nothing(part: float, want: str) -> None:
     assert words.share(part) == want
 
 
-def test_a_name_does_not_turn_the_sentence_that_it_stands_in() -> None:
-    """Nor has it tags; right-to-left script itself stays as it is."""
-    assert words.named("by <b>\u202ex for a") == "<bdi>by &lt;b&gt;\ufffdx for a</bdi>"
-    assert words.whole("user:<\u202e") == '<bdi class="whole">user:&lt;\ufffd</bdi>'
+def test_a_name_has_no_tags_and_a_direction_of_its_own() -> None:
+    assert words.named("by <b>x") == "<bdi>by &lt;b&gt;x</bdi>"
+    assert words.whole("user:<") == '<bdi class="whole">user:&lt;</bdi>'
     assert words.whole("x" * 27) == f"<bdi>{'x' * 27}</bdi>"
-    assert words.marked("\u2066`a`") == "<bdi>\ufffd<code>a</code></bdi>"
-    assert words.named("\u05d0") == "<bdi>\u05d0</bdi>"
+    assert words.marked("a `b<`") == "<bdi>a <code>b&lt;</code></bdi>"
+
+
+def test_no_text_on_a_page_has_characters_that_act_on_what_shows_it() -> None:
+    """Lines and right-to-left script stay."""
+    shown = words.harmless("a\x1b[31m\u202e<\r\n\t\u05d0\x9b\x7f\0\u2066")
+    assert shown == "a\ufffd[31m\ufffd<\r\n\t\u05d0\ufffd\ufffd\ufffd\ufffd"
 
 
 @pytest.mark.parametrize(("count", "want"), [(1, "1 copy"), (2, "2 copies"), (0, "0 copies")])

@@ -213,14 +213,19 @@ def _each(
     judge: Callable[[JobRecord], Judgement],
     act: Callable[[JobRecord], None],
 ) -> tuple[str, ...] | NotFound:
-    """Act on those of the jobs to which that does anything; one that is not known spoils it."""
+    """Act on those of the jobs to which that does anything, and tell which these are.
+
+    One that is not known spoils it.
+    """
     missing = [job for job in jobs if job not in queue.jobs.records]
     if missing:
         return NotFound(f"no job '{missing[0]}'")
+    done = []
     for record in [queue.jobs.records[job] for job in jobs]:
         if judge(record).effect is Effect.DONE:
             act(record)
-    return jobs
+            done.append(record.id)
+    return tuple(done)
 
 
 def _cancel_one(queue: QueueViews, record: JobRecord, cause: str) -> None:
