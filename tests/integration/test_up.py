@@ -152,3 +152,29 @@ def test_a_start_that_is_refused_leaves_no_folder_behind(tmp_path: Path) -> None
             assert done.returncode, done.stderr
             assert told in done.stderr
             assert not (tmp_path / "state").exists(), told
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["replay", "--state", "nope"],
+        ["replay", "--state", "nope", "--serve"],
+        ["restore", "garbage", "--verify"],
+        ["restore", "nope", "--state", "new"],
+        ["backup", "new", "--state", "nope"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_refused_is_refused_before_what_takes_long_to_import(
+    given: list[str], tmp_path: Path
+) -> None:
+    """The machines, the service and the solvers: seconds, for a file that is not there."""
+    (tmp_path / "garbage").write_text("x")
+    run = [sys.executable, "-X", "importtime", "-m", "topmast.app", *given]
+    done = subprocess.run(
+        run, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+    )
+    assert done.returncode
+    assert "topmast.model.errors" in done.stderr
+    heavy = ("topmast.runtime.machines", "topmast.service", "scipy", "numpy", "fastapi")
+    assert [name for name in heavy if f" {name}\n" in done.stderr] == []

@@ -24,7 +24,8 @@ from topmast.adapters.store import PROFILE
 from topmast.adapters.webhooks import Network, deliver
 from topmast.app.claim import ENGINES, folders_in
 from topmast.app.fleet_choice import fleet_of_start
-from topmast.app.process import QUEUE_ROLE, REAL, Outside, Process, Term
+from topmast.app.folder import QUEUE_ROLE
+from topmast.app.process import REAL, Outside, Process, Term
 from topmast.app.surroundings import LiveSurroundings
 from topmast.fast.queue import hosts_in_use
 from topmast.model import ids

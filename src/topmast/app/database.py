@@ -33,14 +33,10 @@ from topmast.adapters.store import (
     write_backup,
 )
 from topmast.app.claim import ENGINES, ID
-from topmast.app.process import QUEUE_ROLE, ROLE, leave, own_folder
+from topmast.app.folder import QUEUE_ROLE, ROLE, leave, own_folder
 from topmast.cli.rootoptions import StoreOptions
 from topmast.model.errors import Conflict, InvalidInput, NotFound, TopmastError
 from topmast.model.files.source import kind_of_file
-from topmast.policies.options import Profile
-from topmast.runtime.machines import Machines
-from topmast.runtime.recovery import rebuild
-from topmast.service.blobs import Blobs
 
 WORKDIRS = "workdirs"
 COPIED = f"{JOURNAL}.copied"
@@ -141,6 +137,8 @@ def _restore_into(state: Path, file: Path, store: str | None) -> tuple[Manifest,
 
     Nothing of it is in its place before all of it is there.
     """
+    from topmast.service.blobs import Blobs
+
     with tempfile.TemporaryDirectory(prefix=".restore-", dir=state) as name:
         folder = Path(name)
         manifest, jobs = _restored(file, folder / JOURNAL)
@@ -196,6 +194,11 @@ def _require_new(state: Path) -> None:
 
 def _rebuilt(target: str | Path) -> dict[str, int]:
     """How many jobs are in each state, by the journal."""
+    # Imported only now: what is refused is refused before, at once.
+    from topmast.policies.options import Profile
+    from topmast.runtime.machines import Machines
+    from topmast.runtime.recovery import rebuild
+
     journal = open_journal(target, read_only=True)
     try:
         machines = Machines(Profile("restore"))

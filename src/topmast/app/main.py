@@ -54,6 +54,9 @@ def demo(options: rootoptions.DemoOptions) -> int:
 
 def replay(options: rootoptions.ReplayOptions) -> object:
     """`topmast replay`: the queue as it was at a time, rebuilt from the journal."""
+    from topmast.adapters.store import existing_store
+
+    existing_store(options.state)  # refused before anything that takes long to import
     if options.serve:
         from topmast.app.past import serve_past
 

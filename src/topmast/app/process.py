@@ -22,7 +22,8 @@ from topmast.adapters.engines.registry import Engines, engine_of
 from topmast.adapters.link import LinkEnd, Peer
 from topmast.adapters.objects.checkpoints import bucket_of
 from topmast.adapters.store import JOURNAL, Keeper, SqlJournal, open_journal
-from topmast.app.claim import ENGINES, ID, claim_of
+from topmast.app.claim import ENGINES, claim_of
+from topmast.app.folder import claim_role, own_folder
 from topmast.fast.cluster import TaskPhase
 from topmast.model import ids
 from topmast.model import messages as m
@@ -40,8 +41,6 @@ from topmast.service.validating import Validator
 
 log = structlog.get_logger(__name__)
 
-ROLE = "role"
-QUEUE_ROLE = "the queue"
 LOST = "lost"
 """The file that a person makes in the folder of an engine: nothing of before runs any more."""
 SHOWN = 3
@@ -319,50 +318,6 @@ def _lost(folder: Path, jobs: Sequence[str]) -> InvalidInput:
         remedy="put the folder back; or cancel what is left of these jobs with the site's own "
         f"tools, and only then make the file {folder / LOST}: they start again",
     )
-
-
-def own_folder(state: Path) -> None:
-    """Make the state folder, for its owner alone; close one that is open to others.
-
-    Only a folder that is empty or Topmast's own is closed. For any other, such as a home, it raises
-    InvalidInput.
-    """
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    found = state.stat()
-    if not found.st_mode & 0o077:
-        return
-    ours = (state / ROLE).exists() or (state / JOURNAL).exists() or not any(state.iterdir())
-    if found.st_uid != os.geteuid() or not ours:
-        raise InvalidInput(
-            f"{state} is open to other users of this machine", field="--state",
-            remedy=f"chmod 700 {state}, or name a new folder",
-        )  # fmt: skip
-    state.chmod(0o700)
-    log.warning(
-        "the state folder was open to other users; it is closed to them now", folder=str(state)
-    )
-
-
-def leave(state: Path, made: bool) -> None:
-    """Remove a state folder that this process ``made`` and that has nothing in it but its name."""
-    if made and state.is_dir() and [file.name for file in state.iterdir()] in ([], [ID]):
-        (state / ID).unlink(missing_ok=True)
-        state.rmdir()
-
-
-def claim_role(state: Path, role: str) -> None:
-    """Note at the first start what a state folder is for. Raises InvalidInput for another's."""
-    file = state / ROLE
-    fresh = not (state / JOURNAL).exists()
-    known = file.read_text("utf-8").strip() if file.exists() else ""
-    known = known or ("" if fresh else QUEUE_ROLE)
-    if known not in ("", role):
-        raise InvalidInput(
-            f"{state} belongs to {known}, not to {role}", field="--state",
-            remedy="one folder for each process",
-        )  # fmt: skip
-    if not known or not file.exists():
-        file.write_text(f"{role}\n", encoding="utf-8")
 
 
 def fail_stop(error: BaseException) -> NoReturn:

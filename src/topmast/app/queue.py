@@ -43,6 +43,7 @@ from topmast.api.link import LinkEndpoint
 from topmast.api.standby import Front, Reads, create_standby_api
 from topmast.app.claim import claim_of
 from topmast.app.control_plane import ControlPlane, relays_of, small_fleet
+from topmast.app.folder import leave, own_folder
 from topmast.app.login import (
     check_entry,
     network_of,
@@ -50,7 +51,7 @@ from topmast.app.login import (
     refuse_local_engines,
     split_address,
 )
-from topmast.app.process import Outside, Term, fail_stop, leave, own_folder
+from topmast.app.process import Outside, Term, fail_stop
 from topmast.app.reads import StandbyReads
 from topmast.app.server import (
     announce,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from topmast.app.process import ROLE, own_folder
+from topmast.app.folder import ROLE, own_folder
 from topmast.app.token import read_token
 from topmast.model.errors import InvalidInput
 
