@@ -368,6 +368,17 @@ CHANGES = {
     "a work folder": "UPDATE files SET data = 'other'",
     "a work folder gone": "DELETE FROM files WHERE data = CAST('one' AS BLOB)",
     "a snapshot": "UPDATE snapshots SET blob = 'other'",
+    "the leader": "UPDATE leader SET holder = 'another'",
+    "the leader gone": "DELETE FROM leader",
+    "a later leader": "UPDATE leader SET epoch = epoch + 1",
+    "a leader of no epoch": "UPDATE leader SET epoch = 'abc'",
+    "a leader of the last epoch": "UPDATE leader SET epoch = 9223372036854775807",
+    "a record of no epoch": "UPDATE journal SET epoch = x'ff' WHERE seq = 1503",
+    "a text that is none": "UPDATE acts SET verb = CAST(x'ff' AS TEXT) WHERE id = 3",
+    "a number that is none": "UPDATE attempts SET end_s = 'late' WHERE job = 'j3'",
+    "a table that nothing is said of": (
+        "UPDATE backup SET manifest = json_remove(manifest, '$.sums.acts')"
+    ),
     "the manifest": "UPDATE backup SET manifest = '{'",
     "the manifest gone": "DELETE FROM backup",
     "no backup": "DROP TABLE backup",
@@ -383,6 +394,36 @@ def test_a_backup_that_was_changed_is_refused(
     connection.close()
     with pytest.raises(JournalFailure, match=r"damaged|no backup"):
         verify(sqlite_backup)
+
+
+def test_a_backup_says_what_is_wrong_with_its_leader(tmp_path: Path, sqlite_backup: Path) -> None:
+    """Also one of an earlier version, whose manifest says nothing of that table."""
+    wrong = {
+        "'abc'": "epoch of table leader has values that are no integer",
+        str(2**63 - 1): "epoch",
+    }
+    with sqlite3.connect(sqlite_backup) as connection:
+        connection.execute("UPDATE backup SET manifest = json_remove(manifest, '$.leader')")
+    verify(sqlite_backup)
+    for epoch, want in wrong.items():
+        with sqlite3.connect(sqlite_backup) as connection:
+            connection.execute(f"UPDATE leader SET epoch = {epoch}")
+        connection.close()
+        with pytest.raises(JournalFailure, match=f"the backup is damaged: .*{want}"):
+            restore(sqlite_backup, tmp_path / "restored.sqlite")
+
+
+def test_a_backup_whose_tables_have_no_names_in_utf_8_is_refused(
+    tmp_path: Path, sqlite_backup: Path
+) -> None:
+    """The driver cannot even say which."""
+    data = sqlite_backup.read_bytes()
+    begins = data.index(b"CREATE TABLE alembic_version")
+    for place in range(begins, begins + 60):
+        file = tmp_path / f"{place}.backup"
+        file.write_bytes(data[:place] + bytes([data[place] ^ 0x80]) + data[place + 1 :])
+        with pytest.raises(JournalFailure, match=f"{file}: the backup is damaged: use another"):
+            restore(file, tmp_path / "restored.sqlite")
 
 
 def test_a_backup_of_a_newer_version_is_refused(tmp_path: Path, sqlite_backup: Path) -> None:

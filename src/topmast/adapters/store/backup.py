@@ -14,7 +14,15 @@ from sqlalchemy import Column, Connection, LargeBinary, MetaData, Table, Text, i
 
 import topmast
 from topmast.adapters.store import schema
-from topmast.adapters.store.copying import Sums, columns_in, copy_rows, require_same, sums_of
+from topmast.adapters.store.copying import (
+    Sum,
+    Sums,
+    columns_in,
+    copy_rows,
+    require_same,
+    sum_of,
+    sums_of,
+)
 from topmast.adapters.store.database import Claim, Database
 from topmast.adapters.store.errors import (
     USE_ANOTHER,
@@ -31,7 +39,7 @@ from topmast.adapters.store.integrity import Report, digest_of, examine
 from topmast.adapters.store.opening import dispose, open_database
 from topmast.adapters.store.postgresql import waiting_for_lock
 from topmast.adapters.store.sqlite import sync_directory
-from topmast.adapters.store.tables import BLOBS
+from topmast.adapters.store.tables import BLOBS, LEADER
 from topmast.model.errors import Conflict, NotFound
 
 EPOCHS_APART = 1_000_000
@@ -71,6 +79,8 @@ class Manifest(Struct, frozen=True):
     sums: Sums
     files: tuple[str, ...] = ()
     """The digests of the work folders."""
+    leader: Sum | None = None
+    """Of the table of the leader. None: an earlier version made the backup."""
 
 
 def examined(target: str | Path) -> Report:
@@ -111,8 +121,10 @@ def write_backup(
         sums = _fill(
             part, connection, lambda writer: _add_files(writer, files, digests), to=version
         )
+        with _reading(part) as (written, _):
+            leader = sum_of(written, LEADER)
         manifest = Manifest(
-            made_at_s, place, role, topmast.__version__, version, sums, tuple(digests)
+            made_at_s, place, role, topmast.__version__, version, sums, tuple(digests), leader
         )
         _sign(part, manifest)
         verify(part)
@@ -134,6 +146,9 @@ def verify(file: Path) -> Manifest:
             raise _damaged(file, "; ".join(faults))
         try:
             require_same(manifest.sums, sums_of(connection))
+            if manifest.leader is not None:
+                leader = {LEADER.name: sum_of(connection, LEADER)}
+                require_same({LEADER.name: manifest.leader}, leader)
         except JournalFailure as error:
             raise _damaged(file, str(error)) from error
         found = [digest for digest, data in _files_in(connection) if digest == digest_of(data)]

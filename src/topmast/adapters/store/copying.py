@@ -65,21 +65,27 @@ def copy_rows(source: Connection, target: Connection, more_epochs: int = 0) -> S
 
 def sums_of(connection: Connection) -> Sums:
     """What tells the content of a database from any other. O(rows)."""
-    sums = {}
-    for table in METADATA.tables.values():
-        columns = columns_in(connection, table)
-        if columns and table is not LEADER:
-            found = Sum(0, 0)
-            for rows in _parts(connection, table, columns):
-                found = _plus(found, rows)
-            sums[table.name] = found
-    return sums
+    return {
+        table.name: sum_of(connection, table)
+        for table in METADATA.tables.values()
+        if table is not LEADER and columns_in(connection, table)
+    }
+
+
+def sum_of(connection: Connection, table: Table) -> Sum:
+    """What tells the rows of one table, which may not be there, from any other. O(rows)."""
+    columns, found = columns_in(connection, table), Sum(0, 0)
+    for rows in _parts(connection, table, columns) if columns else ():
+        found = _plus(found, rows)
+    return found
 
 
 def require_same(wanted: Sums, found: Sums) -> None:
     """Raise JournalFailure, naming the table, unless two databases have the same rows."""
-    for name, one in wanted.items():
-        other = found.get(name, Sum(0, 0))
+    for name in sorted(wanted.keys() | found.keys()):
+        if name not in wanted:
+            raise JournalFailure(f"nothing says which rows table {name} must have")
+        one, other = wanted[name], found.get(name, Sum(0, 0))
         if one.rows != other.rows:
             raise JournalFailure(f"table {name} has {other.rows} rows, and not {one.rows}")
         if one != other:

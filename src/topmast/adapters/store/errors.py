@@ -52,6 +52,7 @@ _MEANINGS = (
     ("file is not a database", "this file is not a SQLite database: name another, or move it away"),
     ("database disk image is malformed", "the database is damaged: restore a backup"),
     ("malformed database schema", "the database is damaged: restore a backup"),
+    ("codec can't decode", "the database is damaged: restore a backup"),
     ("database or disk is full", "the disk is full: make room and start again"),
     ("disk I/O error", "the disk refused a read or write (I/O error; full, or a quota reached?)"),
     ("database is locked", "another program holds a lock on the database: end it and start again"),
@@ -101,7 +102,7 @@ def explained(place: str, explain: Explain = explain) -> Iterator[None]:
     """Turn errors of the driver or the file system into `JournalFailure`."""
     try:
         yield
-    except (SQLAlchemyError, OSError) as error:
+    except (SQLAlchemyError, OSError, UnicodeDecodeError) as error:
         raise explain(error, place) from error
     except Exception as error:
         if type(error).__module__.partition(".")[0] != "psycopg":

@@ -18,6 +18,10 @@ from topmast.adapters.store.tables import BLOBS, JOURNAL, LEADER, METADATA, SNAP
 _ROWS = 2_000
 MOST_FAULTS = 20
 """The rest of the faults is not looked for."""
+MOST_EPOCH = 2**62
+"""There is room above it, in 64 bits, for all leaders to come."""
+_KINDS: dict[type, str] = {int: "integer", float: "real", str: "text", bytes: "blob"}
+"""What SQLite calls values of Python's types."""
 
 
 class Report(Struct, frozen=True):
@@ -54,12 +58,18 @@ def examine(connection: Connection) -> Report:
             empty = select(func.count()).select_from(table).where(or_(*needed))
             if connection.scalar(empty):
                 faults.append(f"table {table.name} has rows that lack a value")
+    kinds = _of_kinds(connection)
+    if kinds:  # nothing can be made of such values
+        faults = [*faults, *kinds][:MOST_FAULTS]
+        return Report(version, version == schema.VERSIONS[-1], 0, 0, 0, 0, rows, tuple(faults))
     first, last, epoch = _look_at_records(connection, faults)
     snapshots, newest = _look_at_snapshots(connection, faults)
     if first > newest + 1:
         faults.append(f"records {newest + 1} to {first - 1} are missing")
     faults.extend(_of_blobs(connection))
     leader = _leader_epoch(connection)
+    if leader > MOST_EPOCH:
+        faults.append(f"the last leader's epoch was {leader}, which none comes to")
     if epoch > leader:
         faults.append(f"records are of epoch {epoch}, and the last leader's was {leader}")
     return Report(
@@ -74,6 +84,20 @@ def _of_file(connection: Connection) -> list[str]:
         return []
     found = connection.exec_driver_sql(f"PRAGMA integrity_check({MOST_FAULTS})").scalars().all()
     return [f"the file is damaged: {text}" for text in found if text != "ok"]
+
+
+def _of_kinds(connection: Connection) -> list[str]:
+    """Values that are no numbers or texts where these must be: SQLite keeps them all the same."""
+    if connection.dialect.name != "sqlite":
+        return []
+    faults = []
+    for table in METADATA.tables.values():
+        for column in columns_in(connection, table):
+            kind = _KINDS.get(column.type.python_type, "text")  # a date is a text
+            others = select(func.count()).select_from(table)
+            if connection.scalar(others.where(func.typeof(column).not_in([kind, "null"]))):
+                faults.append(f"{column.name} of table {table.name} has values that are no {kind}")
+    return faults
 
 
 def _look_at_records(connection: Connection, faults: list[str]) -> tuple[int, int, int]:
