@@ -59,8 +59,15 @@ class JobOptions(AfterOptions):
         typer.Option("--gpus", metavar="MODEL:N", help="The GPUs of each task: H100:8, H100, 2."),
     ] = None
     nodes: Annotated[
-        int | None,
-        typer.Option("--nodes", "-N", "--num-nodes", metavar="N", help="The number of tasks."),
+        str | None,
+        typer.Option(
+            "--nodes",
+            "-N",
+            "--num-nodes",
+            metavar="N",
+            help="The number of tasks.",
+            callback=values.TASKS,
+        ),
     ] = None
     cpus: Annotated[
         str | None, typer.Option("--cpus", metavar="N", help="The CPUs of each task.")
@@ -69,7 +76,13 @@ class JobOptions(AfterOptions):
         str | None, typer.Option("--memory", metavar="SIZE", help="The memory of each task: 64GiB.")
     ] = None
     time_limit: Annotated[
-        str | None, typer.Option("--time-limit", metavar="TIME", help="End it after 12h, say.")
+        str | None,
+        typer.Option(
+            "--time-limit",
+            metavar="TIME",
+            help="End it after 12h, say.",
+            callback=values.TIME_LIMIT,
+        ),
     ] = None
     image: Annotated[
         str | None,
@@ -126,11 +139,12 @@ class JobOptions(AfterOptions):
         faults = Faults()
         names = {
             "name": self.name, "tenant": self.tenant, "priority": self.priority,
-            "image": self.image, "workdir": self.workdir, "num_nodes": self.nodes,
+            "image": self.image, "workdir": self.workdir,
         }  # fmt: skip
         sizes = {
             "resources.accelerators": self.gpus, "resources.cpus": self.cpus,
             "resources.memory": self.memory, "time_limit": self.time_limit,
+            "num_nodes": self.nodes,
         }  # fmt: skip
         found: dict[str, Any] = {f: value for f, value in names.items() if value is not None}
         given = {f: text for f, text in sizes.items() if text is not None}
@@ -271,10 +285,10 @@ def _secrets(texts: Sequence[str]) -> dict[str, str]:
 
 def read_env_file(path: Path) -> dict[str, str]:
     """The variables of a file with lines NAME=VALUE, quoted or not. Raises InvalidInput."""
-    from topmast.model.errors import InvalidInput
+    from topmast.model.errors import Faults, InvalidInput
     from topmast.model.files.source import JOB_LIMITS, read_bytes
 
-    where = str(path)
+    where, faults = str(path), Faults()
     try:
         text = read_bytes(path, where, JOB_LIMITS).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -286,9 +300,10 @@ def read_env_file(path: Path) -> dict[str, str]:
             continue
         name, equals, value = stripped.partition("=")
         if not equals or not name.strip():
-            raise InvalidInput(
-                "is not NAME=VALUE", where=f"{where}:{number}", remedy="or a comment, after #"
-            )
+            at, remedy = f"{where}:{number}", "or a comment, after #"
+            faults.take(InvalidInput("is not NAME=VALUE", where=at, remedy=remedy))
+            continue
         quoted = _QUOTE.match(value.strip())
         found[name.strip()] = quoted[2] if quoted else value.strip().partition(" #")[0].rstrip()
+    faults.refuse()
     return found

@@ -160,7 +160,7 @@ def quota(
             "--gpus",
             metavar="MODEL=N",
             help="GPUs of a model; repeatable.",
-            callback=values.ASSIGNMENTS,
+            callback=values.COUNTS,
         ),
     ] = None,
     period: PeriodOptions = PeriodOptions(),

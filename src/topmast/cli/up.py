@@ -156,6 +156,7 @@ PlanDataEvery = Annotated[
     typer.Option(
         metavar="DURATION",
         help="Plan this often where datasets are stored, and move them. Default: never.",
+        callback=values.DURATION,
     ),
 ]
 PlanCapacityEvery = Annotated[
@@ -163,6 +164,7 @@ PlanCapacityEvery = Annotated[
     typer.Option(
         metavar="DURATION",
         help="Plan this often which hosts belong to which clusters, and move them. Default: never.",
+        callback=values.DURATION,
     ),
 ]
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import typer
 
+from topmast.cli.groups import Later
+
 
 def checked(read: Callable[[Any], object]) -> Callable[[Any], Any]:
     """A callback of an option with a text that ``read`` can read; the command reads it again.
@@ -23,6 +25,27 @@ def checked(read: Callable[[Any], object]) -> Callable[[Any], Any]:
         return value
 
     return check
+
+
+def told_later(read: Callable[[str], object]) -> Callable[[str | None], str | None]:
+    """Likewise of a field of a job file: it is told with the faults of the file, if it can be."""
+
+    def check(text: str | None) -> str | None:
+        try:
+            checked(read)(text)
+        except typer.BadParameter as error:
+            raise Later(error.message, text) from None
+        return text
+
+    return check
+
+
+def whole_number(text: str) -> int:
+    """A number like 4."""
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter("wanted a whole number") from None
 
 
 def duration_s(text: str | None, option: str = "") -> float | None:
@@ -134,7 +157,7 @@ def assignments(texts: Iterable[str], option: str = "") -> dict[str, str]:
     return found
 
 
-def counts(texts: Iterable[str], option: str) -> dict[str, int]:
+def counts(texts: Iterable[str], option: str = "") -> dict[str, int]:
     """The models and numbers of ``MODEL=N``."""
     found = {}
     for model, count in assignments(texts, option).items():
@@ -198,4 +221,6 @@ def loopback(host: str) -> str:
 
 DURATION, MOMENT, COMING = checked(duration_s), checked(moment_s), checked(_coming_s)
 DURATION_OR_NONE, ASSIGNMENTS = checked(duration_or_none_s), checked(assignments)
+COUNTS = checked(counts)
+TASKS, TIME_LIMIT = told_later(whole_number), told_later(duration_s)
 """What an option is checked by, as its ``callback``."""

@@ -113,12 +113,12 @@ def test_a_bad_file_needs_no_server(call: Call, file: Path) -> None:
 def test_faults_of_options_and_of_the_file_are_told_at_once(call: Call, file: Path) -> None:
     """Each on its line, with its place."""
     file.write_text("num_node: 2\nrun: x\n")
-    called = call("launch", file, "--gpus", "[", "--cpus", "]", "--env-file", "/no/env")
+    called = call("launch", file, "--gpus", "[", "--cpus", "]", "-N", "x", "--env-file", "/no/env")
     assert (called.code, called.out) == (2, "")
     places = [" ".join(line.split(": ")[1:3]) for line in called.err.splitlines()]
     assert places[:2] == [f"command line resources.{name}" for name in ("accelerators", "cpus")]
     assert places[2].startswith("/no/env")
-    assert places[3:] == [f"{file}:1 num_node"]
+    assert sorted(places[3:]) == sorted([f"{file}:1 num_node", "command line num_nodes"])
 
 
 def test_launch_sends_the_workdir(

@@ -175,8 +175,11 @@ def test_variables_from_a_file(sent: Sent, call: Call, tmp_path: Path) -> None:
     )
     assert job["envs"] == {"A": "1", "B": "x # y", "C": "", "LR": "0.2"}
     assert job["secrets"] == {"HF_TOKEN": "env:HF_TOKEN", "K": "file:/k"}
-    env.write_text("A=1\nthis\n")
-    assert f"{env}:2: is not NAME=VALUE" in call("launch", "--env-file", env, "--", "x").error
+    env.write_text("A=1\nthis\nthat\n")
+    told = call("launch", "--env-file", env, "--", "x").err.splitlines()
+    assert [line.split(" (")[0] for line in told] == [
+        f"topmast: {env}:{number}: is not NAME=VALUE" for number in (2, 3)
+    ]
 
 
 def test_the_work_folder_of_a_command(server: FakeServer, sent: Sent, tmp_path: Path) -> None:
