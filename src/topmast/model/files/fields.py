@@ -31,8 +31,9 @@ _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _LONGEST_NUMBER = 40
 _NO_VALUE = (Kind.NOTHING, Kind.ASIDE)
 _COMPARED = 2_000
-NEAR = 0.72
-"""How alike two words must be for one to be meant by the other: `east-9` is not `east-1-3`."""
+NEAR, SHORT, NEAR_SHORT = 0.72, 4, 0.6
+"""How alike two words must be for one to be meant by the other: `east-9` is not `east-1-3`. One
+letter is much of a word of at most ``SHORT``: `99d` is `90d`."""
 _LOOKALIKES = str.maketrans("oil", "011")
 
 
@@ -45,7 +46,8 @@ def nearest(word: str, known: Collection[str]) -> str:
     """``did you mean 'x'?`` when a known word is near, else the empty text."""
     words = {_folded(name): name for name in known} if len(known) <= _COMPARED else {}
     given = _folded(word[:NAME_LIMIT])
-    found = difflib.get_close_matches(given, list(words), n=1, cutoff=NEAR)
+    alike = NEAR_SHORT if len(given) <= SHORT else NEAR
+    found = difflib.get_close_matches(given, list(words), n=1, cutoff=alike)
     if not found:
         found = difflib.get_close_matches(given, [w for w in words if w.startswith(given)], n=1)
     return f"did you mean {show(words[found[0]])}?" if found else ""
