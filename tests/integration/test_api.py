@@ -593,7 +593,7 @@ BOMB = b'{"job": {"run": "true", "datasets": [' + b'"a",' * 200_000 + b'"b"]}}'
         (b'{"job": {"run": "a", "run": "b"}}', "run", "given twice"),
         (b'{"job": {"run": "a"}, "job": {"run": "b"}}', "job", "given twice"),
         (b'{"job": {"run": "true"}, "usr": "ann"}', "usr", "unknown field"),
-        (DEEP, "body", "not JSON"),
+        (DEEP, "body", "nested too deeply"),
         (BOMB, "", "values"),
     ],
 )
