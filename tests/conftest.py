@@ -3,15 +3,24 @@
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 REPO = Path(__file__).resolve().parents[1]
 
 # What a shell starts in the background ignores the signal of Ctrl-C, and so would all that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def own_logs() -> Iterator[None]:
+    """What a command does to the log of its process ends with the test: the next one may read its own lines."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.hookimpl(trylast=True)
