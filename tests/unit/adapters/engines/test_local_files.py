@@ -171,6 +171,7 @@ def test_what_is_no_object_reads_as_none(tmp_path: Path, content: bytes) -> None
         rb'{"metrics": {"\ud800": 1.0}}',
         rb'{"metrics": {"file \udcff.bin": 1.0}}',
         rb'{"metrics": {"nul \u0000": 1.0}}',
+        b'{"step": -5}',
     ],
 )
 def test_garbage_changes_no_report(line: bytes) -> None:

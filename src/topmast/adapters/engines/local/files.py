@@ -322,7 +322,7 @@ def read_end(layout: Layout, task: str) -> Json | None:
     report = Report()
     report.note(found)
     return {
-        "code": code if code is not None and 0 <= code <= EXIT_CODE_MAX else None,
+        "code": code if code is not None and code <= EXIT_CODE_MAX else None,
         "at_s": finite_number(found.get("at_s")) or 0.0,
         "error": clean_text(str(found.get("error", ""))),
         "step": report.step,
@@ -372,8 +372,8 @@ def clean_text(value: str) -> str:
 
 
 def whole_number(value: object) -> int | None:
-    """An integer that every reader of JSON takes for the same one, or None."""
-    return value if type(value) is int and abs(value) < 1 << 53 else None
+    """An integer from 0 that every reader of JSON takes for the same one, or None."""
+    return value if type(value) is int and 0 <= value < 1 << 53 else None
 
 
 def finite_number(value: object) -> float | None:
