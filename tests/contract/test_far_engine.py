@@ -1,12 +1,14 @@
 """A far engine with the real runner, whatever is done to its processes; hosts are names here."""
 
 import asyncio
+import io
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 from collections import Counter
@@ -348,13 +350,32 @@ def test_a_host_without_a_place_for_the_work_is_lost_with_the_reason(tmp_path: P
         assert (closed.host, closed.why) == (HOSTS[0], f"{error}; it is tried again after 60 s")
 
 
-def test_a_host_whose_work_folder_is_full_takes_no_new_work(full: Path, tmp_path: Path) -> None:
+def archive_of_zeros() -> bytes:
+    """Half a kilobyte that becomes a file of 100 kB."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        member = tarfile.TarInfo("zeros")
+        member.size = 100_000
+        archive.addfile(member, io.BytesIO(bytes(member.size)))
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("blob", "want"),
+    [
+        pytest.param(b"x" * 100_000, "[Errno 28] No space left", id="fetched"),
+        pytest.param(archive_of_zeros(), "the work folder: No space left", id="unpacked"),
+    ],
+)
+def test_a_host_whose_work_folder_is_full_takes_no_new_work(
+    full: Path, tmp_path: Path, blob: bytes, want: str
+) -> None:
     """A disk of its own, without a byte left: with the archive of a work folder, as jobs have."""
     with opened(lambda rig: far_with(rig, lease_s=LEASE_S, work=str(full)), tmp_path) as rig:
         rig.blobs["b"] = tmp_path / "blob"
-        rig.blobs["b"].write_bytes(b"x" * 100_000)
+        rig.blobs["b"].write_bytes(blob)
         rig.engine.start_gang(order("j1", "echo ran", workdir="b"))
-        assert "No space left on device" in rig.lost("j1").error
+        assert want in rig.lost("j1").error
         closed = rig.news.wait(HostClosed)
         assert closed.host == HOSTS[0]
-        assert "the host cannot be prepared: [Errno 28] No space left on device" in closed.why
+        assert f"the host cannot be prepared: {want} on device" in closed.why

@@ -49,6 +49,7 @@ from topmast.adapters.engines.far.runner.references import (
     resolved,
 )
 from topmast.adapters.engines.far.runner.tasks import (
+    OF_DISK,
     Task,
     environments,
     folder_of,
@@ -332,7 +333,11 @@ class Keeper:
         if not task.done or (task.code is None and self._strays()):
             return
         self.step = None
-        if task.code != 0 and self.stop_s == float("inf"):
+        if task.code in OF_DISK and name not in self.plan["scripts"]:
+            error = "the host cannot be prepared: the work folder: " + os.strerror(task.code or 0)
+            for rank in ranks:
+                self._end(rank, None, error, True)
+        elif task.code != 0 and self.stop_s == float("inf"):
             what = "setup" if name in self.plan["scripts"] else name
             how = "was interrupted" if task.code is None else "exited with %d" % task.code  # noqa: UP031
             see = "topmast logs %s --task %s" % (self.plan["job"], ranks[0])  # noqa: UP031

@@ -24,12 +24,13 @@ from topmast.adapters.engines.far.runner.processes import (
     TURN_S,
     now_s,
 )
+from topmast.adapters.engines.far.runner.tasks import OF_DISK
 
 NEWS_S = 2.0
 """How often it is told how far a fetch has come."""
 LISTINGS = 3
 """How often a dataset may change while it is fetched."""
-OF_HOST = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR, errno.EIO)
+OF_HOST = (*OF_DISK, errno.EACCES, errno.ENOTDIR)
 """What a file system says when its host is at fault: nothing else finds a place there either."""
 
 
