@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator, Sequence
+from urllib.parse import urlsplit
 
 from topmast.adapters.engines.far.discovery import Discovered
 from topmast.adapters.engines.far.launcher import Host
+from topmast.adapters.engines.far.options import FarOptions
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.ports import Finding, Level
 
 MOST_NAMED = 5
+ANSWER_S = 3.0
 SLACK = 0.99
 """Sites and fleet files round sizes in ways of their own."""
 
@@ -27,6 +31,27 @@ def examined(
     except InvalidInput as error:
         return (Finding(Level.FAULT, "reach it", error.message, error.remedy),)
     return tuple(_compare(cluster, found, closed))
+
+
+def advertised(options: FarOptions) -> Iterator[Finding]:
+    """Whether the address that runners are given is one, as far as that can be told from here."""
+    if not options.advertise:
+        return
+    at = urlsplit(f"//{options.advertise}")
+    port = at.port or urlsplit(f"//{options.listen}").port or 0
+    try:
+        if port:
+            socket.create_connection((at.hostname or "", port), ANSWER_S).close()
+        else:
+            socket.getaddrinfo(at.hostname, None)
+    except ConnectionRefusedError:
+        pass  # the machine is there, and no server yet
+    except OSError as error:
+        why = error.strerror or "no answer"
+        yield Finding(
+            Level.WARNING, "call home", f"{options.advertise} is not reached from here: {why}",
+            "hosts must reach it: see options `listen` and `advertise`, and firewalls",
+        )  # fmt: skip
 
 
 def _compare(cluster: ClusterSpec, found: Discovered, closed: Sequence[Host]) -> Iterator[Finding]:

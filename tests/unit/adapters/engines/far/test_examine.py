@@ -1,11 +1,14 @@
 """A cluster beside what a fleet file says of it."""
 
+import socket
+
 import pytest
 from msgspec import structs
 
 from topmast.adapters.engines.far.discovery import Discovered
-from topmast.adapters.engines.far.examine import examined
+from topmast.adapters.engines.far.examine import advertised, examined
 from topmast.adapters.engines.far.launcher import Host
+from topmast.adapters.engines.far.options import FarOptions
 from topmast.model.errors import InvalidInput
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.ports import Finding, Level
@@ -77,3 +80,22 @@ def test_a_cluster_out_of_reach_is_one_fault() -> None:
 
     (fault,) = examined(ClusterSpec("c", (REAL,)), refuse)
     assert fault == Finding(Level.FAULT, "reach it", "no answer", "ask its people")
+
+
+def test_an_address_that_runners_cannot_reach_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as that shows from here: a name that there is not, and a machine that is silent."""
+    monkeypatch.setattr("topmast.adapters.engines.far.examine.ANSWER_S", 0.2)
+    with socket.socket() as silent, socket.create_server(("127.0.0.1", 0)) as home:
+        silent.bind(("127.0.0.1", 0))
+        assert not [*advertised(FarOptions())]
+        assert not [*advertised(FarOptions(advertise=f"127.0.0.1:{home.getsockname()[1]}"))]
+        port = silent.getsockname()[1]
+        assert not [*advertised(FarOptions(listen=f"127.0.0.1:{port}", advertise="localhost"))]
+        silent.listen(0)
+        others = [socket.create_connection(silent.getsockname())]
+        (late,) = advertised(FarOptions(advertise=f"127.0.0.1:{port}"))
+        (unknown,) = advertised(FarOptions(advertise="no-such-host.invalid"))
+        others[0].close()
+    assert (late.level, late.what) == (Level.WARNING, "call home")
+    assert late.detail == f"127.0.0.1:{port} is not reached from here: no answer"
+    assert unknown.detail.startswith("no-such-host.invalid is not reached from here: ")
