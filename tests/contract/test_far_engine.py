@@ -379,3 +379,10 @@ def test_a_host_whose_work_folder_is_full_takes_no_new_work(
         closed = rig.news.wait(HostClosed)
         assert closed.host == HOSTS[0]
         assert f"the host cannot be prepared: {want} on device" in closed.why
+
+
+def test_a_log_without_end_holds_up_no_end(tmp_path: Path) -> None:
+    """A file of holes costs a task nothing, and reading it all takes days."""
+    with opened(lambda rig: far_with(rig, log_max_bytes=100_000), tmp_path) as rig:
+        rig.engine.start_gang(order("j1", "truncate -s 3T ../0.log"))
+        assert rig.end_of("j1").code == 0

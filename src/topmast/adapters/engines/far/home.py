@@ -248,8 +248,8 @@ class Home:
         if query.kind not in KINDS or query.rank not in part.places[host].ranks:
             return NOT_HERE
         file = self._outputs.file(*attempt.key, query.rank, query.kind)
-        offset = await asyncio.to_thread(self._outputs.add, file, query.offset, call.body)
-        return Reply(200, msgspec.json.encode({"offset": offset}))
+        offset, full = await asyncio.to_thread(self._outputs.add, file, query.offset, call.body)
+        return Reply(200, msgspec.json.encode({"offset": offset, "full": full}))
 
     async def _exec(self, call: Call) -> Reply:
         """A command beside a rank; only the runner with the claim may speak of it."""

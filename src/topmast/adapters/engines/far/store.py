@@ -121,22 +121,22 @@ class Outputs:
         """Where it is."""
         return file_of(self._folder, job, epoch, rank, kind)
 
-    def add(self, file: Path, offset: int, page: bytes) -> int:
+    def add(self, file: Path, offset: int, page: bytes) -> tuple[int, bool]:
         """Append a page that begins where the file ends; returns from where on more is wanted.
 
         Any other page is left out: the runner begins again where we are. Beyond the most that is
-        kept, pages are dropped.
+        kept, pages are dropped; true: so will all be that come.
         """
         files.make_folder(file.parent)
         fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         try:
             size_bytes = os.fstat(fd).st_size
             if size_bytes >= self._max_bytes:
-                return offset + len(page)
+                return offset + len(page), True
             if offset != size_bytes:
-                return size_bytes
+                return size_bytes, False
             files.write_all(fd, page)
-            return size_bytes + len(page)
+            return size_bytes + len(page), False
         finally:
             os.close(fd)
 

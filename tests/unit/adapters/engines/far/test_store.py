@@ -86,16 +86,16 @@ def test_pages_may_be_lost_and_doubled(
     """Home says from where on it wants more."""
     outputs = Outputs(tmp_path, 1000)
     file = outputs.file("j1", 1, 0)
-    assert outputs.add(file, 0, b"hello") == 5
-    assert outputs.add(file, offset, page) == want_offset
+    assert outputs.add(file, 0, b"hello") == (5, False)
+    assert outputs.add(file, offset, page) == (want_offset, False)
     assert file.read_bytes() == want_kept
 
 
 def test_output_beyond_the_most_is_dropped(tmp_path: Path) -> None:
-    """The runner is told to go on: its task does not wait for us."""
+    """The runner is told so: its task does not wait for us."""
     outputs = Outputs(tmp_path, 5)
     file = outputs.file("j1", 1, 0)
-    assert outputs.add(file, 0, b"hello") == 5
-    assert outputs.add(file, 5, b" world") == 11
-    assert outputs.add(file, 11, b"!") == 12
+    assert outputs.add(file, 0, b"hello") == (5, False)
+    assert outputs.add(file, 5, b" world") == (11, True)
+    assert outputs.add(file, 11, b"!") == (12, True)
     assert file.read_bytes() == b"hello"

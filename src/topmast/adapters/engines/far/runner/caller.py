@@ -60,6 +60,8 @@ class Caller:
         self.ends = dict(keeper.ends)
         self.told = set(keeper.told)
         self.offsets: dict[str, int] = {}
+        self.full: set[str] = set()
+        """Files of which home keeps no more."""
         self.plan: Json = None
         self.alone = False
         """Whether the keeper is dead, and nothing of it is left."""
@@ -206,13 +208,16 @@ class Caller:
         """Send what was written since; home says from where on it has none."""
         name = rank + "." + kind
         offset = self.offsets.get(name, 0)
-        page = read_page(self.folder + "/" + name, offset)
+        page = b"" if name in self.full else read_page(self.folder + "/" + name, offset)
         if not page:
             return False
         query = urls.urlencode({**self.me, "rank": rank, "kind": kind, "offset": offset})
         status, answer = home.call("log?" + query, page)
         if status == 200:
-            self.offsets[name] = json.loads(answer)["offset"]
+            told = json.loads(answer)
+            self.offsets[name] = told["offset"]
+            if told.get("full"):  # an earlier home does not say
+                self.full.add(name)
         elif status not in HUNG_UP:
             raise OSError(status)
         return status == 200
