@@ -30,7 +30,9 @@ def site() -> Iterator[AccountedCluster]:
     with slurm_cluster("acct", AccountedCluster, nodes=1) as cluster:
         assert isinstance(cluster, AccountedCluster)
         cluster.account("add", "qos", "fast")
-        for account, key, qos in (("vis", "imagenet", "normal,fast"), ("spe", "words", "normal")):
+        cluster.account("add", "qos", "brief", "maxwall=10", "flags=denyonlimit")
+        cluster.account("add", "qos", "none", "maxsubmitjobsperuser=0", "flags=denyonlimit")
+        for account, key, qos in (("vis", "imagenet", "normal,fast"), ("spe", "words", "normal,brief,none")):
             cluster.account("add", "account", account)
             user = (f"account={account}", f"qos={qos}", "defaultqos=normal", f"wckeys={key}")
             cluster.account("add", "user", USER, *user)
@@ -65,6 +67,20 @@ def test_each_tenant_has_its_account_qos_and_key(bench: Bench, site: AccountedCl
         assert site.run(*asked).split() == [want]
         bench.launcher.cancel(running, 0.0)
         bench.ends(part)
+
+
+@pytest.mark.parametrize(("qos", "everyone"), [("brief", False), ("none", True)])
+def test_what_one_job_asks_too_much_closes_no_cluster(
+    bench: Bench, qos: str, everyone: bool
+) -> None:
+    """Slurm has the same words for a job that is too long, and for a limit that no job passes."""
+    given = {"bin": bench.launcher._options.bin, "python": "/usr/bin/python3"}
+    ours = {"account": {"": "spe"}, "wckey": {"": "words"}, "qos": {"": qos}, "time_limit": "5"}
+    limited = make(bench.lab, bench.folder, **given, **ours)
+    with pytest.raises(Refused, match=r"(?i)accounting/qos policy.*ask for less") as refused:
+        limited.submit(bench.part(0, tenant="any", limit_s=3600.0))
+    assert refused.value.everyone is everyone
+    limited.close()
 
 
 @pytest.mark.parametrize(

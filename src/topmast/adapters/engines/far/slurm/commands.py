@@ -41,7 +41,7 @@ _KEPT = ("PATH", "HOME", "USER", "LOGNAME")
 _FOR_SSH = ("SSH_AUTH_SOCK", "KRB5CCNAME")
 
 
-GPU = "gpu"
+TRIAL = "trial"
 
 
 class Remedy(NamedTuple):
@@ -52,7 +52,7 @@ class Remedy(NamedTuple):
     text: str
     option: str | None = None
     """Of the cluster, that is refused: for all jobs, unless it differs by tenant. Empty: all
-    that comes is refused; None: this job alone; `GPU`: perhaps all, as another trial tells.
+    that comes is refused; None: this job alone; `TRIAL`: perhaps all, as a small job tells.
     """
 
 
@@ -62,6 +62,8 @@ REMEDIES = (
     Remedy("account/partition", "see `sacctmgr show assoc`, and set option `account` of the "
            "cluster, or `account.TENANT` for one tenant", "account"),
     Remedy("invalid account", "see `sacctmgr show assoc`, and set option `account`", "account"),
+    Remedy("accounting/qos policy", "ask for less or later, or see the limits in `sacctmgr show "
+           "qos` and `sacctmgr show assoc`", TRIAL),
     Remedy("qos", "see `sacctmgr show qos`, and set option `qos` of the cluster or `qos.TENANT`",
            "qos"),
     Remedy("node name", "hosts of the fleet file must be called as `sinfo -N` calls them: "
@@ -71,10 +73,10 @@ REMEDIES = (
            "reservation"),
     Remedy("wckey", "set option `wckey`", "wckey"),
     Remedy("generic resource",
-           "see `sinfo -o '%N %G'`, and map GPU models: option `gpu.H100: TYPE`", GPU),
+           "see `sinfo -o '%N %G'`, and map GPU models: option `gpu.H100: TYPE`", TRIAL),
     Remedy("node configuration", "the hosts can never give this: compare GPU types (option "
            "`gpu.MODEL: TYPE`), CPUs, memory and partition with `sinfo -N -o '%N %G %c %m %P'`",
-           GPU),
+           TRIAL),
     Remedy("invalid --time", "set option `time_limit` as `sbatch --time` takes it", "time_limit"),
     Remedy("invalid --mem", "set option `memory_mib_per_gpu`: Slurm takes less",
            "memory_mib_per_gpu"),

@@ -22,7 +22,7 @@ from topmast.adapters.engines.far.launcher import (
     Unreachable,
 )
 from topmast.adapters.engines.far.slurm.batch import MIB, NO_OP, arguments, script, trial
-from topmast.adapters.engines.far.slurm.commands import GPU, Commands, remedy_for
+from topmast.adapters.engines.far.slurm.commands import TRIAL, Commands, remedy_for
 from topmast.adapters.engines.far.slurm.listings import (
     HOST_FORMAT,
     JOB_FORMAT,
@@ -72,13 +72,17 @@ class SlurmLauncher(Launcher):
         remedy = remedy_for(said)
         if remedy is None or remedy.option is None:
             return False
-        if remedy.option != GPU:
+        by_job = {"time_limit": part.limit_s is not None, "memory_mib_per_gpu": part.memory_bytes}
+        if by_job.get(remedy.option):
+            return False
+        if remedy.option != TRIAL:
             return not self._options.differs(remedy.option, part.tenant)
-        return bool(part.gpus) and part.tenant not in self._options.tenants and self._lacks(part)
+        return part.tenant not in self._options.tenants and self._lacks(part)
 
     def _lacks(self, part: Part) -> bool:
         """Whether Slurm would give this part not one GPU, and nothing else, on its first host."""
-        least = structs.replace(part, gpus=1, cpus=1.0, memory_bytes=MIB, limit_s=None)
+        gpus = min(part.gpus, 1)
+        least = structs.replace(part, gpus=gpus, cpus=1.0, memory_bytes=MIB, limit_s=None)
         asked = trial(least, [self._called(part.hosts[0])], self._options)
         try:
             self._commands.ask(*asked, text=NO_OP)
