@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -194,6 +195,44 @@ def test_a_running_part_that_is_cancelled_has_its_grace(program: Program, how: s
     eventually(lambda: program.part()["state"] == "ended", "it does not end")
     assert program.part()["cancelled"]
     assert not [child for child in children if remote.parents().get(child.pid)]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small one, where parts are kept."""
+    (folder := tmp_path / "parts").mkdir(mode=0o700)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "parts", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
+        pytest.skip("mounting a file system is not permitted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(disk: Path) -> None:
+    with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as out:
+        while True:
+            out.write(bytes(4096))
+
+
+def test_a_part_is_ended_though_the_disk_is_full(disk: Path, program: Program) -> None:
+    """That it was cancelled cannot be kept, and is told; it is listed and killed all the same."""
+    part = program.runs("stubborn")
+    fill(disk)
+    told = program.reply(op="cancel", name=NAME, id=part["id"], grace_s=0.3)
+    assert "No space left" in told["failed"]
+    eventually(lambda: program.part()["state"] == "ended", "it does not end")
+    assert not list(disk.rglob(".cancelled*"))
+
+
+def test_a_part_that_a_full_disk_held_up_is_released_later(disk: Path, program: Program) -> None:
+    """Nothing but a runner keeps the lock of a part."""
+    part = program.submit()
+    fill(disk)
+    told = program.reply(op="release", name=NAME, id=part["id"])
+    assert "No space left" in told["failed"]
+    assert program.part()["state"] == "held"
+    (disk / "filler").unlink()
+    assert program.runs()["state"] == "running"
 
 
 def test_a_second_grace_can_be_shorter(program: Program) -> None:

@@ -69,11 +69,15 @@ def write(file: Path, text: str) -> None:
     """A new file, as a whole and durably, for our eyes only."""
     draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(number, "w") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    draft.replace(file)
+    try:
+        with os.fdopen(number, "w") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        draft.replace(file)
+    except OSError:
+        draft.unlink()
+        raise
     sync(file.parent)
 
 
@@ -248,6 +252,8 @@ class Keeper:
         self.parts = private_folder(self.base / "parts")
         self.claimed: socket.socket | None = None
         """While it is open, here or in a runner, the machine serves as no other host."""
+        self.kills: dict[str, float] = {}
+        """When what is left of a cancelled part is killed, should the disk be full."""
 
     def answer(self, request: Json) -> Json:
         """Do one request."""
@@ -326,13 +332,16 @@ class Keeper:
         locked = lock(part)
         if locked is None:
             return {}
-        write(part / "released", boot_id())  # if the start fails now, it is lost, and not repeated
-        held = [locked, *([self.claimed.fileno()] if self.claimed else [])]
-        child = os.fork()
-        if child == 0:
-            become(part, held, self._runner(facts["runner"]), self.host)
-        os.waitpid(child, 0)
-        os.close(locked)
+        try:
+            # If the start fails from now on, it is lost, and not repeated.
+            write(part / "released", boot_id())
+            held = [locked, *([self.claimed.fileno()] if self.claimed else [])]
+            child = os.fork()
+            if child == 0:
+                become(part, held, self._runner(facts["runner"]), self.host)
+            os.waitpid(child, 0)
+        finally:
+            os.close(locked)
         return {}
 
     def do_cancel(self, name: str, id: str, grace_s: float) -> Json:
@@ -340,15 +349,13 @@ class Keeper:
         part = self._part(name, id)
         if part is None:
             return {}
-        kill_s = boot_s() + grace_s
-        with contextlib.suppress(ValueError):
-            kill_s = min(kill_s, float(read(part / "cancelled")))
-        write(part / "cancelled", str(kill_s))
-        if self._state(part, processes)["state"] == "running":
+        kill_s = self.kills[id] = min(boot_s() + grace_s, self._kill_s(part, id))
+        if self._state(part, processes)["state"] == "running":  # whether the disk is full or not
             own = processes().get(name, [])
             parent_of = parents()
             send([pid for pid in own if parent_of.get(pid) not in own], signal.SIGTERM)
-            self._kill_in_time(part)
+            self._kill_in_time(part, id)
+        write(part / "cancelled", str(kill_s))
         return {}
 
     def do_list(self) -> Json:
@@ -358,7 +365,7 @@ class Keeper:
         for part in (self.parts / name for name in names):
             parts.append(self._state(part, look))
             if parts[-1]["state"] == "running":
-                self._kill_in_time(part)
+                self._kill_in_time(part, parts[-1]["id"])
         return {"parts": parts}
 
     def do_forget(self, name: str, id: str) -> Json:
@@ -367,6 +374,7 @@ class Keeper:
         if part is not None and self._state(part, processes)["state"] == "ended":
             gone = self.base / f".{name}.{secrets.token_hex(4)}"
             part.rename(gone)
+            self.kills.pop(id, None)
             shutil.rmtree(gone, ignore_errors=True)
         return {}
 
@@ -399,13 +407,22 @@ class Keeper:
                     why = "its runner was killed, and processes of it live"
                     return {**told, "state": "running", "why": why}
             rebooted = released != boot_id()
-            (part / "ended").write_text("the host was restarted" if rebooted else _last(part))
+            why = "the host was restarted" if rebooted else _last(part)
+            with contextlib.suppress(OSError):  # on a full disk: told again as now
+                write(part / "ended", why)
+            return {**told, "state": "ended", "why": why, "cancelled": cancelled}
         return {**told, "state": "ended", "why": read(part / "ended"), "cancelled": cancelled}
 
-    def _kill_in_time(self, part: Path) -> None:
+    def _kill_s(self, part: Path, id: str) -> float:
+        """When what is left of a part is killed, in seconds of this boot."""
+        kill_s = self.kills.get(id, float("inf"))
         with contextlib.suppress(ValueError):
-            if boot_s() >= float(read(part / "cancelled")):
-                kill(part.name)
+            kill_s = min(kill_s, float(read(part / "cancelled")))
+        return kill_s
+
+    def _kill_in_time(self, part: Path, id: str) -> None:
+        if boot_s() >= self._kill_s(part, id):
+            kill(part.name)
 
 
 def _last(part: Path) -> str:
