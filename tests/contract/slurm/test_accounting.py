@@ -32,7 +32,10 @@ def site() -> Iterator[AccountedCluster]:
         cluster.account("add", "qos", "fast")
         cluster.account("add", "qos", "brief", "maxwall=10", "flags=denyonlimit")
         cluster.account("add", "qos", "none", "maxsubmitjobsperuser=0", "flags=denyonlimit")
-        for account, key, qos in (("vis", "imagenet", "normal,fast"), ("spe", "words", "normal,brief,none")):
+        for account, key, qos in (
+            ("vis", "imagenet", "normal,fast"),
+            ("spe", "words", "normal,brief,none"),
+        ):
             cluster.account("add", "account", account)
             user = (f"account={account}", f"qos={qos}", "defaultqos=normal", f"wckeys={key}")
             cluster.account("add", "user", USER, *user)
