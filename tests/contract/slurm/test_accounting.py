@@ -77,8 +77,13 @@ def test_what_one_job_asks_too_much_closes_no_cluster(
     bench: Bench, qos: str, everyone: bool
 ) -> None:
     """Slurm has the same words for a job that is too long, and for a limit that no job passes."""
-    given = {"bin": bench.launcher._options.bin, "python": "/usr/bin/python3"}
-    ours = {"account": {"": "spe"}, "wckey": {"": "words"}, "qos": {"": qos}, "time_limit": "5"}
+    given: dict[str, Any] = {"bin": bench.launcher._options.bin, "python": "/usr/bin/python3"}
+    ours: dict[str, Any] = {
+        "account": {"": "spe"},
+        "wckey": {"": "words"},
+        "qos": {"": qos},
+        "time_limit": "5",
+    }
     limited = make(bench.lab, bench.folder, **given, **ours)
     with pytest.raises(Refused, match=r"(?i)accounting/qos policy.*ask for less") as refused:
         limited.submit(bench.part(0, tenant="any", limit_s=3600.0))
