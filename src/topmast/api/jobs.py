@@ -102,7 +102,9 @@ def routes(service: Service) -> APIRouter:
         fold: bool = False,
     ) -> Response:
         if order not in ("", *ORDERS):
-            raise InvalidInput(f"'{order}' is not newest or queue", field="order")
+            raise InvalidInput(
+                f"{order!r} is no order", field="order", remedy="write newest or queue"
+            )
         states = [name for name in state.split(",") if name]
         page = await service.jobs(
             caller_of(request), states, tenant, limit, cursor, order == "queue", selector, fold

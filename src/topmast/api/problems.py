@@ -66,6 +66,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         told = (error.headers or {}).get("Allow", "")
         methods = _methods_at(request) or sorted(filter(None, told.split(", ")))
+        told = f"{request.url.path} takes {' and '.join(methods)}, not {request.method}"
+        answer = problem(405, "Refused", told)
         answer.headers["Allow"] = ", ".join(methods)
     return answer
 

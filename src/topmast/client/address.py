@@ -34,7 +34,7 @@ def default_state() -> Path:
     return base / "topmast"
 
 
-def find_server(server: str | None = None, state: Path | None = None) -> str:
+def find_server(server: str | None = None, state: str | os.PathLike[str] | None = None) -> str:
     """The URL of the server: ``server``, or that of ``state``, ``$TOPMAST_SERVER`` or the default.
 
     What the caller names goes before the environment. Several servers, of which one leads, are
@@ -45,7 +45,7 @@ def find_server(server: str | None = None, state: Path | None = None) -> str:
     named = os.environ.get("TOPMAST_SERVER", "")
     if named and state is None:
         return checked_urls(named, "TOPMAST_SERVER")
-    return written_url(state or default_state())
+    return written_url(Path(state) if state else default_state())
 
 
 def most_age_s_of(given: float | None) -> float:

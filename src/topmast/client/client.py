@@ -99,7 +99,7 @@ class Client(
         self,
         server: str | None = None,
         *,
-        state: Path | None = None,
+        state: str | os.PathLike[str] | None = None,
         timeout_s: float = 30.0,
         user: str | None = None,
         transport: httpx.BaseTransport | None = None,

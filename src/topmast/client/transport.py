@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import threading
 import time
@@ -50,9 +51,25 @@ HEARTBEATS_MISSED_S = 45.0
 _REFUSED = (httpx.ConnectError, httpx.ConnectTimeout)
 
 
+_AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
 def _trusted(url: str) -> ssl.SSLContext | bool:
     """The authorities that a server is judged by: those of SSL_CERT_FILE, also on this machine."""
-    return httpx.create_ssl_context() if url.startswith("https:") else True
+    if not url.startswith("https:"):
+        return True
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:
+        name, file = next(
+            ((name, os.environ[name]) for name in _AUTHORITIES if os.environ.get(name)), ("", "")
+        )
+        why = error.strerror or error
+        raise InvalidInput(
+            f"the authorities in {file or 'the default place'} cannot be read: {why}",
+            where=name,
+            remedy="name a file of certificates in PEM form",
+        ) from None
 
 
 class Transport:
@@ -304,7 +321,10 @@ class Transport:
             return Unavailable(f"what answers at {self.url} is not a Topmast server: {error}")
         if isinstance(error, httpx.ProxyError | httpx.UnsupportedProtocol):
             return Unavailable(f"cannot connect to {self.url}: {error}")
-        return Unavailable(f"{self.url} dropped the connection before it answered")
+        tls = ""
+        if self.url.startswith("http:"):
+            tls = f"; if it asks for TLS, write https:{self.url.removeprefix('http:')}"
+        return Unavailable(f"{self.url} dropped the connection before it answered{tls}")
 
     def _raise_for(self, answer: httpx.Response) -> None:
         if answer.status_code < 300:

@@ -44,7 +44,9 @@ class _Entry(NamedTuple):
 def check_folder(folder: Path) -> None:
     """Refuse what is no folder."""
     if not folder.is_dir():
-        raise InvalidInput(f"{folder} is not a folder", field="workdir")
+        raise InvalidInput(
+            f"{folder} is not a folder", field="workdir", remedy="name a folder that is there"
+        )
 
 
 def snapshot(folder: Path, limit_bytes: int = LIMIT_BYTES) -> Snapshot:

@@ -89,8 +89,9 @@ class Reserving(Quoting):
         named = (wanted.hosts, wanted.cluster, wanted.region, selector.strip())
         faults = Faults()
         if sum(map(bool, named)) != 1:
-            remedy = "host=* selects all hosts"
-            faults.add("name hosts, a cluster or a region, or give a selector", "hosts", remedy)
+            many = "; one of these, not several" if any(named) else ""
+            told = f"name hosts, a cluster or a region, or give a selector{many}"
+            faults.add(told, "hosts", "host=* selects all hosts")
         now = self.clock.now()
         wanted = replace(wanted, from_s=wanted.from_s or now)
         faults.of(lambda: refuse_all(_time_faults(wanted, now)))

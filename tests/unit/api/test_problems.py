@@ -39,4 +39,5 @@ def test_a_405_names_the_methods_that_there_are(path: str, want: str) -> None:
 
     refused = asyncio.run(put())
     assert (refused.status_code, refused.headers["allow"]) == (405, want)
+    assert refused.json()["detail"] == f"{path} takes {want.replace(', ', ' and ')}, not PUT"
     assert refused.headers["content-type"] == "application/problem+json"

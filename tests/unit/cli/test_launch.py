@@ -150,7 +150,8 @@ def test_a_dry_run_refuses_the_folder_that_launch_refuses(
     refused = [call("launch", tmp_path / "job.yaml", *more) for more in ([], ["--dry-run"])]
     assert {called.code for called in refused} == {2}
     assert {called.error for called in refused} == {
-        f"topmast: {tmp_path}/job.yaml:2: workdir: {tmp_path}/nosuch is not a folder"
+        f"topmast: {tmp_path}/job.yaml:2: workdir: {tmp_path}/nosuch is not a folder "
+        "(name a folder that is there)"
     }
     assert nothing_is_sent(server)
 

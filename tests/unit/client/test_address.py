@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from topmast.adapters.engines.local import processes
+from topmast.client import Client
 from topmast.client.address import (
     default_state,
     find_server,
@@ -161,3 +162,9 @@ def test_a_state_of_jobs_is_no_folder(tmp_path: Path, monkeypatch: pytest.Monkey
         written_server(Path("RUNING"))
     with pytest.raises(Unavailable, match=r"--server URL$"):
         written_server(Path("elsewhere"))
+
+
+def test_a_folder_may_be_a_text(tmp_path: Path) -> None:
+    """As people write it; a server that is not there is told as such."""
+    with pytest.raises(Unavailable, match="no Topmast server runs on"):
+        Client(state=str(tmp_path)).health()

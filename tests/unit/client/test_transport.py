@@ -125,10 +125,22 @@ def test_no_job_is_stopped_twice_for_a_lost_answer(
     """It may have started again meanwhile; what repeats without harm is repeated."""
     acted = JobsActed(verb, dry_run, (), (), {}, 0.0, 0.0)
     server.on("POST", f"/jobs/{verb}", DROP, acted)
-    lost = pytest.raises(Unavailable, match="dropped the connection before it answered")
+    lost = pytest.raises(Unavailable, match="before it answered; if it asks for TLS, write https:")
     with lost if want == 1 else nullcontext():
         client.act_on_jobs(verb, ["j1"], dry_run=dry_run)
     assert len(server.requests) == want
+
+
+def test_authorities_that_cannot_be_read_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """People set the variable for one command, and mistype the file."""
+    (broken := tmp_path / "broken.pem").write_text("no certificate")
+    for file, why in ((tmp_path / "none.pem", "No such file"), (broken, "")):
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
+        with pytest.raises(InvalidInput, match=f"{file} cannot be read: {why}") as refused:
+            Client("https://localhost:1").health()
+        assert refused.value.where == "SSL_CERT_FILE"
 
 
 def test_what_may_not_be_repeated_is_not(server: FakeServer, client: Client) -> None:
