@@ -24,6 +24,8 @@ MAX_ENTRIES = 100_000
 NAME_MAX_BYTES = 1024
 HEADER_MAX_BYTES = 65_536
 """Of what an archive says about one file before it: long names, attributes."""
+RECORDS_MAX = 32
+"""Of one header; each costs as much time as a small file."""
 STREAM_MAX_BYTES = MAX_BYTES + MAX_ENTRIES * 4096
 """Of the archive when it is decompressed: the files, and room for their headers."""
 READ_BYTES = 1 << 20
@@ -90,15 +92,20 @@ class _Archive:
 
     def members(self) -> Iterator[tarfile.TarInfo]:
         """Every member, checked before it is handed out; links at the end, when all are known."""
-        size_bytes, links = 0, dict[str, tarfile.TarInfo]()
+        size_bytes, links, names = 0, dict[str, tarfile.TarInfo](), set[str]()
         for number, member in enumerate(self._headers(), 1):
             if number > MAX_ENTRIES:
                 raise Refused(f"the archive has more than {MAX_ENTRIES:,} files, folders and links")
             _check_name(member)
+            path = "/".join(_parts(member.name))
             if member.issym():
-                links["/".join(_parts(member.name))] = member
+                links[path] = member
             elif member.type not in (*_FILES, tarfile.DIRTYPE):
                 raise Refused(f"{member.name!r} is neither a file, a folder nor a symbolic link")
+            if not member.isdir():
+                if path in names:  # of two links only the last one would be judged
+                    raise Refused(f"{member.name!r} is in the archive twice, as different things")
+                names.add(path)
             size_bytes += max(member.size, 0)
             if member.size < 0 or size_bytes > MAX_BYTES:
                 raise Refused(f"the files in the archive hold more than {MAX_BYTES:,} bytes")
@@ -187,11 +194,13 @@ class _Archive:
 
 def _records(body: bytes) -> dict[str, str]:
     """The records of a header of POSIX, ``LENGTH KEY=VALUE`` and the end of a line each. O(n)."""
-    found, at = dict[str, str](), 0
+    found, at, count = dict[str, str](), 0, 0
     while at < len(body):
         space = body.find(b" ", at, at + len(str(HEADER_MAX_BYTES)) + 1)
         length = body[at:space] if space > 0 else b""
         end = at + int(length) if length.isdigit() else 0
+        if (count := count + 1) > RECORDS_MAX:
+            raise Refused(f"a header in the archive has more than {RECORDS_MAX} records")
         key, equals, value = body[space + 1 : max(end - 1, 0)].partition(b"=")
         if not (key and equals) or body[end - 1 : end] != b"\n":
             raise Refused("the archive is damaged: a header has no records")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import msgspec
@@ -39,6 +40,11 @@ from topmast.service.webhooks import Webhooks
 from topmast.service.whatif import WhatIfs
 
 T = TypeVar("T")
+
+UPLOADS = 2
+"""So many archives are looked into at the same time. They have threads of their own: what takes
+long to read takes none of those that all requests share."""
+
 ReadLog = Callable[[str, str, int, int, int, int], LogPage | None]
 """A piece of a task's output: (cluster, job, attempt, rank, offset, limit) -> page, if any."""
 
@@ -68,6 +74,7 @@ class Core:
         self.read_log = read_log
         self.arrivals = Arrivals(runtime, mover)
         self.blobs = blobs
+        self.uploads = ThreadPoolExecutor(UPLOADS, "upload")
         self.live_progress = live_progress
         self.event_stream = event_stream
         self.process_of = process_of

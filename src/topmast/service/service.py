@@ -353,7 +353,8 @@ class Service(Submitting):
         """Keep a snapshot of a work folder; whether it is new."""
         self.limits.take(caller, "submit")
         self._require_somewhere(caller)
-        new = await asyncio.to_thread(self.blobs.put, digest, data)
+        loop = asyncio.get_running_loop()
+        new = await loop.run_in_executor(self.uploads, self.blobs.put, digest, data)
         done = row(caller, "upload", digest, outcome="done" if new else "unchanged")
         await asyncio.wrap_future(self.runtime.note(done))
         return new

@@ -128,6 +128,13 @@ def test_an_upload_is_refused_for_what_would_fail_when_unpacked(
             unpack(_archive(tmp_path, *members), str(tmp_path / "work"))
 
 
+def test_no_link_hides_behind_another_of_its_name(tmp_path: Path) -> None:
+    """A runner follows each of them; and files that are written twice are refused as early."""
+    outside, inside = _link("x", str(tmp_path)), _link("./x", "a")
+    for members in ((outside, _link("x/y", "a"), inside), (_file("a"), _file("a"))):
+        assert "is in the archive twice" in fault(Path(_archive(tmp_path, *members)).read_bytes())
+
+
 def test_links_down_through_links_are_unpacked(tmp_path: Path) -> None:
     """As packages have them: a name of a version, and names below it."""
     (tmp_path / "work").mkdir()
@@ -215,6 +222,10 @@ DAMAGED = {
     "a record of no length": (_header(X, b"0 a=b\n"), "has no records"),
     "a record that ends too late": (_header(X, b"9 a=b\n"), "has no records"),
     "a record in the padding": (_header(X, b"6 a=b\n8 path=\n", size_bytes=6), "than it says"),
+    "records without end": (
+        _header(X, _record("a", "b") * 33),
+        "more than 32 records",
+    ),
     "a sparse map": (_header(X, _record("GNU.sparse.major", "1")), "has a sparse file"),
     "a name for all files": (_header(G, _record("path", "b")), "one name to all"),
     "the header of Solaris": (_header(tarfile.SOLARIS_XHDTYPE, b""), "neither a file"),
