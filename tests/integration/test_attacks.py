@@ -287,12 +287,23 @@ def test_the_audit_log_keeps_little_of_a_strangers_path(door: Entrance) -> None:
 
 
 class _Provider(httpx.AsyncBaseTransport):
-    """A provider that says where it is, and no more."""
+    """A provider that says where it is, and begins logins of devices that nobody confirms."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        """The path of each request."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Its description."""
+        """Its description, a code, or no answer yet."""
+        self.asked.append(request.url.path)
         issuer = "https://id.example.com"
-        names = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+        code = {"device_code": "d", "user_code": "AB", "verification_uri": f"{issuer}/enter"}
+        if request.url.path == "/device_authorization_endpoint":
+            return httpx.Response(200, json={**code, "interval": 60})
+        if request.url.path == "/token_endpoint":
+            return httpx.Response(400, json={"error": "authorization_pending"})
+        kinds = ("authorization", "token", "device_authorization")
+        names = ("jwks_uri", *(f"{kind}_endpoint" for kind in kinds))
         return httpx.Response(200, json={"issuer": issuer, **{n: f"{issuer}/{n}" for n in names}})
 
 
@@ -315,5 +326,23 @@ def test_a_return_without_the_cookie_of_its_login_is_refused(door: Entrance) -> 
                 assert answer.status_code == 403, answer.text
             codes = [(await browser.get("/auth/login")).status_code for _ in range(30)]
             assert codes[-1] == 429
+
+    run(story)
+
+
+def test_polls_without_pause_ask_the_provider_once(door: Entrance) -> None:
+    """A question to it costs far more than a request, and a login under way has proved nothing."""
+
+    async def story() -> None:
+        known, asked = accountsfile.Provider("https://id.example.com", "topmast"), _Provider()
+        openid = OpenId(known, "", f"{URL}/auth/callback", time.time, time.monotonic, asked)
+        app = create_api(door.service, gate=door.gate, openid=openid)
+        transport = httpx.ASGITransport(app, client=("10.0.0.11", 1))
+        async with httpx.AsyncClient(transport=transport, base_url=URL) as shell:
+            device = (await shell.post("/auth/device", json={})).json()["device"]
+            polls = [shell.post("/auth/device/token", json={"device": device}) for _ in range(50)]
+            codes = [answer.status_code for answer in await asyncio.gather(*polls)]
+        assert codes == [202] * 50
+        assert asked.asked.count("/token_endpoint") == 1
 
     run(story)

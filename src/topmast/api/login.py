@@ -24,7 +24,8 @@ from topmast.service.service import Service
 LOGIN_COOKIE = "__Host-topmast-login"
 """Ties the return of a browser to the login that it began."""
 BEGUN_S = 600.0
-MOST_BEGUN = 1_000
+MOST_BEGUN, MOST_OF_ADDRESS = 1_000, 100
+"""Logins under way: of all, and of one network address, which so cannot push out all others."""
 _TEXT: dict[str, Any] = {"type": "string"}
 
 
@@ -32,12 +33,16 @@ _OWN_PATH = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
 """Browsers take `//` and `/\\` for the beginning of a host, and leave out tabs and line ends."""
 
 
-class Begun(Struct, frozen=True):
+class Begun(Struct):
     """A login under way."""
 
     what: Pending | Device
+    address: str
+    """Where it was begun from."""
     until_s: float
     next: str = "/"
+    ask_s: float = 0.0
+    """Before this time the provider is not asked about a device again (RFC 8628, 3.5)."""
 
 
 class Logging:
@@ -59,18 +64,34 @@ class Logging:
             raise NotFound("this server has no provider to log in with: use a token")
         return self._openid
 
-    def keep(self, name: str, what: Pending | Device, life_s: float, onward: str = "/") -> None:
-        """Remember a login; of too many the oldest is forgotten."""
+    def keep(
+        self, name: str, what: Pending | Device, address: str, life_s: float, onward: str = "/"
+    ) -> None:
+        """Remember a login; of too many of an address, or of all, the oldest is forgotten."""
         now_s = self._clock()
         self._begun = {n: b for n, b in self._begun.items() if now_s < b.until_s}
-        while len(self._begun) >= MOST_BEGUN:
+        same = [n for n, b in self._begun.items() if b.address == address]
+        if len(same) >= MOST_OF_ADDRESS:
+            del self._begun[same[0]]
+        elif len(self._begun) >= MOST_BEGUN:
             del self._begun[next(iter(self._begun))]
-        self._begun[name] = Begun(what, now_s + life_s, onward)
+        self._begun[name] = Begun(what, address, now_s + life_s, onward)
 
     def find(self, name: str) -> Begun | None:
         """A login under way."""
         found = self._begun.get(name)
         return found if found is not None and self._clock() < found.until_s else None
+
+    def may_ask(self, begun: Begun) -> bool:
+        """Whether the provider may be asked about a device now; if so, the next time is later.
+
+        One question costs more than a request, and a login under way has proved nothing yet.
+        """
+        now_s = self._clock()
+        if not isinstance(begun.what, Device) or now_s < begun.ask_s:
+            return False
+        begun.ask_s = now_s + begun.what.interval_s
+        return True
 
     def forget(self, name: str) -> None:
         """It is over."""
@@ -118,9 +139,9 @@ def _browser(router: APIRouter, logging: Logging) -> None:
                 **replies(302, {}))  # fmt: skip
     @open_to_all
     async def login(request: Request, next: str = "/") -> Response:
-        logging.address(request)
+        address = logging.address(request)
         url, pending = await logging.openid.begin()
-        logging.keep(pending.state, pending, BEGUN_S, onward(next))
+        logging.keep(pending.state, pending, address, BEGUN_S, onward(next))
         going = RedirectResponse(url, 302)
         _set_cookie(going, LOGIN_COOKIE, pending.state, BEGUN_S)
         return going
@@ -160,10 +181,10 @@ def _device(router: APIRouter, logging: Logging) -> None:
                  **takes({}), **returns(v.DeviceLogin, 201))  # fmt: skip
     @open_to_all
     async def begin(request: Request) -> Response:
-        logging.address(request)
+        address = logging.address(request)
         device = await logging.openid.begin_device()
         name = secrets.token_urlsafe(24)
-        logging.keep(name, device, device.life_s)
+        logging.keep(name, device, address, device.life_s)
         shown = v.DeviceLogin(
             name, device.user_code, device.url, device.whole_url, device.interval_s, device.life_s
         )
@@ -179,6 +200,8 @@ def _device(router: APIRouter, logging: Logging) -> None:
         if begun is None or not isinstance(begun.what, Device):
             logging.address(request)
             raise NotFound("no such login is under way: it took too long, or the server restarted")
+        if not logging.may_ask(begun):
+            return answer({"pending": True}, 202)
         try:
             identity = await logging.openid.poll_device(begun.what)
         except Refused as refusal:

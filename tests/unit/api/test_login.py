@@ -1,8 +1,14 @@
 """Where a login leads to."""
 
+import time
+from pathlib import Path
+
 import pytest
 
-from topmast.api.login import onward
+from tests.support.entrance import entrance
+from topmast.adapters.oidc import Pending
+from topmast.api.guard import LoginGate
+from topmast.api.login import MOST_OF_ADDRESS, Logging, onward
 
 
 @pytest.mark.parametrize("path", ["/", "/queue", "/jobs?tenant=a%2Fb&x=1", "/a//b", "/%5Cx"])
@@ -22,3 +28,16 @@ def test_a_path_of_this_server_is_where_a_login_leads(path: str) -> None:
 def test_anything_else_leads_to_the_first_page(path: str) -> None:
     """What browsers would take for another host, and what is in doubt."""
     assert onward(path) == "/"
+
+
+def test_one_address_pushes_out_its_own_logins_alone(tmp_path: Path) -> None:
+    """Of too many the oldest is forgotten; the login of another address stays under way."""
+    with entrance(tmp_path) as door:
+        assert isinstance(door.gate, LoginGate)
+        logging = Logging(door.service, door.gate, None, time.monotonic)
+        what = Pending("state", "nonce", "verifier")
+        logging.keep("ann", what, "10.0.0.1", 600.0)
+        for number in range(MOST_OF_ADDRESS + 1):
+            logging.keep(f"stranger-{number}", what, "10.0.0.2", 600.0)
+        known = [name for name in ("ann", "stranger-0", "stranger-1") if logging.find(name)]
+        assert known == ["ann", "stranger-1"]

@@ -76,6 +76,8 @@ class OpenId:
         self._wall_s = wall_s
         self._elapsed_s = elapsed_s
         self._transport = transport
+        self._tls = httpx.create_ssl_context() if transport is None else False
+        """One for all requests: to read the certificates of a machine takes 20 ms."""
         self._metadata: tuple[float, dict[str, Any]] | None = None
         self._keys: tuple[float, dict[str, Any]] | None = None
 
@@ -207,7 +209,9 @@ class OpenId:
     async def _ask(self, method: str, url: str, **given: Any) -> tuple[int, dict[str, Any]]:
         """Status and JSON object of an answer. Raises Unavailable."""
         try:
-            async with httpx.AsyncClient(timeout=TIMEOUT_S, transport=self._transport) as client:
+            async with httpx.AsyncClient(
+                timeout=TIMEOUT_S, transport=self._transport, verify=self._tls
+            ) as client:
                 request = {"headers": {"Accept": "application/json"}, **given}
                 async with client.stream(method, url, **request) as answer:
                     body = b""
