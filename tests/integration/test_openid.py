@@ -23,6 +23,7 @@ from topmast.adapters.oidc import OpenId
 from topmast.api import create_api
 from topmast.model import account_views as v
 from topmast.model.files import accountsfile
+from topmast.web import routes as pages_of
 
 pytestmark = pytest.mark.always
 
@@ -43,7 +44,7 @@ def with_provider(door: Entrance, issuer: Provider, client: str = "topmast") -> 
     known = accountsfile.Provider(issuer.issuer, client, scopes=("openid", "email", "groups"))
     secret = "a secret of the provider" if client == "secretive" else ""
     openid = OpenId(known, secret, BACK, time.time, time.monotonic)
-    door.app = create_api(door.service, gate=door.gate, openid=openid)
+    door.app = create_api(door.service, gate=door.gate, openid=openid, pages=pages_of(door.service))
     return door
 
 
@@ -116,14 +117,16 @@ def test_a_return_that_belongs_to_no_login_is_refused(door: Entrance) -> None:
             assert (await thief.get(stolen)).status_code == 403
             wrong = await browser.get("/auth/callback?state=other&code=x")
             assert wrong.status_code == 403
-            assert (await browser.get("/auth/callback?error=access_denied")).status_code == 403
+            page = await browser.get("/auth/callback?error=<b>no", headers={"Accept": "text/html"})
+            assert (page.status_code, page.headers["content-type"][:9]) == (403, "text/html")
+            assert "the provider says: &lt;b&gt;no; begin again at /auth/login" in page.text
             done = await browser.get(stolen)
             assert (done.status_code, done.headers["location"]) == (303, "/")
             assert (await browser.get(stolen)).status_code == 403
         lines = door.acts(verb="login", outcome="refused")
         refused = [line.outcome for line in lines if line.object == "/auth/callback"]
         assert len(refused) == 4
-        assert any("access_denied" in outcome for outcome in refused)
+        assert any("the provider says" in outcome for outcome in refused)
 
     run(story)
 

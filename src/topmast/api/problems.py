@@ -46,7 +46,7 @@ def _response(body: Problem) -> Response:
 
 async def _topmast_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, TopmastError)
-    refusal = answered(error)
+    refusal = _shown(request, error) or answered(error)
     if isinstance(error, TooMany):
         refusal.headers["Retry-After"] = str(max(1, math.ceil(error.retry_s)))
     return refusal
@@ -56,20 +56,25 @@ async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
     if error.status_code == 404:
         detail = f"nothing is at {request.url.path}"
-        page = getattr(request.app.state, "failure_page", None)
-        accept = request.headers.get("accept", "")
-        if page is not None and shows_pages(request.method, request.url.path, accept):
-            found: Response = page(request, NotFound(detail))
-            return found
-        return problem(404, "Not found", detail)
-    answer = problem(error.status_code, "Refused", str(error.detail))
+        return _shown(request, NotFound(detail)) or problem(404, "Not found", detail)
     if error.status_code == 405:
         told = (error.headers or {}).get("Allow", "")
         methods = _methods_at(request) or sorted(filter(None, told.split(", ")))
         told = f"{request.url.path} takes {' and '.join(methods)}, not {request.method}"
         answer = problem(405, "Refused", told)
         answer.headers["Allow"] = ", ".join(methods)
-    return answer
+        return answer
+    return problem(error.status_code, "Refused", str(error.detail))
+
+
+def _shown(request: Request, error: TopmastError) -> Response | None:
+    """An error as a page, where a browser asks for one to show it to a person."""
+    page = getattr(request.app.state, "failure_page", None)
+    accept = request.headers.get("accept", "")
+    if page is None or not shows_pages(request.method, request.url.path, accept):
+        return None
+    found: Response = page(request, error)
+    return found
 
 
 def _methods_at(request: Request) -> list[str]:

@@ -52,6 +52,7 @@ _REFUSED = (httpx.ConnectError, httpx.ConnectTimeout)
 
 
 _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+"""Name the authorities to OpenSSL, by environment; errors name the first that is set."""
 
 
 def _trusted(url: str) -> ssl.SSLContext | bool:
