@@ -2,13 +2,13 @@
 
 The archive comes from the submitter of a job, so nothing in it is trusted: not its names, links or
 sizes. Its headers are read here, in time that grows with their bytes and no faster: some versions
-of `tarfile` search the records of one header in quadratic time, and hold the interpreter meanwhile.
-Standard library only: the small processes of tasks unpack it.
+of `tarfile` search the records of one header in quadratic time, and hold the interpreter meanwhile;
+`gzip` reads a name byte by byte. Standard library of Python 3.8 only: what unpacks it on a host,
+beside tasks, is this module, so that nothing is read there that was not judged here.
 """
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import tarfile
@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 MAX_BYTES = 100 * 2**20
 """Of all files together, unpacked."""
@@ -24,11 +24,19 @@ MAX_ENTRIES = 100_000
 NAME_MAX_BYTES = 1024
 HEADER_MAX_BYTES = 65_536
 """Of what an archive says about one file before it: long names, attributes."""
+HEADERS_MAX = 2 * MAX_ENTRIES
+"""Of files, and of what is said about them, together."""
 RECORDS_MAX = 32
 """Of one header; each costs as much time as a small file."""
+ALL_RECORDS_MAX = 10 * MAX_ENTRIES
+"""Of all headers together."""
+GZIP_PARTS_MAX = 10_000
+"""Of an archive that is packed in pieces, one behind the other."""
+PACKED_BYTES = 1 << 14
+"""Are decompressed at a time."""
 STREAM_MAX_BYTES = MAX_BYTES + MAX_ENTRIES * 4096
 """Of the archive when it is decompressed: the files, and room for their headers."""
-READ_BYTES = 1 << 20
+CONTENT_BYTES = 1 << 20
 _FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
 _NAMES = {tarfile.GNUTYPE_LONGNAME: "path", tarfile.GNUTYPE_LONGLINK: "linkpath"}
 _EXTENDED = (*_NAMES, tarfile.XHDTYPE, tarfile.XGLTYPE)
@@ -85,14 +93,18 @@ class _Archive:
     def __init__(self, file: IO[bytes]) -> None:
         is_packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
-        self._file: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=file) if is_packed else file
+        self._file = io.BufferedReader(_Unzipped(file), CONTENT_BYTES) if is_packed else file
         self._left_bytes = STREAM_MAX_BYTES
+        self._left_headers = HEADERS_MAX
+        self._left_records = ALL_RECORDS_MAX
         self._content_bytes = 0
         """Of the file that comes now, what was not read yet."""
 
     def members(self) -> Iterator[tarfile.TarInfo]:
         """Every member, checked before it is handed out; links at the end, when all are known."""
-        size_bytes, links, names = 0, dict[str, tarfile.TarInfo](), set[str]()
+        size_bytes = 0
+        links: dict[str, tarfile.TarInfo] = {}
+        names: set[str] = set()
         for number, member in enumerate(self._headers(), 1):
             if number > MAX_ENTRIES:
                 raise Refused(f"the archive has more than {MAX_ENTRIES:,} files, folders and links")
@@ -116,7 +128,7 @@ class _Archive:
     def content(self) -> Iterator[bytes]:
         """What the file holds that was handed out last."""
         while self._content_bytes:
-            data = self._exactly(min(self._content_bytes, READ_BYTES))
+            data = self._exactly(min(self._content_bytes, CONTENT_BYTES))
             self._content_bytes -= len(data)
             yield data
 
@@ -125,7 +137,8 @@ class _Archive:
         block = self._read(tarfile.BLOCKSIZE)
         if not block:
             raise tarfile.ReadError("the file is empty")
-        more, kinds = dict[str, str](), set[bytes]()
+        more: dict[str, str] = {}
+        kinds: set[bytes] = set()
         begun = False
         while block.strip(b"\0"):
             try:
@@ -135,6 +148,9 @@ class _Archive:
                     raise Refused(f"the archive is damaged: {error}") from None
                 raise tarfile.ReadError(f"this is no archive: {error}") from None
             begun = True
+            self._left_headers -= 1
+            if self._left_headers < 0:
+                raise Refused(f"the archive has more than {HEADERS_MAX:,} headers")
             if header.type in _EXTENDED:
                 if header.type in kinds:
                     raise Refused("the archive says twice what it says about one file")
@@ -162,7 +178,10 @@ class _Archive:
             return {_NAMES[header.type]: text}
         if padding.strip(b"\0"):
             raise Refused("the archive is damaged: a header is longer than it says")
-        found = _records(body)
+        found, count = _records(body)
+        self._left_records -= count
+        if self._left_records < 0:
+            raise Refused(f"the headers of the archive have more than {ALL_RECORDS_MAX:,} records")
         if any(key == "size" or key.startswith("GNU.sparse.") for key in found):
             raise Refused("the archive gives the size of a file twice, or has a sparse file")
         names = {key: text for key, text in found.items() if key in ("path", "linkpath")}
@@ -184,7 +203,7 @@ class _Archive:
         """The next bytes; no more than an archive may hold, however small it is packed."""
         try:
             data = self._file.read(size_bytes)
-        except (zlib.error, gzip.BadGzipFile, EOFError) as error:
+        except (zlib.error, EOFError) as error:
             raise Refused(f"the archive is damaged: {error}") from None
         self._left_bytes -= len(data)
         if self._left_bytes < 0:
@@ -192,9 +211,63 @@ class _Archive:
         return data
 
 
-def _records(body: bytes) -> dict[str, str]:
-    """The records of a header of POSIX, ``LENGTH KEY=VALUE`` and the end of a line each. O(n)."""
-    found, at, count = dict[str, str](), 0, 0
+class _Unzipped(io.RawIOBase):
+    """What a file of gzip holds, its parts one behind the other. O(its bytes, packed and unpacked).
+
+    Each part costs time, and so does what is before its content, which may be a name without end.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._part = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        self._parts = 1
+        self._packed = b""
+        self._silent_bytes = 0
+        """Taken since something came of it."""
+
+    def readable(self) -> bool:
+        """For the buffer around it."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes, and none at the end."""
+        while not self._part.eof or self._begins_part():
+            self._packed = self._packed or self._file.read(PACKED_BYTES)
+            if not self._packed:
+                raise EOFError("it ends too early")
+            data = self._part.decompress(self._packed, len(buffer))
+            rest = self._part.unused_data if self._part.eof else self._part.unconsumed_tail
+            self._silent_bytes += len(self._packed) - len(rest)
+            self._packed = rest
+            if data:
+                self._silent_bytes = 0
+                buffer[: len(data)] = data
+                return len(data)
+            if self._silent_bytes > HEADER_MAX_BYTES:
+                raise Refused(f"more than {HEADER_MAX_BYTES:,} bytes of the archive hold nothing")
+        return 0
+
+    def _begins_part(self) -> bool:
+        """Whether there is one more; what fills the last block of a tape is none."""
+        while not self._packed.strip(b"\0"):
+            self._packed = self._file.read(PACKED_BYTES)
+            if not self._packed:
+                return False
+        self._packed = self._packed.lstrip(b"\0")
+        self._parts += 1
+        if self._parts > GZIP_PARTS_MAX:
+            raise Refused(f"the archive is packed in more than {GZIP_PARTS_MAX:,} parts")
+        self._part = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        return True
+
+
+def _records(body: bytes) -> tuple[dict[str, str], int]:
+    """The records of a header of POSIX, ``LENGTH KEY=VALUE`` and the end of a line each. O(n).
+
+    And how many they are, as a key may be there twice.
+    """
+    found: dict[str, str] = {}
+    at, count = 0, 0
     while at < len(body):
         space = body.find(b" ", at, at + len(str(HEADER_MAX_BYTES)) + 1)
         length = body[at:space] if space > 0 else b""
@@ -206,7 +279,7 @@ def _records(body: bytes) -> dict[str, str]:
             raise Refused("the archive is damaged: a header has no records")
         found[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
         at = end
-    return found
+    return found, count
 
 
 def _check_name(member: tarfile.TarInfo) -> None:

@@ -305,7 +305,60 @@ def test_a_runner_reads_no_form_that_is_not_looked_into(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "blob", "w:xz") as archive:
         archive.addfile(_file("a", 0))
     assert fault((tmp_path / "blob").read_bytes()) == ""
-    code = "import sys; from topmast.adapters.engines.far.runner.tasks import unpack; unpack(sys.argv[1])"
+    code = "import sys; from topmast.adapters.engines.far.runner.tasks import *; unpack_work(sys.argv[1])"
     found = subprocess.run([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE)
     assert found.returncode == 1
     assert not list((tmp_path / "work").iterdir())
+
+
+def test_an_archive_may_be_packed_in_parts(tmp_path: Path) -> None:
+    """As programs with several threads pack it; zeros between them are the end of a tape's block."""
+    (tmp_path / "work").mkdir()
+    plain = _header(tarfile.REGTYPE, random.Random(1).randbytes(200_000)) + bytes(1024)
+    parts = [gzip.compress(plain[at : at + 50_000]) for at in range(0, len(plain), 50_000)]
+    content = (bytes(20_000)).join([*parts, gzip.compress(b""), b""])
+    assert fault(content) == ""
+    (tmp_path / "file").write_bytes(content)
+    unpack(str(tmp_path / "file"), str(tmp_path / "work"))
+    assert (tmp_path / "work" / "a").read_bytes() == plain[512 : 512 + 200_000]
+    assert "is damaged" in fault(parts[0] + b"no gzip")
+
+
+def _headers_of(count: int, records: int) -> bytes:
+    """Empty files, and records before each."""
+    said = _header(X, _record("a", "b") * records) if records else b""
+    return b"".join(said + _header(tarfile.REGTYPE, b"", f"f{number}") for number in range(count))
+
+
+SLOW = {
+    "a name of gzip without end": (
+        b"\x1f\x8b\x08\x08" + bytes(6) + b"n" * 3_000_000,
+        "more than 65,536 bytes of the archive hold nothing",
+    ),
+    "parts without content": (gzip.compress(b"") * 20_000, "packed in more than 1,000 parts"),
+    "parts with little content": (
+        b"".join(gzip.compress(LAST[at : at + 1]) for at in range(len(LAST))),
+        "packed in more than 1,000 parts",
+    ),
+    "many headers": (gzip.compress(_headers_of(150, 1) + LAST), "more than 200 headers"),
+    "many records": (
+        gzip.compress(_headers_of(90, 20) + LAST),
+        "more than 1,000 records",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "why"), SLOW.values(), ids=SLOW)
+def test_what_takes_long_to_read_is_refused(
+    content: bytes, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upload within the limit of bytes could keep the server busy for half a minute."""
+    for name, limit in {
+        "HEADERS_MAX": 200, "ALL_RECORDS_MAX": 1_000, "GZIP_PARTS_MAX": 1_000,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(archives, name, limit)
+    (tmp_path / "work").mkdir()
+    assert why in fault(content)
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(Refused, match=why):
+        unpack(str(tmp_path / "file"), str(tmp_path / "work"))

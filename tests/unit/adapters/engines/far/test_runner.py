@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from topmast.adapters.archive import fault
 from topmast.adapters.engines.far import runner
 from topmast.adapters.engines.far.runner.calls import Home
 from topmast.adapters.engines.far.runner.processes import hold_folder, remove_left
@@ -126,6 +128,30 @@ def test_what_data_needs_is_compiled_when_there_is_data() -> None:
     found = stand_in({"data": {"cache": "/c", "cache_max_bytes": 5}, "work": ""})
     assert (str(found.folder), found.limit_bytes) == ("/c", 5)
     assert names["cache_of"] is not stand_in
+
+
+def test_it_reads_a_work_folder_as_the_server_does(tmp_path: Path) -> None:
+    """By the same module: what one of two readers overlooks would land on a host unjudged."""
+    names: dict[str, Any] = {"__name__": "runner"}
+    exec(compile(runner.text(), "runner.py", "exec"), names)
+    (tmp_path / "work").mkdir()
+    with tarfile.open(tmp_path / "good", "w:gz") as archive:
+        archive.add(__file__, "tests/a.py")
+        archive.addfile(link("b", "tests/a.py"))
+    with tarfile.open(tmp_path / "twice", "w:gz") as archive:
+        archive.addfile(link("c", str(tmp_path)))
+        archive.addfile(link("c", "tests"))
+    names["unpack"](str(tmp_path / "good"), str(tmp_path / "work"))
+    assert (tmp_path / "work" / "b").read_text() == Path(__file__).read_text()
+    with pytest.raises(names["Refused"], match=fault((tmp_path / "twice").read_bytes())):
+        names["unpack"](str(tmp_path / "twice"), str(tmp_path / "work"))
+
+
+def link(name: str, target: str) -> tarfile.TarInfo:
+    """A member of an archive."""
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = tarfile.SYMTYPE, target
+    return member
 
 
 @pytest.mark.parametrize(

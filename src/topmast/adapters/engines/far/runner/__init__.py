@@ -28,9 +28,11 @@ MODULES = ("processes", "calls", "references", "tasks", "caller", "keeper")
 LATER_MODULES = {
     "DATA": (("cache", "fetch", "saving", "staging"), ("Saving", "Staging", "cache_of")),
     "EXECS": (("execs",), ("attend",)),
+    "ARCHIVE": (("topmast.adapters.archive",), ("unpack",)),
 }
-"""Compiled when they are used, as most attempts have no data to fetch or to save, and no commands
-beside their tasks: by the name of their text, the modules, and what the others call of them.
+"""Compiled when they are used, as most attempts have no data to fetch or to save, no commands
+beside their tasks, and no work folder: by the name of their text, the modules, and what the others
+call of them.
 """
 
 LATER = frozenset(
@@ -80,11 +82,15 @@ def text() -> str:
 
 
 def joined(modules: Sequence[str], package: str = __name__, later: Collection[str] = LATER) -> str:
-    """Modules of a package as one text, their imports first; those of ``later`` when used."""
+    """Modules of a package as one text, their imports first; those of ``later`` when used.
+
+    One of another package has its whole name.
+    """
     imports: dict[str, None] = {}
     bodies = []
     for name in modules:
-        source = resources.files(package).joinpath(f"{name}.py").read_text("utf-8")
+        place, _, module = name.rpartition(".")
+        source = resources.files(place or package).joinpath(f"{module}.py").read_text("utf-8")
         lines = source.splitlines(keepends=True)
         body_from = 0
         for node in ast.parse(source).body:

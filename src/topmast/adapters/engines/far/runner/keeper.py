@@ -54,7 +54,7 @@ from topmast.adapters.engines.far.runner.tasks import (
     environments,
     folder_of,
     script,
-    unpack,
+    unpack_work,
 )
 
 
@@ -316,7 +316,7 @@ class Keeper:
         in_python = name not in self.plan["scripts"]
         secrets = self.plan.get("secrets", {})
         body = (
-            (lambda: unpack(folder)) if in_python
+            (lambda: unpack_work(folder)) if in_python
             else (lambda: script(folder, name, envs, secrets))
         )  # fmt: skip
         me, ticket = {"host": self.host, "nonce": self.nonce}, self.ticket

@@ -8,10 +8,12 @@ import os
 import select
 import signal
 import sys
-import tarfile
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+from topmast.adapters.archive import (
+    unpack,
+)
 from topmast.adapters.engines.far.runner.processes import (
     LEFTOVER_GRACE_S,
     MARK,
@@ -170,22 +172,17 @@ OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 """What a disk says that takes no file of anybody."""
 
 
-def unpack(folder: str) -> NoReturn:
-    """Extract the archive of the work folder, which home has checked; links come last.
+def unpack_work(folder: str) -> NoReturn:
+    """Extract the archive of the work folder.
 
     Where the disk of the host is at fault, what it says is the exit code.
     """
-    with open(folder + "/blob", "rb") as blob:
-        mode: Any = "r:gz" if blob.read(2) == b"\x1f\x8b" else "r:"  # home looks into nothing else
-    with tarfile.open(folder + "/blob", mode) as archive:
-        chosen = sorted(archive.getmembers(), key=lambda member: member.issym())
-        options: Json = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-        try:
-            archive.extractall(folder + "/work", chosen, **options)  # noqa: S202
-        except OSError as error:
-            if error.errno in OF_DISK:
-                os._exit(error.errno)
-            raise
+    try:
+        unpack(folder + "/blob", folder + "/work")
+    except OSError as error:
+        if error.errno in OF_DISK:
+            os._exit(error.errno)
+        raise
     os._exit(0)
 
 
