@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -346,3 +348,35 @@ def test_polls_without_pause_ask_the_provider_once(door: Entrance) -> None:
         assert asked.asked.count("/token_endpoint") == 1
 
     run(story)
+
+
+def test_output_that_does_not_come_holds_up_nothing_else(tmp_path: Path) -> None:
+    """A region that does not answer, with many readers: figures and other proofs come all the same."""
+
+    async def story(door: Entrance) -> None:
+        released, asked, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+        def silent(*_: object) -> None:
+            loop.call_soon_threadsafe(asked.set)
+            released.wait(60)
+
+        token = await door.token("reader", (Role.SUBMITTER, "vision"))
+        async with door.client(token) as client:
+            sent = (await client.post("/jobs", json={"job": {**ONE, "tenant": "vision"}})).json()
+            job = f"/jobs/{sent['id']}"
+            while not (await client.get(job)).json()["cluster"]:
+                pass  # each request waits for the loop
+            door.service.read_log = silent
+            reads = [asyncio.create_task(client.get(f"{job}/logs")) for _ in range(40)]
+            try:
+                async with asyncio.timeout(20):
+                    await asked.wait()
+                    text = await door.system.metrics.text()
+                    assert b"topmast_" in text
+                    assert await status(door, new_token(TokenKind.PERSONAL, b"1" * 24)) == 401
+            finally:
+                released.set()
+            assert {answer.status_code for answer in await asyncio.gather(*reads)} == {200}
+
+    with entrance(tmp_path) as door:
+        run(lambda: story(door))

@@ -290,7 +290,7 @@ class ControlPlane(Process):
         service = self.service
         return Commands(
             self.runtime, service.access, service.limits, service.job,
-            self._require_execs, self._begin_exec, service.logins.renewed,
+            self._require_execs, self._begin_exec, service.logins.renewed, service.outside,
         )  # fmt: skip
 
     def _require_execs(self, region: str, cluster: str) -> None:

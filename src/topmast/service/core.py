@@ -45,6 +45,10 @@ UPLOADS = 2
 """So many archives are looked into at the same time. They have threads of their own: what takes
 long to read takes none of those that all requests share."""
 
+OUTSIDE = 8
+"""So many calls wait at the same time for what tasks write: their output, and commands beside them.
+They have threads of their own: a region that does not answer takes none of those that all share."""
+
 ReadLog = Callable[[str, str, int, int, int, int], LogPage | None]
 """A piece of a task's output: (cluster, job, attempt, rank, offset, limit) -> page, if any."""
 
@@ -75,6 +79,7 @@ class Core:
         self.arrivals = Arrivals(runtime, mover)
         self.blobs = blobs
         self.uploads = ThreadPoolExecutor(UPLOADS, "upload")
+        self.outside = ThreadPoolExecutor(OUTSIDE, "outside")
         self.live_progress = live_progress
         self.event_stream = event_stream
         self.process_of = process_of

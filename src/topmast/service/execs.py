@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from functools import partial
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -54,6 +56,8 @@ LOOK_S = 3.0
 """How often it is looked whether users of running commands may still run them."""
 GOING = (JobState.RUNNING, JobState.STARTING)
 
+R = TypeVar("R")
+
 Begin = Callable[[str, str, ExecSpec], Exec]
 """(region, cluster, command) -> the command, begun. Blocks; raises TopmastError."""
 
@@ -94,8 +98,11 @@ class Commands:
         require: Callable[[str, str], None],
         begin: Begin,
         renewed: Callable[[Caller], Caller | None],
+        outside: Executor,
     ) -> None:
         """``require`` raises InvalidInput for a cluster (region, name) that runs none.
+
+        ``outside``: threads for calls that wait for the machines of tasks.
 
         ``renewed``: a caller with the roles that it has now; None if its proof is good no more.
         """
@@ -106,6 +113,7 @@ class Commands:
         self._require = require
         self._begin = begin
         self._renewed = renewed
+        self._outside = outside
         self._open: dict[str, _Open] = {}
         self._beginning: Counter[str] = Counter()
         self._watching: asyncio.Task[None] | None = None
@@ -130,7 +138,7 @@ class Commands:
                 raise
             await self._note(done.row, "done")  # it is durable before anything runs
             spec = ExecSpec(view.id, view.attempts, task, command, tty, rows, columns)
-            made = await asyncio.to_thread(self._begin, region, cluster, spec)
+            made = await self._call(self._begin, region, cluster, spec)
             self._open[made.id] = _Open(made, view.id, view.user, view.tenant, caller, _now_s())
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
@@ -180,7 +188,10 @@ class Commands:
             pass
         one.over = True
         with suppress(TopmastError):  # its region is out of reach, and ends it unasked
-            await asyncio.to_thread(one.command.end)
+            await self._call(one.command.end)
+
+    async def _call(self, call: Callable[..., R], *given: Any) -> R:
+        return await asyncio.get_running_loop().run_in_executor(self._outside, call, *given)
 
     async def _note(self, row: ActRow, outcome: str) -> None:
         await asyncio.wrap_future(self._runtime.note(replace(row, outcome=outcome)))
@@ -205,7 +216,7 @@ class Commands:
         while True:
             news = asyncio.Event()
             found.on_news(partial(_ring, loop, news))
-            page = await asyncio.to_thread(found.page, stdout, stderr, PAGE_BYTES)
+            page = await self._call(found.page, stdout, stderr, PAGE_BYTES)
             left_s = until_s - loop.time()
             if page.stdout or page.stderr or page.code is not None or left_s <= 0:
                 known.over = known.over or page.code is not None
@@ -218,13 +229,13 @@ class Commands:
     ) -> ExecInput:
         """Give it input; all of it was taken up to the offset that is returned."""
         found = await self._found(caller, job, id)
-        return ExecInput(await asyncio.to_thread(found.command.write, offset, data, last=last))
+        return ExecInput(await self._call(partial(found.command.write, offset, data, last=last)))
 
     async def end(self, caller: Caller, job: str, id: str) -> None:
         """Have it ended."""
         found = await self._found(caller, job, id)
         found.over = True
-        await asyncio.to_thread(found.command.end)
+        await self._call(found.command.end)
 
     async def _found(self, caller: Caller, job: str, id: str) -> _Open:
         """The command, for the caller that began it and may still run it."""

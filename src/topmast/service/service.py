@@ -302,7 +302,8 @@ class Service(Submitting):
             read = partial(self.read_log, cluster)
         else:
             return LogChunk(b"", 0, epoch, over)
-        page = await asyncio.to_thread(read, job, epoch, task, offset, limit)
+        loop = asyncio.get_running_loop()
+        page = await loop.run_in_executor(self.outside, read, job, epoch, task, offset, limit)
         page = page or LogPage(b"", offset, complete=True)
         return LogChunk(page.data, page.next_offset, epoch, over and page.complete)
 
