@@ -200,6 +200,8 @@ def test_mistakes(shell: Shell, tmp_path: Path) -> None:
     assert "tenant" in shell.error("launch", "job.yaml", "--tenant", "nobody", want_code=2)
     assert "j999" in shell.error("status", "j999", want_code=1)
     assert "h999" in shell.error("cordon", "h999", want_code=1)
+    for command in ("login", "logout"):
+        assert "this server asks for no login" in shell.error(command, want_code=1)
     assert "task" in shell.error(
         "logs", shell.run("launch", "job.yaml").strip(), "--task", "7", want_code=2
     )

@@ -54,7 +54,9 @@ def login(
                 text = f"{view.subject} is logged in until {moment(view.expires_s)}"
                 session.show(view, partial(say, text))
                 return
-    raise Unavailable("nothing confirmed the login in time; try again")
+    raise Unavailable(
+        f"nothing confirmed the login within {begun.life_s:g} s; begin again with 'topmast login'"
+    )
 
 
 def logout(session: Session) -> None:

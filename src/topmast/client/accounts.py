@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
+import httpx
 import msgspec
 
 from topmast.client.transport import Transport, why
@@ -18,6 +19,7 @@ from topmast.model.account_views import (
     TokenView,
     WhoAmI,
 )
+from topmast.model.errors import NotFound
 
 AUTH = "/auth"
 PENDING = 202
@@ -35,24 +37,33 @@ class AccountsCalls:
 
     def begin_login(self) -> DeviceLogin:
         """Ask the server for a code that a person enters at its provider, on any device."""
-        answer = self._transport.send(
-            "POST", "/device", content=b"{}", headers=_JSON, repeatable=False, prefix=AUTH
-        )
+        answer = self._login("/device", {}, repeatable=False)
         return self._transport.decoded(DeviceLogin, answer)
 
     def finish_login(self, login: DeviceLogin) -> NewToken | None:
         """The token of a login; None as long as nothing has confirmed it."""
-        body = msgspec.json.encode({"device": login.device})
-        answer = self._transport.send(
-            "POST", "/device/token", content=body, headers=_JSON, repeatable=False, prefix=AUTH
-        )
+        answer = self._login("/device/token", {"device": login.device}, repeatable=False)
         if answer.status_code == PENDING:
             return None
         return self._transport.decoded(NewToken, answer)
 
     def logout(self) -> None:
         """Make the token in use good for nothing."""
-        self._transport.send("POST", "/logout", content=b"{}", headers=_JSON, prefix=AUTH)
+        self._login("/logout", {})
+
+    def _login(self, path: str, body: object, *, repeatable: bool = True) -> httpx.Response:
+        """The answer of a route that servers with logins alone have. Raises NotFound."""
+        try:
+            return self._transport.send(
+                "POST", path, content=msgspec.json.encode(body), headers=_JSON,
+                repeatable=repeatable, prefix=AUTH,
+            )  # fmt: skip
+        except NotFound as error:
+            if str(error) != f"nothing is at {AUTH}{path}":
+                raise
+            raise NotFound(
+                "this server asks for no login: use it as it is, without a token"
+            ) from None
 
     def tokens(self) -> list[TokenView]:
         """The own tokens, and those of service accounts that one may see."""

@@ -238,7 +238,7 @@ def identity_of(claims: Mapping[str, Any], provider: Provider) -> Identity:
     if not name.isprintable() or ":" in name or " " in name:
         raise Refused("the name that the provider sent has blanks, colons or control characters")
     if provider.name_claim == "email" and claims.get("email_verified") is not True:
-        raise Refused("the provider does not say that the address is verified")
+        raise Refused("the provider does not say that the address is verified; verify it there")
     groups = claims.get(provider.groups_claim, [])
     listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
     texts = [text for text in listed if isinstance(text, str) and 0 < len(text) <= LONGEST_NAME]
