@@ -76,8 +76,11 @@ class SlurmCluster(slurm.SlurmCluster):
 
     def jobs(self, *, check: bool = True) -> list[list[str]]:
         """Id, name, state and reason of every job that the controller knows."""
-        said = self.run("squeue", "-h", "-a", "-t", "all", "-o", "%i|%j|%T|%r", check=check)
-        return [line.split("|", 3) for line in said.splitlines()]
+        mark = secrets.token_hex(8)  # names have line breaks
+        asked = "".join(f"{field}{mark}" for field in ("%i", "%j", "%T", "%r"))
+        fields = self.run("squeue", "-h", "-a", "-t", "all", "-o", asked, check=check).split(mark)
+        rows = (fields[at : at + 4] for at in range(0, len(fields) - 4, 4))
+        return [[job.strip(), *rest] for job, *rest in rows]
 
     def bodies(self, name: str) -> list[int]:
         """The processes of jobs of that name, on whatever host, but for Slurm's own."""

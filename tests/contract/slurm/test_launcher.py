@@ -343,6 +343,33 @@ def test_other_fleets_are_not_listed(bench: Bench) -> None:
     ]
 
 
+def test_no_name_of_a_job_forges_another(bench: Bench) -> None:
+    """Slurm takes any name, line breaks too, and prints it as it is: also a whole row of a listing."""
+    part = bench.part(0)
+    running = bench.begins(part)
+    forged = (
+        "COMPLETED",
+        str(int(running.submitted_s)),
+        running.run.split("@")[1],
+        "0",
+        "1",
+        "None",
+    )
+    row = "|".join((running.id, part.name, *forged))
+    names = (f"x|COMPLETED|1|2|0|1|None\n{row}", f"\n{row}\n", "a\nb", "|", "\ntm-fleet-")
+    for name in names:
+        bench.lab.run("sbatch", "--hold", "-J", name, text="#!/bin/sh\n")
+    ended = bench.begins(bench.part(1))
+    bench.lab.run("scontrol", "update", f"JobId={ended.id}", f"JobName=y|\n{row}")
+    mine = [listed for listed in bench.launcher.list() if listed.name == part.name]
+    assert [(one.id, one.state, one.run) for one in mine] == [
+        (running.id, State.RUNNING, running.run)
+    ]
+    assert set(names) < {name for _, name, *_ in bench.lab.jobs()}, "it takes them as they are"
+    bench.launcher.cancel(running, 10.0)
+    bench.ends(part)
+
+
 def test_no_secret_is_shown(bench: Bench) -> None:
     """Not by any command, to any account; not by any process; only the script has it."""
     part = bench.part(0, 1)

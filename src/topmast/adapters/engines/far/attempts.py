@@ -197,6 +197,8 @@ class Attempts:
         """Stops of attempts that were never started."""
         self.forgotten: dict[str, int] = {}
         self._parts: dict[str, tuple[Attempt, Part]] = {}
+        self._owners: dict[tuple[str, float], str] = {}
+        """The part that a submission was recorded for, by id and time."""
 
     def __iter__(self) -> Iterator[Attempt]:
         return iter(self.known.values())
@@ -204,6 +206,10 @@ class Attempts:
     def part(self, name: str) -> tuple[Attempt, Part] | None:
         """The part of this name and its attempt."""
         return self._parts.get(name)
+
+    def name_of(self, listed: Listed) -> str:
+        """The part that it is. A task may give its part another's name (``scontrol update``)."""
+        return self._owners.get((listed.id, listed.submitted_s), listed.name)
 
     def was_cancelled(self, name: str) -> bool:
         """Whether we had the scheduler end a part: then what it evicts is our own doing."""
@@ -248,6 +254,7 @@ class Attempts:
                 self._intend(fact)
             case e.Recorded(part=name):
                 self._parts[name][1].chosen = (fact.id, fact.submitted_s)
+                self._owners[fact.id, fact.submitted_s] = name
             case e.Claimed(part=name):
                 attempt, part = self._parts[name]
                 place = part.places[fact.host]
@@ -291,6 +298,8 @@ class Attempts:
         for known in [k for k in self.known if k[0] == fact.job and k[1] <= fact.epoch]:
             for part in self.known.pop(known).parts:
                 del self._parts[part.name]
+                if part.chosen is not None:
+                    del self._owners[part.chosen]
         for known in [k for k in self.stopped if k[0] == fact.job and k[1] <= fact.epoch]:
             del self.stopped[known]
 

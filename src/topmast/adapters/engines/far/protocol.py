@@ -305,7 +305,7 @@ class Protocol:
         self.urgent = False
         by_name: dict[str, list[Listed]] = {}
         for one in event.listed:
-            by_name.setdefault(one.name, []).append(one)
+            by_name.setdefault(self.attempts.name_of(one), []).append(one)
         self._shown, self._unlisted = frozenset(by_name), frozenset(event.unlisted)
         self._say(*self.hosts.look(event.hosts, self._now.s))
         for attempt, part in list(self.attempts.open_parts()):

@@ -710,3 +710,24 @@ def test_what_is_of_no_part_of_ours_is_left_alone() -> None:
     story = Story()
     assert not only(story.looks(held()), e.Cancel)
     assert story.claims().status == e.OVER
+
+
+def test_a_part_that_took_the_name_of_another_ends_its_own_alone() -> None:
+    """A task may rename its job: what was recorded tells whose it is, after a restart, too."""
+    story = Story().submitted()
+    mine = Listed(PART, "7", 50.0, State.RUNNING)
+    story.looks(mine)
+    other, name = replace(gang(), job="j2"), PART.replace("j1", "j2")
+    renamed, theirs = replace(mine, name=name), Listed(name, "8", 51.0, State.HELD)
+    ended = replace(renamed, state=State.ENDED, why="CANCELLED", evicted=True)
+    story = story.restarted()
+    story.does(e.Start(other, make_parts(other, "f", many_hosts=True), {}))
+    (submit,) = only(story.looks(renamed), e.Submit)
+    assert submit.plan.name == name
+    story.does(e.Submitted(name))
+    released = story.looks(renamed, theirs)
+    assert released.facts == (e.Recorded(name, "8", 51.0),)
+    assert only(released, e.Release) == [e.Release(theirs)]
+    assert not only(released, e.Cancel)
+    (lost,) = news(story.looks(ended, theirs), m.TaskEvicted)
+    assert lost.job == "j1"

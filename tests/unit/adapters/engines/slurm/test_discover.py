@@ -203,10 +203,13 @@ def own_address() -> str:
 
 def site(folder: Path, address: str, gres: str = "gpu:h100:8") -> SlurmOptions:
     """Commands of a site with one host, for a fleet of one H100 host."""
-    discovered, looked = f"n0|64|1000|main|{address}|{gres}", f"n0|idle|main*|up|{gres}|none"
+    discovered = f"n0|64|1000|main|{address}|{gres}"
+    looked = f"n0@idle@main*@up@{gres}@none@"
+    marked = 'for all; do :; done; mark=${all#%N}; mark=${mark%%"%"*}'
     for name, body in {
         "sbatch": "echo slurm 22.05.1", "scontrol": "true",
-        "sinfo": f'case "$*" in *%o*) echo "{discovered}";; *) echo "{looked}";; esac',
+        "sinfo": f'{marked}; case "$*" in *%o*) echo "{discovered}";; '
+        f'*) echo "{looked}" | sed "s/@/$mark/g";; esac',
     }.items():  # fmt: skip
         (folder / name).write_text(f"#!/bin/sh\n{body}\n")
         (folder / name).chmod(0o700)

@@ -1,14 +1,16 @@
 """What Slurm's commands print, as recorded from Slurm 22.05 and made worse."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from topmast.adapters.engines.far.launcher import Host, Listed, State, Unreachable
-from topmast.adapters.engines.far.slurm import SlurmOptions
-from topmast.adapters.engines.far.slurm.listings import read_hosts, read_jobs
+from topmast.adapters.engines.far.slurm import SlurmOptions, listings
+from topmast.adapters.engines.far.slurm.listings import host_format, job_format, new_mark
 from topmast.model.fleet import HostSpec
 
+MARK = "|a-mark|"
 JOBS = """\
 13|tm-f-j13-1-0|PENDING|1795414089|N/A|0|2-2|PartitionDown
 2|tm-f-j2-1-0|CANCELLED|1795414120|1795414122|0|2|JobHeldUser
@@ -18,6 +20,16 @@ JOBS = """\
 6|other|RUNNING|1795414091|1795414093|0|1|None
 7|tm-f2-j1-1-0|RUNNING|1795414091|1795414093|0|1|None
 """
+
+
+def marked(said: str, fields: int) -> str:
+    """What is said with bars between fields, as it is said with a mark behind each."""
+    rows = (line.split("|", fields - 1) for line in said.splitlines())
+    return "".join("".join(f"{field}{MARK}" for field in row) + "\n" for row in rows)
+
+
+def read_jobs(said: str, prefix: str, own: Sequence[str] = ()) -> tuple[Listed, ...]:
+    return listings.read_jobs(marked(said, 8), MARK, prefix, own)
 
 
 def test_a_listing_has_the_parts_of_the_fleet() -> None:
@@ -129,9 +141,10 @@ def test_what_all_jobs_would_wait_for_is_told(reason: str, want: tuple[str, ...]
     "line",
     [
         "slurm_load_jobs error: Unable to contact slurm controller",
-        "1|tm-f-a|RUNNING|Unknown|6|0|None",
+        "1|tm-f-a|RUNNING|Unknown|6|0|1|None",
         "1|tm-f-a|RUNNING|5|0|None",
         "1|tm-f-a|RUNNING|5",
+        "welcome 1|tm-f-a|RUNNING|5|6|0|1|None",
         "\x00\xff|",
     ],
 )
@@ -141,11 +154,49 @@ def test_a_listing_that_is_not_as_asked_for_is_no_listing(line: str) -> None:
         read_jobs(f"{JOBS}{line}\n", "tm-f-")
 
 
+def test_half_a_listing_is_no_listing() -> None:
+    """Wherever it was cut."""
+    whole = marked(JOBS, 8)
+    rows = {whole.index(line) + len(line) for line in whole.splitlines()}
+    for at in range(1, len(whole)):
+        if at in rows or whole[at - 1] == "\n":
+            continue  # it is a listing of fewer jobs, and a command that fails says so
+        with pytest.raises(Unreachable, match="squeue"):
+            listings.read_jobs(whole[:at], MARK, "tm-f-")
+
+
+STRANGE = (
+    "mine|COMPLETED|5|6|0|1|None\n5|tm-f-j5-1-0|COMPLETED|1795414091|1795414093|0|1|None",
+    "\n5|tm-f-j5-1-0|CANCELLED|1795414091|1795414093|0|1|", "a\nb", "a|b", "|||||||||", "\n", " tm-f-j5",
+    "a\x1eb\x0c\u2028\x85\r", "\ntm-f-j5-1-0",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_no_name_of_a_job_adds_a_row_or_spoils_the_listing(name: str) -> None:
+    """A task may call its job anything, as may others with the same account."""
+    fields = ("99", name, "RUNNING", "1", "2", "0", "1", "None")
+    row = "".join(f"{field}{MARK}" for field in fields) + "\n"
+    for said in (row + marked(JOBS, 8), marked(JOBS, 8) + row):
+        assert set(listings.read_jobs(said, MARK, "tm-f-")) == set(read_jobs(JOBS, "tm-f-"))
+
+
+def test_each_question_has_a_mark_of_its_own() -> None:
+    """What was learned from an earlier one helps nobody."""
+    first, second = new_mark(), new_mark()
+    assert first != second
+    assert len(first) >= 16
+    assert job_format(first).count(first) == 8
+    assert host_format(first).count(first) == 6
+
+
 def hosts(
     *lines: str, model: str = "H100", gpus: int = 0, routed: bool = False, **options: Any
 ) -> dict[str, Host]:
     told = {name: HostSpec(f"east-{name}", model if gpus else "", gpus) for name in ("a", "b")}
-    found = read_hosts("\n".join(lines), told, SlurmOptions(**options), lambda: routed)
+    found = listings.read_hosts(
+        marked("\n".join(lines), 6), MARK, told, SlurmOptions(**options), lambda: routed
+    )
     return {host.name: host for host in found}
 
 
@@ -246,6 +297,10 @@ def test_every_host_of_the_fleet_is_in_the_answer() -> None:
     """Also one that Slurm does not know; those of others are left out, and reasons may be anything."""
     found = hosts("b|drained|main|up|(null)|fan | broken|x", "zzz|idle|main|up|(null)|none")
     assert found["east-b"].closed == "in Slurm it is drained: fan | broken|x"
+    lines = marked("b|drained|main|up|(null)|fan broken", 6).replace("fan ", "fan\na|idle|x|up|\n")
+    told = {"b": HostSpec("b", "", 0)}
+    (torn,) = listings.read_hosts(lines, MARK, told, SlurmOptions())
+    assert torn.closed == "in Slurm it is drained: fan a|idle|x|up| broken"
     unknown = Host("east-a", False, "Slurm knows no host a in any partition", misfit=True)
     assert found["east-a"] == unknown
     assert len(found) == 2

@@ -24,8 +24,9 @@ from topmast.adapters.engines.far.launcher import (
 from topmast.adapters.engines.far.slurm.batch import MIB, NO_OP, arguments, script, trial
 from topmast.adapters.engines.far.slurm.commands import TRIAL, Commands, remedy_for
 from topmast.adapters.engines.far.slurm.listings import (
-    HOST_FORMAT,
-    JOB_FORMAT,
+    host_format,
+    job_format,
+    new_mark,
     read_hosts,
     read_jobs,
 )
@@ -120,7 +121,7 @@ class SlurmLauncher(Launcher):
             self._scancel(listed)
 
     def list(self) -> tuple[Listed, ...]:
-        found = read_jobs(self._squeue(), f"tm-{self._fleet}-", self._options.tenants)
+        found = self._squeue(f"tm-{self._fleet}-")
         ended = [(one.id, one.submitted_s) for one in found if one.state is State.ENDED]
         with self._lock:
             timers = [self._timers.pop(key) for key in ended if key in self._timers]
@@ -131,8 +132,9 @@ class SlurmLauncher(Launcher):
         return found
 
     def hosts(self) -> tuple[Host, ...]:
-        said = self._commands.look("sinfo", "-N", "-a", "-h", "-o", HOST_FORMAT)
-        return read_hosts(said, self._hosts, self._options, lambda: self._is_routed)
+        mark = new_mark()
+        said = self._commands.look("sinfo", "-N", "-a", "-h", "-o", host_format(mark))
+        return read_hosts(said, mark, self._hosts, self._options, lambda: self._is_routed)
 
     @cached_property
     def _is_routed(self) -> bool:
@@ -152,20 +154,22 @@ class SlurmLauncher(Launcher):
         """What Slurm calls a host of the fleet file."""
         return host.removeprefix(self._options.host_prefix)
 
-    def _squeue(self, *only: str) -> str:
+    def _squeue(self, prefix: str, *only: str) -> tuple[Listed, ...]:
         # All states and partitions: a job that ended is listed for a while (MinJobAge).
-        asked = ("squeue", "--me", "-a", "-h", "-t", "all", "-O", JOB_FORMAT)
-        return self._commands.look(*asked, *only)
+        mark = new_mark()
+        asked = ("squeue", "--me", "-a", "-h", "-t", "all", "-O", job_format(mark))
+        said = self._commands.look(*asked, *only)
+        return read_jobs(said, mark, prefix, self._options.tenants)
 
     def _state(self, listed: Listed) -> State | None:
         """How far this part is now; None when it is gone, though its id may be another's."""
         try:
-            said = self._squeue("-j", listed.id)
+            found = self._squeue(listed.name, "-j", listed.id)
         except Unreachable as error:
             if _gone(error):
                 return None
             raise
-        for job in read_jobs(said, listed.name):
+        for job in found:
             if (job.name, job.id, job.submitted_s) == (listed.name, listed.id, listed.submitted_s):
                 return job.state
         return None

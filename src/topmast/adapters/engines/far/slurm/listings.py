@@ -1,11 +1,15 @@
 """What ``squeue`` and ``sinfo`` print, read: states of jobs, states of hosts.
 
-A line that is not as asked for makes the whole answer unusable: a listing is complete or none.
+The name of a job may have anything in it, line breaks too, and Slurm prints it as it is. So each
+field ends with a *mark*, a word that is new for each question: what is printed between two marks is
+one field, whatever a job is called. An answer that is not as asked for is unusable as a whole: a
+listing is complete or none.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -14,9 +18,10 @@ from topmast.adapters.engines.far.launcher import Host, Listed, State, Unreachab
 from topmast.adapters.engines.far.slurm.options import SlurmOptions
 from topmast.model.fleet import HostSpec
 
-JOB_FORMAT = "JobID:|,Name:|,State:|,SubmitTime:|,StartTime:|,exit_code:|,NumNodes:|,Reason:"
-FIELDS = JOB_FORMAT.count(",") + 1
-HOST_FORMAT = "%N|%T|%P|%a|%G|%E"
+_JOB_FIELDS = (
+    "JobID", "Name", "State", "SubmitTime", "StartTime", "exit_code", "NumNodes", "Reason",
+)  # fmt: skip
+_HOST_FIELDS = ("%N", "%T", "%P", "%a", "%G", "%E")
 
 _HELD_BY_US = frozenset({"JobHeldUser"})
 _WAITING = frozenset(
@@ -71,21 +76,44 @@ _FLAGS = {
 _SILENT_FLAGS = frozenset("*~#%^")
 
 
-def read_jobs(said: str, prefix: str, own: Sequence[str] = ()) -> tuple[Listed, ...]:
-    """The parts in an answer of ``squeue -O JOB_FORMAT``: jobs with names that begin so.
+def new_mark() -> str:
+    """A word that occurs in no name, as nothing could know it before the question is asked."""
+    return f"|{secrets.token_hex(8)}|"
+
+
+def job_format(mark: str) -> str:
+    """What ``squeue -O`` is asked for."""
+    return ",".join(f"{field}:{mark}" for field in _JOB_FIELDS)
+
+
+def host_format(mark: str) -> str:
+    """What ``sinfo -o`` is asked for."""
+    return "".join(f"{field}{mark}" for field in _HOST_FIELDS)
+
+
+def _rows(said: str, mark: str, fields: Sequence[str], program: str) -> Iterator[list[str]]:
+    """The fields of each row of an answer."""
+    *found, rest = said.split(mark)
+    count = len(fields)
+    if rest.strip() or len(found) % count:
+        shown = said.replace(mark, "|").strip().splitlines()[-1]
+        raise Unreachable(
+            f"{program} said {shown[:200]!r}, and rows of {'|'.join(fields)} were asked for"
+        )
+    for at in range(0, len(found), count):
+        first, *others = found[at : at + count]
+        yield [first.removeprefix("\n"), *others]
+
+
+def read_jobs(said: str, mark: str, prefix: str, own: Sequence[str] = ()) -> tuple[Listed, ...]:
+    """The parts in an answer of ``squeue -O`` with `job_format`: jobs with names that begin so.
 
     ``own`` are the tenants that have options of their own.
     """
     found = []
-    for line in said.splitlines():
-        if not line.strip():
-            continue
-        fields = line.split("|", FIELDS - 1)
-        if len(fields) != FIELDS:
-            raise Unreachable(f"squeue said {line[:200]!r}, and {JOB_FORMAT} was asked for")
-        job, name, *rest = (field.strip() for field in fields)
+    for job, name, *rest in _rows(said, mark, _JOB_FIELDS, "squeue"):
         if name.startswith(prefix):
-            found.append(_job(job, name, *rest, own=tuple(own)))
+            found.append(_job(job, name, *(field.strip() for field in rest), own=tuple(own)))
     return tuple(found)
 
 
@@ -95,6 +123,8 @@ def _job(
 ) -> Listed:  # fmt: skip
     word = word.upper()
     vain = ""
+    if not job.isdecimal():
+        raise Unreachable(f"squeue gave {job[:200]!r} as the number of a job")
     try:
         submitted_s = float(submitted)
     except ValueError:
@@ -161,11 +191,12 @@ class _Row(NamedTuple):
 
 def read_hosts(
     said: str,
+    mark: str,
     hosts: Mapping[str, HostSpec],
     options: SlurmOptions,
     is_routed: Callable[[], bool] = lambda: False,
 ) -> tuple[Host, ...]:
-    """The hosts in an answer of ``sinfo -N -a -o HOST_FORMAT``.
+    """The hosts in an answer of ``sinfo -N -a -o`` with `host_format`.
 
     ``hosts`` says what the fleet file has by the names that Slurm is asked about; there is an
     answer for each of them. ``is_routed`` tells whether the site itself sends jobs that name no
@@ -173,14 +204,11 @@ def read_hosts(
     """
     rows: dict[str, list[_Row]] = {}
     default: set[str] = set()
-    for line in said.splitlines():
-        if not line.strip():
-            continue
-        fields = line.split("|", 5)
-        if len(fields) != 6 or not _STATE.fullmatch(fields[1].strip()):
-            raise Unreachable(f"sinfo said {line[:200]!r}, and {HOST_FORMAT} was asked for")
+    for fields in _rows(said, mark, _HOST_FIELDS, "sinfo"):
         name, *rest = (field.strip() for field in fields)
         row = _Row(*rest)
+        if not _STATE.fullmatch(row.state):
+            raise Unreachable(f"sinfo gave {row.state[:200]!r} as the state of host {name}")
         if row.partition.endswith("*"):
             default.add(row.partition[:-1])
         if name in hosts:
@@ -216,7 +244,7 @@ def _host(
     word, flags = found[1].lower(), found[2]
     answers = word not in _NO_DAEMON and not _SILENT_FLAGS.intersection(flags)
     trouble = [_FLAGS[flag] for flag in flags if flag in _FLAGS]
-    reason = rows[0].reason
+    reason = " ".join(rows[0].reason.split())
     # With a reservation of its own, a reserved host is as good as idle.
     if word not in _OPEN and not (word == "reserved" and options.reservation):
         trouble.insert(0, f"is {word}: {reason}" if reason not in ("", "none") else f"is {word}")
