@@ -4,20 +4,25 @@ import random
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
+import httpx
 import pytest
 import sqlalchemy as sa
 
+from tests.support.live import Server, eventually, free_ports
 from topmast.adapters.store import (
+    Full,
     JournalFailure,
     SqlJournal,
     copy_database,
     examined,
     open_journal,
 )
+from topmast.api.standby import MOST_AGE
 from topmast.ports import Audit, Record
 
 SIZE_MB = 40
@@ -73,6 +78,9 @@ def test_a_full_disk_of_the_database_loses_nothing(small: tuple[str, Path], at_o
         with pytest.raises(JournalFailure, match="an earlier write failed"):
             journal.append([], Audit())
     assert acknowledged >= at_once
+    fill(folder)
+    with pytest.raises(Full, match="make room there"):
+        open_journal(url)
     subprocess.run(["mount", "-o", "remount,size=400m", str(folder)], check=True)
     report = examined(url)
     assert (report.faults, report.last) == ((), acknowledged)
@@ -92,3 +100,69 @@ def test_a_copy_into_a_full_database_can_be_made_again(
         copy_database(source, url, ())
     subprocess.run(["mount", "-o", "remount,size=400m", str(folder)], check=True)
     assert copy_database(source, url, ())["journal"].rows == 5_000
+
+
+def fill(folder: Path) -> None:
+    """Leave no room on a disk."""
+    with suppress(OSError), (folder / "filler").open("wb", buffering=0) as file:
+        while file.write(bytes(65_536)):
+            pass
+
+
+FLEET = """
+regions: {east: {clusters: {east-a: {hosts: [{count: 1, gpu: H100, gpus: 1}]}}}}
+tenants: {default: {quota: {H100: 1}}}
+"""
+
+
+def test_a_server_answers_reads_until_there_is_room(
+    small: tuple[str, Path], tmp_path: Path
+) -> None:
+    """The same process, which never closes its port: what writes is told why, and to come again."""
+    url, folder = small
+    (tmp_path / "fleet.yaml").write_text(FLEET)
+    (port,) = free_ports(1)
+    arguments = ["--store", url, "--standby"]
+    server = Server(tmp_path / "state", tmp_path / "fleet.yaml", arguments=arguments, port=port)
+    server.start()
+    try:
+        base = f"{server.wait_ready()}/api/v1"
+        jobs = [_submitted(base, "first").json()["id"]]
+        fill(folder)
+        refused = eventually(lambda: _refused(base, jobs), "a refusal")
+        assert "nothing can be written" in refused.json()["detail"]
+        assert "the disk of the database is full" in refused.json()["detail"]
+        assert refused.headers["Retry-After"] == "5"
+        pid = server.pid
+        eventually(lambda: httpx.get(f"{base}/jobs").status_code == 200, "reads are answered")
+        for _ in range(40):  # longer than it takes to look for room
+            time.sleep(0.2)
+            told = httpx.get(f"{base}/jobs", timeout=1.0)
+            assert (told.status_code, told.json()["jobs"][0]["id"]) == (200, jobs[-1])
+        assert "is full" in httpx.get(f"{base}/health").json()["why"]
+        assert httpx.get(f"{base}/jobs", headers={MOST_AGE: "0"}).status_code == 503
+        (folder / "filler").unlink()
+        eventually(lambda: httpx.get(f"{base}/health").json()["role"] == "leader", "it leads")
+        for job in [*jobs, _submitted(base, "last").json()["id"]]:
+            assert httpx.get(f"{base}/jobs/{job}").status_code == 200
+        assert server.running
+        assert server.pid == pid
+    finally:
+        server.end()
+
+
+def _submitted(base: str, name: str) -> httpx.Response:
+    job = {"name": name, "run": f"true # {random.Random(name).randbytes(40_000).hex()}"}
+    return httpx.post(f"{base}/jobs", json={"job": job}, timeout=10.0)
+
+
+def _refused(base: str, jobs: list[str]) -> httpx.Response | None:
+    """Submit until the disk is full; what is acknowledged is in ``jobs``. The port is always open."""
+    try:
+        answer = _submitted(base, f"more-{len(jobs)}")
+    except (httpx.ReadError, httpx.RemoteProtocolError):
+        return None  # the one that found the disk full
+    if answer.status_code == 201:
+        jobs.append(answer.json()["id"])
+        return None
+    return answer if "is full" in answer.text else None

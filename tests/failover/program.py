@@ -95,11 +95,11 @@ def receive(process: RegionProcess, batch: Batch) -> Any:
     return receipt
 
 
-def step_down(error: BaseException) -> NoReturn:
+def step_down(error: BaseException, keep: Callable[[], None]) -> NoReturn:
     """What a leader does that leads no more."""
     if halted.is_set():
         time.sleep(LATE_S)
-    _step_down(error)
+    _step_down(error, keep)
 
 
 def skewed_s(skew_s: float) -> float:

@@ -37,6 +37,10 @@ _PAGE = """<!doctype html>
 <body><main><h1>Topmast</h1><p>No page: {detail}.{link}</p>
 <p>This is asked for again every three seconds.</p></main></body></html>
 """
+_FULL = (
+    "nothing can be written: the disk of the database is full, and somebody must make room there; "
+    f"what only reads is answered, to clients that set TOPMAST_MOST_AGE_S={MOST_AGE_S:g}"
+)
 _OWN = (*GUARDED, LIVE, STARTED, READY)
 _OWN_PREFIXES = (f"{LINK_PREFIX}/", "/auth/")
 """What a standby never answers as a leader would: links, and logins, which are written down."""
@@ -48,10 +52,12 @@ def create_standby_api(
     token: str,
     gate: Gate | None = None,
     figures: Callable[[], bytes] = lambda: b"",
+    full: Callable[[], bool] = lambda: False,
 ) -> ASGIApp:
     """Answers questions for its health, and 503 with the URL of the leader to everything else.
 
-    ``figures``: what it tells Prometheus. It lives and has started, and is not ready.
+    ``figures``: what it tells Prometheus. ``full``: whether none can lead, as the disk of the
+    database is full. It lives and has started, and is not ready.
     """
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,7 +69,7 @@ def create_standby_api(
             elif scope["path"] == METRICS:
                 answer = _figures(scope, figures)
             else:
-                answer = not_leading(leader(), scope)
+                answer = not_leading(leader(), scope, full())
             await answer(scope, receive, send)
 
     return Guard(app, token, gate or LoopbackGate())
@@ -79,15 +85,19 @@ def _figures(scope: Scope, figures: Callable[[], bytes]) -> Response:
     return Response(figures(), media_type=CONTENT_TYPE)
 
 
-def not_leading(leader: str, scope: Scope | None = None) -> Response:
+def not_leading(leader: str, scope: Scope | None = None, full: bool = False) -> Response:
     """503 from a process that does not lead; ``leader``: the URL of the one that does, if known.
+
+    ``full``: there is none until there is room on the disk of the database.
 
     A browser that opens a page is told so by a page, which it asks for again by itself.
     """
     detail = f"this server stands by; the leader is at {leader}"
     if not leader:
         detail = "this server does not lead, and knows of no leader: ask again soon"
-    retry = {"Retry-After": "1"}
+    if full:
+        leader, detail = "", _FULL
+    retry = {"Retry-After": "5" if full else "1"}
     if scope is not None and "text/html" in Headers(scope=scope).get("accept", ""):
         link = ""
         if leader:

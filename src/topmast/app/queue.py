@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from topmast.adapters.objects.checkpoints import bucket_of
 from topmast.adapters.otlp import Traces
 from topmast.adapters.store import (
     Claim,
+    Full,
     InUse,
     JournalFailure,
     Keeper,
@@ -57,6 +59,7 @@ from topmast.app.server import (
     announce,
     announce_standby,
     bind,
+    keep,
     run,
     url_of,
     withdraw,
@@ -136,6 +139,8 @@ class QueueServer:
             refuse_local_engines(self._fleet or small_fleet(), options)
         own_folder(options.state)
         self._url = ""
+        self._listeners: dict[str, socket.socket] = {}
+        """By the options that they were made for."""
         self._system: ControlPlane | None = None
         self._standby: Standby | None = None
         self._sweeper: Sweeper | None = None
@@ -160,22 +165,23 @@ class QueueServer:
             require_free(self._store)
         with ExitStack() as stack:
             stack.callback(leave, options.state, self._made_folder)
-            listeners = [stack.enter_context(bind(options.host, options.port))]
+            listeners = self._listeners
+            listeners["--host"] = stack.enter_context(bind(options.host, options.port))
             if options.link is not None:
                 host, port = split_address(options.link, "--link")
-                listeners.append(
-                    stack.enter_context(bind(host, port, token=self._token, field="--link"))
+                listeners["--link"] = stack.enter_context(
+                    bind(host, port, token=self._token, field="--link")
                 )
-            self._url = url_of(listeners[0])
+            self._url = url_of(listeners["--host"])
             self._entry = open_entry(self._entry, options, stack, self._url)
             if self._entry.listener is not None:
-                listeners.append(self._entry.listener)
+                listeners["--listen"] = self._entry.listener
             self._front.app = self._standing_by()
             stack.callback(self._close)
             self._begin()
             front = self._front if self._traces is None else self._traces.of(self._front)
             run(
-                front, options.state, listeners, self._say_ready, self._leave,
+                front, options.state, list(listeners.values()), self._say_ready, self._leave,
                 most_connections=self._limits.connections, announced=self._system is not None,
                 role=LEADER if is_database(self._store) else "", tls=self._entry.tls,
             )  # fmt: skip
@@ -208,8 +214,8 @@ class QueueServer:
             remember_store(self._options.state, store)
 
         self._standby = Standby(
-            store, claim, self._machines, check, self._take_over, step_down,
-            self._reads.show if self._options.reads else None,
+            store, claim, self._machines, check, self._take_over, self._fail, self._reads.show,
+            reads=self._options.reads, full=str(error) if isinstance(error, Full) else "",
         )  # fmt: skip
         if isinstance(error, InUse):
             self._standby.look_once()
@@ -226,7 +232,9 @@ class QueueServer:
 
     @property
     def _fail(self) -> Callable[[BaseException], NoReturn]:
-        return step_down if self._options.standby else fail_stop
+        if not self._options.standby:
+            return fail_stop
+        return partial(step_down, keep=partial(keep, self._listeners))
 
     # --- leading ------------------------------------------------------------------------------
 
@@ -334,9 +342,8 @@ class QueueServer:
         own = create_standby_api(
             self._health, self._leader, self._token,
             self._entry.standby_gate(self._options.state, self._accounts), self._figures,
+            self._full,
         )  # fmt: skip
-        if not self._options.reads:
-            return own
         return Reads(self._shown, self._age_s, own)
 
     def _age_s(self) -> float:
@@ -355,6 +362,9 @@ class QueueServer:
         known = self._standby.leader if self._standby is not None else None
         return "" if known is None or known.address == self._address else known.address
 
+    def _full(self) -> bool:
+        return self._standby is not None and bool(self._standby.full)
+
     def _accounts(self) -> Accounts | None:
         follower = self._standby.follower if self._standby is not None else None
         return None if follower is None else follower.machines.accounts
@@ -367,7 +377,7 @@ class QueueServer:
             topmast.__version__, time.time(), self._started_s, {},
             0 if follower is None else follower.rebuilt.seq, role="standby",
             epoch=0 if known is None else known.epoch, leader=self._leader(),
-            why="" if standby is None else standby.why,
+            why="" if standby is None else standby.why or standby.full,
         )  # fmt: skip
 
     def _figures(self) -> bytes:

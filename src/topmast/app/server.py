@@ -12,7 +12,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import structlog
@@ -28,6 +28,8 @@ from topmast.client.address import SERVER_FILE, STANDBY, standby_file
 from topmast.model.errors import InvalidInput, Unavailable
 
 LOG_FORMAT = "TOPMAST_LOG"
+KEPT = "TOPMAST_KEPT"
+"""The beginning of the names of variables with what it listened on before it began again."""
 MOST_OPEN_FILES = 65_536
 """Tasks inherit the limit, and some programs close every descriptor that it allows, one by one."""
 
@@ -75,7 +77,7 @@ def bind(
 ) -> socket.socket:
     """A listening socket; port 0 takes a free one. Raises InvalidInput, Unavailable.
 
-    Without a ``token`` or ``login`` it must be on loopback.
+    Without a ``token`` or ``login`` it must be on loopback. One that was kept is taken up again.
     """
     name = "127.0.0.1" if host == "localhost" else host
     try:
@@ -88,6 +90,9 @@ def bind(
             field=field,
             remedy="use --listen, with TLS and a login; links between processes need a token",
         )
+    kept = _kept(field)
+    if kept is not None:
+        return kept
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
     # The protocol is named, or asyncio does not know that it may switch off Nagle's algorithm.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -100,6 +105,26 @@ def bind(
             f"cannot listen on {host}:{port}: {error.strerror} (choose another --port, 0 for any)"
         ) from None
     listener.listen(1024)
+    return listener
+
+
+def keep(listeners: Mapping[str, socket.socket]) -> None:
+    """Leave listening sockets open to the program that this process is about to become.
+
+    By the names of the options that they were made for; connections wait in them meanwhile.
+    """
+    for field, listener in listeners.items():
+        listener.set_inheritable(True)
+        os.environ[KEPT + field] = f"{os.getpid()} {listener.fileno()}"
+
+
+def _kept(field: str) -> socket.socket | None:
+    """The socket that was kept for an option, and is not ours alone by now."""
+    pid, _, number = os.environ.pop(KEPT + field, "").partition(" ")
+    if pid != str(os.getpid()):
+        return None
+    listener = socket.socket(fileno=int(number))
+    listener.set_inheritable(False)
     return listener
 
 

@@ -19,6 +19,7 @@ from topmast.adapters.engines.registry import Engines
 from topmast.adapters.kernels import begin_with_kernels
 from topmast.adapters.store import (
     Claim,
+    Full,
     JournalFailure,
     Keeper,
     Leader,
@@ -45,6 +46,8 @@ STAND_OFF_S = 60.0
 """Between looks at a database that a newer program wrote: it would have to be made anew."""
 PAUSE_S = 5.0
 """Before this process begins again after an error that may come back at once."""
+ROOM_S = 5.0
+"""Between looks whether the disk of the database has room again."""
 Won = tuple[SqlJournal, Keeper]
 Lead = Callable[[SqlJournal, Keeper, Follower], None]
 Show = Callable[[Follower, SqlJournal], Followed]
@@ -55,7 +58,8 @@ class Standby:
 
     ``build`` makes machines that follow, for what the leader decides by. ``check`` raises for a
     leader that this process could not follow. ``lead`` begins to lead. What cannot be mended ends
-    the process by ``fail``. ``show`` makes what answers from the machines that follow, if anything.
+    the process by ``fail``. ``show`` makes what answers from the machines that follow; it is asked
+    with ``reads``, and while no process can lead as the disk of the database is full.
     """
 
     def __init__(
@@ -66,7 +70,10 @@ class Standby:
         check: Callable[[Follower, Leader], None],
         lead: Lead,
         fail: Callable[[BaseException], NoReturn],
-        show: Show | None = None,
+        show: Show,
+        *,
+        reads: bool = False,
+        full: str = "",
     ) -> None:
         self.leader: Leader | None = None
         """The leader, as last seen."""
@@ -79,6 +86,8 @@ class Standby:
         """When the last look began that brought every record; of `elapsed_s`."""
         self.why = ""
         """Why it does not follow; empty: it does."""
+        self.full = full
+        """Why no process leads: the disk of the database is full. Empty: it has room."""
         self._store = store
         self._claim = msgspec.structs.replace(claim, waits=True)
         self._build = build
@@ -86,6 +95,7 @@ class Standby:
         self._lead = lead
         self._fail = fail
         self._show = show
+        self._reads = reads
         self._reading: SqlJournal | None = None
         """Where it looked before its start; what is shown reads on there."""
         self._won: queue.SimpleQueue[Won] = queue.SimpleQueue()
@@ -118,6 +128,10 @@ class Standby:
                 return
             except WrittenByNewer:
                 time.sleep(STAND_OFF_S)  # the other thread says so
+            except Full as error:
+                self.full = str(error)
+                log.error("no process can lead", why=self.full)
+                time.sleep(ROOM_S)
             except JournalFailure as error:
                 log.warning("cannot become the leader yet", why=str(error))
                 time.sleep(backoff.take())
@@ -170,8 +184,10 @@ class Standby:
         return won
 
     def _look(self, reading: SqlJournal, watch: Watch) -> None:
-        began_s = elapsed_s()
+        began_s, before = elapsed_s(), self.leader
         self.leader = watch.leader()
+        if before is not None and before.epoch != self.leader.epoch:
+            self.full = ""  # another process found room
         if watch.end_expired():
             log.warning("the leader proved nothing for too long", leader=self.leader.holder)
         if self.follower is None:
@@ -179,9 +195,12 @@ class Standby:
         if self.shown is not None:
             self.lag_records = self.shown.follow()
         else:
-            before = self.follower.rebuilt.seq
-            self.lag_records = self.follower.follow(reading).seq - before
-            self.shown = None if self._show is None else self._show(self.follower, reading)
+            known = self.follower.rebuilt.seq
+            self.lag_records = self.follower.follow(reading).seq - known
+        if not self._reads and not self.full:
+            self._hide()
+        elif self.shown is None:
+            self.shown = self._show(self.follower, reading)
         self.looked_s = began_s
         self._check(self.follower, self.leader)
 
@@ -204,11 +223,12 @@ def _taken(won: queue.SimpleQueue[Won], wait_s: float = 0.0) -> Won | None:
         return None
 
 
-def step_down(error: BaseException) -> NoReturn:
+def step_down(error: BaseException, keep: Callable[[], None]) -> NoReturn:
     """Begin again as a candidate, in the same process but with none of its memory.
 
     Also where the log cannot be written, such as on a full disk. The right to lead is let go at
-    once. An error that is not of the database may come back, so then it begins after a pause.
+    once. ``keep`` has the ports stay open: who comes meanwhile is answered soon. An error that is
+    not of the database may come back, so then it begins after a pause, and with closed ports.
     """
     if isinstance(error, InvalidInput):
         try:
@@ -221,7 +241,9 @@ def step_down(error: BaseException) -> NoReturn:
         sys.stdout.flush()
     finally:
         words = sys.orig_argv  # the same program and arguments
-        if not isinstance(error, JournalFailure):
+        if isinstance(error, JournalFailure):
+            keep()
+        else:
             words = [sys.executable, "-c", _AFTER_A_PAUSE, str(PAUSE_S), *words]
         os.execv(sys.executable, words)  # noqa: S606
 

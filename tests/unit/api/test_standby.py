@@ -1,6 +1,7 @@
 """What a process answers while it does not lead."""
 
 import asyncio
+import json
 
 import httpx
 import pytest
@@ -83,6 +84,14 @@ def test_a_browser_is_told_by_a_page_that_asks_again() -> None:
     assert 'http-equiv="refresh" content="3"' in answer.text
     assert f'<a href="{LEADER}/queue?user=%3Cb%3E&amp;band=high">' in answer.text
     assert "<b>" not in answer.text
+
+
+def test_nothing_is_written_while_the_disk_of_the_database_is_full() -> None:
+    """No other server could do it, so none is named; the client comes again a little later."""
+    answer = not_leading(LEADER, full=True)
+    told = json.loads(bytes(answer.body))
+    assert "the disk of the database is full" in told["detail"]
+    assert (told["leader"], answer.headers["Retry-After"]) == ("", "5")
 
 
 def test_a_standby_tells_how_far_it_follows_and_nothing_of_the_state() -> None:

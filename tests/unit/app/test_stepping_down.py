@@ -11,14 +11,16 @@ PROGRAM = """
 import fcntl, os, sys, time
 from topmast.adapters.store import LeadershipLost
 from topmast.app import standby
+from topmast.app.server import bind, keep
 standby.PAUSE_S = 1.5
 runs, lock = sys.argv[1:3]
+listener = bind("127.0.0.1", 0)
 with open(runs, "a") as file:
-    print(os.getpid(), time.monotonic(), file=file)
+    print(os.getpid(), time.monotonic(), listener.getsockname()[1], listener.get_inheritable(), file=file)
 if len(open(runs).readlines()) == 1:
     held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
     fcntl.flock(held, fcntl.LOCK_EX)
-    standby.step_down({error})
+    standby.step_down({error}, lambda: keep({"--host": listener}))
 """
 TAKE = "import fcntl, sys; fcntl.flock(open(sys.argv[1], 'a'), fcntl.LOCK_EX)"
 
@@ -41,8 +43,11 @@ def test_it_begins_again_and_lets_go_of_all_meanwhile(
     subprocess.run([sys.executable, "-c", TAKE, str(lock)], check=True, timeout=30)
     free_s = time.monotonic()
     assert process.wait(60) == 0
-    pids, times_s = zip(*(line.split() for line in runs.read_text().splitlines()), strict=True)
+    lines = [line.split() for line in runs.read_text().splitlines()]
+    pids, times_s, ports, inheritable = zip(*lines, strict=True)
     assert [int(pid) for pid in pids] == [process.pid] * 2
+    assert (ports[0] == ports[1]) is not want_pause, "its port is open all the time"
+    assert inheritable == ("False", "False"), "what it starts has no part in it"
     if want_pause:
         assert float(times_s[1]) - float(times_s[0]) > 1.5
         assert free_s < float(times_s[1])

@@ -19,6 +19,7 @@ from topmast.adapters.store.backup import (
 )
 from topmast.adapters.store.database import Claim, Leader
 from topmast.adapters.store.errors import (
+    Full,
     InUse,
     JournalFailure,
     LeadershipLost,
@@ -48,6 +49,7 @@ __all__ = [
     "PROFILE",
     "STORE",
     "Claim",
+    "Full",
     "InUse",
     "JournalFailure",
     "Keeper",

@@ -28,6 +28,10 @@ class JournalFailure(TopmastError):
     """
 
 
+class Full(JournalFailure):
+    """The disk of the database has no room: nothing is written until there is some."""
+
+
 class LeadershipLost(JournalFailure):
     """Another process leads: nothing of this transaction was written."""
 
@@ -47,6 +51,7 @@ class Retired(JournalFailure):
 USE_ANOTHER = "use another backup"
 Explain = Callable[[BaseException, str], JournalFailure]
 
+_NO_ROOM = "No space left on device"
 # A part of the driver's message -> what a person should know.
 _MEANINGS = (
     ("file is not a database", "this file is not a SQLite database: name another, or move it away"),
@@ -59,7 +64,6 @@ _MEANINGS = (
     ("readonly database", "no permission to write the database"),
     ("unable to open database file", "the database cannot be opened: do folder and rights fit?"),
     ("UNIQUE constraint failed", "a second writer: this record is already in the journal"),
-    ("No space left on device", "the disk of the database is full: make room and start again"),
     ("duplicate key", "a second writer: this record is already in the journal"),
 )
 
@@ -72,6 +76,8 @@ def explain(error: BaseException, place: str) -> JournalFailure:
     if refusal is not None:
         kind = JournalFailure if refusal.waits else NotAdmitted
         return kind(told(refusal, place, text))
+    if _NO_ROOM in text:
+        return Full(f"{place}: the disk of the database is full: make room there [{text}]")
     for part, meaning in _MEANINGS:
         if part in text:
             return JournalFailure(f"{place}: {meaning} [{text}]")
