@@ -7,10 +7,10 @@ import unicodedata
 from datetime import UTC, datetime
 
 # C0 and C1 controls, line and paragraph separators, and what turns the direction of writing.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _UNSAFE_IN_A_BLOCK = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+"
 )
 _SEQUENCE = re.compile(
     "\x1b\\[[0-?]*[ -/]*[@-~]"  # CSI: colours, movements
@@ -88,11 +88,20 @@ def clean_json(text: str) -> str:
     return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+class _Spelling(dict[str, str]):
+    """How a character is spelled out, kept since its first time: output may be full of one."""
+
+    def __missing__(self, letter: str) -> str:
+        code = ord(letter)
+        self[letter] = f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+        return self[letter]
+
+
+_SPELLING = _Spelling({"\t": " "})
+
+
 def _spelled(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    if code == 9:
-        return " "
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+    return "".join(map(_SPELLING.__getitem__, found[0]))
 
 
 def width(text: str) -> int:
