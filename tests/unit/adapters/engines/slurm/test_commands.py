@@ -101,6 +101,8 @@ def test_credentials_that_are_not_taken_are_told_from_silence(
         ("sbatch: error: Batch job submission failed: Requested node configuration is not available", "`gpu.MODEL: TYPE`"),
         ("sbatch: error: Invalid --time specification", "option `time_limit`"),
         ("sbatch: error: Invalid --mem specification", "option `memory_mib_per_gpu`"),
+        ("sbatch: error: two-factor authentication is needed beside 8 GPUs, try again\n"
+         "sbatch: error: Batch job submission failed: Unspecified error", "two-factor"),
         ("sbatch: error: something new\nof two lines\x1b[31m", r"something new; of two lines\?\[31m$"),
         ("x" * 5000, "…$"),
     ],

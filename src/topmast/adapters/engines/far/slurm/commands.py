@@ -30,6 +30,8 @@ _SILENCE = re.compile(
     r"|configuration.*(fetch|source)|io error|i/o error|broken pipe|protocol version",
     re.IGNORECASE,
 )
+_SUBMISSION = re.compile(r"^.*submission failed: ", re.DOTALL)
+"""What stands before Slurm's own reason why it takes no job: words of a site's plugins among it."""
 _UNPROVEN = re.compile(r"zero bytes|munge|authentication|credential", re.IGNORECASE)
 """What Slurm says when it does not believe what a command is, or cannot be asked to."""
 _PROOF = "see to munged here: it must run, have the cluster's key, and clocks must agree"
@@ -161,8 +163,9 @@ class Commands:
             return out.decode("utf-8", "replace")
         said = _plain(err.decode("utf-8", "replace")) or f"status {process.returncode}"
         failed = process.returncode < 0 or (self._options.ssh and process.returncode == SSH_FAILED)
-        if failed or _SILENCE.search(said):
-            remedy = f" ({_PROOF})" if _UNPROVEN.search(said) else ""
+        reason = _SUBMISSION.sub("", said)
+        if failed or _SILENCE.search(reason):
+            remedy = f" ({_PROOF})" if _UNPROVEN.search(reason) else ""
             raise Unreachable(f"{command}: {said}{remedy}")
         raise refused(said)
 
