@@ -14,7 +14,15 @@ from topmast.adapters.engines.far.ssh import SshEngine, SshOptions
 from topmast.adapters.engines.registry import read_options
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.model.job import Checkpoint
-from topmast.model.messages import HostDown, HostOpened, HostUp, StartGang, TaskExited, TaskLost
+from topmast.model.messages import (
+    HostClosed,
+    HostDown,
+    HostOpened,
+    HostUp,
+    StartGang,
+    TaskExited,
+    TaskLost,
+)
 from topmast.model.plan import Seat
 
 NUMBERS = itertools.count()
@@ -25,11 +33,17 @@ TURNS = "for turn in $(seq 1 {turns}); do echo turn $turn; sleep 0.1; done; echo
 
 
 @pytest.fixture
-def rig(lab: SshLab, tmp_path: Path) -> Iterator[Rig]:
-    """An open engine over the hosts of the lab, with a short lease."""
+def folder() -> str:
+    """What is below the home of the account on the hosts."""
+    return f".f{next(NUMBERS)}"
+
+
+@pytest.fixture
+def rig(lab: SshLab, folder: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Rig]:
+    """An open engine over the hosts of the lab, with a short lease or the one that is asked for."""
     given = {
-        **lab.options, "folder": f".f{next(NUMBERS)}", "poll_s": "0.2", "lease_s": str(LEASE_S),
-        "command_s": "4", "connect_s": "4",
+        **lab.options, "folder": folder, "poll_s": "0.2", "command_s": "4", "connect_s": "4",
+        "lease_s": getattr(request, "param", str(LEASE_S)),
     }  # fmt: skip
     options = read_options(given, SshOptions, engine="ssh", field="options")
     hosts = tuple(HostSpec(name, "H100", 8) for name in lab.names)
@@ -123,6 +137,25 @@ def test_what_outlives_its_runner_is_told_dead_when_it_is(rig: Rig, lab: SshLab)
     until(lambda: bool(rig.news.all(TaskLost, job="j1")), "it is not told lost", 60.0)
     assert not alive(rig, "j1")
     assert "its runner was silent" in rig.lost("j1").error
+
+
+@pytest.mark.parametrize("rig", [str(LEASE_S), "none"], indirect=True)
+def test_a_task_that_deletes_our_folder_ends_nothing(rig: Rig, folder: str) -> None:
+    """It is made anew, and what runs is found by its processes: it goes on, and ends with its code."""
+    script = TURNS.format(turns=150)
+    rig.engine.start_gang(gang(rig, "j1", f"rm -rf ~/{folder}; {script}; exit 5", "ssh0"))
+    rig.engine.start_gang(gang(rig, "j2", TURNS.format(turns=10_000), "ssh0"))
+    rig.says("j2", "turn 5")
+    assert rig.end_of("j1").code == 5
+    rig.says("j1", "over")
+    assert not rig.news.all(TaskLost)
+    closed = [news.why for news in rig.news.all(HostClosed, host="ssh0")]
+    assert all("was deleted while it was in use" in why for why in closed)
+    rig.engine.stop("j2", 1, 1.0)
+    rig.end_of("j2")
+    until(lambda: not alive(rig, "j2"), "it does not end")
+    rig.engine.start_gang(gang(rig, "j3", "echo again", "ssh0"))
+    assert rig.end_of("j3").code == 0
 
 
 def test_a_restart_of_the_host_ends_its_tasks_once(rig: Rig, lab: SshLab) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from topmast.adapters.engines.far.ssh import lines, machine, remote
+from topmast.adapters.engines.far.ssh import lines, living, machine, remote
 
 PATIENCE_S = 20.0
 NAME = "tm-fleet-j1-1-0"
@@ -194,7 +194,7 @@ def test_a_running_part_that_is_cancelled_has_its_grace(program: Program, how: s
         assert program.part()["state"] == "running", "the grace is not over"
     eventually(lambda: program.part()["state"] == "ended", "it does not end")
     assert program.part()["cancelled"]
-    assert not [child for child in children if remote.parents().get(child.pid)]
+    assert not [child for child in children if living.parents().get(child.pid)]
 
 
 @pytest.fixture
@@ -269,9 +269,9 @@ def test_a_runner_that_dies_while_it_is_listed_is_not_taken_for_its_processes(
     remote.write(part / "released", machine.boot_id())
     held, lock = [remote.lock(part)], remote.lock
 
-    def dies_after_one_look(of: Path) -> int | None:
+    def dies_after_one_look(of: Path, make: int = 0) -> int | None:
         """The runner holds its lock when it is looked at first, and dies then."""
-        found = lock(of)
+        found = lock(of, make)
         if held:
             os.close(held.pop() or 0)
         return found
@@ -281,6 +281,75 @@ def test_a_runner_that_dies_while_it_is_listed_is_not_taken_for_its_processes(
     told = [keeper.do_list()["parts"][0] for _ in range(2)]
     assert [one["state"] for one in told] == ["running", "running"]
     assert told[-1]["why"] == "its runner was killed, and processes of it live"
+
+
+def test_a_deleted_folder_hides_nothing_that_runs(program: Program, tmp_path: Path) -> None:
+    """It is told as such, once; a new connection makes it anew, and its first listing finds the part."""
+    part = program.runs("stubborn")
+    shutil.rmtree(tmp_path / "parts")
+    for op in ("list", "submit"):
+        told = program.reply(op=op)["lost"]
+        assert "was deleted while it was in use, and is made anew" in told
+        assert "option `folder`" in told
+    other = Program(tmp_path)
+    try:
+        for _ in range(2):
+            found = other.part()
+            assert (found["state"], found["id"]) == ("running", part["id"])
+            assert found["submitted_s"] == part["submitted_s"]
+        elsewhere = Program(tmp_path, host="h1", account="others")
+        assert elsewhere.ask(op="list")["parts"] == [], "it is of another host"
+        elsewhere.end()
+        other.ask(op="forget", name=NAME, id=part["id"])
+        other.ask(op="cancel", name=NAME, id="another", grace_s=0.0)
+        time.sleep(0.3)
+        assert other.part()["state"] == "running"
+        other.ask(op="cancel", name=NAME, id=part["id"], grace_s=0.3)
+        eventually(lambda: other.ask(op="list")["parts"] == [], "it does not end")
+    finally:
+        other.end()
+
+
+@pytest.mark.parametrize("deleted", [("part.json",), ("released",), ("lock", "released"), ()])
+def test_a_damaged_part_that_runs_is_listed(
+    program: Program, tmp_path: Path, deleted: tuple[str, ...]
+) -> None:
+    """Also by the connection that knew it whole, and when all of it is gone; others as before."""
+    part = program.runs()
+    beside = program.submit(name="tm-fleet-j2-1-0")
+    folder = tmp_path / "parts/fleet/h0/parts" / NAME
+    for name in deleted:
+        (folder / name).unlink()
+    if not deleted:
+        shutil.rmtree(folder)
+    other = Program(tmp_path)
+    for asked in (program, other):
+        for _ in range(2):
+            found = asked.part()
+            assert (found["state"], found["id"]) == ("running", part["id"])
+            assert asked.part("tm-fleet-j2-1-0") == beside
+    other.end()
+    psutil.Process(program.notes()[0][0]).kill()
+    eventually(lambda: all(p["state"] != "running" for p in program.ask(op="list")["parts"]), "?")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"id": "x"}', None])
+def test_a_damaged_part_hides_no_other(
+    program: Program, tmp_path: Path, content: str | None
+) -> None:
+    """Nothing of it runs: it is as if it were not there, and can be submitted again."""
+    program.submit()
+    beside = program.submit(name="tm-fleet-j2-1-0")
+    parts = tmp_path / "parts/fleet/h0/parts"
+    file = parts / NAME / "part.json"
+    file.unlink()
+    if content is not None:
+        file.write_text(content)
+    (parts / "stray").write_text("")
+    (parts.parent / "session").write_text(content or "{")
+    assert program.ask(op="list")["parts"] == [beside]
+    assert program.ask(op="open", instance="i")["home"]
+    assert program.submit()["state"] == "held"
 
 
 def test_a_runner_that_fails_says_why(program: Program) -> None:

@@ -363,6 +363,9 @@ class Channel:
             raise Unreachable(self._aborted or f"the connection broke: {error}") from None
         if "refused" in reply:
             raise Refused(reply["refused"])
+        if "lost" in reply:  # a new connection makes the folder anew
+            self.abort(reply["lost"])
+            raise Unreachable(reply["lost"])
         if "failed" in reply:
             raise Unreachable(reply["failed"])
         return reply["ok"]
@@ -391,7 +394,7 @@ class Channel:
 @cache
 def program() -> bytes:
     """What is sent to hosts, and answers there."""
-    text = runner.joined(("machine", "remote"), __package__, later=())
+    text = runner.joined(("machine", "living", "remote"), __package__, later=())
     return f"from __future__ import annotations\nAny = NoReturn = object\n{text}".encode()
 
 

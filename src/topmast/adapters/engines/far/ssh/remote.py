@@ -1,8 +1,8 @@
 """Keeps the parts of one fleet on a host, for as long as one SSH connection lasts.
 
-It is sent over the connection as one text with `machine`, and is never installed: standard library
-only, Python 3.8 or newer. It reads requests from standard input and answers each; a message
-is its length in bytes, a line end, and that many bytes of JSON.
+It is sent over the connection as one text with `machine` and `living`, and is never installed:
+standard library only, Python 3.8 or newer. It reads requests from standard input and answers each;
+a message is its length in bytes, a line end, and that many bytes of JSON.
 
 What it knows is in a private folder of the account on the host, so that the next connection finds
 the same, and neither a crash nor a reboot makes a part start twice::
@@ -14,6 +14,9 @@ the same, and neither a crash nor a reboot makes a part start twice::
 A part is *held* until there is a file ``released``, which says in which boot it was started. The
 runner holds a lock on ``lock`` while it lives. When the lock is free, the part has ended once no
 process of this boot bears its name in the environment: a number of a process alone proves nothing.
+
+A job has the account of its runner, and may delete all that. So the environment says as well which
+part it is: what a first listing, or one that lacks what ran before, finds there alone is listed.
 """
 
 from __future__ import annotations
@@ -35,16 +38,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+from topmast.adapters.engines.far.ssh.living import (
+    MARK,
+    PLACE,
+    began,
+    command,
+    kill,
+    parents,
+    processes,
+    send,
+    variable,
+)
 from topmast.adapters.engines.far.ssh.machine import Json, Refused, boot_id, boot_s, claim, facts
 
-PROC = "/proc"
-MARK = "TOPMAST_PART"
-"""Names a part in the environment of all its processes."""
 ADDRESS = "TOPMAST_ADDRESS"
 """By which other hosts reach this one: the address that the connection came to."""
 LONGEST_SOCKET_BYTES = 107
-KILL_ROUNDS = 50
-SETTLE_S = 0.02
 TAIL_BYTES = 400
 _SSHD = re.compile(rb"sshd(-session)?: [^\0]*@")
 
@@ -98,6 +107,21 @@ def read(file: Path) -> str:
         return ""
 
 
+def document(file: Path) -> Json:
+    """The object that a file has; an empty one when it was deleted or damaged."""
+    try:
+        found = json.loads(read(file))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def identity(part: Path) -> Json:
+    """Which part a folder is of; empty when it does not say so any more."""
+    found = document(part / "part.json")
+    return found if {"id", "submitted_s", "runner"} <= found.keys() else {}
+
+
 @contextlib.contextmanager
 def alone(file: Path) -> Iterator[None]:
     """Nothing else that takes the same lock runs meanwhile: connections may overlap."""
@@ -109,9 +133,12 @@ def alone(file: Path) -> Iterator[None]:
         os.close(number)
 
 
-def lock(part: Path) -> int | None:
-    """A descriptor that holds the lock of a part; None when its runner holds it."""
-    number = os.open(part / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def lock(part: Path, make: int = 0) -> int | None:
+    """A descriptor that holds the lock of a part; None when its runner holds it.
+
+    ``make`` is `os.O_CREAT`, or 0: FileNotFoundError without the file.
+    """
+    number = os.open(part / "lock", os.O_RDWR | os.O_CLOEXEC | make, 0o600)
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -120,81 +147,7 @@ def lock(part: Path) -> int | None:
     return number
 
 
-# --- processes ------------------------------------------------------------------------------------
-
-
-def processes() -> dict[str, list[int]]:
-    """Those of parts, by the name of the part."""
-    found: dict[str, list[int]] = {}
-    for name in os.listdir(PROC):  # noqa: PTH208
-        if not name.isdigit():
-            continue
-        try:
-            variables = Path(f"/proc/{name}/environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        for variable in variables:
-            if variable.startswith(f"{MARK}=".encode()):
-                part = os.fsdecode(variable).partition("=")[2]
-                found.setdefault(part, []).append(int(name))
-    return found
-
-
-def parents() -> dict[int, int]:
-    """The parent of each process that is not dead."""
-    found = {}
-    for name in os.listdir(PROC):  # noqa: PTH208
-        if name.isdigit():
-            with contextlib.suppress(OSError):
-                text = Path(f"/proc/{name}/stat").read_bytes()
-                fields = text[text.rindex(b")") + 2 :].split()
-                if fields[0] not in b"ZX":
-                    found[int(name)] = int(fields[1])
-    return found
-
-
-def send(pids: list[int], number: int) -> None:
-    """Signal each process that is still there."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
-
-
-def kill(name: str) -> None:
-    """End everything of a part: the tasks first, the runner that would lose sight of them last."""
-    for round_ in range(KILL_ROUNDS):
-        parent_of = parents()
-        own = set(processes().get(name, ()))
-        tree = {pid for pid in parent_of if own.intersection(_line(pid, parent_of))}
-        if not tree:
-            return
-        runners = {pid for pid in tree if b"/runner-" in _command(pid)}
-        tasks = sorted(tree - runners)
-        if not tasks or round_ > KILL_ROUNDS // 2:
-            tasks = sorted(tree)
-        send(tasks, signal.SIGKILL)
-        time.sleep(SETTLE_S)
-
-
-def _line(pid: int, parent_of: dict[int, int]) -> Iterator[int]:
-    while pid in parent_of:
-        yield pid
-        pid = parent_of[pid]
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def _began(pid: int) -> str:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return ""
-    return text[text.rindex(b")") + 2 :].split()[19].decode()
+# --- runners --------------------------------------------------------------------------------------
 
 
 def compiled(runner: Path) -> Path:
@@ -211,10 +164,10 @@ def compiled(runner: Path) -> Path:
     return made
 
 
-def become(part: Path, held: list[int], runner: Path, host: str) -> NoReturn:
+def become(part: Path, held: list[int], runner: Path, host: str, place: str) -> NoReturn:
     """Be the runner of a part, in a session of its own that no hang-up reaches.
 
-    ``held``: descriptors that stay open as long as it lives.
+    ``held``: descriptors that stay open as long as it lives. ``place`` is told by its environment.
     """
     try:
         os.setsid()
@@ -228,7 +181,7 @@ def become(part: Path, held: list[int], runner: Path, host: str) -> NoReturn:
         for number in held:
             os.set_inheritable(number, True)
         ours = {name: text for name, text in os.environ.items() if not name.startswith("SSH_")}
-        ours[MARK] = part.name
+        ours[MARK], ours[PLACE] = part.name, place
         there = os.environ.get("SSH_CONNECTION", "").split()
         if len(there) == 4:
             ours[ADDRESS] = there[2]
@@ -242,11 +195,16 @@ def become(part: Path, held: list[int], runner: Path, host: str) -> NoReturn:
 # --- the parts ------------------------------------------------------------------------------------
 
 
+class Lost(Exception):
+    """The folder is not the one that this connection began with."""
+
+
 class Keeper:
     """Answers requests about the parts of one fleet on this host."""
 
     def __init__(self, folder: str, fleet: str, host: str) -> None:
         self.host = host
+        self.where = f"{fleet}/{host}/"
         self.top = private_folder(Path(folder).expanduser().absolute())
         self.base = private_folder(self.top / fleet / host)
         self.parts = private_folder(self.base / "parts")
@@ -254,28 +212,47 @@ class Keeper:
         """While it is open, here or in a runner, the machine serves as no other host."""
         self.kills: dict[str, float] = {}
         """When what is left of a cancelled part is killed, should the disk be full."""
+        self.ran: set[str] | None = None
+        """The parts that the last listing said to run; None: there was none."""
+        self.identity = self._identity()
 
     def answer(self, request: Json) -> Json:
-        """Do one request."""
+        """Do one request. Raises Lost when the folder was deleted: jobs can do that."""
         handler = getattr(self, "do_" + request.pop("op"))
-        with alone(self.base / "mutex"):
-            return handler(**request)
+        try:
+            if self._identity() == self.identity:
+                with alone(self.base / "mutex"):
+                    return handler(**request)
+        except FileNotFoundError:
+            if self._identity() == self.identity:
+                raise
+        raise Lost(
+            f"{self.base} was deleted while it was in use, and is made anew: jobs of the account "
+            f"must leave the folder alone (option `folder`)"
+        )
+
+    def _identity(self) -> list[int]:
+        """Of the folders, as long as they are there."""
+        try:
+            return [folder.stat().st_ino for folder in (self.base, self.parts)]
+        except OSError:
+            return []
 
     # --- the connection ---------------------------------------------------------------------------
 
     def do_open(self, instance: str) -> Json:
         """Take over from the connection that the same process had before, which may hang."""
-        before = json.loads(read(self.base / "session") or "{}")
+        before = document(self.base / "session")
         pid = before.get("pid", 0)
         if (
             before.get("instance") == instance
             and pid != os.getppid()
-            and _began(pid) == before.get("began")
-            and _SSHD.match(_command(pid))
+            and began(pid) == before.get("began")
+            and _SSHD.match(command(pid))
         ):
             send([pid], signal.SIGTERM)
         self.claimed = claim(self.host)
-        ours = {"instance": instance, "pid": os.getppid(), "began": _began(os.getppid())}
+        ours = {"instance": instance, "pid": os.getppid(), "began": began(os.getppid())}
         write(self.base / "session", json.dumps(ours))
         socket, home = self.base / f"s.{secrets.token_hex(4)}", self.base / "home"
         if len(os.fsencode(str(socket))) > LONGEST_SOCKET_BYTES:
@@ -314,8 +291,12 @@ class Keeper:
             draft.mkdir(mode=0o700)
             write(draft / "part.json", json.dumps(facts))
             write(draft / "ticket.json", json.dumps(ticket))
-            if not (self.parts / name).exists():
-                draft.rename(self.parts / name)
+            os.close(os.open(draft / "lock", os.O_WRONLY | os.O_CREAT, 0o600))
+            there = self.parts / name
+            if there.exists() and not identity(there):
+                there.rename(self.base / f".{name}.{secrets.token_hex(4)}")  # of no use any more
+            if not there.exists():
+                draft.rename(there)
         except OSError as error:
             raise Refused(f"{draft}: {error.strerror}") from None
         finally:
@@ -328,8 +309,8 @@ class Keeper:
         part = self._part(name, id)
         if part is None or (part / "released").exists() or (part / "cancelled").exists():
             return {}
-        facts = json.loads(read(part / "part.json"))
-        locked = lock(part)
+        facts = identity(part)
+        locked = lock(part, os.O_CREAT)
         if locked is None:
             return {}
         try:
@@ -338,7 +319,8 @@ class Keeper:
             held = [locked, *([self.claimed.fileno()] if self.claimed else [])]
             child = os.fork()
             if child == 0:
-                become(part, held, self._runner(facts["runner"]), self.host)
+                place = f"{self.where}{id}/{facts['submitted_s']!r}"
+                become(part, held, self._runner(facts["runner"]), self.host, place)
             os.waitpid(child, 0)
         finally:
             os.close(locked)
@@ -347,31 +329,40 @@ class Keeper:
     def do_cancel(self, name: str, id: str, grace_s: float) -> Json:
         """End a part; listings see to it that the grace does too."""
         part = self._part(name, id)
-        if part is None:
+        now = self._state(part, processes) if part else self._stray(processes().get(name, []), id)
+        if now is None:
             return {}
-        kill_s = self.kills[id] = min(boot_s() + grace_s, self._kill_s(part, id))
-        if self._state(part, processes)["state"] == "running":  # whether the disk is full or not
+        kill_s = self.kills[id] = min(boot_s() + grace_s, self._kill_s(name, id))
+        if now["state"] == "running":  # whether the disk is full or not
             own = processes().get(name, [])
             parent_of = parents()
             send([pid for pid in own if parent_of.get(pid) not in own], signal.SIGTERM)
-            self._kill_in_time(part, id)
-        write(part / "cancelled", str(kill_s))
+            self._kill_in_time(name, id)
+        if part is not None:
+            write(part / "cancelled", str(kill_s))
         return {}
 
     def do_list(self) -> Json:
-        """Everything there is."""
+        """Everything there is, also what runs and of which the folder was deleted or damaged."""
         names = sorted(path.name for path in self.parts.iterdir())
-        look, parts = functools.lru_cache(None)(processes), []
-        for part in (self.parts / name for name in names):
-            parts.append(self._state(part, look))
-            if parts[-1]["state"] == "running":
-                self._kill_in_time(part, parts[-1]["id"])
+        look = functools.lru_cache(None)(processes)
+        states = (self._state(self.parts / name, look) for name in names)
+        parts = [told for told in states if told is not None]
+        known = {told["name"] for told in parts}
+        if self.ran is None or self.ran - known:
+            strays = (self._stray(pids) for name, pids in look().items() if name not in known)
+            parts += [told for told in strays if told is not None]
+        running = [told for told in parts if told["state"] == "running"]
+        self.ran = {told["name"] for told in running}
+        for told in running:
+            self._kill_in_time(told["name"], told["id"])
         return {"parts": parts}
 
     def do_forget(self, name: str, id: str) -> Json:
         """Delete what is here of a part that has ended."""
         part = self._part(name, id)
-        if part is not None and self._state(part, processes)["state"] == "ended":
+        now = self._state(part, processes) if part else None
+        if part is not None and now is not None and now["state"] == "ended":
             gone = self.base / f".{name}.{secrets.token_hex(4)}"
             part.rename(gone)
             self.kills.pop(id, None)
@@ -383,46 +374,72 @@ class Keeper:
     def _part(self, name: str, id: str) -> Path | None:
         """The part with this name and id."""
         part = self.parts / name
-        return part if json.loads(read(part / "part.json") or "{}").get("id") == id else None
+        return part if identity(part).get("id") == id else None
+
+    def _stray(self, pids: list[int], id: str = "") -> Json:
+        """A part that its processes alone tell of, if they are of this host, and of that id."""
+        for pid in pids:
+            told = variable(pid, PLACE)
+            if told.startswith(self.where + id):
+                its_id, _, submitted = told[len(self.where) :].partition("/")
+                return {
+                    "name": variable(pid, MARK), "id": its_id, "submitted_s": float(submitted),
+                    "state": "running", "why": "its folder on the host was deleted or damaged",
+                }  # fmt: skip
+        return None
 
     def _state(self, part: Path, look: Callable[[], dict[str, list[int]]]) -> Json:
-        """How far a part is. ``look`` finds the processes of parts: only now is it known that the
-        runner has let go of its lock, so what it left is there or has ended.
+        """How far a part is; None where nothing says which it is.
+
+        ``look`` finds the processes of parts: only now is it known that the runner has let go of
+        its lock, so what it left is there or has ended.
         """
-        facts = json.loads(read(part / "part.json"))
+        facts = identity(part)
+        if not facts:
+            return None
         told = {"name": part.name, "id": facts["id"], "submitted_s": facts["submitted_s"]}
         cancelled = (part / "cancelled").exists()
         released = read(part / "released")
+        if (part / "ended").exists():
+            return {**told, "state": "ended", "why": read(part / "ended"), "cancelled": cancelled}
+        if released in ("", boot_id()):
+            lives = self._lives(part, released, look)
+            if lives is not None:
+                return {**told, "state": "running", "why": lives}
         if not released:
             why = "cancelled before it started" if cancelled else ""
             state = "ended" if cancelled else "held"
             return {**told, "state": state, "why": why, "cancelled": cancelled}
-        if not (part / "ended").exists():
-            if released == boot_id():
-                locked = lock(part)
-                if locked is None:
-                    return {**told, "state": "running", "why": ""}
-                os.close(locked)
-                if look().get(part.name):
-                    why = "its runner was killed, and processes of it live"
-                    return {**told, "state": "running", "why": why}
-            rebooted = released != boot_id()
-            why = "the host was restarted" if rebooted else _last(part)
-            with contextlib.suppress(OSError):  # on a full disk: told again as now
-                write(part / "ended", why)
-            return {**told, "state": "ended", "why": why, "cancelled": cancelled}
-        return {**told, "state": "ended", "why": read(part / "ended"), "cancelled": cancelled}
+        why = _last(part) if released == boot_id() else "the host was restarted"
+        with contextlib.suppress(OSError):  # on a full disk: told again as now
+            write(part / "ended", why)
+        return {**told, "state": "ended", "why": why, "cancelled": cancelled}
 
-    def _kill_s(self, part: Path, id: str) -> float:
+    def _lives(
+        self, part: Path, released: str, look: Callable[[], dict[str, list[int]]]
+    ) -> str | None:  # fmt: skip
+        """Whether anything of a part lives, and what is unusual about that; None: nothing does."""
+        try:
+            locked = lock(part)
+            if locked is None:
+                return ""
+            os.close(locked)
+            if not released:
+                return None
+        except FileNotFoundError:
+            pass
+        return "its runner was killed, and processes of it live" if look().get(part.name) else None
+
+    def _kill_s(self, name: str, id: str) -> float:
         """When what is left of a part is killed, in seconds of this boot."""
         kill_s = self.kills.get(id, float("inf"))
         with contextlib.suppress(ValueError):
-            kill_s = min(kill_s, float(read(part / "cancelled")))
+            kill_s = min(kill_s, float(read(self.parts / name / "cancelled")))
         return kill_s
 
-    def _kill_in_time(self, part: Path, id: str) -> None:
-        if boot_s() >= self._kill_s(part, id):
-            kill(part.name)
+    def _kill_in_time(self, name: str, id: str) -> None:
+        if boot_s() >= self._kill_s(name, id):
+            kill(name)
 
 
 def _last(part: Path) -> str:
@@ -452,6 +469,8 @@ def main() -> None:
                 reply = {"ok": keeper.answer(request)}
         except Refused as error:
             reply = {"refused": str(error)}
+        except Lost as error:
+            reply = {"lost": str(error)}
         except Exception as error:
             reply = {"failed": f"{type(error).__name__}: {error}"}
         body = json.dumps(reply).encode()
