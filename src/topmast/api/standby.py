@@ -38,7 +38,7 @@ _PAGE = """<!doctype html>
 <p>This is asked for again every three seconds.</p></main></body></html>
 """
 _FULL = (
-    "nothing can be written: the disk of the database is full, and somebody must make room there; "
+    "nothing can be written: the disk of the database is full: make room there; "
     f"what only reads is answered, to clients that set TOPMAST_MOST_AGE_S={MOST_AGE_S:g}"
 )
 _OWN = (*GUARDED, LIVE, STARTED, READY)

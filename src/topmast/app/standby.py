@@ -227,7 +227,7 @@ def step_down(error: BaseException, keep: Callable[[], None]) -> NoReturn:
     """Begin again as a candidate, in the same process but with none of its memory.
 
     Also where the log cannot be written, such as on a full disk. The right to lead is let go at
-    once. ``keep`` has the ports stay open: who comes meanwhile is answered soon. An error that is
+    once. ``keep`` has the ports stay open: what comes meanwhile is answered soon. An error that is
     not of the database may come back, so then it begins after a pause, and with closed ports.
     """
     if isinstance(error, InvalidInput):
