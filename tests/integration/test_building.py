@@ -101,8 +101,9 @@ def test_a_region_comes_and_goes_again(door: Entrance) -> None:
             assert f"jobs are in cluster west-1 ({job})" in refused.json()["detail"]
             assert "topmast drain -l cluster=west-1" in refused.json()["detail"]
             assert door.acts()[0].outcome.startswith("refused: jobs are in cluster west-1")
-            shown = (await client.post("/fleet/diff", json={"fleet": before})).json()["changes"]
-            assert [c["jobs"] for c in shown] == [[job], [job]]
+            shown = (await client.post("/fleet/diff", json={"fleet": before})).json()
+            assert [c["jobs"] for c in shown["changes"]] == [[job], [job]]
+            assert shown["warnings"] == [f"it would be refused now: {refused.json()['detail']}"]
             await client.post(f"/jobs/{job}/cancel", json={})
             await is_in(client, job, "CANCELLED")
             gone = await apply(client, before)
@@ -112,6 +113,28 @@ def test_a_region_comes_and_goes_again(door: Entrance) -> None:
             again = await apply(client, document)
             assert again.status_code == 200, again.text
             await is_in(client, await submit(client), "RUNNING")
+
+    run(story)
+
+
+def test_what_would_be_refused_is_told_with_the_differences(door: Entrance, tmp_path: Path) -> None:
+    """By the same words: a dataset that may be in no other region keeps the region."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            _, before = await fleet_of(client)
+            assert (await apply(client, await with_west(client))).status_code == 200
+            (tmp_path / "files").mkdir()
+            (tmp_path / "files" / "one").write_text("1")
+            spec = {"name": "here", "region": "west", "source": str(tmp_path / "files"),
+                    "allowed": ["west"]}  # fmt: skip
+            made = await client.post("/datasets", json=spec)
+            assert made.status_code == 201, made.text
+            shown = (await client.post("/fleet/diff", json={"fleet": before})).json()["warnings"]
+            refused = (await apply(client, before)).json()["detail"]
+            assert "dataset here may be in no region that stays" in refused
+            assert shown == [f"it would be refused now: {refused}"]
 
     run(story)
 

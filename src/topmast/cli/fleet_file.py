@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +16,7 @@ from topmast.cli.text import plural
 
 if TYPE_CHECKING:
     from topmast.model.act_views import FleetDiff, FleetView
+    from topmast.model.errors import InvalidInput
 
 ONLY_TENANTS = "`topmast tenants apply FILE` applies the tenants of a file alone"
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A fleet file.")]
@@ -73,7 +74,7 @@ def _say_file(found: FleetView) -> None:
 
 def diff(session: Session, file: FileArgument, tenants: TenantsOption = False) -> None:
     """What a fleet file would change, and which jobs would have to leave."""
-    document = _document(file, tenants)
+    document = _document(session, file, tenants)
     with session.client() as client, _within(file):
         found = client.fleet_diff(**document)
     session.show(found, lambda: _say(found))
@@ -94,7 +95,7 @@ def apply(
     engine, take a start (`topmast up --fleet FILE`). The server keeps the change: the next start
     without --fleet has it.
     """
-    document = _document(file, tenants)
+    document = _document(session, file, tenants)
     with session.client() as client, _within(file):
         found = client.fleet_diff(**document)
         version, why = found.version if base is None else base, reason or ""
@@ -117,9 +118,12 @@ def _within(file: Path) -> Iterator[None]:
         yield
 
 
-def _document(file: Path, only_tenants: bool) -> dict[str, Any]:
-    """The file as it is sent; the server reads what it means."""
-    from topmast.model.errors import InvalidInput
+def _document(session: Session, file: Path, only_tenants: bool) -> dict[str, Any]:
+    """The file as it is sent; the server reads what it means.
+
+    Raises InvalidInput, with what the server finds wrong with the parts that can be read.
+    """
+    from topmast.model.errors import InvalidInput, refuse_all
     from topmast.model.files.fleetdump import dump_fleet
     from topmast.model.files.fleetfile import read_fleet
     from topmast.model.files.source import FLEET_LIMITS, Kind, plain_of, read_file
@@ -128,18 +132,36 @@ def _document(file: Path, only_tenants: bool) -> dict[str, Any]:
         try:
             return {"fleet": dump_fleet(read_fleet(file))}
         except InvalidInput as error:
-            if (error.field, error.message) != ("regions", "missing"):
-                raise
-            missing = InvalidInput(
-                "missing", field="regions", where=error.where, remedy=ONLY_TENANTS
-            )
-            missing.more = error.more
-            raise missing from None
+            found = [error, *error.more]
+            if (error.field, error.message) == ("regions", "missing"):
+                found[0] = InvalidInput(
+                    "missing", field="regions", where=error.where, remedy=ONLY_TENANTS
+                )
+            refuse_all([*found, *_told_by_server(session, file, error)])
     root = read_file(file, FLEET_LIMITS)
     tenants = plain_of(root).get("tenants") if root.kind is Kind.MAPPING else None
     if not isinstance(tenants, dict):
         raise InvalidInput("has no tenants", where=str(file), remedy="add `tenants:`")
     return {"tenants": tenants}
+
+
+def _told_by_server(session: Session, file: Path, error: InvalidInput) -> Sequence[InvalidInput]:
+    """What a server finds wrong with a file beside what is told; nothing if none is near."""
+    from topmast.cli.jobcheck import PATIENCE_S
+    from topmast.model.errors import InvalidInput, TopmastError
+    from topmast.model.files.fleetdump import dump_fleet
+    from topmast.model.fleet import Fleet
+
+    if isinstance(error.rest, Fleet):
+        told = {one.field for one in (error, *error.more)}
+        try:
+            with session.client(PATIENCE_S) as client, _within(file):
+                client.fleet_diff(fleet=dump_fleet(error.rest))
+        except InvalidInput as other:
+            return [one for one in (other, *other.more) if one.field not in told]
+        except TopmastError:
+            pass  # the file is at fault all the same
+    return ()
 
 
 def _say(found: FleetDiff, *, applied: bool = False) -> None:

@@ -74,8 +74,10 @@ class FleetChanges(Pausing):
         """What another fleet file would change."""
         self.limits.take(caller, "submit")
         self.access.require(caller, Permission.FLEET_EDIT, ROOT)
-        found, _ = await self._compared(document)
-        return found
+        found, fleet = await self._compared(document)
+        left = await self._ask(lambda: stranded(self.machines.queue, fleet))
+        refused = (f"it would be refused now: {left}",) if left else ()
+        return replace(found, warnings=(*found.warnings, *refused))
 
     async def fleet_apply(
         self,

@@ -224,6 +224,25 @@ def test_what_a_server_finds_wrong_with_an_engine_names_the_line(
         assert call(*words, path).error == f"topmast: {path}:6: {said}"
 
 
+def test_what_a_server_finds_wrong_is_told_beside_what_the_file_has_wrong(
+    server: FakeServer, call: Call, tmp_path: Path
+) -> None:
+    """At once; and without a server what the file has wrong is told alone."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text(
+        "regions:\n  east:\n    storge: 3\n    clusters:\n      e:\n        options: {lnger_s: 3}\n"
+        "        hosts: [{count: 1, gpu: H100, gpus: 8}]\n"
+    )
+    field = "regions.east.clusters.e.options.lnger_s"
+    server.on("POST", "/fleet/diff", problem(422, "engine 'local' has no such option", field))
+    for words in (("fleet", "apply"), ("fleet", "diff")):
+        first, second = call(*words, path).err.splitlines()
+        assert f"{path}:3: regions.east.storge: unknown field" in first
+        assert f"{path}:6: {field}: engine 'local' has no such option" in second
+    server.on("POST", "/fleet/diff", problem(503, "no server leads", ""))
+    assert "regions.east.storge" in call("fleet", "diff", path).error
+
+
 def test_two_words_that_are_swapped_are_put_in_order(server: FakeServer, call: Call) -> None:
     """The band comes first; without a band among the words, one is shown."""
     called = call("reprioritize", "j12", "low")

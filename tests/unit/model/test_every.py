@@ -99,6 +99,14 @@ FLEETS = [
         ["2 links[0].from", "2 links[1].to", "3 datasets.a.size", "3 datasets.a.replicas[0]"],
         id="every name of a region that is not there",
     ),
+    pytest.param(
+        "regions: {east: {clusters: {e: {hosts: [{names: [a, a], gpu: A100, gpus: 1}]}}}}\n"
+        "links: [{from: east, to: wset, gbps: much}, {from: east, to: east}]\n"
+        "datasets: {a: {size: 1GB, replicas: [east, wset], allowed: [nroth]}}\n",
+        ["1 regions.east.clusters.e.hosts[0].names[1]", "2 links[0].gbps", "2 links[0].to",
+         "2 links[1].gbps", "3 datasets.a.replicas[1]", "3 datasets.a.allowed[0]"],
+        id="a reference hides nothing of what it is in",
+    ),
     pytest.param("links: []\n", ["1 regions"], id="no fleet"),
 ]  # fmt: skip
 

@@ -6,7 +6,7 @@ Agents and supervisors do not import it, so that they start fast.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, TypeVar, cast
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from topmast.adapters.engines.forms import HOST, MODEL, TENANT, keys_of, misfit, values_of
 from topmast.model.decoding import learn_structs
 from topmast.model.engines import PROCESSES, Deadlines
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import Faults, InvalidInput
 from topmast.model.files.fields import nearest, one_of
 from topmast.model.files.tenants import DEFAULT_TENANT
 from topmast.model.fleet import ClusterSpec, Fleet
@@ -79,13 +79,17 @@ def with_engines(fleet: Fleet, profile: Profile, engines: Engines = ENGINES) -> 
     """The fleet, each cluster told what its engine can do and how long that may take.
 
     Raises InvalidInput for a cluster that cannot have its engine, wherever its region is placed:
-    there is none of that name, or it lacks an option, or what the policies or the file need.
+    there is none of that name, or it lacks an option, or what the policies or the file need. The
+    first fault of each cluster is told.
     """
-    regions = []
+    faults, regions = Faults(), []
     for region in fleet.regions:
         clusters = []
         for cluster in region.clusters:
-            kind, _, deadlines = _checked(cluster, region.name, profile, engines)
+            checked = faults.rest_of(partial(_checked, cluster, region.name, profile, engines))
+            if checked is None:
+                continue
+            kind, _, deadlines = checked
             able = tuple(sorted(kind.capabilities))
             told = replace(
                 cluster,
@@ -94,6 +98,7 @@ def with_engines(fleet: Fleet, profile: Profile, engines: Engines = ENGINES) -> 
             )
             clusters.append(told)
         regions.append(replace(region, clusters=tuple(clusters)))
+    faults.refuse()
     return replace(fleet, regions=tuple(regions))
 
 

@@ -236,14 +236,14 @@ def _links(value: Value | None, regions: Collection[str]) -> tuple[Link, ...]:
     links: dict[tuple[str, str], Link] = {}
     for item in value.items(limit=MAX_REGIONS * MAX_REGIONS) if value else []:
         fields = item.record(_LINK_FIELDS)
-        source = _region_name(fields.need("from"), regions)
-        target = _region_name(fields.need("to"), regions)
-        if source == target:
-            raise item.error(f"links {source} with itself", "a link joins two regions")
         price, one_way = fields.get("usd_per_gb"), fields.get("one_way")
         rate = fields.need("gbps", "100").number(high=MAX_GBPS, above=True) * BYTES_PER_S_PER_GBPS
         usd_per_gb = price.number(high=MAX_USD_PER_GB) if price else 0.0
         both = not (one_way and one_way.boolean())
+        source = _region_name(fields.need("from"), regions)
+        target = _region_name(fields.need("to"), regions)
+        if source == target:
+            raise item.error(f"links {source} with itself", "a link joins two regions")
         for ends in [(source, target), (target, source)] if both else [(source, target)]:
             if ends in links:
                 remedy = "keep one; a link is two-way unless it has one_way: true"
@@ -294,10 +294,10 @@ def _dataset(name: str, value: Value, regions: Collection[str]) -> DatasetSpec:
     allowed = _region_names(residency, regions) if residency else None
     if residency and not allowed:
         raise residency.error("allows no region", "leave it out to allow every region")
-    for region in replicas if listed and allowed else ():
-        if region not in (allowed or ()):
+    for item in listed.items(limit=MAX_REGIONS) if listed and allowed else ():
+        if (region := item.name()) not in (allowed or ()):
             message = f"{region} holds a replica but is not among the regions allowed"
-            raise (listed or value).error(message, "add it to allowed, or remove the replica")
+            raise item.error(message, "add it to allowed, or remove the replica")
     places = len(allowed) if allowed else len(regions)
     return DatasetSpec(
         name=name,

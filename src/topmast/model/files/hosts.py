@@ -14,7 +14,7 @@ from msgspec import structs
 
 from topmast.model.files.fields import Record, Value
 from topmast.model.fleet import HostSpec
-from topmast.model.units import parse_memory_gb
+from topmast.model.units import parse_memory_gb, show
 
 MAX_GPUS_PER_HOST = 65_536
 MAX_CPUS = 1_000_000
@@ -122,10 +122,14 @@ def _names(value: Value, fields: Record) -> tuple[str, ...]:
     for other in ("count", "name"):
         if (field := fields.get(other)) is not None:
             raise field.error("the entry has names already", f"give names or {other}, not both")
-    names = tuple(item.name() for item in value.items(limit=100_000))
+    names: dict[str, None] = {}
+    for item in value.items(limit=100_000):
+        if (name := item.name()) in names:
+            raise item.error(f"the host {show(name)} is listed twice", "list it once")
+        names[name] = None
     if not names:
         raise value.error("names no host", "for example names: [gpu-001, gpu-002]")
-    return names
+    return tuple(names)
 
 
 def _size(fields: Record, place: str) -> int | None:

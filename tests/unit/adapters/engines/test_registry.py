@@ -194,6 +194,10 @@ def test_an_engine_that_cannot_do_what_the_policies_need_is_refused() -> None:
     ) as e:
         with_engines(fleet(_cluster("fake")), TURNS, WITH_FAKE)
     assert e.value.field == "regions.east.clusters.east-1.engine"
+    other = replace(_cluster("fake"), name="east-2")
+    with pytest.raises(InvalidInput) as e:
+        with_engines(fleet(_cluster("fake"), other), TURNS, WITH_FAKE)
+    assert [one.field for one in e.value.more] == ["regions.east.clusters.east-2.engine"]
 
 
 class Contained(FakeEngine):
