@@ -768,7 +768,8 @@ def test_a_refusal_names_the_least_role_that_would_do_and_where(door: Entrance) 
             assert (answer.status_code, told["detail"]) == (403, detail)
             subject, (role, _, place) = detail.split()[0], remedy.partition(" ")
             command = f": topmast roles grant {subject} {role} {place}"
-            command = command if place else " at the tenant that it is about"
+            asked = f" at the tenant that it is about: topmast roles grant sa:two {role} TENANT"
+            command = command if place else asked
             assert told["remedy"] == f"ask for {role}{command}"
         both = await door.token("both", (Role.VIEWER, "speech"), (Role.SUBMITTER, "nlp"))
         async with door.client(both) as client:

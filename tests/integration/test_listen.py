@@ -106,6 +106,7 @@ def test_every_address_asks_for_a_login(there: Listening) -> None:
         assert answer.status_code == 401
         assert answer.headers["strict-transport-security"]
     assert httpx.get(f"{there.server.url}/api/v1/jobs").status_code == 401
+    assert f"Other machines reach it at {there.url}\n" in there.server.log_tail()
     with pytest.raises(httpx.HTTPError):
         httpx.get(there.url.replace("https", "http") + "/api/v1/jobs")
 

@@ -61,7 +61,9 @@ def _refusal(status: int, title: str, detail: str) -> bytes:
 
 TOO_MANY = _refusal(503, "Unavailable", "too many connections are open; try again soon")
 HEAD_TOO_LARGE = _refusal(431, "Too large", f"the head is larger than {HEAD_BYTES} bytes")
-NO_HTTP = _refusal(400, "Refused", "this is no valid HTTP request")
+NO_HTTP = _refusal(
+    400, "Refused", "this is no valid HTTP request: is it TLS, to a port that speaks plain HTTP?"
+)
 PUNCTUATION = len(": \r\n")
 """Bytes of a header beside its name and its value."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import structlog
 
+from topmast.adapters.secretfile import require_private
 from topmast.model.errors import Faults, InvalidInput
 
 LOOK_S = 1.0
@@ -35,10 +36,7 @@ class Certificate:
                 f"{certificate} and {key} are no certificate with its key: {error}",
                 field="--tls-cert", remedy="name files in PEM form that belong together",
             ) from None  # fmt: skip
-        if key.stat().st_mode & 0o007:
-            raise InvalidInput(
-                f"{key} can be read by all users", field="--tls-key", remedy=f"chmod 600 {key}"
-            )
+        require_private(key, "--tls-key")
 
     def context(self) -> ssl.SSLContext:
         """What new connections are greeted with. Files that cannot be read change nothing."""

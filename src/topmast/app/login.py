@@ -20,6 +20,7 @@ from topmast.accounts import Accounts
 from topmast.adapters.breakglass import is_break_glass
 from topmast.adapters.clock import elapsed_s, wall_s
 from topmast.adapters.oidc import OpenId
+from topmast.adapters.secretfile import require_private
 from topmast.adapters.tls import Certificate
 from topmast.api.guard import Gate, LoginGate, LoopbackGate, Network, StandbyGate
 from topmast.api.standby import GUARDED
@@ -192,14 +193,10 @@ def host_in_url(host: str) -> str:
 
 def _secret(file: Path) -> str:
     try:
-        secret, mode = file.read_text("utf-8").strip(), file.stat().st_mode
+        secret = file.read_text("utf-8").strip()
     except (OSError, UnicodeError) as error:
         raise InvalidInput(f"{file} cannot be read: {error}", field="client_secret_file") from None
-    if mode & 0o007:
-        raise InvalidInput(
-            f"{file} can be read by all users", field="client_secret_file",
-            remedy=f"chmod 600 {file}",
-        )  # fmt: skip
+    require_private(file, "client_secret_file")
     return secret
 
 

@@ -410,14 +410,20 @@ class QueueServer:
             log.warning(line)
         recovered = f", recovered to record {system.rebuilt.seq}" if system.rebuilt.seq else ""
         say(f"Topmast is up at {url} (regions {', '.join(regions)}{recovered})")
+        self._say_public()
         say("Submit with `topmast launch JOB.yaml`; stop with Ctrl-C: jobs run on.")
         sys.stdout.flush()
+
+    def _say_public(self) -> None:
+        if self._entry.listener is not None:
+            say(f"Other machines reach it at {self._address}")
 
     def _say_stands_by(self, url: str, state: Path) -> None:
         if self._options.json:
             say_document(url, state, [], role="standby")
             return
         say(f"Topmast stands by at {url}; stop with Ctrl-C.")
+        self._say_public()
         sys.stdout.flush()
 
 

@@ -68,7 +68,12 @@ def note(line: str) -> None:
 
 def warn(text: str) -> None:
     """A warning beside the result: on a terminal broken between words."""
-    for line in _broken(f"warning: {text}", sys.stderr, rest="  "):
+    note_text(f"warning: {text}")
+
+
+def note_text(text: str) -> None:
+    """Prose beside the result: on a terminal broken between words, elsewhere on one line."""
+    for line in _broken(text, sys.stderr, rest="  "):
         note(line)
 
 

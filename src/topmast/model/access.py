@@ -105,7 +105,10 @@ class Principal(Struct, frozen=True):
         """Which role to ask for; None: at a tenant that cannot be named."""
         role = least_role(permissions)
         if tenant is None and role not in ROOT_ONLY:
-            return f"ask for {role} at the tenant that it is about"
+            return (
+                f"ask for {role} at the tenant that it is about: "
+                f"topmast roles grant {self.subject} {role} TENANT"
+            )
         place = TOP if role in ROOT_ONLY else tenant or TOP
         return f"ask for {role}: topmast roles grant {self.subject} {role} {place}"
 

@@ -253,6 +253,17 @@ def test_long_reasons_and_names_fit_80_columns(
     assert (WHY in " ".join(" ".join(lines).split())) == (command != "queue")
 
 
+def test_errors_fit_80_columns(
+    server: FakeServer, terminal: Callable[..., Screen], call: Call
+) -> None:
+    """On a terminal broken between words; elsewhere each is one line, as scripts read it."""
+    server.on("GET", "/jobs", problem(409, WHY))
+    lines = terminal("queue", columns=80, NO_COLOR="1").text.replace("\r", "").splitlines()
+    assert max(len(line) for line in lines) <= 80, "\n".join(lines)
+    assert " ".join(" ".join(lines).split()) == f"topmast: {WHY}"
+    assert call("queue").error == f"topmast: {WHY}"
+
+
 def test_what_doctor_finds_fits_80_columns(terminal: Callable[..., Screen]) -> None:
     """Details stand in a table, and remedies below it."""
     screen = terminal("doctor", "--store", WHY, "--fleet", "f.yaml", columns=80, NO_COLOR="1")

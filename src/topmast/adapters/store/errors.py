@@ -51,6 +51,8 @@ class Retired(JournalFailure):
 USE_ANOTHER = "use another backup"
 Explain = Callable[[BaseException, str], JournalFailure]
 
+_OF_SEVERAL = "Multiple connection attempts failed. All failures were: - "
+"""What the driver says between the last failure and all of them."""
 _NO_ROOM = "No space left on device"
 # A part of the driver's message -> what a person should know.
 _MEANINGS = (
@@ -72,6 +74,7 @@ def explain(error: BaseException, place: str) -> JournalFailure:
     """The failure to report for a driver's error at ``place``."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     text = " ".join(str(cause).split())
+    text = text.partition(_OF_SEVERAL)[2] or text
     refusal = refusal_of(text) if place.startswith("postgresql") else None
     if refusal is not None:
         kind = JournalFailure if refusal.waits else NotAdmitted

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from sqlalchemy import make_url
+from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from topmast.adapters.store.postgresql import Watch
@@ -14,6 +15,8 @@ JOURNAL = "journal.sqlite"
 """The name of the file in a state folder."""
 PROFILE = "profile.json"
 """The file in a state folder with the policies that its server last ran with."""
+_NAMING = ("host", "port", "user", "dbname", "service")
+"""What the query of a URL may have of the database itself; the rest is how it is reached."""
 STORE = "store"
 """The file in a state folder that names its database."""
 
@@ -34,7 +37,7 @@ def store_of(state: Path, named: str | None = None) -> str | Path:
     if named is None:
         return known or state / JOURNAL
     place = checked(named)
-    if (known and known != place) or (state / JOURNAL).exists():
+    if (known and _which(known) != _which(place)) or (state / JOURNAL).exists():
         raise InvalidInput(
             f"the journal of {state} is in {known or state / JOURNAL}", field="--store",
             remedy="leave out --store, or name another state folder",
@@ -44,8 +47,16 @@ def store_of(state: Path, named: str | None = None) -> str | Path:
 
 def remember_store(state: Path, target: str | Path) -> None:
     """Keep the database of a folder once its journal was opened, for starts without its URL."""
-    if isinstance(target, str) and not (state / STORE).is_file():
-        (state / STORE).write_text(f"{target}\n", encoding="utf-8")
+    if isinstance(target, str):
+        part = state / f"{STORE}.{os.getpid()}.part"
+        part.write_text(f"{target}\n", encoding="utf-8")
+        part.replace(state / STORE)
+
+
+def _which(url: str) -> URL:
+    """Which database a URL names, without how it is reached, as by TLS."""
+    parts = make_url(url)
+    return parts.set(query={key: parts.query[key] for key in _NAMING if key in parts.query})
 
 
 def existing_store(state: Path) -> str | Path:
@@ -60,7 +71,7 @@ def checked(url: str, field: str = "--store") -> str:
     """The URL of a database in PostgreSQL, which ``field`` names. Raises InvalidInput."""
     try:
         parts = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # a port that is no number
         parts = None
     if parts is None or parts.get_backend_name() != "postgresql":
         raise InvalidInput(
@@ -73,6 +84,15 @@ def checked(url: str, field: str = "--store") -> str:
             field=field,
             remedy="put it into ~/.pgpass, or name a file with ?passfile=FILE, or set PGPASSWORD",
         )
+    try:
+        driven = parts.set(drivername="postgresql+psycopg")
+        driven.get_dialect()().create_connect_args(driven)
+    except ArgumentError:
+        raise InvalidInput(
+            f"the hosts and ports in {url} are not one for one",
+            field=field,
+            remedy="write several as ?host=db1,db2&port=5432,5432, or all without a port",
+        ) from None
     return url
 
 
