@@ -35,6 +35,8 @@ DECODING = threading.Lock()
 API = "/api/v1"
 AGE = "X-Standby-Age-S"
 """How many seconds ago the standby that answers had all that the leader had."""
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
+"""What OpenSSL says of an answer that is none of TLS."""
 MOST_AGE = "X-Standby-Most-Age-S"
 """How many seconds that may be: a standby that knows less names the leader."""
 FIRST_PAUSE_S = 0.1
@@ -308,7 +310,10 @@ class Transport:
         return Unavailable(f"no Topmast server answers at {self.url}; {REMEDY}")
 
     def _check_proof(self, error: httpx.TransportError) -> None:
-        """Raise Unavailable if a server is there, and its certificate is not what it must be."""
+        """Raise Unavailable if a server is there, and has no certificate, or not the right one."""
+        if any(words in str(error) for words in _NO_TLS):
+            plain = f"http:{self.url.removeprefix('https:')}"
+            raise Unavailable(f"{self.url} speaks no TLS; write {plain}") from error
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise Unavailable(
                 f"{self.url} does not prove itself: {error}; if its certificate is of your own "

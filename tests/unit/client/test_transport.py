@@ -131,6 +131,14 @@ def test_no_job_is_stopped_twice_for_a_lost_answer(
     assert len(server.requests) == want
 
 
+def test_tls_to_a_port_without_it_is_told(server: FakeServer) -> None:
+    """A server is there: to start one is no remedy."""
+    url = server.url.replace("http:", "https:")
+    says = f"{url} speaks no TLS; write {server.url}"
+    with Client(url, timeout_s=2.0) as client, pytest.raises(Unavailable, match=says):
+        client.job("j1")
+
+
 def test_authorities_that_cannot_be_read_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
