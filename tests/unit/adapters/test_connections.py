@@ -223,6 +223,7 @@ def test_a_head_that_is_too_large_is_refused_also_if_it_comes_with_its_end(
         b"FOO / HTTP/1.1\r\n\r\n",
         b"GET / HTTP/1.1\r\nA: x\x00y\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
 )
 def test_what_is_no_http_is_answered_with_a_problem_as_all_else(said: bytes) -> None:
@@ -232,7 +233,9 @@ def test_what_is_no_http_is_answered_with_a_problem_as_all_else(said: bytes) -> 
         assert head.startswith(b"HTTP/1.1 400 ")
         assert b"content-type: application/problem+json" in head
         assert b"uvicorn" not in head
-        assert msgspec.json.decode(body, type=Problem).status == 400
+        problem = msgspec.json.decode(body, type=Problem)
+        assert problem.status == 400
+        assert "is it TLS, to a port that speaks plain HTTP?" in problem.detail
 
     told(story)
 
