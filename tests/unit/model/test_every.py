@@ -96,7 +96,7 @@ FLEETS = [
         "regions: {east: {clusters: {e: {hosts: [{count: 1, gpu: A100, gpus: 1}]}}}}\n"
         "links: [{from: esat, to: wset, gbps: 1}, {from: east, to: nroth, gbps: 1}]\n"
         "datasets: {a: {replicas: [wset]}}\n",
-        ["2 links[0].from", "2 links[1].to", "3 datasets.a.size", "3 datasets.a.replicas[0]"],
+        ["2 links[0].from", "2 links[0].to", "2 links[1].to", "3 datasets.a.size", "3 datasets.a.replicas[0]"],
         id="every name of a region that is not there",
     ),
     pytest.param(

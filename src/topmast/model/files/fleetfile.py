@@ -234,14 +234,15 @@ def _hosts(value: Value, cluster: str, region: str, totals: _Totals) -> tuple[Ho
 
 def _links(value: Value | None, regions: Collection[str]) -> tuple[Link, ...]:
     links: dict[tuple[str, str], Link] = {}
+    first, *_, last = (*regions, *regions)
     for item in value.items(limit=MAX_REGIONS * MAX_REGIONS) if value else []:
         fields = item.record(_LINK_FIELDS)
         price, one_way = fields.get("usd_per_gb"), fields.get("one_way")
         rate = fields.need("gbps", "100").number(high=MAX_GBPS, above=True) * BYTES_PER_S_PER_GBPS
         usd_per_gb = price.number(high=MAX_USD_PER_GB) if price else 0.0
         both = not (one_way and one_way.boolean())
-        source = _region_name(fields.need("from"), regions)
-        target = _region_name(fields.need("to"), regions)
+        source = _region_name(fields.need("from", first), regions)
+        target = _region_name(fields.need("to", last), regions)
         if source == target:
             raise item.error(f"links {source} with itself", "a link joins two regions")
         for ends in [(source, target), (target, source)] if both else [(source, target)]:
