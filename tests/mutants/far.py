@@ -148,8 +148,8 @@ FAR = (
     ),
     step(
         "what outlives its runner is ended by its host",
-        "            if due and (late or dead):",
-        "            if due and late:",
+        "            late = place in dead or attempt.is_late(",
+        "            late = attempt.is_late(",
         STEPS,
     ),
     step(

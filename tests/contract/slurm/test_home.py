@@ -1,12 +1,15 @@
-"""Runners that lose their way home, while Slurm and its daemons go on as if nothing was."""
+"""Runners that are cut off from home, or stand still, while Slurm goes on as if nothing was."""
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.contract.engines import HOSTS, Rig, opened, order, site_of
+from tests.contract.engines import HOSTS, Rig, alive_of, opened, order, site_of
+from tests.crash.far import environments, is_runner
 from tests.support.live import free_ports
 from tests.support.relay import Relay
 from tests.support.slurmlab import SlurmCluster, missing, slurm_cluster
@@ -59,3 +62,41 @@ def test_a_gang_that_is_cut_off_from_home_ends_by_its_lease(
         way.mend("h0")
         rig.engine.start_gang(order("j2", "true", tasks=2))
         assert [rig.end_of("j2", rank).code for rank in range(2)] == [0, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_what_a_halted_runner_watches_over_is_dead_when_it_is_told_lost(
+    cluster: SlurmCluster, tmp_path: Path, tasks: int
+) -> None:
+    """All its processes stand still, and keep to no lease: Slurm ends the part, or wakes them, first.
+
+    The other host of the part, of which the runner speaks, has its grace.
+    """
+
+    def make(rig: Rig) -> SlurmEngine:
+        hosts = tuple(HostSpec(name, "h100", 8) for name in HOSTS)
+        options = SlurmOptions(conf=str(cluster.conf), poll_s=0.5, lease_s=20.0)
+        spec = ClusterSpec("east-1", hosts, "slurm")
+        return SlurmEngine(spec, rig.folder / "engine", site_of(rig), options)
+
+    body = 'trap "echo told; sleep 1; echo saved; exit 7" TERM'
+    halted = "trap : TERM; echo runs; while true; do sleep 0.1; done"
+    spoken = f"{body}; echo runs; while true; do sleep 0.1; done"
+    script = f"if [ $RANK = 0 ]; then {halted}; else {spoken}; fi"
+    with opened(make, tmp_path) as rig:
+        rig.engine.start_gang(order("j1", script, tasks=tasks))
+        for rank in range(tasks):
+            rig.says("j1", "runs", rank)
+        task = set(alive_of(rig, "j1", 1, 0))
+        marks = {b"SLURMD_NODENAME=h0", f"SLURM_CONF={cluster.conf}".encode()}
+        runner = [pid for pid, env in environments() if marks <= set(env) and is_runner(pid)]
+        assert len(task) > 0 < len(runner)
+        for pid in runner:
+            os.kill(pid, signal.SIGSTOP)
+        rig.lost("j1")
+        assert not set(alive_of(rig, "j1", 1, 0))
+        if tasks == 2:
+            rig.engine.stop("j1", 1, 20.0)
+            assert rig.end_of("j1", 1).code == 7
+            rig.says("j1", "saved", 1)

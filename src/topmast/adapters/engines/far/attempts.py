@@ -71,6 +71,8 @@ class Part:
     """A look that began before is of no use; on the monotonic clock."""
     lives_s: float = -math.inf
     """When a look last showed that it runs."""
+    shown: Listed | None = None
+    """As that look showed it."""
     absent: int = 0
     """How many looks in a row did not show what they should."""
     lingering: int = 0
@@ -151,6 +153,18 @@ class Attempt:
         """Whether its runner must have ended all there by now, unless the runner was killed."""
         return self.lease_s is not None and now_s > place.heard_s + self.lease_s + margin_s
 
+    def lapsed(self, part: Part, now_s: float, margin_s: float) -> list[Place]:
+        """Where the lease is over, half of the margin before it is told: a runner that is halted
+        has ended nothing, and the scheduler has that time to do it.
+        """
+        return [place for place in part.running if self.is_silent(place, now_s, margin_s / 2)]
+
+    def is_late(self, place: Place, now_s: float, silence_s: float) -> bool:
+        """Whether it should have ended after a stop, or does not hear of it."""
+        if self.stop is None:
+            return False
+        return now_s - place.heard_s > silence_s or now_s > self.overdue_s
+
     @property
     def silence(self) -> str:
         """Why it is lost then."""
@@ -159,6 +173,14 @@ class Attempt:
     def place_of_rank(self, rank: int) -> Place:
         """Where a rank runs."""
         return next(p for part in self.parts for p in part.places.values() if rank in p.ranks)
+
+    @property
+    def grace_s(self) -> float:
+        """What its tasks have between SIGTERM and SIGKILL: as its runners have been told."""
+        if self.stop is not None:
+            return self.stop.grace_s
+        grace_s = self.gang.spec.checkpoint.grace_s
+        return grace_s if self.lease_s is None else min(grace_s, self.lease_s / 2)
 
     @property
     def overdue_s(self) -> float:

@@ -145,8 +145,13 @@ class Hosts:
             self._seen[name].pause.end(claimed_s)
 
     def look_failed(self, why: str) -> None:
-        """A look had no complete answer: `trust` says when that counts."""
+        """A look had no complete answer: `trust` says when that counts.
+
+        A daemon may have been silent meanwhile, and be back at the next look.
+        """
         self.failure = why
+        for seen in self._seen.values():
+            seen.answers_since_s = None
 
     def unsure(self, why: str) -> None:
         """A submission had no answer, which may be the first sign; of looks more is known."""

@@ -377,19 +377,18 @@ class Protocol:
             self._do(e.Cancel(chosen, 0.0))  # what runs is another one of that name
         if chosen.state is State.RUNNING:
             part.lives_s = self._now.s
-        self._see_to_its_end(attempt, part, chosen)
+        part.shown = chosen
+        self._see_to_its_end(attempt, part)
 
-    def _see_to_its_end(self, attempt: Attempt, part: Part, chosen: Listed) -> None:
+    def _see_to_its_end(self, attempt: Attempt, part: Part) -> None:
         """Have the scheduler end what its runner should have ended, and has not."""
+        dead = attempt.lapsed(part, self._now.s, self.terms.margin_s)
+        grace_s = attempt.grace_s if len(dead) < len(part.running) else 0.0
         for place in part.running:
-            silent = self._now.s - place.heard_s > self.terms.silence_s
-            due = self._now.s - place.cancelled_s > CANCEL_AGAIN_S
-            late = attempt.stop is not None and (silent or self._now.s > attempt.overdue_s)
-            dead = self.terms.first_hand and self._silent(attempt, place)
-            if due and (late or dead):
-                grace_s = 0.0 if dead or attempt.stop is None else attempt.stop.grace_s
+            late = place in dead or attempt.is_late(place, self._now.s, self.terms.silence_s)
+            if part.shown and late and self._now.s - place.cancelled_s > CANCEL_AGAIN_S:
                 place.cancelled_s, part.cancelled = self._now.s, True
-                self._do(e.Cancel(chosen, grace_s))
+                self._do(e.Cancel(part.shown, grace_s))
 
     def _gone(self, attempt: Attempt, part: Part, chosen: Listed | None, *, alone: bool) -> None:
         """What was recorded has ended, as the scheduler says, or is not known to it any more."""
@@ -431,6 +430,7 @@ class Protocol:
         for attempt, part in list(self.attempts.open_parts()):
             if attempt.lease_s is None:
                 continue
+            self._see_to_its_end(attempt, part)
             lives = self.terms.first_hand and self._now.s - part.lives_s <= self.terms.distrust_s
             for place in part.running:
                 if self._silent(attempt, place) and not lives:

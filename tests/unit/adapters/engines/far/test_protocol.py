@@ -474,13 +474,16 @@ def test_the_scheduler_is_believed_when_the_runner_is_silent_and_the_daemon_answ
         ("the runner was just heard", True, (), (), "r1", False),
         ("the daemon is silent", False, ("h0",), (), "r1", False),
         ("the daemon was silent until now", False, (), ("h0",), "r1", False),
+        ("the daemon may have been silent until now", False, (), None, "r1", False),
         ("it is another run", False, (), (), "r0", False),
         ("the runner does not know which run it is of", False, (), (), "", False),
     ):
         story = Story().released()
         story.does(e.Claim(PART, "h0", "n1", run=run))
-        story.looks(listed(State.RUNNING, run="r1"), silent=before)
+        story.looks(listed(State.RUNNING, run="r1"), silent=before or ())
         story.now_s += 40.0
+        if before is None:
+            story.does(e.LookFailed("timed out"))
         if is_heard:
             story.does(e.Beat(PART, "h0", "n1"))
         lost = news(story.looks(ended, silent=silent), m.TaskLost)
@@ -498,7 +501,7 @@ def test_what_its_host_says_runs_is_ended_there_before_it_is_told_dead() -> None
     story.does(e.Claim(PART, "h0", "n1", run="r1"))
     running = listed(State.RUNNING, run="r1")
     story.now_s += LEASE_S
-    assert not only(story.looks(running), e.Cancel), "the margin is not over"
+    assert not only(story.looks(running), e.Cancel), "half of the margin is not over"
     story.now_s += 20.0
     look = story.looks(running)
     (cancel,) = only(look, e.Cancel)
@@ -520,6 +523,38 @@ def test_a_lease_is_the_end_where_the_host_does_not_say_what_runs() -> None:
         story.now_s += LEASE_S + 16.0
         story.looks(running)
         assert news(story.does(e.Tick(), after_s=wait_s), m.TaskLost)
+
+
+def test_what_is_silent_is_ended_by_its_scheduler_before_it_is_told_dead() -> None:
+    """A runner that was halted keeps to no lease; what the scheduler ends, or wakes for that, does."""
+    story = Story().released()
+    story.claims()
+    assert not only(story.looks(listed(State.RUNNING)), e.Cancel)
+    story.now_s += LEASE_S + 2.0
+    assert not only(story.does(e.Tick()), e.Cancel), "its runner may have ended it a moment ago"
+    story.now_s += 3.0
+    tick = story.does(e.Tick())
+    assert only(tick, e.Cancel) == [e.Cancel(listed(State.RUNNING), 0.0)]
+    assert not news(tick, m.TaskLost)
+    assert not only(story.does(e.Tick()), e.Cancel), "not at every tick"
+    story.now_s += 7.0
+    assert news(story.does(e.Tick()), m.TaskLost)
+
+
+def test_where_another_host_of_its_part_speaks_its_tasks_keep_their_grace() -> None:
+    """The scheduler can end the part as a whole only."""
+    story = Story()
+    story.start(2)
+    story.looks()
+    story.does(e.Submitted(PART))
+    story.looks(held())
+    for host, nonce in (("h0", "n1"), ("h1", "n2")):
+        story.claims(host, nonce)
+    story.looks(listed(State.RUNNING))
+    story.does(e.Beat(PART, "h1", "n2"), after_s=LEASE_S - 10.0)
+    story.now_s += 20.0
+    (cancel,) = only(story.does(e.Tick()), e.Cancel)
+    assert cancel.grace_s == gang().spec.checkpoint.grace_s > 0
 
 
 def test_after_a_second_claim_the_scheduler_is_not_believed() -> None:

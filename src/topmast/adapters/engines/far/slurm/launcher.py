@@ -115,6 +115,7 @@ class SlurmLauncher(Launcher):
         left_s = told_s + grace_s - time.monotonic()
         if first:
             self._scancel(listed, "--signal=TERM")
+            self._scancel(listed, "--signal=CONT")  # a runner that is halted hears of it then
         if left_s > 0:
             self._later(listed, left_s)
         else:
