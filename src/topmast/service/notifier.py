@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from topmast.adapters.backoff import Backoff
-from topmast.adapters.clock import elapsed_s, thread_cpu_s
+from topmast.adapters.clock import elapsed_s, thread_cpu_s, wall_s
 from topmast.adapters.webhooks import Undelivered, resolved, signature
 from topmast.model.errors import TopmastError
 from topmast.model.webhooks import Webhook, WebhookView
@@ -179,9 +179,13 @@ class Notifier:
         worker.start()
 
     def send_now(self, webhook: Webhook, message: Message) -> None:
-        """Send one message. Raises Undelivered."""
+        """Send one message. Raises Undelivered.
+
+        Its timestamp is for a receiver that compares it with a clock of its own: it is the
+        machine's, as the time of the journal may be ahead for as long as the clock was once wrong.
+        """
         body = body_of(webhook, message)
-        at_s = int(self.clock.now())
+        at_s = int(wall_s())
         headers = {
             "Content-Type": "application/json",
             "webhook-id": message.id,

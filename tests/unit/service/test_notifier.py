@@ -62,12 +62,14 @@ class Receiver:
     def __init__(self) -> None:
         self.taken: list[str] = []
         self.tried: list[str] = []
+        self.sent_s: list[int] = []
         self.refusals = 0
         self.hang = threading.Event()
         self.hang.set()
 
     def __call__(self, url: str, body: bytes, headers: dict[str, str]) -> None:
         self.tried.append(headers["webhook-id"])
+        self.sent_s.append(int(headers["webhook-timestamp"]))
         if url.endswith("hangs"):
             self.hang.wait(20)
             raise Undelivered("it hung")
@@ -117,6 +119,17 @@ def test_a_new_webhook_is_told_what_comes() -> None:
     notifier.close()
     assert receiver.tried == ["ops_2", "ops_2", "ops_2", "ops_4"]
     assert receiver.taken == ["ops_2", "ops_4"]
+
+
+def test_a_message_says_when_it_was_sent_by_the_clock_of_the_machine() -> None:
+    """Not by that of the journal, which stays ahead after a clock was wrong: all would be stale."""
+    feed, receiver = Feed(), Receiver()
+    notifier = notifying(feed, receiver)
+    notifier.put(Webhook("ops", URL, events=ALL), feed.options.update)
+    feed.add("j1")
+    until(lambda: receiver.taken)
+    notifier.close()
+    assert abs(receiver.sent_s[0] - time.time()) < 60
 
 
 def test_a_key_that_is_none_delays_until_it_is_mended(tmp_path: Path) -> None:
