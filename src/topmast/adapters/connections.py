@@ -246,6 +246,7 @@ class Connection(HttpToolsProtocol):
         self._in_head = True
         self._head_begun = False
         self._head_bytes = 0
+        """Of a head, or of what came since the last piece of a body: sizes, extensions, trailers."""
         self._is_too_large = False
         self._window_bytes = 0
         self._unread_since_s: float | None = None
@@ -286,13 +287,14 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on, unless it is only a head that does not end."""
+        """Read on, unless it is only a head that does not end, or what stands about a body."""
         if self.transport.is_closing():
             return
         self._head_bytes += len(data)
         super().data_received(data)
-        if self._in_head and self._head_bytes > HEAD_BYTES:
-            self.transport.write(HEAD_TOO_LARGE)
+        if self._head_bytes > HEAD_BYTES:
+            if self._in_head or not self.cycle.response_started:
+                self.transport.write(HEAD_TOO_LARGE)
             self.transport.close()
 
     def on_message_begin(self) -> None:
@@ -301,6 +303,11 @@ class Connection(HttpToolsProtocol):
         if self.phase is Phase.KEPT:
             self._enter(Phase.KEPT)
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One of the head. Those behind a body (RFC 9110, 6.5.1) are dropped: they prove nothing."""
+        if self._in_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """A request begins; its body comes next."""
@@ -320,6 +327,7 @@ class Connection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """It goes on."""
         self._window_bytes += len(body)
+        self._head_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:

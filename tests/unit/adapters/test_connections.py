@@ -37,11 +37,14 @@ class House:
     def __init__(self, most: int = 10) -> None:
         self.connections = Connections(most)
         self.begun = 0
+        self.heads: list[list[bytes]] = []
+        """The names of the headers of each request."""
         self._writers: list[asyncio.StreamWriter] = []
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         self.begun += 1
+        self.heads.append([name for name, _ in scope["headers"]])
         while (await receive()).get("more_body"):
             pass
         if scope["path"] == "/wait":
@@ -192,6 +195,49 @@ def test_a_head_without_end_is_refused() -> None:
     async def story(house: House) -> None:
         reader, _ = await house.client(b"GET / HTTP/1.1\r\nA: " + b"x" * (HEAD_BYTES + 1))
         assert (await reader.read(12)) == b"HTTP/1.1 431"
+
+    told(story)
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [b"X: a\r\n" * 200_000, b"X: " + b"x" * 1_200_000, b""],
+    ids=["many", "long", "extension"],
+)
+def test_what_stands_about_a_body_without_end_is_refused(more: bytes) -> None:
+    """Trailers and extensions of chunks may not fill the memory either."""
+
+    async def story(house: House) -> None:
+        end = b"0\r\n" + more if more else b"1;" + b"x" * 1_200_000
+        reader, writer = await house.client(CHUNKED + b"3\r\nabc\r\n")
+        writer.write(end)
+        assert await is_closed(reader)
+
+    told(story)
+
+
+def test_a_body_in_small_chunks_is_taken() -> None:
+    """However much stands about all of it together."""
+
+    async def story(house: House) -> None:
+        chunks = b"1\r\na\r\n" * (HEAD_BYTES // 4)
+        reader, _ = await house.client(CHUNKED + chunks + b"0\r\n\r\n")
+        assert (await reader.read(12)) == b"HTTP/1.1 200"
+
+    told(story)
+
+
+def test_what_comes_behind_a_body_is_no_head() -> None:
+    """Neither a proof nor an address: the request was judged without it."""
+
+    async def story(house: House) -> None:
+        trailers = b"Authorization: Bearer x\r\nX-Forwarded-For: 198.51.100.66\r\n\r\n"
+        reader, _ = await house.client(CHUNKED + b"0\r\n" + trailers)
+        assert (await reader.read(12)) == b"HTTP/1.1 200"
+        assert house.heads == [[b"host", b"transfer-encoding"]]
 
     told(story)
 
