@@ -104,7 +104,7 @@ class Listener:
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
         try:
             reply = await self._reply(scope, receive)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             reply = Reply(400, str(error).encode())
         except asyncio.CancelledError:
             reply = Reply(503)  # we end; it asks again

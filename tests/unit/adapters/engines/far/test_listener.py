@@ -7,10 +7,12 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from cryptography import x509
 
 from topmast.adapters.engines.far.certificate import Certificate
+from topmast.adapters.engines.far.home import ClaimBody
 from topmast.adapters.engines.far.listener import (
     BODY_MAX_BYTES,
     Call,
@@ -23,6 +25,9 @@ NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 
 
 async def echo(call: Call) -> Reply:
+    """What it was asked; a claim is read as such."""
+    if call.name == "claim":
+        msgspec.json.decode(call.body, type=ClaimBody)
     return Reply(200, f"{call.part} {call.name} {len(call.body)}".encode())
 
 
@@ -76,6 +81,15 @@ def test_who_gets_in(
     """The token is of the part that is spoken of; bodies are bounded."""
     sock, certificate = home
     assert ask(sock, certificate.pem, path, token, b"x" * size) == want
+
+
+@pytest.mark.parametrize("body", [b'{"host":"\xff"}', b"{", b"[]", b"\xff"])
+def test_a_body_that_cannot_be_read_is_the_callers_fault(
+    home: tuple[socket.socket, Certificate], body: bytes
+) -> None:
+    """A task has the token of its part: it must not fill the log of the server."""
+    sock, certificate = home
+    assert ask(sock, certificate.pem, "/p1/claim", body=body)[0] == 400
 
 
 def test_a_runner_trusts_this_certificate_and_no_other(

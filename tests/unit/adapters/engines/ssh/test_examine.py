@@ -34,17 +34,20 @@ def test_a_key_that_is_not_known_is_added_to_one_of_the_files(tmp_path: Path) ->
 
 
 def test_known_hosts_that_cannot_be_used_name_the_option_and_the_file(tmp_path: Path) -> None:
-    """Another file, one that is no text, a folder: no error of a library."""
+    """Another file, one that is no text, a folder, a device that never ends: no error of a library."""
     other, bytes_ = tmp_path / "other", tmp_path / "bytes"
     other.write_text("root:x:0:0:root:/root:/bin/bash\n")
     bytes_.write_bytes(b"\xff\xfe")
     for file, want in (
         (other, "more than keys"),
         (bytes_, "more than keys"),
-        (tmp_path, "directory"),
+        (tmp_path, "a folder"),
+        ("/dev/zero", "a device"),
     ):
         with pytest.raises(NotUsable, match=f"option known_hosts: {file} .*{want}"):
             Where("gpu-1", SshOptions(known_hosts=str(file))).arguments()
+    with pytest.raises(NotUsable, match="option identity: /dev/zero .* a device"):
+        Where("gpu-1", SshOptions(identity="/dev/zero")).arguments()
 
 
 def test_a_folder_for_a_key_names_the_option(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import structlog
 from topmast.adapters.engines.far import runner
 from topmast.adapters.engines.far.launcher import Refused, Unreachable
 from topmast.adapters.engines.far.ssh.options import SshOptions
+from topmast.model.files.source import kind_of_file
 
 KEEPALIVE_S = 3
 KEEPALIVES = 3
@@ -194,7 +195,9 @@ class Where:
         if options.user:
             given["username"] = options.user
         if options.identity:
-            given["client_keys"] = [str(Path(options.identity).expanduser())]
+            identity = Path(options.identity).expanduser()
+            _require_file(identity, "identity")
+            given["client_keys"] = [str(identity)]
             given["agent_path"] = None
         return given
 
@@ -203,6 +206,8 @@ class Where:
         files = [file for file in self._known_files if file.exists()]
         if self.options.known_hosts and not files:
             raise NotUsable(f"option known_hosts: there is no file {self.options.known_hosts}")
+        for file in files:
+            _require_file(file, "known_hosts")
         try:
             return asyncssh.import_known_hosts("\n".join(file.read_text() for file in files))
         except OSError as error:
@@ -389,6 +394,13 @@ class Channel:
             for task in tasks:
                 task.cancel()
         return self._aborted or "the connection broke"
+
+
+def _require_file(file: Path, option: str) -> None:
+    """Raise NotUsable for what is there and no file: a device may be read without end."""
+    if file.exists() and not file.is_file():
+        kind = kind_of_file(file.stat().st_mode)
+        raise NotUsable(f"option {option}: {file} cannot be read: it is {kind}")
 
 
 @cache
