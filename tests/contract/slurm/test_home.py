@@ -65,13 +65,14 @@ def test_a_gang_that_is_cut_off_from_home_ends_by_its_lease(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tasks", [1, 2])
+@pytest.mark.parametrize(("tasks", "renamed"), [(1, False), (1, True), (2, False)])
 def test_what_a_halted_runner_watches_over_is_dead_when_it_is_told_lost(
-    cluster: SlurmCluster, tmp_path: Path, tasks: int
+    cluster: SlurmCluster, tmp_path: Path, tasks: int, *, renamed: bool
 ) -> None:
     """All its processes stand still, and keep to no lease: Slurm ends the part, or wakes them, first.
 
-    The other host of the part, of which the runner speaks, has its grace.
+    Whatever the task called its job. The other host of the part, of which the runner speaks, has its
+    grace.
     """
 
     def make(rig: Rig) -> SlurmEngine:
@@ -83,6 +84,9 @@ def test_what_a_halted_runner_watches_over_is_dead_when_it_is_told_lost(
     body = 'trap "echo told; sleep 1; echo saved; exit 7" TERM'
     halted = "trap : TERM; echo runs; while true; do sleep 0.1; done"
     spoken = f"{body}; echo runs; while true; do sleep 0.1; done"
+    if renamed:
+        conf, job = f"SLURM_CONF={cluster.conf}", "JobId=$SLURM_JOB_ID"
+        halted = f"{conf} scontrol update {job} JobName=innocent; {halted}"
     script = f"if [ $RANK = 0 ]; then {halted}; else {spoken}; fi"
     with opened(make, tmp_path) as rig:
         rig.engine.start_gang(order("j1", script, tasks=tasks))

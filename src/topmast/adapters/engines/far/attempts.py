@@ -233,6 +233,10 @@ class Attempts:
         """The part that it is. A task may give its part another's name (``scontrol update``)."""
         return self._owners.get((listed.id, listed.submitted_s), listed.name)
 
+    def is_recorded(self, id: str, submitted_s: float) -> bool:
+        """Whether that is a part, whatever it is called. Safe on any thread."""
+        return (id, submitted_s) in self._owners
+
     def was_cancelled(self, name: str) -> bool:
         """Whether we had the scheduler end a part: then what it evicts is our own doing."""
         return self._parts[name][1].cancelled

@@ -118,6 +118,7 @@ class FarEngine(Engine):
         self._facts.rewrite(self._protocol.attempts.facts())
         self._listen()
         self._launcher = self.launcher_type(self._cluster, self._identity.fleet, self._options)
+        self._launcher.is_recorded = self._protocol.attempts.is_recorded
         self._launcher.open(self._url)
         self._pool = ThreadPoolExecutor(CALLS, thread_name_prefix=f"calls of {self._cluster.name}")
         self._carry_out(self._protocol.recover(self._now()))

@@ -11,7 +11,7 @@ All calls block, and are made from threads of the engine's own.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -166,6 +166,8 @@ class Launcher(ABC):
         self._cluster = cluster
         self._fleet = fleet
         self._options = options
+        self.is_recorded: Callable[[str, float], bool] = lambda id, submitted_s: False
+        """Whether a part was recorded under this id and time of submission: names may be changed."""
 
     def open(self, home: str) -> None:
         """Called once, before all others: the engine listens at ``home``, a URL as in tickets."""

@@ -46,6 +46,14 @@ def test_a_listing_has_the_parts_of_the_fleet() -> None:
     assert read_jobs("", "tm-f-") == ()
 
 
+def test_a_part_that_was_recorded_is_listed_by_any_name() -> None:
+    """A task may rename its job; of another submission under that number nothing is known."""
+    said = marked("1|innocent|RUNNING|5|6|0|1|None\n1|innocent|RUNNING|7|8|0|1|None\n", 8)
+    known = {("1", 5.0)}
+    found = listings.read_jobs(said, MARK, "tm-f-", (), lambda *which: which in known)
+    assert [(one.name, one.id, one.submitted_s) for one in found] == [("innocent", "1", 5.0)]
+
+
 @pytest.mark.parametrize(
     ("word", "want", "evicted"),
     [

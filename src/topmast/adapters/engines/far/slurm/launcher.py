@@ -103,10 +103,10 @@ class SlurmLauncher(Launcher):
         KillWait (``--signal=KILL`` does the same). Never ``--full`` or ``--batch``: they kill tasks
         at once.
         """
-        state = self._state(listed)
-        if state in (State.HELD, State.WAITING):
-            self._scancel(listed)
-        if state is not State.RUNNING:
+        found = self._found(listed)
+        if found is not None and found.state in (State.HELD, State.WAITING):
+            self._scancel(found)
+        if found is None or found.state is not State.RUNNING:
             return
         key = (listed.id, listed.submitted_s)
         with self._lock:
@@ -114,12 +114,12 @@ class SlurmLauncher(Launcher):
             told_s = self._told.setdefault(key, time.monotonic())
         left_s = told_s + grace_s - time.monotonic()
         if first:
-            self._scancel(listed, "--signal=TERM")
-            self._scancel(listed, "--signal=CONT")  # a runner that is halted hears of it then
+            self._scancel(found, "--signal=TERM")
+            self._scancel(found, "--signal=CONT")  # a runner that is halted hears of it then
         if left_s > 0:
             self._later(listed, left_s)
         else:
-            self._scancel(listed)
+            self._scancel(found)
 
     def list(self) -> tuple[Listed, ...]:
         found = self._squeue(f"tm-{self._fleet}-")
@@ -160,19 +160,19 @@ class SlurmLauncher(Launcher):
         mark = new_mark()
         asked = ("squeue", "--me", "-a", "-h", "-t", "all", "-O", job_format(mark))
         said = self._commands.look(*asked, *only)
-        return read_jobs(said, mark, prefix, self._options.tenants)
+        return read_jobs(said, mark, prefix, self._options.tenants, self.is_recorded)
 
-    def _state(self, listed: Listed) -> State | None:
-        """How far this part is now; None when it is gone, though its id may be another's."""
+    def _found(self, listed: Listed) -> Listed | None:
+        """This part as it is now, also by another name; None when it is gone, or its id another's."""
         try:
-            found = self._squeue(listed.name, "-j", listed.id)
+            found = self._squeue("", "-j", listed.id)
         except Unreachable as error:
             if _gone(error):
                 return None
             raise
         for job in found:
-            if (job.name, job.id, job.submitted_s) == (listed.name, listed.id, listed.submitted_s):
-                return job.state
+            if (job.id, job.submitted_s) == (listed.id, listed.submitted_s):
+                return job
         return None
 
     def _scancel(self, listed: Listed, *how: str) -> None:
@@ -200,8 +200,9 @@ class SlurmLauncher(Launcher):
 
     def _end_if_heard(self, listed: Listed) -> None:
         try:
-            if self._state(listed) is State.RUNNING:
-                self._scancel(listed)
+            found = self._found(listed)
+            if found is not None and found.state is State.RUNNING:
+                self._scancel(found)
         except (Refused, Unreachable):
             return  # it is still listed, and so is cancelled again
 

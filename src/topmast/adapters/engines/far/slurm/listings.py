@@ -8,6 +8,7 @@ listing is complete or none.
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 from collections import Counter
@@ -105,16 +106,32 @@ def _rows(said: str, mark: str, fields: Sequence[str], program: str) -> Iterator
         yield [first.removeprefix("\n"), *others]
 
 
-def read_jobs(said: str, mark: str, prefix: str, own: Sequence[str] = ()) -> tuple[Listed, ...]:
+def read_jobs(
+    said: str,
+    mark: str,
+    prefix: str,
+    own: Sequence[str] = (),
+    is_recorded: Callable[[str, float], bool] = lambda id, submitted_s: False,
+) -> tuple[Listed, ...]:
     """The parts in an answer of ``squeue -O`` with `job_format`: jobs with names that begin so.
 
-    ``own`` are the tenants that have options of their own.
+    And those that were recorded, as a task may give its job another name. ``own`` are the tenants
+    that have options of their own.
     """
     found = []
     for job, name, *rest in _rows(said, mark, _JOB_FIELDS, "squeue"):
-        if name.startswith(prefix):
-            found.append(_job(job, name, *(field.strip() for field in rest), own=tuple(own)))
+        fields = [field.strip() for field in rest]
+        if name.startswith(prefix) or is_recorded(job, _seconds(fields[1])):
+            found.append(_job(job, name, *fields, own=tuple(own)))
     return tuple(found)
+
+
+def _seconds(text: str) -> float:
+    """A time; not a number where there is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _job(
@@ -125,10 +142,9 @@ def _job(
     vain = ""
     if not job.isdecimal():
         raise Unreachable(f"squeue gave {job[:200]!r} as the number of a job")
-    try:
-        submitted_s = float(submitted)
-    except ValueError:
-        raise Unreachable(f"squeue gave {submitted!r} as the time when job {job} came") from None
+    submitted_s = _seconds(submitted)
+    if math.isnan(submitted_s):
+        raise Unreachable(f"squeue gave {submitted!r} as the time when job {job} came")
     if word in _WAITING:
         state = State.HELD if reason in _HELD_BY_US else State.WAITING
         vain = next((_NEVER[words] for words in _NEVER if reason.startswith(words)), "")
