@@ -246,7 +246,7 @@ class Connection(HttpToolsProtocol):
         self._in_head = True
         self._head_begun = False
         self._head_bytes = 0
-        """Of a head, or of what came since the last piece of a body: sizes, extensions, trailers."""
+        """Of a head, or of what came since the last piece of a body: sizes, trailers."""
         self._is_too_large = False
         self._window_bytes = 0
         self._unread_since_s: float | None = None
@@ -305,7 +305,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One of the head. Those behind a body (RFC 9110, 6.5.1) are dropped: they prove nothing."""
+        """One of the head. Those behind a body (RFC 9110, 6.5.1) are dropped."""
         if self._in_head:
             super().on_header(name, value)
 

@@ -167,7 +167,7 @@ class Launcher(ABC):
         self._fleet = fleet
         self._options = options
         self.is_recorded: Callable[[str, float], bool] = lambda id, submitted_s: False
-        """Whether a part was recorded under this id and time of submission: names may be changed."""
+        """Whether a part was recorded under an id and time of submission: names may be changed."""
 
     def open(self, home: str) -> None:
         """Called once, before all others: the engine listens at ``home``, a URL as in tickets."""

@@ -46,7 +46,7 @@ def test_known_hosts_that_cannot_be_used_name_the_option_and_the_file(tmp_path: 
     ):
         with pytest.raises(NotUsable, match=f"option known_hosts: {file} .*{want}"):
             Where("gpu-1", SshOptions(known_hosts=str(file))).arguments()
-    with pytest.raises(NotUsable, match="option identity: /dev/zero .* a device"):
+    with pytest.raises(NotUsable, match=r"option identity: /dev/zero .* a device"):
         Where("gpu-1", SshOptions(identity="/dev/zero")).arguments()
 
 

@@ -163,7 +163,7 @@ class SlurmLauncher(Launcher):
         return read_jobs(said, mark, prefix, self._options.tenants, self.is_recorded)
 
     def _found(self, listed: Listed) -> Listed | None:
-        """This part as it is now, also by another name; None when it is gone, or its id another's."""
+        """This part as it is now, by any name; None when it is gone, or its id is another's."""
         try:
             found = self._squeue("", "-j", listed.id)
         except Unreachable as error:
