@@ -95,6 +95,10 @@ class Part:
         """Whether any host of it has been claimed."""
         return any(place.nonce for place in self.places.values())
 
+    def waits(self, chosen: Listed) -> bool:
+        """Whether the scheduler lets none of it run yet, so that it can still start elsewhere."""
+        return chosen.state in (State.HELD, State.WAITING) and not self.claimed
+
     @property
     def unclaimed(self) -> list[Place]:
         """Its places that a runner may still claim."""

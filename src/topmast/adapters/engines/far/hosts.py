@@ -59,6 +59,8 @@ class _Seen:
     misses: int = 0
     answers_since_s: float | None = None
     """On the monotonic clock; None: it did not answer at the last look."""
+    shut: str = ""
+    """Why the scheduler itself gave it no new work at the last look; empty: it does."""
     closed: str = ""
     """Why it takes no new work, as told; empty: it does."""
     pause: _Pause = field(default_factory=_Pause)
@@ -93,6 +95,12 @@ class Hosts:
                 return f"host {name} is down: {NO_ANSWER}"
         return ""
 
+    def shut(self, names: Iterable[str]) -> str:
+        """Why what waits for these hosts may wait for long, as the last look showed; empty: no."""
+        seen = ((name, self._seen[name].shut) for name in names if name in self._seen)
+        said = (f"host {name} was closed before it started: {why}" for name, why in seen if why)
+        return next(said, "")
+
     def look(self, hosts: tuple[Host, ...], now_s: float) -> list[m.Message]:
         """Take up a complete answer."""
         self.looked_s, self.failure = now_s, ""
@@ -109,6 +117,7 @@ class Hosts:
                 seen.answers_since_s = now_s
             seen.misses = 0 if answers else seen.misses + 1
             closed = host.closed if host is not None else "the scheduler does not know the host"
+            seen.shut = closed
             if answers and not seen.up:
                 seen.up = True
                 news.append(m.HostUp(name))

@@ -366,6 +366,7 @@ class Protocol:
             self.hosts.accept(part.since_s)
         if 0 < chosen.hosts < len(part.places):
             lost = HOST_TAKEN  # nothing starts without it: what claimed would wait for ever
+        lost = lost or self.hosts.shut(part.places if part.waits(chosen) else ())
         if lost:
             for place in part.unclaimed:
                 self._lose(attempt, place, lost, blameless=True)
@@ -458,8 +459,7 @@ class Protocol:
         """End the ranks of a place without an exit status. An unclaimed place starts no more."""
         for rank in place.ranks:
             if rank not in attempt.ends:
-                at_s = self._now.wall_s
-                end = e.Ended(*attempt.key, rank, None, at_s, why, evicted, blameless)
+                end = e.Ended(*attempt.key, rank, None, self._now.wall_s, why, evicted, blameless)
                 self._over(attempt, end)
 
     def _over(self, attempt: Attempt, end: e.Ended) -> None:

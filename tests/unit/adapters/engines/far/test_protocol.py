@@ -51,9 +51,11 @@ class Story:
         return self.does(e.Start(order, make_parts(order, "f", many_hosts=True), {}))
 
     def looks(
-        self, *listed: Listed, silent: tuple[str, ...] = (), began_s: float = 0.0
-    ) -> e.Outcome:
-        hosts = tuple(Host(host, host not in silent) for host in HOSTS)
+        self, *listed: Listed, silent: tuple[str, ...] = (), began_s: float = 0.0,
+        closed: str = "",
+    ) -> e.Outcome:  # fmt: skip
+        """``closed``: why the scheduler gives h0 no new work."""
+        hosts = tuple(Host(host, host not in silent, closed * (host == "h0")) for host in HOSTS)
         self.now_s += 1.0
         return self.does(e.Looked(began_s or self.now_s, listed, hosts))
 
@@ -266,6 +268,36 @@ def test_what_waits_for_what_never_comes_is_given_up() -> None:
     assert (lost.error, lost.blameless) == (hopeless.why, True)
     assert story.claims().status == e.OVER
     assert only(story.looks(hopeless), e.Cancel)
+
+
+def test_what_waits_for_a_host_that_was_drained_is_given_back_and_cancelled() -> None:
+    """A drain that the last look did not show yet: the job starts elsewhere, not after minutes."""
+    story = Story()
+    story.looks()
+    story.start(2)
+    story.does(e.Submitted(PART))
+    look = story.looks(listed(State.WAITING, why="ReqNodeNotAvail"), closed="is drained: fan")
+    why = "host h0 was closed before it started: is drained: fan"
+    ends = [(lost.rank, lost.error, lost.blameless) for lost in news(look, m.TaskLost)]
+    assert ends == [(0, why, True), (1, why, True)], "of all its hosts"
+    posts = [a.message for a in look.actions if isinstance(a, e.Post)]
+    assert isinstance(posts[0], m.HostClosed), "told first, or it would be placed there again"
+    (cancel,) = only(look, e.Cancel)
+    assert cancel.listed.id == "1"
+    assert story.claims().status == e.OVER, "one that starts before it is cancelled"
+
+
+def test_what_runs_or_was_claimed_on_a_host_that_is_drained_goes_on() -> None:
+    story = Story()
+    story.looks()
+    story.start()
+    story.does(e.Submitted(PART))
+    look = story.looks(listed(State.RUNNING), closed="is drained")
+    assert not news(look, m.TaskLost)
+    assert story.claims().status == e.GRANTED
+    look = story.looks(listed(State.WAITING), closed="is drained")  # requeued, perhaps
+    assert not news(look, m.TaskLost)
+    assert not only(look, e.Cancel)
 
 
 def test_a_scheduler_that_refuses_everything_gets_no_work_for_a_while() -> None:
