@@ -24,6 +24,7 @@ from topmast.model.messages import (
     TaskLost,
     TaskStarted,
 )
+from topmast.model.states import DATA_ERROR
 from topmast.ports import LogPage
 
 GANGS = 200
@@ -376,10 +377,13 @@ def test_the_work_folder_is_there(rig: Rig, tmp_path: Path) -> None:
 
 
 def test_a_snapshot_cannot_lead_out(rig: Rig, tmp_path: Path) -> None:
-    """An archive with a path out of the folder fails the task and writes nothing."""
+    """An archive with a path out of the folder fails the task, once for all, and writes nothing."""
     rig.blobs["sha256:1"] = archive(tmp_path / "blob", {"../../../../../../evil": "x"})
     rig.engine.start_gang(order("j1", "echo ran", workdir="sha256:1"))
-    assert "unpacking" in rig.end_of("j1").error
+    end = rig.end_of("j1")
+    assert "unpacking" in end.error
+    assert end.code == DATA_ERROR
+    assert "leads out of the folder" in rig.log("j1", 0)
     assert not list(tmp_path.rglob("evil"))
 
 

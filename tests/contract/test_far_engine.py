@@ -363,7 +363,7 @@ def archive_of_zeros() -> bytes:
 @pytest.mark.parametrize(
     ("blob", "want"),
     [
-        pytest.param(b"x" * 100_000, "[Errno 28] No space left", id="fetched"),
+        pytest.param(bytes(100_000), "[Errno 28] No space left", id="fetched"),
         pytest.param(archive_of_zeros(), "the work folder: No space left", id="unpacked"),
     ],
 )

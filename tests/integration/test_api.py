@@ -484,7 +484,7 @@ def test_no_dataset_reaches_into_the_folder_of_another(http: httpx.Client, tmp_p
 
 def test_a_workdir_is_uploaded_once_and_only_whole(http: httpx.Client) -> None:
     """The digest says what must be inside; nothing else gets in."""
-    data = b"a snapshot"
+    data = gzip.compress(bytes(1024))
     place = f"/workdirs/sha256:{hashlib.sha256(data).hexdigest()}"
     missing = http.head(place)
     kind = missing.headers["content-type"]
@@ -502,6 +502,10 @@ def test_a_workdir_that_cannot_be_unpacked_is_refused(http: httpx.Client) -> Non
     header = tarfile.TarInfo("x")
     header.type, header.size = tarfile.XHDTYPE, 512
     whole = gzip.compress(header.tobuf(tarfile.USTAR_FORMAT) + b"1" * 512)
+    for data in (b"", b"hello"):
+        place = f"/workdirs/sha256:{hashlib.sha256(data).hexdigest()}"
+        assert "this is no archive" in problem_of(http.put(place, content=data), 422)["detail"]
+        assert http.head(place).status_code == 404
     for data in (b"\x1f\x8b\x08" + bytes(7) + b"\x07\xff", whole[:-20], whole):
         place = f"/workdirs/sha256:{hashlib.sha256(data).hexdigest()}"
         problem = problem_of(http.put(place, content=data), 422)

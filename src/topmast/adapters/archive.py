@@ -13,10 +13,10 @@ import io
 import os
 import tarfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 MAX_BYTES = 100 * 2**20
 """Of all files together, unpacked."""
@@ -37,6 +37,8 @@ PACKED_BYTES = 1 << 14
 STREAM_MAX_BYTES = MAX_BYTES + MAX_ENTRIES * 4096
 """Of the archive when it is decompressed: the files, and room for their headers."""
 CONTENT_BYTES = 1 << 20
+REFUSED_STATUS = 65
+"""Of a process that was to unpack what is refused: EX_DATAERR of sysexits.h."""
 _FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
 _NAMES = {tarfile.GNUTYPE_LONGNAME: "path", tarfile.GNUTYPE_LONGLINK: "linkpath"}
 _EXTENDED = (*_NAMES, tarfile.XHDTYPE, tarfile.XGLTYPE)
@@ -48,17 +50,15 @@ class Refused(tarfile.TarError):
 
 
 def fault(content: bytes) -> str:
-    """What in an archive would be refused when it is unpacked; empty if nothing. O(unpacked bytes).
+    """What in an archive would be refused when it is unpacked; empty if nothing.
 
-    What is no archive at all is left to `unpack` to say.
+    O(n log n) of what it holds.
     """
     try:
         for _ in _Archive(io.BytesIO(content)).members():
             pass
     except Refused as error:
         return str(error)
-    except tarfile.ReadError:
-        return ""
     return ""
 
 
@@ -87,6 +87,16 @@ def unpack(archive_path: str, folder: str) -> None:
             (root / member.name).symlink_to(member.linkname)
 
 
+def unpack_as_process(archive_path: str, folder: str) -> NoReturn:
+    """`unpack`, and end this process; what is refused is said where its errors go."""
+    try:
+        unpack(archive_path, folder)
+    except Refused as error:
+        os.write(2, f"topmast: the work folder cannot be unpacked: {error}\n".encode())
+        os._exit(REFUSED_STATUS)
+    os._exit(0)
+
+
 class _Archive:
     """The archive in a file, packed with gzip or not, read from the beginning to the end once."""
 
@@ -104,24 +114,26 @@ class _Archive:
         """Every member, checked before it is handed out; links at the end, when all are known."""
         size_bytes = 0
         links: dict[str, tarfile.TarInfo] = {}
-        names: set[str] = set()
+        is_folder = {"": True}
+        """What was seen, by path with a NUL between its parts."""
         for number, member in enumerate(self._headers(), 1):
             if number > MAX_ENTRIES:
                 raise Refused(f"the archive has more than {MAX_ENTRIES:,} files, folders and links")
             _check_name(member)
-            path = "/".join(_parts(member.name))
+            parts = _parts(member.name)
+            path = "\0".join(parts)
             if member.issym():
-                links[path] = member
+                links["/".join(parts)] = member
             elif member.type not in (*_FILES, tarfile.DIRTYPE):
                 raise Refused(f"{member.name!r} is neither a file, a folder nor a symbolic link")
-            if not member.isdir():
-                if path in names:  # of two links only the last one would be judged
-                    raise Refused(f"{member.name!r} is in the archive twice, as different things")
-                names.add(path)
+            if path in is_folder and not (is_folder[path] and member.isdir()):
+                raise _twice(member.name)  # of two links only the last one would be judged
+            is_folder[path] = member.isdir()
             size_bytes += max(member.size, 0)
             if member.size < 0 or size_bytes > MAX_BYTES:
                 raise Refused(f"the files in the archive hold more than {MAX_BYTES:,} bytes")
             yield member
+        _check_places(is_folder)
         for member in links.values():
             _check_link(member, links)
 
@@ -136,7 +148,7 @@ class _Archive:
         """Every member by its header and by those before it that say more about it."""
         block = self._read(tarfile.BLOCKSIZE)
         if not block:
-            raise tarfile.ReadError("the file is empty")
+            raise Refused("this is no archive: it is empty")
         more: dict[str, str] = {}
         kinds: set[bytes] = set()
         begun = False
@@ -146,7 +158,7 @@ class _Archive:
             except tarfile.HeaderError as error:
                 if begun:
                     raise Refused(f"the archive is damaged: {error}") from None
-                raise tarfile.ReadError(f"this is no archive: {error}") from None
+                raise Refused(f"this is no archive: {error}") from None
             begun = True
             self._left_headers -= 1
             if self._left_headers < 0:
@@ -166,6 +178,8 @@ class _Archive:
                     pass
                 self._padding(header.size if header.type in _FILES else 0)
             block = self._read(tarfile.BLOCKSIZE)
+        while self._read(CONTENT_BYTES):  # a packed archive is whole where its checksum is right
+            pass
 
     def _extension(self, header: tarfile.TarInfo) -> dict[str, str]:
         """The names that a header gives to the member behind it."""
@@ -288,6 +302,18 @@ def _check_name(member: tarfile.TarInfo) -> None:
         raise Refused(f"{member.name!r} leads out of the folder")
 
 
+def _check_places(is_folder: Mapping[str, bool]) -> None:
+    """Refuse what lies below a file or a link. O(n log n).
+
+    In their order by text, all paths that begin as one does follow it at once.
+    """
+    before = ""
+    for path in sorted(is_folder):
+        if not is_folder[before] and path.startswith(f"{before}\0"):
+            raise _twice(before.replace("\0", "/"))
+        before = path
+
+
 def _check_link(member: tarfile.TarInfo, links: Collection[str]) -> None:
     """Judge a link by its text: it stays inside at every step, and goes up through folders only.
 
@@ -304,6 +330,10 @@ def _check_link(member: tarfile.TarInfo, links: Collection[str]) -> None:
         del place[-1:]
     if not inside:
         raise Refused(f"the link {member.name!r} -> {member.linkname!r} may lead out of the folder")
+
+
+def _twice(name: str) -> Refused:
+    return Refused(f"{name!r} is in the archive twice, as different things")
 
 
 def _parts(path: str) -> list[str]:
@@ -327,4 +357,4 @@ def _explained(member: tarfile.TarInfo) -> Iterator[None]:
     try:
         yield
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
-        raise Refused(f"{member.name!r} is in the archive twice, as different things") from None
+        raise _twice(member.name) from None

@@ -63,7 +63,12 @@ def may_move(source: JobState, target: JobState) -> bool:
 
 NOT_FOUND = 127
 """The exit status of a shell that did not find a command."""
+DATA_ERROR = 65
+"""EX_DATAERR of sysexits.h: the input is wrong; what unpacks a work folder ends with it."""
+HOPELESS = (DATA_ERROR, NOT_FOUND)
+"""Exit statuses of what would fail again."""
 STATUSES = {
+    DATA_ERROR: "its input is wrong",
     126: "a command cannot be executed",
     NOT_FOUND: "a command was not found",
     129: "SIGHUP", 130: "SIGINT", 131: "SIGQUIT", 132: "SIGILL", 133: "SIGTRAP", 134: "SIGABRT",

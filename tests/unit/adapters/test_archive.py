@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from topmast.adapters import archive as archives
-from topmast.adapters.archive import Refused, fault, unpack
+from topmast.adapters.archive import REFUSED_STATUS, Refused, fault, unpack
+from topmast.model.states import DATA_ERROR
 
 
 def _archive(folder: Path, *members: tarfile.TarInfo) -> str:
@@ -120,12 +121,48 @@ def test_a_path_too_long_to_resolve_does_not_lead_out(tmp_path: Path) -> None:
 def test_an_upload_is_refused_for_what_would_fail_when_unpacked(
     members: tuple[tarfile.TarInfo, ...], tmp_path: Path
 ) -> None:
-    """Except for names that are in the way of each other, which are found when files are written."""
-    found = fault(Path(_archive(tmp_path, *members)).read_bytes())
-    if not found:
-        (tmp_path / "work").mkdir()
-        with pytest.raises(Refused, match="in the archive twice"):
-            unpack(_archive(tmp_path, *members), str(tmp_path / "work"))
+    """Also names that are in the way of each other: no job is placed with such a work folder."""
+    assert fault(Path(_archive(tmp_path, *members)).read_bytes())
+
+
+def _folder(name: str) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type = tarfile.DIRTYPE
+    return member
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        (_link("d", "."), _file("d/x")),
+        (_file("d/x"), _file("d-"), _link("d", "e")),
+        (_file("a"), _file("a-b"), _folder("a/b/c")),
+        (_folder("a"), _file("./a")),
+        (_link("a", "b"), _folder("a/")),
+        (_file("."),),
+    ],
+)
+def test_what_is_two_things_at_once_is_refused(
+    members: tuple[tarfile.TarInfo, ...], tmp_path: Path
+) -> None:
+    """In any order, and whatever sorts between the two."""
+    assert "is in the archive twice" in fault(Path(_archive(tmp_path, *members)).read_bytes())
+
+
+def test_a_folder_may_be_named_often(tmp_path: Path) -> None:
+    """As tar names it: with a slash behind it, with a dot before it, and after what is in it."""
+    members = (
+        _folder("."),
+        _file("a/b"),
+        _folder("./a/"),
+        _folder("a"),
+        _file("a-"),
+        _link("c", "a"),
+    )
+    assert fault(Path(_archive(tmp_path, *members)).read_bytes()) == ""
+    (tmp_path / "work").mkdir()
+    unpack(_archive(tmp_path, *members), str(tmp_path / "work"))
+    assert (tmp_path / "work" / "c" / "b").read_bytes() == b"xxx"
 
 
 def test_no_link_hides_behind_another_of_its_name(tmp_path: Path) -> None:
@@ -186,10 +223,10 @@ def test_what_is_small_when_packed_may_not_fill_the_disk(
     assert fault(_packed(*[_file(str(number), 100_000) for number in range(100)])) == ""
 
 
-def test_what_is_no_archive_is_said_when_it_is_unpacked(tmp_path: Path) -> None:
-    """The bytes are stored under their digest all the same."""
+def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+    """At the upload and where it is unpacked, empty or not, packed or not."""
     for number, content in enumerate([b"", b"a snapshot", gzip.compress(b"a snapshot")]):
-        assert fault(content) == ""
+        assert "this is no archive" in fault(content)
         (tmp_path / "file").write_bytes(content)
         (tmp_path / str(number)).mkdir()
         with pytest.raises(tarfile.TarError):
@@ -235,6 +272,8 @@ DAMAGED = {
     ),
 }
 CUT = {
+    "a gzip without its end": WHOLE[:-4],
+    "a gzip of another content": WHOLE[:-8] + bytes(8),
     "half of a gzip": WHOLE[: len(WHOLE) // 2],
     "a gzip with a block that is none": WHOLE[:10] + b"\x07\xff\xff\xff" * 9,
     "a gzip with a block that is none further on": (
@@ -304,11 +343,19 @@ def test_a_runner_reads_no_form_that_is_not_looked_into(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     with tarfile.open(tmp_path / "blob", "w:xz") as archive:
         archive.addfile(_file("a", 0))
-    assert fault((tmp_path / "blob").read_bytes()) == ""
+    assert "this is no archive" in fault((tmp_path / "blob").read_bytes())
     code = "import sys; from topmast.adapters.engines.far.runner.tasks import *; unpack_work(sys.argv[1])"
     found = subprocess.run([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE)
-    assert found.returncode == 1
+    assert found.returncode == DATA_ERROR
+    assert found.stderr.startswith(
+        b"topmast: the work folder cannot be unpacked: this is no archive"
+    )
     assert not list((tmp_path / "work").iterdir())
+
+
+def test_a_process_that_refuses_ends_with_what_is_not_tried_again() -> None:
+    """What unpacks on a host has the standard library alone, and a number of its own."""
+    assert REFUSED_STATUS == DATA_ERROR
 
 
 def test_an_archive_may_be_packed_in_parts(tmp_path: Path) -> None:

@@ -17,6 +17,9 @@ import pytest
 from topmast.model.errors import InvalidInput, Unavailable
 from topmast.service.blobs import Blobs
 
+EMPTY = bytes(1024)
+"""An archive with nothing in it."""
+
 
 def _digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
@@ -25,12 +28,12 @@ def _digest(data: bytes) -> str:
 def test_an_archive_is_stored_once_under_its_digest(tmp_path: Path) -> None:
     """A second upload changes nothing; only the owner may look."""
     blobs = Blobs(tmp_path / "blobs")
-    assert blobs.path(_digest(b"x")) is None
-    assert blobs.put(_digest(b"x"), b"x")
-    assert not blobs.put(_digest(b"x"), b"x")
-    file = blobs.path(_digest(b"x"))
+    assert blobs.path(_digest(EMPTY)) is None
+    assert blobs.put(_digest(EMPTY), EMPTY)
+    assert not blobs.put(_digest(EMPTY), EMPTY)
+    file = blobs.path(_digest(EMPTY))
     assert file is not None
-    assert file.read_bytes() == b"x"
+    assert file.read_bytes() == EMPTY
     assert stat.S_IMODE((tmp_path / "blobs").stat().st_mode) == 0o700
     assert [path.name for path in (tmp_path / "blobs").iterdir()] == [file.name]
 
@@ -45,7 +48,7 @@ def test_what_is_no_digest_names_no_file(tmp_path: Path, digest: str) -> None:
     blobs = Blobs(tmp_path)
     assert blobs.path(digest) is None
     with pytest.raises(InvalidInput):
-        blobs.put(digest, b"x")
+        blobs.put(digest, EMPTY)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -60,7 +63,7 @@ def test_content_must_be_what_its_name_says(tmp_path: Path) -> None:
 def test_many_who_store_one_archive_at_once_all_succeed(tmp_path: Path) -> None:
     """Clusters of one region fetch the same folder at once: none fails, none reads a half or wrong file."""
     for turn in range(20):
-        blobs, data = Blobs(tmp_path), turn.to_bytes() * 3_000_000
+        blobs, data = Blobs(tmp_path), EMPTY + turn.to_bytes() * 3_000_000
         seen: list[bytes] = []
 
         def store(blobs: Blobs = blobs, data: bytes = data, seen: list[bytes] = seen) -> bool:
@@ -116,10 +119,10 @@ def test_an_archive_that_cannot_be_written_leaves_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space"):
-            blobs.put(_digest(b"x"), b"x")
+            blobs.put(_digest(EMPTY), EMPTY)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "left.part").write_bytes(b"half")
-    assert Blobs(tmp_path).put(_digest(b"x"), b"x")
+    assert Blobs(tmp_path).put(_digest(EMPTY), EMPTY)
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -129,7 +132,8 @@ from pathlib import Path
 from topmast.service.blobs import Blobs
 blobs = Blobs(Path(sys.argv[1]))
 os.write(2, b"MARK put\\n")
-blobs.put("sha256:" + hashlib.sha256(b"x").hexdigest(), b"x")
+data = bytes(1024)
+blobs.put("sha256:" + hashlib.sha256(data).hexdigest(), data)
 os.write(2, b"MARK end\\n")
 """
 
@@ -145,7 +149,7 @@ def test_an_archive_is_on_the_disk_before_its_upload_is_acknowledged(tmp_path: P
         pytest.skip("tracing is not permitted here")
     opening, put, _end = done.stderr.split('"MARK ')
     steps = re.findall(r"(sync|rename)\((?:\d+<|\")([^>\"]*).*= 0", put)
-    part, name = f"{root}/", hashlib.sha256(b"x").hexdigest()
+    part, name = f"{root}/", hashlib.sha256(EMPTY).hexdigest()
     assert [what for what, _ in steps] == ["sync", "rename", "sync"], put
     assert all(file.startswith(part) and file.endswith(".part") for _, file in steps[:2])
     assert f'"{root}/{name}"' in put
@@ -168,7 +172,7 @@ class Database:
 
 def test_the_next_server_has_what_the_one_before_was_given(tmp_path: Path) -> None:
     shared = Database()
-    data = b"x"
+    data = EMPTY
     digest = _digest(data)
     assert Blobs(tmp_path / "a", shared).put(digest, data)
     other = Blobs(tmp_path / "b", shared)

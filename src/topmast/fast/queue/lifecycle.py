@@ -16,7 +16,7 @@ from topmast.model import messages as m
 from topmast.model.absent import given
 from topmast.model.errors import Conflict, InvalidInput, TopmastError
 from topmast.model.expansion import jobs_of, size_of
-from topmast.model.states import NOT_FOUND, JobState, Outcome, may_move
+from topmast.model.states import HOPELESS, JobState, Outcome, may_move
 
 HOPELESS_S = 5.0
 """A script that misses a command so soon misses it every time."""
@@ -177,7 +177,7 @@ def what_becomes(queue: QueueViews, record: JobRecord, event: m.AttemptEnded) ->
         limit = "max_restarts" if own_fault else "host_losses_allowed"
         why = f"{tried} restarts used up" if tried else f"not restarted: {limit} is 0"
         return f.Ended(job, JobState.FAILED, f"{cause}; {why}")
-    if own_fault and event.exit_code == NOT_FOUND and event.held_s < HOPELESS_S:
+    if own_fault and event.exit_code in HOPELESS and event.held_s < HOPELESS_S:
         return f.Ended(job, JobState.FAILED, f"{cause}; not restarted: it would fail again")
     delay_s = 0.0 if outcome is Outcome.HOST_LOST else _backoff_s(queue, tried)
     # A cluster that refused it will refuse it again: others are tried first.

@@ -113,6 +113,8 @@ def test_the_number_of_a_job_is_read_as_it_is_written() -> None:
     [
         ("a command is missing at the start", 127, 1.0, 3, "not restarted: it would fail again"),
         ("a command is missing after a while", 127, 60.0, 3, None),
+        ("its work folder is no archive", 65, 1.0, 3, "not restarted: it would fail again"),
+        ("its input is wrong after a while", 65, 60.0, 3, None),
         ("a command that is not executable may be so later", 126, 1.0, 3, None),
         ("it failed by itself", 1, 1.0, 3, None),
         ("no restart was wanted", 1, 1.0, 0, "not restarted: max_restarts is 0"),

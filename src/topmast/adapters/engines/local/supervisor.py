@@ -182,10 +182,9 @@ class Supervisor:
 
     def _unpack(self) -> None:
         # Imported here: it costs 10 ms, and few tasks need it.
-        from topmast.adapters.archive import unpack
+        from topmast.adapters.archive import unpack_as_process
 
-        unpack(self.plan["workdir"], str(self.work))
-        os._exit(0)
+        unpack_as_process(self.plan["workdir"], str(self.work))
 
     def _start_setup(self) -> None:
         self._exec(self.seat["setup"])

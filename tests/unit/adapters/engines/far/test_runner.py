@@ -20,6 +20,7 @@ from topmast.adapters.engines.far import runner
 from topmast.adapters.engines.far.runner.calls import Home
 from topmast.adapters.engines.far.runner.processes import hold_folder, remove_left
 from topmast.adapters.engines.far.runner.tasks import environments
+from topmast.model.states import DATA_ERROR
 
 
 def whole(**how: Any) -> Any:
@@ -132,8 +133,6 @@ def test_what_data_needs_is_compiled_when_there_is_data() -> None:
 
 def test_it_reads_a_work_folder_as_the_server_does(tmp_path: Path) -> None:
     """By the same module: what one of two readers overlooks would land on a host unjudged."""
-    names: dict[str, Any] = {"__name__": "runner"}
-    exec(compile(runner.text(), "runner.py", "exec"), names)
     (tmp_path / "work").mkdir()
     with tarfile.open(tmp_path / "good", "w:gz") as archive:
         archive.add(__file__, "tests/a.py")
@@ -141,10 +140,24 @@ def test_it_reads_a_work_folder_as_the_server_does(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "twice", "w:gz") as archive:
         archive.addfile(link("c", str(tmp_path)))
         archive.addfile(link("c", "tests"))
-    names["unpack"](str(tmp_path / "good"), str(tmp_path / "work"))
+    assert _unpacked(tmp_path, "good") == (0, "")
     assert (tmp_path / "work" / "b").read_text() == Path(__file__).read_text()
-    with pytest.raises(names["Refused"], match=fault((tmp_path / "twice").read_bytes())):
-        names["unpack"](str(tmp_path / "twice"), str(tmp_path / "work"))
+    code, said = _unpacked(tmp_path, "twice")
+    assert code == DATA_ERROR
+    assert said.endswith(f": {fault((tmp_path / 'twice').read_bytes())}\n")
+
+
+def _unpacked(folder: Path, name: str) -> tuple[int, str]:
+    """The exit code and the words of a runner that unpacks an archive."""
+    (folder / "runner.py").write_text(runner.text())
+    code = (
+        "import sys; names = {'__name__': 'runner'}; "
+        "exec(compile(open(sys.argv[1]).read(), 'runner.py', 'exec'), names); "
+        "names['unpack_as_process'](*sys.argv[2:])"
+    )
+    places = [str(folder / part) for part in ("runner.py", name, "work")]
+    done = subprocess.run([sys.executable, "-c", code, *places], capture_output=True, text=True)
+    return done.returncode, done.stderr
 
 
 def link(name: str, target: str) -> tarfile.TarInfo:

@@ -28,7 +28,7 @@ MODULES = ("processes", "calls", "references", "tasks", "caller", "keeper")
 LATER_MODULES = {
     "DATA": (("cache", "fetch", "saving", "staging"), ("Saving", "Staging", "cache_of")),
     "EXECS": (("execs",), ("attend",)),
-    "ARCHIVE": (("topmast.adapters.archive",), ("unpack",)),
+    "ARCHIVE": (("topmast.adapters.archive",), ("unpack_as_process",)),
 }
 """Compiled when they are used, as most attempts have no data to fetch or to save, no commands
 beside their tasks, and no work folder: by the name of their text, the modules, and what the others

@@ -111,7 +111,7 @@ class Caller:
         os.chmod(self.folder, 0o700)
         if self.plan["blob"] and not os.path.exists(self.folder + "/blob"):
             status, content = self._insist(home, lambda home: home.call("blob"))
-            # What is no archive fails when it is unpacked, and its text is in the log.
+            # An empty file is no archive: unpacking it fails, and the log has what home says.
             write_bytes(self.folder + "/blob", content if status == 200 else b"")
             if status != 200:
                 ranks = sorted(self.plan["ranks"], key=int)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from topmast.adapters.archive import (
-    unpack,
+    unpack_as_process,
 )
 from topmast.adapters.engines.far.runner.processes import (
     LEFTOVER_GRACE_S,
@@ -178,12 +178,11 @@ def unpack_work(folder: str) -> NoReturn:
     Where the disk of the host is at fault, what it says is the exit code.
     """
     try:
-        unpack(folder + "/blob", folder + "/work")
+        unpack_as_process(folder + "/blob", folder + "/work")
     except OSError as error:
         if error.errno in OF_DISK:
             os._exit(error.errno)
         raise
-    os._exit(0)
 
 
 def script(folder: str, name: str, envs: dict[str, str], secrets: dict[str, str]) -> NoReturn:
