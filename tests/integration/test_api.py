@@ -746,6 +746,19 @@ def test_an_idempotency_key_stands_for_one_body(http: httpx.Client) -> None:
     problem_of(http.post("/jobs", json=job(), headers={"Idempotency-Key": "x" * 300}), 422)
 
 
+@pytest.mark.parametrize(("keys", "status"), [([""], 422), (["a", "b"], 400)])
+def test_a_key_that_is_none_or_two_is_refused(
+    http: httpx.Client, keys: list[str], status: int
+) -> None:
+    """It would be ignored silently, and a repetition would be another job."""
+    headers = [("Idempotency-Key", key) for key in keys]
+    one = job(name="keyless")
+    for path, body in (("/jobs", one), ("/jobs/bulk", {"jobs": [one["job"]]})):
+        said = problem_of(http.post(path, json=body, headers=headers), status)
+        assert "idempotency-key" in f"{said.get('field', '')} {said['detail']}".lower()
+    assert "keyless" not in {known["name"] for known in http.get("/jobs").json()["jobs"]}
+
+
 def test_a_body_that_is_too_large_is_refused_while_it_arrives(http: httpx.Client) -> None:
     """Nobody fills the memory: a body without end is cut off."""
 
@@ -815,6 +828,28 @@ def test_a_body_that_is_not_named_json_is_refused(http: httpx.Client, kind: str)
     body = json.dumps(job()).encode()
     problem_of(http.post("/jobs", content=body, headers={"Content-Type": kind}), 415)
     assert http.get("/health").json()["journal_seq"] == before
+
+
+def test_blanks_are_no_key(running: tuple[Server, Client]) -> None:
+    body = json.dumps(job()).encode()
+    head = b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with connect(running[0].url) as raw:
+        raw.sendall(head + b"Idempotency-Key: \t \r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        assert raw.recv(1_000).startswith(b"HTTP/1.1 422 ")
+
+
+def test_strangers_write_no_lines_into_the_log(running: tuple[Server, Client]) -> None:
+    """They could fill the disk with them: what is no HTTP, and what asks for another protocol."""
+    server, _ = running
+    before = server.log.read_bytes()
+    upgrade = (
+        b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n"
+    )
+    for said in (b"no HTTP\r\n\r\n", upgrade % b"websocket", upgrade % b"h2c"):
+        with connect(server.url) as raw:
+            raw.sendall(said)
+            assert raw.recv(1_000).startswith(b"HTTP/1.1 ")
+    assert server.log.read_bytes() == before
 
 
 def test_nothing_hostile_upset_the_server(running: tuple[Server, Client]) -> None:

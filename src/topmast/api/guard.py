@@ -25,7 +25,8 @@ from topmast.model.errors import TooMany
 from topmast.routing import CALLER, REQUEST, SECURITY_HEADERS, is_page, shows_pages
 
 _LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
-_ONCE = (b"host", b"origin", b"authorization", b"content-type", b"sec-fetch-site", b"cookie")
+_ONCE = (b"host", b"origin", b"authorization", b"content-type", b"sec-fetch-site", b"cookie",
+         b"idempotency-key")  # fmt: skip
 """Headers that decide: of two of them, each reader would take another."""
 _NO_LOGIN = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">

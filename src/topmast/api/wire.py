@@ -228,8 +228,12 @@ def whole_number(digits: str, field: str) -> int:
 
 
 def idempotency_key(request: Request) -> str:
-    """The Idempotency-Key of a request, empty without one."""
-    key = request.headers.get("idempotency-key", "")
+    """The Idempotency-Key of a request, empty without one. Raises InvalidInput."""
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return ""
+    if not key.strip():  # a client that made none would have its job twice after a repetition
+        raise InvalidInput("empty", field="Idempotency-Key", remedy="give a key, or no header")
     if len(key) > 200 or not key.isprintable():
         raise InvalidInput("longer than 200 characters, or not printable", field="Idempotency-Key")
     return key

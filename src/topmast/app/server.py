@@ -160,7 +160,7 @@ def run(
         ws="none",
         lifespan="off",
         access_log=False,
-        log_level="warning",
+        log_level="error",  # its warnings are of what any stranger may send, without limit
         timeout_keep_alive=KEPT_S,
         timeout_graceful_shutdown=3,
     )

@@ -93,7 +93,7 @@ class Listener:
     async def _serve(self) -> None:
         config = uvicorn.Config(
             self._answer, interface="asgi3", proxy_headers=False, ws="none", lifespan="off",
-            access_log=False, log_level="warning", log_config=None,
+            access_log=False, log_level="error", log_config=None,  # as the server of the API
             timeout_keep_alive=LIVE_TIMEOUT_S, timeout_graceful_shutdown=1,
         )  # fmt: skip
         self.loop = asyncio.get_running_loop()
