@@ -120,10 +120,22 @@ def deliver(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence
             connection.close()
     except (OSError, http.client.HTTPException, ValueError) as error:
         # What it says may have the URL in it, which may be a secret.
-        why = getattr(error, "strerror", None) or type(error).__name__
-        raise Undelivered(f"{host} cannot be reached: {why}") from None
+        raise Undelivered(f"{host} {_trouble(error)}") from None
     if not 200 <= answer.status < 300:
         raise Undelivered(f"{host} answers {answer.status}")
+
+
+def _trouble(error: Exception) -> str:
+    """What went wrong with a receiver, in words without its URL."""
+    if isinstance(error, http.client.RemoteDisconnected | ConnectionResetError):
+        return "closes the connection without an answer"
+    if isinstance(error, TimeoutError):
+        return f"cannot be reached: no answer within {TIMEOUT_S:g} s"
+    if isinstance(error, ValueError | http.client.InvalidURL) and not isinstance(error, OSError):
+        return "cannot be reached: the url has a name, port or path that cannot be called"
+    if isinstance(error, http.client.HTTPException):
+        return "answers with what is no valid HTTP"
+    return f"cannot be reached: {getattr(error, 'strerror', None) or 'the network refuses'}"
 
 
 def _wrapped(plain: socket.socket, host: str) -> ssl.SSLSocket:

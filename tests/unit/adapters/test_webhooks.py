@@ -87,6 +87,37 @@ def test_nothing_there_is_said(url: str) -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("answer", "want"),
+    [
+        (b"", "127.0.0.1 closes the connection without an answer"),
+        (b"garbage\r\n\r\n", "127.0.0.1 answers with what is no valid HTTP"),
+        (b"HTTP/1.1 200 OK\r\nA: " + b"x" * 70_000, "127.0.0.1 answers with what is no valid HTTP"),
+        (
+            b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200,
+            "127.0.0.1 answers with what is no valid HTTP",
+        ),
+    ],
+    ids=["nothing", "garbage", "a long line", "many headers"],
+)
+def test_a_receiver_that_speaks_no_http_is_told_of_in_words(answer: bytes, want: str) -> None:
+    """Not by the name of a class of Python."""
+
+    def receive() -> None:
+        client, _ = listener.accept()
+        with client:
+            client.recv(65_536)
+            client.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=receive)
+        thread.start()
+        with pytest.raises(Undelivered) as caught:
+            deliver(f"http://127.0.0.1:{listener.getsockname()[1]}/", b"", {}, LOOPBACK)
+        thread.join()
+    assert str(caught.value) == want
+
+
 SEEN: list[tuple[str, bytes]] = []
 
 

@@ -65,13 +65,16 @@ class LeaderFence:
 
     def admits(self, leader: int) -> bool:
         """Whether no later leader gave orders; a new one is remembered durably first."""
+        try:
+            return self._admits(leader)
+        except OSError as error:
+            log.error("no order of the new leader is accepted", leader=leader, why=str(error))
+            return False
+
+    def _admits(self, leader: int) -> bool:
         self._highest = self.highest
         if leader > self._highest:
-            try:
-                self._raise(leader)
-            except OSError as error:
-                log.error("no order of the new leader is accepted", leader=leader, why=str(error))
-                return False
+            self._raise(leader)
         elif leader < self._highest:
             log.error(
                 "an order of a leader that was replaced", leader=leader, highest=self._highest
@@ -85,11 +88,21 @@ class LeaderFence:
 
         With 0 the first order does. Raises Unavailable if it cannot be done.
         """
-        self.open()
-        if leader and not self.admits(leader):
+        folder = self._file.parent
+        try:
+            self.open()
+            admitted = not leader or self._admits(leader)
+        except OSError as error:
+            is_full = error.errno in files.NO_ROOM
+            remedy = "make room on its disk" if is_full else "let this user write files there"
             raise Unavailable(
-                f"leader {leader} cannot take over {self._file.parent}: the last one to order it "
-                f"is leader {self.highest}"
+                f"leader {leader} cannot take over {folder}: {error.strerror or error}; {remedy}, "
+                "and start again"
+            ) from None
+        if not admitted:
+            raise Unavailable(
+                f"leader {leader} cannot take over {folder}: the last one to order it is leader "
+                f"{self.highest}"
             )
 
     def leads(self) -> bool:

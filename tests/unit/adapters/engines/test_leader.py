@@ -1,5 +1,7 @@
 """Leaders that a later one has replaced."""
 
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -71,6 +73,23 @@ def test_a_leader_takes_over_before_its_first_order(tmp_path: Path) -> None:
     assert not old.leads()
     with pytest.raises(Unavailable, match="the last one to order it is leader 2"):
         old.take_over(1)
+
+
+def test_a_take_over_that_a_full_disk_stops_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last line of a start names what is wrong, not the leader that there was."""
+
+    def full(number: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    LeaderFence(tmp_path).take_over(1)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(Unavailable, match="No space left on device; make room on its disk"):
+        LeaderFence(tmp_path).take_over(2)
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(Unavailable, match="Not a directory; let this user write files there"):
+        LeaderFence(tmp_path / "file").take_over(2)
 
 
 HOLDER = """
