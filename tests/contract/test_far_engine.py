@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -212,7 +213,12 @@ def test_nothing_outlives_a_lease_without_home(rig: Watched) -> None:
     eventually(lambda: not scripts_of(rig.folder), "the tasks end")
     assert time.monotonic() - began_s < LEASE_S + 4.0
     rig.open()
-    assert "home was silent" in rig.news.wait(TaskEvicted, job="j1").why
+    why = rig.news.wait(TaskEvicted, job="j1").why
+    said = re.fullmatch(r"home was silent for (\d+) s, and the lease of 12 s ends in (\d+) s", why)
+    assert said is not None, why
+    silent_s, left_s = map(int, said.groups())
+    assert silent_s + left_s <= LEASE_S + 1, "the grace comes out of the lease"
+    assert left_s >= LEASE_S / 2 - 2
 
 
 def test_a_second_runner_of_a_part_is_refused(rig: Watched) -> None:

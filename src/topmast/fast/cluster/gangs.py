@@ -174,7 +174,7 @@ class GangLifecycle(EventMachine):
         """The gang is preempted: it waits again, and neither it nor the host is at fault."""
         self._task_ended(
             f.TaskDown(event.job, event.epoch, event.rank, None),
-            cause=f"task {event.rank} was evicted by the cluster: {event.why}",
+            cause=f"task {event.rank} was evicted: {event.why}",
             blameless=True,
             evicted=True,
         )

@@ -137,7 +137,7 @@ def test_a_task_that_was_evicted_meanwhile_is_no_lost_task() -> None:
     gone = (m.TruthTask("j1", 1, 0, running=False, evicted="timed out"), over(1, 143))
     manager.tell(m.TaskList(gone))
     assert manager.end().outcome is Outcome.PREEMPTED
-    assert manager.end().cause == "task 0 was evicted by the cluster: timed out"
+    assert manager.end().cause == "task 0 was evicted: timed out"
     assert manager.end().suspects == ()
 
 

@@ -77,6 +77,8 @@ class Keeper:
         self.ends: dict[str, Json] = {}
         self.told: set[str] = set()
         self.stop_s = self.until_s = float("inf")
+        self.heard_s = now_s()
+        """When the last answer of home came, which may be long after it was asked for."""
         self.ready = False
         """Whether the data that the tasks read is on the host."""
         self.held: list[int] = []
@@ -203,7 +205,7 @@ class Keeper:
         elif message["op"] in ("ready", "unready"):
             self._get_ready(message)
         elif message["op"] == "orders":
-            self.orders = message["orders"]
+            self.orders, self.heard_s = message["orders"], now_s()
             if self.ticket["lease_s"] is not None:
                 self.until_s = message["asked_s"] + self.ticket["lease_s"]
             if self.orders["grace_s"] is not None and not self.left:
@@ -240,7 +242,9 @@ class Keeper:
             self.signalled = False
             self.stop_s = min(self.stop_s, now_s() + self.ticket["grace_s"])
         if now_s() >= self.until_s - self.ticket["grace_s"] and self.stop_s > self.until_s:
-            self._blame("home was silent for %g s" % self.ticket["lease_s"])  # noqa: UP031
+            silent_s, left_s = now_s() - self.heard_s, max(0.0, self.until_s - now_s())
+            why = "home was silent for %.0f s, and the lease of %g s ends in %.0f s"
+            self._blame(why % (silent_s, self.ticket["lease_s"], left_s))
             self.stop_s = self.until_s
 
     # --- the ranks -------------------------------------------------------------------------------
