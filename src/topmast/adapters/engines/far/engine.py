@@ -51,7 +51,7 @@ from topmast.adapters.engines.leader import UNLED_S, LeaderFence
 from topmast.adapters.engines.local import files
 from topmast.adapters.engines.pages import read_page
 from topmast.model.engines import PROCESSES, Capability
-from topmast.model.errors import NotFound
+from topmast.model.errors import NotFound, Unavailable
 from topmast.model.exec_views import ExecSpec
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.model.job import in_kubernetes
@@ -129,7 +129,10 @@ class FarEngine(Engine):
 
     def _listen(self) -> None:
         options = self._options
-        sock = bind(options.listen, self._folder)
+        try:
+            sock = bind(options.listen, self._folder)
+        except Unavailable as error:
+            raise Unavailable(f"cluster {self._cluster.name}: {error}") from None
         self._url = url_of(sock, options.advertise)
         today = datetime.datetime.fromtimestamp(self._site.clock.now(), datetime.UTC)
         certificate = None if self._url.startswith("unix:") else Certificate(self._folder, today)

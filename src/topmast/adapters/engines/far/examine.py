@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import urlsplit
@@ -33,7 +34,40 @@ def examined(
     return tuple(_compare(cluster, found, closed))
 
 
-def advertised(options: FarOptions) -> Iterator[Finding]:
+def calls_home(options: FarOptions) -> Iterator[Finding]:
+    """Whether runners can call home, as far as that can be told from here."""
+    yield from _listening(options.listen)
+    yield from _advertised(options)
+
+
+def _listening(listen: str) -> Iterator[Finding]:
+    """Whether this machine can listen there. A port in use may be that of the server itself."""
+    if listen.startswith("unix:"):
+        return
+    address, _, port = listen.rpartition(":")
+    address = address.strip("[]")
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address, int(port)))
+    except OSError as error:
+        taken = error.errno == errno.EADDRINUSE
+        yield Finding(
+            Level.WARNING if taken else Level.FAULT, "call home",
+            f"cannot listen on {listen}: {why_not(error)}",
+            "that is as it should be while the server runs; else set option `listen` to another "
+            "port" if taken else
+            "set option `listen` to an address of this machine, such as 0.0.0.0:0",
+        )  # fmt: skip
+
+
+def why_not(error: OSError) -> str:
+    """Of a call for an address, in the words of the system, without its number."""
+    return (error.strerror or str(error)).lower()
+
+
+def _advertised(options: FarOptions) -> Iterator[Finding]:
     """Whether the address that runners are given is one, as far as that can be told from here."""
     if not options.advertise:
         return

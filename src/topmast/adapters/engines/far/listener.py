@@ -146,7 +146,11 @@ def bind(listen: str, folder: Path) -> socket.socket:
         address, _, port = listen.rpartition(":")
         return _bind_port(address.strip("[]"), int(port), folder / "port")
     except (OSError, ValueError) as error:
-        raise Unavailable(f"option listen: cannot listen on {listen}: {error}") from None
+        why = getattr(error, "strerror", None) or error
+        raise Unavailable(
+            f"cannot listen on {listen}: {str(why).lower()} (option `listen`: an address of this "
+            "machine, and a port that is free; 0 takes any)"
+        ) from None
 
 
 def _bind_unix(path: Path) -> socket.socket:

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from topmast.adapters.engines.far.discovery import Discovered
-from topmast.adapters.engines.far.examine import advertised, examined
+from topmast.adapters.engines.far.examine import calls_home, examined
 from topmast.adapters.engines.far.launcher import Host
 from topmast.adapters.engines.far.options import FarOptions
 from topmast.model.errors import InvalidInput
@@ -86,16 +86,32 @@ def test_an_address_that_runners_cannot_reach_is_told(monkeypatch: pytest.Monkey
     """As far as that shows from here: a name that there is not, and a machine that is silent."""
     monkeypatch.setattr("topmast.adapters.engines.far.examine.ANSWER_S", 0.2)
     with socket.socket() as silent, socket.create_server(("127.0.0.1", 0)) as home:
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         silent.bind(("127.0.0.1", 0))
-        assert not [*advertised(FarOptions())]
-        assert not [*advertised(FarOptions(advertise=f"127.0.0.1:{home.getsockname()[1]}"))]
+        assert not [*calls_home(FarOptions())]
+        assert not [*calls_home(FarOptions(advertise=f"127.0.0.1:{home.getsockname()[1]}"))]
         port = silent.getsockname()[1]
-        assert not [*advertised(FarOptions(listen=f"127.0.0.1:{port}", advertise="localhost"))]
+        assert not [*calls_home(FarOptions(listen=f"127.0.0.1:{port}", advertise="localhost"))]
         silent.listen(0)
         others = [socket.create_connection(silent.getsockname())]
-        (late,) = advertised(FarOptions(advertise=f"127.0.0.1:{port}"))
-        (unknown,) = advertised(FarOptions(advertise="no-such-host.invalid"))
+        (late,) = calls_home(FarOptions(advertise=f"127.0.0.1:{port}"))
+        (unknown,) = calls_home(FarOptions(advertise="no-such-host.invalid"))
         others[0].close()
     assert (late.level, late.what) == (Level.WARNING, "call home")
     assert late.detail == f"127.0.0.1:{port} is not reached from here: no answer"
     assert unknown.detail.startswith("no-such-host.invalid is not reached from here: ")
+
+
+def test_an_address_that_the_server_could_not_listen_on_is_told() -> None:
+    """As `up` would refuse it; a port in use may be the server's own."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        (used,) = calls_home(FarOptions(listen=f"127.0.0.1:{taken.getsockname()[1]}"))
+    (elsewhere,) = calls_home(FarOptions(listen="192.0.2.1:0"))
+    (unknown,) = calls_home(FarOptions(listen="no-such-host.invalid:0"))
+    assert (used.level, elsewhere.level, unknown.level) == (
+        Level.WARNING, Level.FAULT, Level.FAULT,
+    )  # fmt: skip
+    assert "while the server runs" in used.remedy
+    assert elsewhere.detail == "cannot listen on 192.0.2.1:0: cannot assign requested address"
+    assert unknown.detail.startswith("cannot listen on no-such-host.invalid:0: ")
+    assert not [*calls_home(FarOptions(listen="[::1]:0"))]

@@ -20,6 +20,7 @@ from topmast.adapters.engines.far.listener import (
     Reply,
     bind,
 )
+from topmast.model.errors import Unavailable
 
 NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 
@@ -132,3 +133,10 @@ def test_port_and_certificate_stay(tmp_path: Path) -> None:
     again.close()
     assert Certificate(tmp_path, NOW).pem == Certificate(tmp_path, NOW).pem
     assert (tmp_path / "listener.pem").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_address_that_cannot_be_listened_on_is_told_with_what_to_do(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Unavailable) as refusal:
+        bind(f"127.0.0.1:{taken.getsockname()[1]}", tmp_path)
+    assert "address already in use (option `listen`: " in str(refusal.value)
+    assert "Errno" not in str(refusal.value)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 from msgspec import Struct
 
-from topmast.adapters.engines.far.examine import advertised, examined
+from topmast.adapters.engines.far.examine import calls_home, examined
 from topmast.adapters.engines.far.kubernetes.api import Api, Refusal
 from topmast.adapters.engines.far.kubernetes.discover import discover
 from topmast.adapters.engines.far.kubernetes.kubeconfig import read_login
@@ -42,7 +42,7 @@ def examine(
     login = read_login(options.kubeconfig, options.context)
     api = Api(lambda: login, options.timeout_s, transport)
     try:
-        return (*found, *_permissions(api, options), *advertised(options))
+        return (*found, *_permissions(api, options), *calls_home(options))
     except (Refusal, Unreachable) as error:
         return (*found, Finding(Level.FAULT, "permissions", str(error)))
     finally:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import structs
 
 from topmast.adapters.engines.far.discovery import Discovered
-from topmast.adapters.engines.far.examine import advertised, examined
+from topmast.adapters.engines.far.examine import calls_home, examined
 from topmast.adapters.engines.far.launcher import Part, Refused, Ticket, Unreachable
 from topmast.adapters.engines.far.slurm.batch import NO_OP, submission_options, trial
 from topmast.adapters.engines.far.slurm.commands import Commands
@@ -40,7 +40,7 @@ def examine(cluster: ClusterSpec, options: SlurmOptions) -> tuple[Finding, ...]:
         *examined(cluster, lambda: _with_gpus_of(cluster, found), closed),
         *_submissions(usable, options),
         *_listener(found, options),
-        *advertised(options),
+        *calls_home(options),
         *_containment(options),
     )
 

@@ -33,7 +33,7 @@ class SshEngine(FarEngine):
     @classmethod
     def examine(cls, cluster: ClusterSpec, options: Any) -> tuple[Finding, ...]:
         """Log in to each host, and compare what it has."""
-        from topmast.adapters.engines.far.examine import advertised, examined
+        from topmast.adapters.engines.far.examine import calls_home, examined
 
         try:
             from topmast.adapters.engines.far.ssh.discover import as_told
@@ -45,7 +45,7 @@ class SshEngine(FarEngine):
             found, unseen = as_told(cluster, options)
         except InvalidInput as error:
             return (Finding(Level.FAULT, "reach it", error.message),)
-        findings = (*examined(cluster, lambda: found), *advertised(options))
+        findings = (*examined(cluster, lambda: found), *calls_home(options))
         if not unseen:
             return findings
         hosts = f"{len(unseen)} host{'s' * (len(unseen) > 1)}"
