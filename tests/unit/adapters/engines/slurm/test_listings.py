@@ -257,6 +257,14 @@ def test_a_host_is_open_if_one_of_the_partitions_is() -> None:
     assert "night, which is down" in hosts(*lines, partition=night)["east-a"].closed
 
 
+def test_an_empty_partition_names_none() -> None:
+    """`sbatch` is told nothing then, and takes the default one."""
+    lines = ("a|idle|main*|up|(null)|none", "b|idle|night|up|(null)|none")
+    found = hosts(*lines, partition={"": ""})
+    assert found["east-a"].closed == ""
+    assert "is not in partition main, to which jobs go" in found["east-b"].closed
+
+
 def test_jobs_that_name_no_partition_go_to_the_default_one() -> None:
     """Unless the site itself sends them elsewhere, or has no default."""
     lines = ("a|idle|main*|up|(null)|none", "b|idle|night|up|(null)|none")

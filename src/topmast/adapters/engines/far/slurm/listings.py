@@ -231,7 +231,7 @@ def read_hosts(
             rows.setdefault(name, []).append(row)
     wanted = _partitions(options, default)
     strays = any(wanted.isdisjoint(_names(of_host)) for of_host in rows.values())
-    if wanted and strays and "" not in options.partition and is_routed():
+    if wanted and strays and not options.partition.get("") and is_routed():
         wanted = frozenset()
     return tuple(
         _host(host, rows[name], wanted, options)
@@ -243,8 +243,8 @@ def read_hosts(
 
 def _partitions(options: SlurmOptions, default: set[str]) -> frozenset[str]:
     """Those that parts are submitted to; empty: any."""
-    named = {name for text in options.partition.values() for name in text.split(",")}
-    return frozenset(named if "" in options.partition else named | default)
+    named = {name for text in options.partition.values() for name in text.split(",") if name}
+    return frozenset(named if options.partition.get("") else named | default)
 
 
 def _names(rows: list[_Row]) -> list[str]:
