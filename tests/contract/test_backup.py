@@ -294,6 +294,22 @@ def test_a_damaged_backup_is_refused_wherever_the_damage_is(
     assert not (tmp_path / "restored.sqlite").exists()
 
 
+@pytest.mark.parametrize("version", [versions.VERSIONS[0], versions.VERSIONS[-2]])
+def test_a_backup_with_another_schema_than_its_manifest_says_is_damaged(
+    version: str, tmp_path: Path, sqlite_backup: Path
+) -> None:
+    """Before it is upgraded, which would fail far from the file that people named."""
+    file = tmp_path / "changed.backup"
+    file.write_bytes(sqlite_backup.read_bytes())
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = ?", (version,))
+    with pytest.raises(
+        JournalFailure, match=f"its schema is {version}.*use another backup"
+    ) as told:
+        restore(file, tmp_path / "restored.sqlite")
+    assert str(told.value).startswith(f"{file}: the backup is damaged")
+
+
 @pytest.mark.parametrize("more", [1, 4_096, -1, -4_096, -50_000])
 def test_a_backup_that_is_longer_or_shorter_than_it_was_written_is_refused(
     more: int, tmp_path: Path, sqlite_backup: Path

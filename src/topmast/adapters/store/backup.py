@@ -331,13 +331,16 @@ def _written_bytes(header: bytes) -> int:
 
 
 def _require_known(manifest: Manifest, connection: Connection, file: Path) -> None:
-    for version in (manifest.schema, schema.version_of(connection)):
+    found = schema.version_of(connection)
+    for version in (manifest.schema, found):
         if version is not None and version not in schema.VERSIONS:
             raise WrittenByNewer(
                 f"{file}: the backup was written by a newer Topmast ({manifest.version}, schema "
                 f"{version}; this one is {topmast.__version__} and knows up to "
                 f"{schema.VERSIONS[-1]}): restore it with that version, or {USE_ANOTHER}"
             )
+    if found != manifest.schema:  # it would be upgraded from what it is not
+        raise _damaged(file, f"its schema is {found}, and its manifest says {manifest.schema}")
 
 
 def _damaged(file: Path, why: str) -> JournalFailure:
