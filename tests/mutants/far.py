@@ -284,7 +284,7 @@ FAR = (
     ),
     step(
         "a runner that does not obey is ended by the scheduler",
-        "                self._do(e.Cancel(chosen, grace_s))",
+        "                self._do(e.Cancel(part.shown, grace_s))",
         "                pass",
         STEPS,
     ),
