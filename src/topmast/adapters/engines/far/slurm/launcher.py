@@ -163,15 +163,15 @@ class SlurmLauncher(Launcher):
         return read_jobs(said, mark, prefix, self._options.tenants, self.is_recorded)
 
     def _found(self, listed: Listed) -> Listed | None:
-        """This part as it is now, by any name; None when it is gone, or its id is another's."""
+        """This part as it is now, by the name that it was listed with; None when it is gone."""
         try:
-            found = self._squeue("", "-j", listed.id)
+            found = self._squeue(listed.name, "-j", listed.id)
         except Unreachable as error:
             if _gone(error):
                 return None
             raise
         for job in found:
-            if (job.id, job.submitted_s) == (listed.id, listed.submitted_s):
+            if (job.name, job.id, job.submitted_s) == (listed.name, listed.id, listed.submitted_s):
                 return job
         return None
 
