@@ -64,6 +64,9 @@ HEAD_TOO_LARGE = _refusal(431, "Too large", f"the head is larger than {HEAD_BYTE
 NO_HTTP = _refusal(
     400, "Refused", "this is no valid HTTP request: is it TLS, to a port that speaks plain HTTP?"
 )
+CODED = _refusal(
+    501, "Not implemented", "the only transfer coding of a body is 'chunked'; leave out others"
+)
 PUNCTUATION = len(": \r\n")
 """Bytes of a header beside its name and its value."""
 
@@ -247,7 +250,8 @@ class Connection(HttpToolsProtocol):
         self._head_begun = False
         self._head_bytes = 0
         """Of a head, or of what came since the last piece of a body: sizes, trailers."""
-        self._is_too_large = False
+        self._refused_by = NO_HTTP
+        """The answer if the parser goes no further."""
         self._window_bytes = 0
         self._unread_since_s: float | None = None
 
@@ -314,14 +318,19 @@ class Connection(HttpToolsProtocol):
         self._in_head = False
         size = sum(len(name) + len(value) + PUNCTUATION for name, value in self.headers)
         if len(self.url) + size > HEAD_BYTES:  # it came in one piece with its end
-            self._is_too_large = True
+            self._refused_by = HEAD_TOO_LARGE
             raise ValueError("the head is too large")
+        # The parser decodes no other coding, and would give the coded bytes for the body.
+        codings = [value for name, value in self.headers if name == b"transfer-encoding"]
+        if any(value.strip().lower() != b"chunked" for value in codings):
+            self._refused_by = CODED
+            raise ValueError("a transfer coding is unknown")
         self._enter(Phase.BODY)
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """The parser goes no further: the request is no HTTP, or its head is too large."""
-        self.transport.write(HEAD_TOO_LARGE if self._is_too_large else NO_HTTP)
+        """The parser goes no further: the request is no HTTP, or is refused by its head."""
+        self.transport.write(self._refused_by)
         self.transport.close()
 
     def on_body(self, body: bytes) -> None:

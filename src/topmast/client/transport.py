@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -73,6 +75,22 @@ def _trusted(url: str) -> ssl.SSLContext | bool:
             where=name,
             remedy="name a file of certificates in PEM form",
         ) from None
+
+
+def speaks_tls(url: str) -> bool:
+    """Whether what listens there greets with TLS; no certificate is judged, and nothing is sent."""
+    parts = urlsplit(url)
+    greeting = ssl.create_default_context()
+    greeting.check_hostname, greeting.verify_mode = False, ssl.CERT_NONE
+    address = parts.hostname or "", parts.port or 80
+    try:
+        with (
+            socket.create_connection(address, SILENT_S) as plain,
+            greeting.wrap_socket(plain, server_hostname=parts.hostname),
+        ):
+            return True
+    except OSError:
+        return False
 
 
 class Transport:
@@ -173,6 +191,8 @@ class Transport:
                 if not dropped or time.monotonic() + backoff.next_s > deadline_s:
                     raise self._unreachable() from error
             except httpx.TransportError as error:
+                if not dropped:
+                    self._check_plain(error)
                 self._awake, dropped = "", True
                 if not repeatable or time.monotonic() + backoff.next_s > deadline_s:
                     raise self._broken(error) from error
@@ -320,6 +340,13 @@ class Transport:
                 "authority, set SSL_CERT_FILE to the file with that"
             ) from error
 
+    def _check_plain(self, error: httpx.TransportError) -> None:
+        """Raise Unavailable if the server asks for TLS: it drops what speaks without for ever."""
+        late = isinstance(error, httpx.TimeoutException)
+        if not (late or self._awake) and self.url.startswith("http:") and speaks_tls(self.url):
+            secure = f"https:{self.url.removeprefix('http:')}"
+            raise Unavailable(f"{self.url} asks for TLS; write {secure}") from error
+
     def _broken(self, error: httpx.TransportError) -> Unavailable:
         if isinstance(error, httpx.TimeoutException):
             return Unavailable(f"{self.url} did not answer within {self._timeout_s:g} s")
@@ -327,10 +354,7 @@ class Transport:
             return Unavailable(f"what answers at {self.url} is not a Topmast server: {error}")
         if isinstance(error, httpx.ProxyError | httpx.UnsupportedProtocol):
             return Unavailable(f"cannot connect to {self.url}: {error}")
-        tls = ""
-        if self.url.startswith("http:"):
-            tls = f"; if it asks for TLS, write https:{self.url.removeprefix('http:')}"
-        return Unavailable(f"{self.url} dropped the connection before it answered{tls}")
+        return Unavailable(f"{self.url} dropped the connection before it answered")
 
     def _raise_for(self, answer: httpx.Response) -> None:
         if answer.status_code < 300:

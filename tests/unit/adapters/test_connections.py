@@ -287,6 +287,21 @@ def test_what_is_no_http_is_answered_with_a_problem_as_all_else(said: bytes) -> 
 
 
 @pytest.mark.parametrize(
+    "codings", ["gzip, chunked", "gzip\r\nTransfer-Encoding: chunked", "identity, chunked"]
+)
+def test_a_body_in_a_coding_that_is_not_undone_is_refused(codings: str) -> None:
+    """Its coded bytes would count as what the client means (RFC 9112, 6.1)."""
+
+    async def story(house: House) -> None:
+        head = f"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: {codings}\r\n\r\n"
+        reader, _ = await house.client(head.encode() + b"2\r\nab\r\n0\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 501 ")
+        assert not house.begun
+
+    told(story)
+
+
+@pytest.mark.parametrize(
     ("open_files", "connections", "streams"),
     [(64, 32, 8), (1_024, 512, 128), (65_536, 1_024, 256)],
 )

@@ -2,14 +2,16 @@
 
 import json
 import socket
+import ssl
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import write_certificate
 from tests.unit.client.fake import DROP, Answer, FakeServer, job, problem
 from topmast.client import Client
 from topmast.model.act_views import JobsActed
@@ -125,7 +127,7 @@ def test_no_job_is_stopped_twice_for_a_lost_answer(
     """It may have started again meanwhile; what repeats without harm is repeated."""
     acted = JobsActed(verb, dry_run, (), (), {}, 0.0, 0.0)
     server.on("POST", f"/jobs/{verb}", DROP, acted)
-    lost = pytest.raises(Unavailable, match="before it answered; if it asks for TLS, write https:")
+    lost = pytest.raises(Unavailable, match="before it answered")
     with lost if want == 1 else nullcontext():
         client.act_on_jobs(verb, ["j1"], dry_run=dry_run)
     assert len(server.requests) == want
@@ -137,6 +139,34 @@ def test_tls_to_a_port_without_it_is_told(server: FakeServer) -> None:
     says = f"{url} speaks no TLS; write {server.url}"
     with Client(url, timeout_s=2.0) as client, pytest.raises(Unavailable, match=says):
         client.job("j1")
+
+
+def test_a_port_with_tls_is_told_at_once_to_what_speaks_without(tmp_path: Path) -> None:
+    """It drops such a request each time, however often it comes."""
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    write_certificate(certificate, key)
+    greeting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    greeting.load_cert_chain(certificate, key)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    caller, _ = listener.accept()
+                    with suppress(OSError), caller, greeting.wrap_socket(caller, server_side=True):
+                        pass
+
+        serving = threading.Thread(target=serve, daemon=True)
+        serving.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        secure = url.replace("http:", "https:")
+        says = f"{url} asks for TLS; write {secure}"
+        begun_s = time.monotonic()
+        with Client(url, timeout_s=20.0) as client, pytest.raises(Unavailable, match=says):
+            client.job("j1")
+        assert time.monotonic() - begun_s < 10.0
+        listener.shutdown(socket.SHUT_RDWR)
+        serving.join()
 
 
 def test_authorities_that_cannot_be_read_are_named(
