@@ -11,6 +11,7 @@ import pytest
 from tests.support.entrance import ROOT, Entrance, entrance, run
 from topmast.model.access import Role
 from topmast.model.errors import InvalidInput
+from topmast.ports.journal import JobRow
 
 ONE = {"run": "true", "resources": {"accelerators": "H100:1"}, "tenant": "vision"}
 LISTS = ("/jobs?state=active&selector=", "/jobs?selector=")
@@ -137,6 +138,33 @@ def test_what_is_hidden_reads_as_absent(door: Entrance) -> None:
                 f"refused: sa:own has no role with the permission jobs.cancel for {of}"
                 for of in ("tenant speech", "the tenant of a sweep")
             }
+
+    run(story)
+
+
+def test_a_hidden_job_is_looked_for_as_long_as_an_absent_one(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of the answer would tell that there is one."""
+    looked: list[str] = []
+    real = door.service.journal.finished_job
+
+    def finished_job(job: str) -> JobRow | None:
+        looked.append(job)
+        return real(job)
+
+    monkeypatch.setattr(door.service.journal, "finished_job", finished_job)
+
+    async def story() -> None:
+        async with door.client(await door.token("theirs", (Role.SUBMITTER, "speech"))) as other:
+            sent = await other.post("/jobs", json={"job": ONE | {"tenant": "speech"}})
+            hidden = sent.json()["id"]
+            assert (await other.get(f"/jobs/{hidden}")).status_code == 200
+        assert looked == []
+        async with door.client(await door.token("own", (Role.SUBMITTER, "vision"))) as client:
+            for job in (hidden, "j99"):
+                assert (await client.get(f"/jobs/{job}")).status_code == 404
+        assert looked == [hidden, "j99"]
 
     run(story)
 
