@@ -191,8 +191,7 @@ class Transport:
                 if not dropped or time.monotonic() + backoff.next_s > deadline_s:
                     raise self._unreachable() from error
             except httpx.TransportError as error:
-                if not dropped:
-                    self._check_plain(error)
+                self._check_plain(error, dropped)
                 self._awake, dropped = "", True
                 if not repeatable or time.monotonic() + backoff.next_s > deadline_s:
                     raise self._broken(error) from error
@@ -340,10 +339,10 @@ class Transport:
                 "authority, set SSL_CERT_FILE to the file with that"
             ) from error
 
-    def _check_plain(self, error: httpx.TransportError) -> None:
+    def _check_plain(self, error: httpx.TransportError, again: bool) -> None:
         """Raise Unavailable if the server asks for TLS: it drops what speaks without for ever."""
-        late = isinstance(error, httpx.TimeoutException)
-        if not (late or self._awake) and self.url.startswith("http:") and speaks_tls(self.url):
+        known = again or bool(self._awake) or isinstance(error, httpx.TimeoutException)
+        if not known and self.url.startswith("http:") and speaks_tls(self.url):
             secure = f"https:{self.url.removeprefix('http:')}"
             raise Unavailable(f"{self.url} asks for TLS; write {secure}") from error
 
