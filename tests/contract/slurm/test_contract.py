@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.contract.engines import HOSTS, Rig, opened, order, site_of
+from tests.contract.engines import HOSTS, Rig, eventually, opened, order, site_of
 from tests.contract.test_engine import *  # noqa: F403
 from tests.support.slurmlab import SlurmCluster, missing, slurm_cluster
 from topmast.adapters.engines.far.slurm import SlurmEngine, SlurmOptions
 from topmast.model.fleet import ClusterSpec, HostSpec
+from topmast.model.messages import HostClosed, HostOpened
 from topmast.model.plan import Seat
 
 
@@ -82,3 +83,32 @@ def test_hosts_with_unequal_numbers_of_gpus_are_one_gang(rig: Rig) -> None:
         ("h0", 4, "2"), ("h1", 1, "2"),
     ]  # fmt: skip
     assert logs[0][0] != logs[1][0], "two jobs of Slurm"
+
+
+def _waiting(cluster: SlurmCluster) -> list[str]:
+    return [job for job, _, state, *_ in cluster.jobs() if state == "PENDING"]
+
+
+def test_what_waits_for_a_host_that_is_drained_is_given_back(
+    rig: Rig, cluster: SlurmCluster
+) -> None:
+    """The gang is placed before the drain shows: it is told at the next looks, and leaves Slurm."""
+    cluster.run("scontrol", "update", "NodeName=h1", "State=DRAIN", "Reason=fan")
+    try:
+        rig.engine.start_gang(order("j1", "echo ran", tasks=2))
+        lost = [rig.lost("j1", rank) for rank in range(2)]
+        closed = rig.news.wait(HostClosed, host="h1")
+        eventually(lambda: not _waiting(cluster), "the part stays in Slurm")
+    finally:
+        cluster.run("scontrol", "update", "NodeName=h1", "State=RESUME")
+    for one in lost:
+        assert one.blameless
+        assert "host h1" in one.error
+        assert "fan" in one.error
+        assert rig.news.messages.index(closed) < rig.news.messages.index(one), "told first"
+    rig.news.wait(HostOpened, host="h1")
+    rig.engine.start_gang(order("j1", "echo again", tasks=2, epoch=2))
+    assert [rig.end_of("j1", rank).code for rank in range(2)] == [0, 0]
+    assert [rig.log("j1", rank, epoch) for rank in range(2) for epoch in (1, 2)] == [
+        "", "again\n", "", "again\n",
+    ]  # fmt: skip
