@@ -13,7 +13,7 @@ import io
 import os
 import tarfile
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -21,7 +21,14 @@ from typing import IO, Any, NoReturn
 MAX_BYTES = 100 * 2**20
 """Of all files together, unpacked."""
 MAX_ENTRIES = 100_000
+"""Files, links and folders, also those that only the paths of others name."""
 NAME_MAX_BYTES = 1024
+PART_MAX_BYTES = 255
+"""Of the name of one file or folder: file systems take no more."""
+DEPTH_MAX = 100
+"""Folders one in another."""
+LINKS_MAX_BYTES = 16 * 2**20
+"""Names and targets of all links together; they are kept until all else is known."""
 HEADER_MAX_BYTES = 65_536
 """Of what an archive says about one file before it: long names, attributes."""
 HEADERS_MAX = 2 * MAX_ENTRIES
@@ -39,6 +46,8 @@ STREAM_MAX_BYTES = MAX_BYTES + MAX_ENTRIES * 4096
 CONTENT_BYTES = 1 << 20
 REFUSED_STATUS = 65
 """Of a process that was to unpack what is refused: EX_DATAERR of sysexits.h."""
+_NOWHERE = -1
+"""The number of what an archive does not hold."""
 _FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
 _NAMES = {tarfile.GNUTYPE_LONGNAME: "path", tarfile.GNUTYPE_LONGLINK: "linkpath"}
 _EXTENDED = (*_NAMES, tarfile.XHDTYPE, tarfile.XGLTYPE)
@@ -68,7 +77,6 @@ def unpack(archive_path: str, folder: str) -> None:
     Links come last: while files are written, no link in the folder can lead outside.
     """
     root = Path(folder)
-    links = []
     with Path(archive_path).open("rb") as file:
         archive = _Archive(file)
         for member in archive.members():
@@ -79,12 +87,9 @@ def unpack(archive_path: str, folder: str) -> None:
                     continue
                 path.parent.mkdir(parents=True, exist_ok=True)
                 if member.issym():
-                    links.append(member)
+                    path.symlink_to(member.linkname)
                 else:
                     _write(path, member, archive.content())
-    for member in links:
-        with _explained(member):
-            (root / member.name).symlink_to(member.linkname)
 
 
 def unpack_as_process(archive_path: str, folder: str) -> NoReturn:
@@ -111,31 +116,29 @@ class _Archive:
         """Of the file that comes now, what was not read yet."""
 
     def members(self) -> Iterator[tarfile.TarInfo]:
-        """Every member, checked before it is handed out; links at the end, when all are known."""
-        size_bytes = 0
-        links: dict[str, tarfile.TarInfo] = {}
-        is_folder = {"": True}
-        """What was seen, by path with a NUL between its parts."""
-        for number, member in enumerate(self._headers(), 1):
-            if number > MAX_ENTRIES:
-                raise Refused(f"the archive has more than {MAX_ENTRIES:,} files, folders and links")
+        """Every member, judged before it is handed out; links at the end, when all are known."""
+        size_bytes = links_bytes = 0
+        links: list[tarfile.TarInfo] = []
+        tree = _Tree()
+        for member in self._headers():
             _check_name(member)
-            parts = _parts(member.name)
-            path = "\0".join(parts)
-            if member.issym():
-                links["/".join(parts)] = member
-            elif member.type not in (*_FILES, tarfile.DIRTYPE):
+            if member.type not in (*_FILES, tarfile.DIRTYPE, tarfile.SYMTYPE):
                 raise Refused(f"{member.name!r} is neither a file, a folder nor a symbolic link")
-            if path in is_folder and not (is_folder[path] and member.isdir()):
-                raise _twice(member.name)  # of two links only the last one would be judged
-            is_folder[path] = member.isdir()
+            tree.add(member)
             size_bytes += max(member.size, 0)
             if member.size < 0 or size_bytes > MAX_BYTES:
                 raise Refused(f"the files in the archive hold more than {MAX_BYTES:,} bytes")
-            yield member
-        _check_places(is_folder)
-        for member in links.values():
-            _check_link(member, links)
+            if not member.issym():
+                yield member
+                continue
+            _check_text(member.linkname, f"the target of {member.name!r}")
+            links_bytes += len(member.name) + len(member.linkname)
+            if links_bytes > LINKS_MAX_BYTES:
+                raise Refused(f"the links in the archive have more than {LINKS_MAX_BYTES:,} bytes")
+            links.append(member)
+        for member in links:
+            tree.check_link(member)
+        yield from links
 
     def content(self) -> Iterator[bytes]:
         """What the file holds that was handed out last."""
@@ -225,6 +228,60 @@ class _Archive:
         return data
 
 
+class _Tree:
+    """What an archive holds: a number for each place, 0 for the work folder itself."""
+
+    def __init__(self) -> None:
+        self._below: dict[tuple[int, str], int] = {}
+        self._types = [tarfile.DIRTYPE]
+
+    def add(self, member: tarfile.TarInfo) -> None:
+        """Add a member, and the folders that its name has. O(its name).
+
+        Nothing may lie below a file or a link, nor be there as two things: of two links, only the
+        last one would be judged.
+        """
+        parts = _parts(member.name)
+        if len(parts) > DEPTH_MAX:
+            raise Refused(f"{member.name[:100]!r} lies in more than {DEPTH_MAX} folders")
+        place = 0
+        for number, part in enumerate(parts, 1):
+            if self._types[place] != tarfile.DIRTYPE:
+                raise _twice("/".join(parts[: number - 1]))
+            place = self._below.setdefault((place, part), len(self._types))
+            if place == len(self._types):
+                self._types.append(member.type if number == len(parts) else tarfile.DIRTYPE)
+            elif number == len(parts) and (not member.isdir() or self._types[place] != member.type):
+                raise _twice(member.name)
+        if not (parts or member.isdir()):
+            raise _twice(member.name)
+        if len(self._types) > MAX_ENTRIES + 1:
+            raise Refused(f"the archive has more than {MAX_ENTRIES:,} files, folders and links")
+
+    def check_link(self, member: tarfile.TarInfo) -> None:
+        """Judge a link by its text: it stays inside, and goes up through folders only. O(its text).
+
+        Behind another link, the text does not say where a step up leads.
+        """
+        way = [0]
+        for part in _parts(member.name)[:-1]:
+            way.append(self._below[way[-1], part])
+        inside, through_link = not member.linkname.startswith("/"), False
+        for part in _parts(member.linkname):
+            if part != "..":
+                place = self._below.get((way[-1], part), _NOWHERE)
+                through_link |= place != _NOWHERE and self._types[place] == tarfile.SYMTYPE
+                way.append(place)
+                continue
+            inside = inside and len(way) > 1 and not through_link
+            if not inside:
+                break
+            way.pop()
+        if not inside:
+            link = f"{member.name!r} -> {member.linkname!r}"
+            raise Refused(f"the link {link} may lead out of the folder")
+
+
 class _Unzipped(io.RawIOBase):
     """What a file of gzip holds, its parts one behind the other. O(its bytes, packed and unpacked).
 
@@ -298,38 +355,10 @@ def _records(body: bytes) -> tuple[dict[str, str], int]:
 
 def _check_name(member: tarfile.TarInfo) -> None:
     _check_text(member.name, "a name")
+    if any(len(os.fsencode(part)) > PART_MAX_BYTES for part in member.name.split("/")):
+        raise Refused(f"a part of {member.name[:100]!r} is longer than {PART_MAX_BYTES} bytes")
     if member.name.startswith("/") or ".." in member.name.split("/"):
         raise Refused(f"{member.name!r} leads out of the folder")
-
-
-def _check_places(is_folder: Mapping[str, bool]) -> None:
-    """Refuse what lies below a file or a link. O(n log n).
-
-    In their order by text, all paths that begin as one does follow it at once.
-    """
-    before = ""
-    for path in sorted(is_folder):
-        if not is_folder[before] and path.startswith(f"{before}\0"):
-            raise _twice(before.replace("\0", "/"))
-        before = path
-
-
-def _check_link(member: tarfile.TarInfo, links: Collection[str]) -> None:
-    """Judge a link by its text: it stays inside at every step, and goes up through folders only.
-
-    Where a step up follows one of ``links``, the text does not say where it leads.
-    """
-    _check_text(member.linkname, f"the target of {member.name!r}")
-    place = _parts(member.name)[:-1]
-    inside = not member.linkname.startswith("/")
-    for part in _parts(member.linkname):
-        if part != "..":
-            place.append(part)
-            continue
-        inside = inside and bool(place) and "/".join(place) not in links
-        del place[-1:]
-    if not inside:
-        raise Refused(f"the link {member.name!r} -> {member.linkname!r} may lead out of the folder")
 
 
 def _twice(name: str) -> Refused:

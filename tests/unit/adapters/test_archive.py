@@ -3,6 +3,7 @@
 import gzip
 import io
 import random
+import re
 import subprocess
 import sys
 import tarfile
@@ -221,6 +222,39 @@ def test_what_is_small_when_packed_may_not_fill_the_disk(
             unpack(str(tmp_path / "packed"), str(work))
         assert sum(file.stat().st_size for file in work.iterdir()) <= 10_000_000
     assert fault(_packed(*[_file(str(number), 100_000) for number in range(100)])) == ""
+
+
+@pytest.mark.parametrize(
+    ("members", "why"),
+    [
+        ([_file("x" * 300, 0)], "longer than 255 bytes"),
+        ([_file("é" * 128 + "/f", 0)], "longer than 255 bytes"),
+        ([_file("a/" * 101 + "f", 0)], "lies in more than 100 folders"),
+        ([_file(f"{number}/a/b", 0) for number in range(40)], "more than 100 files, folders"),
+        ([_link(f"{number}", "t" * 90) for number in range(20)], "links .* more than 1,000 bytes"),
+    ],
+    ids=["a name", "a folder", "deep", "folders that names have", "long links"],
+)
+def test_what_no_host_can_hold_is_refused_at_the_upload(
+    members: list[tarfile.TarInfo], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names that no file system takes, and folders and links without end in few bytes."""
+    monkeypatch.setattr(archives, "MAX_ENTRIES", 100)
+    monkeypatch.setattr(archives, "LINKS_MAX_BYTES", 1_000)
+    content = _packed(*members)
+    assert re.search(why, fault(content))
+    (tmp_path / "file").write_bytes(content)
+    (tmp_path / "work").mkdir()
+    with pytest.raises(Refused, match=why):
+        unpack(str(tmp_path / "file"), str(tmp_path / "work"))
+
+
+def test_a_link_goes_up_behind_no_other_link(tmp_path: Path) -> None:
+    """Where the text stays inside, ``l/sub/..`` may be outside."""
+    inner = [_link("l", "d/e"), _file("d/e/f", 0), _link("d/e/sub", "../..")]
+    assert fault(_packed(*inner, _link("z", "l/sub/x"), _link("y", "d/e/../e/sub"))) == ""
+    for target in ("l/sub/../x", "l/../x", "d/e/sub/../x"):
+        assert "'z' ->" in fault(_packed(_link("z", target), *inner))
 
 
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
