@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.engines import HOSTS, Rig, alive_of, opened, order, site_of
+from tests.contract.engines import HOSTS, Rig, alive_of, eventually, opened, order, site_of
 from tests.crash.far import environments, is_runner
 from tests.support.live import free_ports
 from tests.support.relay import Relay
 from tests.support.slurmlab import SlurmCluster, missing, slurm_cluster
 from topmast.adapters.engines.far.slurm import SlurmEngine, SlurmOptions
 from topmast.model.fleet import ClusterSpec, HostSpec
+from topmast.model.messages import TaskExited, TaskLost
 
 LEASE_S = 8.0
 
@@ -65,14 +66,14 @@ def test_a_gang_that_is_cut_off_from_home_ends_by_its_lease(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("tasks", "renamed"), [(1, False), (1, True), (2, False)])
+@pytest.mark.parametrize(("tasks", "renamed"), [(1, ""), (1, "once"), (1, "without end"), (2, "")])
 def test_what_a_halted_runner_watches_over_is_dead_when_it_is_told_lost(
-    cluster: SlurmCluster, tmp_path: Path, tasks: int, *, renamed: bool
+    cluster: SlurmCluster, tmp_path: Path, tasks: int, renamed: str
 ) -> None:
     """All its processes stand still, and keep to no lease: Slurm ends the part, or wakes them, first.
 
-    Whatever the task called its job. The other host of the part, of which the runner speaks, has its
-    grace.
+    Whatever the task calls its job, also if it never stops renaming it. The other host of the part,
+    of which the runner speaks, has its grace.
     """
 
     def make(rig: Rig) -> SlurmEngine:
@@ -86,7 +87,9 @@ def test_what_a_halted_runner_watches_over_is_dead_when_it_is_told_lost(
     spoken = f"{body}; echo runs; while true; do sleep 0.1; done"
     if renamed:
         conf, job = f"SLURM_CONF={cluster.conf}", "JobId=$SLURM_JOB_ID"
-        halted = f"{conf} scontrol update {job} JobName=innocent; {halted}"
+        rename = f"{conf} scontrol update {job} JobName=innocent"
+        forever = f"(i=0; while true; do {rename}$((i+=1)) || true; done) &"
+        halted = f"{rename}; {halted}" if renamed == "once" else f"{forever} {halted}"
     script = f"if [ $RANK = 0 ]; then {halted}; else {spoken}; fi"
     with opened(make, tmp_path) as rig:
         rig.engine.start_gang(order("j1", script, tasks=tasks))
@@ -98,7 +101,8 @@ def test_what_a_halted_runner_watches_over_is_dead_when_it_is_told_lost(
         assert len(task) > 0 < len(runner)
         for pid in runner:
             os.kill(pid, signal.SIGSTOP)
-        rig.lost("j1")
+        told = (TaskLost, TaskExited)  # also the latter, if its runner wakes before it is ended
+        eventually(lambda: any(rig.news.all(kind, job="j1", rank=0) for kind in told), "no end")
         assert not set(alive_of(rig, "j1", 1, 0))
         if tasks == 2:
             rig.engine.stop("j1", 1, 20.0)

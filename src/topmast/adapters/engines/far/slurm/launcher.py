@@ -163,21 +163,31 @@ class SlurmLauncher(Launcher):
         return read_jobs(said, mark, prefix, self._options.tenants, self.is_recorded)
 
     def _found(self, listed: Listed) -> Listed | None:
-        """This part as it is now, by the name that it was listed with; None when it is gone."""
+        """This part as it is now; None when it is gone, or another has its id.
+
+        What was recorded goes by id and time of submission: its task may rename it at any moment.
+        """
+        recorded = self._is_recorded(listed)
         try:
-            found = self._squeue(listed.name, "-j", listed.id)
+            found = self._squeue("" if recorded else listed.name, "-j", listed.id)
         except Unreachable as error:
             if _gone(error):
                 return None
             raise
         for job in found:
-            if (job.name, job.id, job.submitted_s) == (listed.name, listed.id, listed.submitted_s):
+            same = (job.id, job.submitted_s) == (listed.id, listed.submitted_s)
+            if same and (recorded or job.name == listed.name):
                 return job
         return None
 
+    def _is_recorded(self, listed: Listed) -> bool:
+        return self.is_recorded(listed.id, listed.submitted_s)
+
     def _scancel(self, listed: Listed, *how: str) -> None:
-        # By id and name: the id alone may be another job's since.
-        self._signal("scancel", *how, f"--name={listed.name}", listed.id)
+        # By id and name, as the id alone may be another job's since; but the name of what runs is
+        # its task's to change, and one that changes it without end would never be found by it.
+        named = () if self._is_recorded(listed) else (f"--name={listed.name}",)
+        self._signal("scancel", *how, *named, listed.id)
 
     def _signal(self, *argv: str) -> None:
         try:
