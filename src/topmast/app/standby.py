@@ -48,9 +48,31 @@ PAUSE_S = 5.0
 """Before this process begins again after an error that may come back at once."""
 ROOM_S = 5.0
 """Between looks whether the disk of the database has room again."""
+SAID_AGAIN_S = 60.0
+"""Between lines of the log that say the same: a database may be away for days."""
 Won = tuple[SqlJournal, Keeper]
 Lead = Callable[[SqlJournal, Keeper, Follower], None]
 Show = Callable[[Follower, SqlJournal], Followed]
+
+
+class _Trouble:
+    """Says in the log why a trial failed; while it fails for the same reason, now and then."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._why = ""
+        self._said_s = 0.0
+
+    def say(self, error: JournalFailure) -> None:
+        """It failed once more."""
+        why, now_s = str(error), elapsed_s()
+        if why != self._why or now_s - self._said_s >= SAID_AGAIN_S:
+            self._why, self._said_s = why, now_s
+            log.warning(self._what, why=why)
+
+    def end(self) -> None:
+        """It did not fail: what comes is said at once."""
+        self._why = ""
 
 
 class Standby:
@@ -121,6 +143,7 @@ class Standby:
 
     def _contend(self) -> None:
         backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        trouble = _Trouble("cannot become the leader yet")
         while True:
             try:
                 journal = open_journal(self._store, claim=self._claim)
@@ -133,7 +156,7 @@ class Standby:
                 log.error("no process can lead", why=self.full)
                 time.sleep(ROOM_S)
             except JournalFailure as error:
-                log.warning("cannot become the leader yet", why=str(error))
+                trouble.say(error)
                 time.sleep(backoff.take())
             except TopmastError as error:
                 self._fail(error)
@@ -156,12 +179,14 @@ class Standby:
         """Follow until it is this process's turn; the machines are as the leader has them then."""
         reading = self._reading
         backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        trouble = _Trouble("cannot follow the leader")
         won: Won | None = None
         while won is None:
             try:
                 reading = reading or open_journal(self._store, read_only=True)
                 self._look(reading, watch)
                 backoff.reset()
+                trouble.end()
                 self.why = ""
                 watch.wait(LOOK_S)
             except Retired:
@@ -174,7 +199,7 @@ class Standby:
                 won = _taken(self._won, STAND_OFF_S)
             except JournalFailure as error:
                 self.why = str(error)
-                log.warning("cannot follow the leader", why=self.why)
+                trouble.say(error)
                 won = _taken(self._won, backoff.take())
             won = won or _taken(self._won)
         self._hide()
