@@ -333,6 +333,41 @@ def test_a_damaged_part_that_runs_is_listed(
     eventually(lambda: all(p["state"] != "running" for p in program.ask(op="list")["parts"]), "?")
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+@pytest.mark.parametrize("name", ["part.json", "released", "lock", "errors"])
+def test_what_is_no_file_in_a_part_keeps_no_host(
+    program: Program, tmp_path: Path, name: str, kind: str
+) -> None:
+    """A job may put it there; to read it would never end, also for those that ask after its end."""
+    part = program.runs()
+    beside = program.submit(name="tm-fleet-j2-1-0")
+    file = tmp_path / "parts/fleet/h0/parts" / NAME / name
+    file.unlink()
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "device":
+        file.symlink_to("/dev/zero")
+    else:
+        file.mkdir()
+    limit = ("prlimit", "--as=2000000000", f"--pid={program.process.pid}")
+    subprocess.run(limit, check=True)  # a device has no end
+    found = _within_time(program, program.part)
+    assert (found["state"], found["id"]) == ("running", part["id"])
+    assert program.part("tm-fleet-j2-1-0") == beside
+    program.ask(op="cancel", name=NAME, id=part["id"], grace_s=0.0)
+    eventually(lambda: all(p["state"] != "running" for p in program.ask(op="list")["parts"]), "?")
+
+
+def _within_time(program: Program, ask: Callable[[], Any]) -> Any:
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask)
+        try:
+            return answer.result(timeout=PATIENCE_S / 2)
+        except TimeoutError:
+            program.process.kill()
+            raise
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"id": "x"}', None])
 def test_a_damaged_part_hides_no_other(
     program: Program, tmp_path: Path, content: str | None

@@ -22,6 +22,7 @@ part it is: what a first listing, or one that lacks what ran before, finds there
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import functools
 import json
@@ -32,6 +33,7 @@ import secrets
 import shutil
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -55,6 +57,10 @@ ADDRESS = "TOPMAST_ADDRESS"
 """By which other hosts reach this one: the address that the connection came to."""
 LONGEST_SOCKET_BYTES = 107
 TAIL_BYTES = 400
+MOST_BYTES = 1 << 20
+"""Of a file, more than any of ours has."""
+NO_FILE = (errno.ENOENT, errno.ENXIO, errno.ELOOP, errno.EISDIR, errno.EACCES)
+"""How what is no file of ours, and not to be read or locked, says so."""
 _SSHD = re.compile(rb"sshd(-session)?: [^\0]*@")
 
 
@@ -100,11 +106,21 @@ def sync(path: Path) -> None:
 
 
 def read(file: Path) -> str:
-    """What a file says; empty without the file."""
+    """The end of a file, at once; empty without one. A job may put a pipe or a device there."""
     try:
-        return file.read_text(errors="replace")
-    except FileNotFoundError:
-        return ""
+        number = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in NO_FILE:
+            return ""
+        raise
+    try:
+        seen = os.fstat(number)
+        if not stat.S_ISREG(seen.st_mode):
+            return ""
+        said = os.pread(number, MOST_BYTES, max(0, seen.st_size - MOST_BYTES))
+        return said.decode(errors="replace")
+    finally:
+        os.close(number)
 
 
 def document(file: Path) -> Json:
@@ -138,7 +154,7 @@ def lock(part: Path, make: int = 0) -> int | None:
 
     ``make`` is `os.O_CREAT`, or 0: FileNotFoundError without the file.
     """
-    number = os.open(part / "lock", os.O_RDWR | os.O_CLOEXEC | make, 0o600)
+    number = os.open(part / "lock", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | make, 0o600)
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -154,7 +170,7 @@ def compiled(runner: Path) -> Path:
     """What starts faster than the text, if it can be made."""
     made = runner.with_suffix(f".{sys.implementation.cache_tag}.pyc")
     try:
-        if not made.exists():
+        if not made.is_file():
             draft = made.with_name(f".{made.name}.{secrets.token_hex(4)}")
             py_compile.compile(str(runner), str(draft), "runner.py", doraise=True)
             sync(draft)
@@ -175,7 +191,8 @@ def become(part: Path, held: list[int], runner: Path, host: str, place: str) -> 
             os._exit(0)
         os.chdir("/")
         null = os.open(os.devnull, os.O_RDWR)
-        errors = os.open(part / "errors", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
+        errors = os.open(part / "errors", how, 0o600)
         for source, target in ((null, 0), (errors, 1), (errors, 2)):
             os.dup2(source, target)
         for number in held:
@@ -283,7 +300,7 @@ class Keeper:
 
     def do_submit(self, name: str, runner: str, ticket: Json) -> Json:
         """Have a part of this name, held, unless there is one in whatever state."""
-        if not self._runner(runner).exists():
+        if not self._runner(runner).is_file():
             return {"missing": runner}
         draft = self.base / f".{name}.{secrets.token_hex(4)}"
         facts = {"id": secrets.token_hex(8), "submitted_s": time.time(), "runner": runner}
@@ -426,8 +443,9 @@ class Keeper:
             os.close(locked)
             if not released:
                 return None
-        except FileNotFoundError:
-            pass
+        except OSError as error:
+            if error.errno not in NO_FILE:
+                raise
         return "its runner was killed, and processes of it live" if look().get(part.name) else None
 
     def _kill_s(self, name: str, id: str) -> float:
