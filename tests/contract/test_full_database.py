@@ -1,5 +1,6 @@
 """The disk of a real PostgreSQL is full: one clear line, and nothing that was acknowledged is lost."""
 
+import hashlib
 import random
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -14,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.live import Server, eventually, free_ports
+from tests.support.stores import Store
 from topmast.adapters.store import (
     Full,
     JournalFailure,
@@ -26,6 +29,8 @@ from topmast.api.standby import MOST_AGE
 from topmast.ports import Audit, Record
 
 SIZE_MB = 40
+EMPTY = bytes(1024)
+"""An archive with nothing in it."""
 
 
 @pytest.fixture
@@ -149,6 +154,59 @@ def test_a_server_answers_reads_until_there_is_room(
         assert server.pid == pid
     finally:
         server.end()
+
+
+def test_a_pair_goes_on_once_there_is_room_in_its_state_folder(
+    database: Store, tmp_path: Path
+) -> None:
+    """Of which the engine needs some before it takes orders; neither process ends meanwhile."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m,mode=700", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk is not permitted here")
+    (tmp_path / "fleet.yaml").write_text(FLEET)
+    arguments = ["--store", database.target, "--standby"]
+    servers = [
+        Server(disk / "state", tmp_path / "fleet.yaml", arguments=arguments, port=port)
+        for port in free_ports(2)
+    ]
+    first, second = (f"http://127.0.0.1:{server.port}/api/v1" for server in servers)
+    try:
+        for server, base, role in zip(servers, (first, second), ("leader", "standby"), strict=True):
+            server.log = tmp_path / f"{role}.log"
+            server.start()
+            eventually(partial(_has_role, base, role), role)
+        fill(disk)
+        job = _submitted(first, "first").json()["id"]
+        refused = _uploaded(first)
+        assert refused.status_code == 503
+        assert "No space left on device; make room" in refused.json()["detail"]
+        time.sleep(2.0)  # some looks of the standby
+        assert _has_role(second, "standby")
+        servers[0].kill()
+        eventually(lambda: b"cannot take over" in servers[1].log.read_bytes(), "it is tried")
+        time.sleep(6.0)  # longer than it takes to try again
+        assert servers[1].running, servers[1].log_tail()
+        (disk / "filler").unlink()
+        eventually(partial(_has_role, second, "leader"), "it takes over")
+        assert _uploaded(second).is_success
+        eventually(lambda: httpx.get(f"{second}/jobs/{job}").json()["state"] == "SUCCEEDED", "ends")
+    finally:
+        for server in servers:
+            server.end()
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def _has_role(base: str, role: str) -> bool:
+    with suppress(httpx.TransportError):
+        return bool(httpx.get(f"{base}/health").json()["role"] == role)
+    return False
+
+
+def _uploaded(base: str) -> httpx.Response:
+    digest = hashlib.sha256(EMPTY).hexdigest()
+    return httpx.put(f"{base}/workdirs/sha256:{digest}", content=EMPTY, timeout=10.0)
 
 
 def _submitted(base: str, name: str) -> httpx.Response:

@@ -24,7 +24,7 @@ from topmast.adapters.store import PROFILE
 from topmast.adapters.webhooks import Network, deliver
 from topmast.app.claim import ENGINES, folders_in
 from topmast.app.fleet_choice import fleet_of_start
-from topmast.app.folder import QUEUE_ROLE
+from topmast.app.folder import QUEUE_ROLE, note
 from topmast.app.process import REAL, Outside, Process, Term
 from topmast.app.surroundings import LiveSurroundings
 from topmast.fast.queue import hosts_in_use
@@ -105,7 +105,7 @@ class ControlPlane(Process):
             state, QUEUE_ROLE, profile, relays_of(self.apart), outside=outside, token=token,
             checkpoints=checkpoints, pair_speeds=pair_speeds, term=term,
         )  # fmt: skip
-        (state / PROFILE).write_bytes(msgspec.json.encode(profile))
+        note(state, PROFILE, msgspec.json.encode(profile))
         self.event_stream = EventStream(FIRST_EVENT + self.journal.history_count())
         queue = self.machines.queue
         if fleet is not None:

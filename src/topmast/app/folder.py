@@ -6,6 +6,7 @@ Commands that refuse what they are given need it before anything that takes long
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -62,3 +63,21 @@ def claim_role(state: Path, role: str) -> None:
         )  # fmt: skip
     if not known or not file.exists():
         file.write_text(f"{role}\n", encoding="utf-8")
+
+
+def note(state: Path, name: str, content: bytes) -> None:
+    """Write a file of the folder for other processes, as a whole, unless it is there so.
+
+    A disk that is full keeps no server from leading: others go without the file, and it says so.
+    """
+    file, part = state / name, state / f"{name}.{os.getpid()}.part"
+    try:
+        if file.is_file() and file.read_bytes() == content:
+            return
+        part.write_bytes(content)
+        part.chmod(0o600)
+        part.replace(file)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        log.warning("a note in the state folder is missing", file=str(file), why=error.strerror)

@@ -70,7 +70,7 @@ from topmast.app.token import read_token
 from topmast.cli.output import say
 from topmast.cli.rootoptions import ServeOptions
 from topmast.client.address import LEADER, checked_url
-from topmast.model.errors import Conflict, Faults, InvalidInput, TopmastError
+from topmast.model.errors import Conflict, Faults, InvalidInput, TopmastError, Unavailable
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import Fleet
 from topmast.model.views import Health
@@ -201,7 +201,12 @@ class QueueServer:
             self._stand_by(str(store), claim, error)
             return
         remember_store(self._options.state, store)
-        self._lead(journal, Keeper(journal, self._fail), None)
+        try:
+            self._lead(journal, Keeper(journal, self._fail), None)
+        except Unavailable as error:  # such as a full disk of an engine's folder
+            if not self._options.standby:
+                raise
+            self._fail(error)
 
     def _stand_by(self, store: str, claim: Claim, error: TopmastError) -> None:
         """Follow once before it says so, so that what is refused is refused at once."""

@@ -24,6 +24,7 @@ from topmast.adapters.connections import KEPT_S, BoundedServer, Connections, Tls
 from topmast.adapters.engines.local import processes
 from topmast.adapters.engines.local.hosts import TASK_UMASK
 from topmast.app import systemd
+from topmast.app.folder import note
 from topmast.client.address import SERVER_FILE, STANDBY, standby_file
 from topmast.model.errors import InvalidInput, Unavailable
 
@@ -253,7 +254,4 @@ def _announce(state: Path, name: str, url: str, role: str) -> None:
         **processes.identity(os.getpid()),
         "pid_namespace": processes.namespace(),
     }
-    part = state / f"{name}.{os.getpid()}.part"
-    part.write_text(json.dumps(document), encoding="utf-8")
-    part.chmod(0o600)
-    part.replace(state / name)
+    note(state, name, json.dumps(document).encode())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from topmast.adapters import archive
-from topmast.model.errors import InvalidInput, TooLarge
+from topmast.model.errors import InvalidInput, TooLarge, Unavailable
 
 MAX_BYTES = 100 * 1024 * 1024
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -58,7 +58,10 @@ class Blobs:
         return file if file.is_file() else None
 
     def put(self, digest: str, data: bytes) -> bool:
-        """Store an upload durably; False when it was here already. Raises InvalidInput."""
+        """Store an upload durably; False when it was here already.
+
+        Raises InvalidInput, and Unavailable if the disk does not take it.
+        """
         _check(digest, data)
         _check_archive(data)
         with self._lock(digest):
@@ -66,7 +69,11 @@ class Blobs:
                 return False
             if self._shared is not None:
                 self._shared.put_blob(digest, data)  # first: what is here is there too
-            self._write(digest, data)
+            try:
+                self._write(digest, data)
+            except OSError as error:
+                why = f"the server cannot keep the work folder: {error.strerror or error}"
+                raise Unavailable(f"{why}; make room for its state folder") from error
             return True
 
     def fetch(self, digest: str, load: Callable[[], bytes]) -> Path | None:

@@ -118,7 +118,7 @@ def test_an_archive_that_cannot_be_written_leaves_nothing(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(Unavailable, match="No space left on device; make room"):
             blobs.put(_digest(EMPTY), EMPTY)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "left.part").write_bytes(b"half")

@@ -32,8 +32,7 @@ def store_of(state: Path, named: str | None = None) -> str | Path:
     Raises InvalidInput for a URL with a password, which every user of the machine could read, and
     for another store than the folder had before.
     """
-    file = state / STORE
-    known = file.read_text("utf-8").strip() if file.is_file() else ""
+    known = _remembered(state)
     if named is None:
         return known or state / JOURNAL
     place = checked(named)
@@ -46,11 +45,20 @@ def store_of(state: Path, named: str | None = None) -> str | Path:
 
 
 def remember_store(state: Path, target: str | Path) -> None:
-    """Keep the database of a folder once its journal was opened, for starts without its URL."""
-    if isinstance(target, str):
+    """Keep the database of a folder once its journal was opened, for starts without its URL.
+
+    A standby does so at each look: it writes nothing that is there, as the disk may be full.
+    """
+    if isinstance(target, str) and _remembered(state) != target:
         part = state / f"{STORE}.{os.getpid()}.part"
         part.write_text(f"{target}\n", encoding="utf-8")
         part.replace(state / STORE)
+
+
+def _remembered(state: Path) -> str:
+    """What `remember_store` kept; empty: nothing."""
+    file = state / STORE
+    return file.read_text("utf-8").strip() if file.is_file() else ""
 
 
 def _which(url: str) -> URL:
