@@ -354,8 +354,17 @@ def test_what_is_no_file_in_a_part_keeps_no_host(
     found = _within_time(program, program.part)
     assert (found["state"], found["id"]) == ("running", part["id"])
     assert program.part("tm-fleet-j2-1-0") == beside
-    program.ask(op="cancel", name=NAME, id=part["id"], grace_s=0.0)
+    psutil.Process(program.notes()[0][0]).kill()
     eventually(lambda: all(p["state"] != "running" for p in program.ask(op="list")["parts"]), "?")
+
+
+def test_an_end_that_a_job_wrote_is_none(program: Program, tmp_path: Path) -> None:
+    """As long as anything of the part lives it runs, and so can be cancelled."""
+    program.runs()
+    (tmp_path / "parts/fleet/h0/parts" / NAME / "ended").write_text("forged")
+    assert program.part()["state"] == "running"
+    psutil.Process(program.notes()[0][0]).kill()
+    eventually(lambda: program.part()["state"] == "ended", "it does not end")
 
 
 def _within_time(program: Program, ask: Callable[[], Any]) -> Any:

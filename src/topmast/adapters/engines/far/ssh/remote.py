@@ -417,12 +417,12 @@ class Keeper:
         told = {"name": part.name, "id": facts["id"], "submitted_s": facts["submitted_s"]}
         cancelled = (part / "cancelled").exists()
         released = read(part / "released")
-        if (part / "ended").exists():
-            return {**told, "state": "ended", "why": read(part / "ended"), "cancelled": cancelled}
         if released in ("", boot_id()):
             lives = self._lives(part, released, look)
             if lives is not None:
                 return {**told, "state": "running", "why": lives}
+        if (part / "ended").exists():
+            return {**told, "state": "ended", "why": read(part / "ended"), "cancelled": cancelled}
         if not released:
             why = "cancelled before it started" if cancelled else ""
             state = "ended" if cancelled else "held"
