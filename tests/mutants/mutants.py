@@ -140,8 +140,8 @@ MUTANTS = (
     Mutant(
         "a job is checked by its own tenant",
         "service/verbs.py",
-        "if not sees(found.tenant):\n            raise",
-        'if not sees("vision"):\n            raise',
+        "sees = partial(self.access.may, caller, Permission.JOBS_VIEW)\n        job =",
+        'sees = lambda _: self.access.may(caller, Permission.JOBS_VIEW, "vision")\n        job =',
         f"{TEST_ACCESS}::test_what_belongs_to_another_tenant_is_not_there",
     ),
     Mutant(
