@@ -137,13 +137,13 @@ FAR = (
     ),
     step(
         "nothing is told dead before its lease is over",
-        "        return attempt.is_silent(place, self._now.s, self.terms.margin_s)",
-        "        return self._now.s > place.heard_s + (attempt.lease_s or 0.0) / 2",
+        "if not lives and attempt.is_silent(place, self._now.s, self.terms.margin_s):",
+        "if not lives and self._now.s > place.heard_s + attempt.lease_s / 2:",
     ),
     step(
         "what its host says runs is not told dead",
-        "if self._silent(attempt, place) and not lives:",
-        "if self._silent(attempt, place):",
+        "if not lives and attempt.is_silent(place, self._now.s, self.terms.margin_s):",
+        "if attempt.is_silent(place, self._now.s, self.terms.margin_s):",
         STEPS,
     ),
     step(

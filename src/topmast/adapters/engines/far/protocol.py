@@ -398,13 +398,14 @@ class Protocol:
         for place in part.unclaimed:
             self._lose(attempt, place, why, evicted=evicted, blameless=True)
         patience_s = self._now.s - self.terms.silence_s
+        lapsed = attempt.lapsed(part, self._now.s, self.terms.margin_s)
         for place in part.running:
             if place.heard_s >= patience_s:
                 continue  # the runner lives, or has the time to tell more
             own = chosen is not None and chosen.run == place.run and not place.doubled
             truth = own and alone and self.hosts.answered_since(place.host, patience_s)
             if attempt.lease_s is None or truth:
-                said = attempt.silence if self._silent(attempt, place) else why
+                said = attempt.silence if place in lapsed else why
                 self._lose(attempt, place, said, evicted=evicted)
 
     def _clear(self, name: str, listed: list[Listed]) -> None:
@@ -434,13 +435,10 @@ class Protocol:
             self._see_to_its_end(attempt, part)
             lives = self.terms.first_hand and self._now.s - part.lives_s <= self.terms.distrust_s
             for place in part.running:
-                if self._silent(attempt, place) and not lives:
+                if not lives and attempt.is_silent(place, self._now.s, self.terms.margin_s):
                     self._lose(attempt, place, attempt.silence)
             for place in part.stranded(self._now.s, attempt.lease_s):
                 self._lose(attempt, place, NEVER_CLAIMED, blameless=True)
-
-    def _silent(self, attempt: Attempt, place: Place) -> bool:
-        return attempt.is_silent(place, self._now.s, self.terms.margin_s)
 
     def _down_hosts(self) -> None:
         """Tell that a host is down when nothing can live there, nor start."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -527,14 +528,15 @@ def first_hand() -> Story:
     return Story(Protocol(Terms(LEASE_S, 15.0, 30.0, 60.0, first_hand=True), HOSTS))
 
 
-def test_what_its_host_says_runs_is_ended_there_before_it_is_told_dead() -> None:
+@pytest.mark.parametrize("wait_s", [4.0, 20.0], ids=["within the margin", "after it"])
+def test_what_its_host_says_runs_is_ended_there_before_it_is_told_dead(wait_s: float) -> None:
     """Somebody ended its runner, which would have ended it with the lease."""
     story = first_hand().released()
     story.does(e.Claim(PART, "h0", "n1", run="r1"))
     running = listed(State.RUNNING, run="r1")
     story.now_s += LEASE_S
     assert not only(story.looks(running), e.Cancel), "half of the margin is not over"
-    story.now_s += 20.0
+    story.now_s += wait_s
     look = story.looks(running)
     (cancel,) = only(look, e.Cancel)
     assert cancel.grace_s == 0.0
