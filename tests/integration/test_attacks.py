@@ -291,9 +291,10 @@ def test_the_audit_log_keeps_little_of_a_strangers_path(door: Entrance) -> None:
 class _Provider(httpx.AsyncBaseTransport):
     """A provider that says where it is, and begins logins of devices that nobody confirms."""
 
-    def __init__(self) -> None:
+    def __init__(self, says: str = "authorization_pending", interval_s: float = 60) -> None:
         self.asked: list[str] = []
         """The path of each request."""
+        self.says, self.interval_s = says, interval_s
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Its description, a code, or no answer yet."""
@@ -301,9 +302,9 @@ class _Provider(httpx.AsyncBaseTransport):
         issuer = "https://id.example.com"
         code = {"device_code": "d", "user_code": "AB", "verification_uri": f"{issuer}/enter"}
         if request.url.path == "/device_authorization_endpoint":
-            return httpx.Response(200, json={**code, "interval": 60})
+            return httpx.Response(200, json={**code, "interval": self.interval_s})
         if request.url.path == "/token_endpoint":
-            return httpx.Response(400, json={"error": "authorization_pending"})
+            return httpx.Response(400, json={"error": self.says})
         kinds = ("authorization", "token", "device_authorization")
         names = ("jwks_uri", *(f"{kind}_endpoint" for kind in kinds))
         return httpx.Response(200, json={"issuer": issuer, **{n: f"{issuer}/{n}" for n in names}})
@@ -346,6 +347,23 @@ def test_polls_without_pause_ask_the_provider_once(door: Entrance) -> None:
             codes = [answer.status_code for answer in await asyncio.gather(*polls)]
         assert codes == [202] * 50
         assert asked.asked.count("/token_endpoint") == 1
+
+    run(story)
+
+
+def test_a_provider_that_asks_for_it_is_asked_less_often() -> None:
+    """Five seconds more each time, as RFC 8628 has it (section 3.5)."""
+
+    async def story() -> None:
+        known = accountsfile.Provider("https://id.example.com", "topmast")
+        slow = _Provider("slow_down", 2.0)
+        openid = OpenId(known, "", f"{URL}/auth/callback", time.time, time.monotonic, slow)
+        device = await openid.begin_device()
+        waits_s = [device.interval_s]
+        for _ in range(2):
+            assert await openid.poll_device(device) is None
+            waits_s.append(device.interval_s)
+        assert waits_s == [2.0, 7.0, 12.0]
 
     run(story)
 

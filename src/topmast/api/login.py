@@ -19,13 +19,14 @@ from topmast.api.wire import answer, replies, returns, takes, text
 from topmast.model import account_views as v
 from topmast.model.errors import Forbidden, NotFound
 from topmast.routing import CALLER, REQUEST, guarded_router, open_to_all
+from topmast.service.limits import client_of
 from topmast.service.service import Service
 
 LOGIN_COOKIE = "__Host-topmast-login"
 """Ties the return of a browser to the login that it began."""
 BEGUN_S = 600.0
-MOST_BEGUN, MOST_OF_ADDRESS = 1_000, 100
-"""Logins under way: of all, and of one network address, which so cannot push out all others."""
+MOST_BEGUN, MOST_OF_CLIENT = 1_000, 100
+"""Logins under way: of all, and of one client, which so cannot push out all others."""
 _TEXT: dict[str, Any] = {"type": "string"}
 
 
@@ -37,8 +38,8 @@ class Begun(Struct):
     """A login under way."""
 
     what: Pending | Device
-    address: str
-    """Where it was begun from."""
+    client: str
+    """Which began it, as limits count it."""
     until_s: float
     next: str = "/"
     ask_s: float = 0.0
@@ -67,15 +68,15 @@ class Logging:
     def keep(
         self, name: str, what: Pending | Device, address: str, life_s: float, onward: str = "/"
     ) -> None:
-        """Remember a login; of too many of an address, or of all, the oldest is forgotten."""
-        now_s = self._clock()
+        """Remember a login; of too many of a client, or of all, the oldest is forgotten."""
+        now_s, client = self._clock(), client_of(address)
         self._begun = {n: b for n, b in self._begun.items() if now_s < b.until_s}
-        same = [n for n, b in self._begun.items() if b.address == address]
-        if len(same) >= MOST_OF_ADDRESS:
+        same = [n for n, b in self._begun.items() if b.client == client]
+        if len(same) >= MOST_OF_CLIENT:
             del self._begun[same[0]]
         elif len(self._begun) >= MOST_BEGUN:
             del self._begun[next(iter(self._begun))]
-        self._begun[name] = Begun(what, address, now_s + life_s, onward)
+        self._begun[name] = Begun(what, client, now_s + life_s, onward)
 
     def find(self, name: str) -> Begun | None:
         """A login under way."""
@@ -100,7 +101,7 @@ class Logging:
     def address(self, request: Request) -> str:
         """The address of a client; it has limits of its own. Raises TooMany."""
         found = self.gate.address_of(request.scope)
-        self.service.limits.take_of(found or "unknown", "login")
+        self.service.limits.take_of(client_of(found), "login")
         return found
 
     async def refused(self, request: Request, why: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -12,6 +13,8 @@ from topmast.model.errors import TooMany
 JOBS_PER_TAKE = 100
 """So many jobs, tenants or clusters of one request count as one more request."""
 MOST_BUCKETS = 10_000
+CLIENT_BITS_V6 = 64
+"""One client has so much of an IPv6 address as its network, and all addresses in it (RFC 6177)."""
 
 
 class Rate(Struct, frozen=True):
@@ -34,6 +37,19 @@ class Rates(Struct, frozen=True):
     """Refusals of one network address, or of one principal: each is a line of the audit log."""
     login: Rate = Rate(1.0, 20.0)
     """Attempts of one network address to log in."""
+
+
+def client_of(address: str) -> str:
+    """What limits count a network address as: itself, or in IPv6 the network of one client."""
+    try:
+        known = ipaddress.ip_address(address)
+    except ValueError:
+        return address or "unknown"
+    if known.version == 4:
+        return address
+    if known.ipv4_mapped is not None:
+        return str(known.ipv4_mapped)
+    return str(ipaddress.ip_network((known.packed, CLIENT_BITS_V6), strict=False))
 
 
 class Limits:

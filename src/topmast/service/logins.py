@@ -15,7 +15,7 @@ from topmast.ports import Act, ActRow
 from topmast.runtime.loop import Runtime
 from topmast.service.access import act, row
 from topmast.service.accounts import Directory, caller_with
-from topmast.service.limits import Limits
+from topmast.service.limits import Limits, client_of
 
 BREAK_GLASS = "break-glass"
 LONGEST_PATH = 200
@@ -89,7 +89,7 @@ class Logins:
 
     async def refused(self, address: str, path: str, request: str, why: str) -> None:
         """Bring a failed attempt into the audit log. Raises TooMany."""
-        self._limits.take_of(address or "unknown", "refused")
+        self._limits.take_of(client_of(address), "refused")
         path = path[:LONGEST_PATH]
         await self.note(ActRow("", "", address, request, "login", path, outcome=f"refused: {why}"))
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.entrance import entrance
 from topmast.adapters.oidc import Pending
 from topmast.api.guard import LoginGate
-from topmast.api.login import MOST_OF_ADDRESS, Logging, onward
+from topmast.api.login import MOST_OF_CLIENT, Logging, onward
 
 
 @pytest.mark.parametrize("path", ["/", "/queue", "/jobs?tenant=a%2Fb&x=1", "/a//b", "/%5Cx"])
@@ -30,14 +30,25 @@ def test_anything_else_leads_to_the_first_page(path: str) -> None:
     assert onward(path) == "/"
 
 
-def test_one_address_pushes_out_its_own_logins_alone(tmp_path: Path) -> None:
-    """Of too many the oldest is forgotten; the login of another address stays under way."""
+@pytest.mark.parametrize(
+    ("own", "of_strangers"),
+    [
+        ("10.0.0.1", "10.0.0.2"),
+        ("2001:db8:0:1::1", "2001:db8:0:2::{0:x}"),
+        ("10.0.0.1", "::ffff:10.0.0.2"),
+    ],
+)
+def test_one_client_pushes_out_its_own_logins_alone(
+    tmp_path: Path, own: str, of_strangers: str
+) -> None:
+    """Of too many the oldest is forgotten; another's stays under way. In IPv6 it has a network."""
     with entrance(tmp_path) as door:
         assert isinstance(door.gate, LoginGate)
         logging = Logging(door.service, door.gate, None, time.monotonic)
         what = Pending("state", "nonce", "verifier")
-        logging.keep("ann", what, "10.0.0.1", 600.0)
-        for number in range(MOST_OF_ADDRESS + 1):
-            logging.keep(f"stranger-{number}", what, "10.0.0.2", 600.0)
+        logging.keep("ann", what, own, 600.0)
+        for number in range(MOST_OF_CLIENT + 1):
+            address = of_strangers.format(number)
+            logging.keep(f"stranger-{number}", what, address, 600.0)
         known = [name for name in ("ann", "stranger-0", "stranger-1") if logging.find(name)]
         assert known == ["ann", "stranger-1"]

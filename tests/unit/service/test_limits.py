@@ -3,7 +3,7 @@
 import pytest
 
 from topmast.model.errors import TooMany
-from topmast.service.limits import Limits, Rate, Rates
+from topmast.service.limits import Limits, Rate, Rates, client_of
 
 
 def test_what_costs_more_than_a_burst_is_paid_off() -> None:
@@ -17,3 +17,22 @@ def test_what_costs_more_than_a_burst_is_paid_off() -> None:
         assert told.value.retry_s == pytest.approx(left_s)
     now[0] = 90.2
     limits.take_of("ann", "submit")
+
+
+@pytest.mark.parametrize(
+    ("address", "counted"),
+    [
+        ("10.0.0.7", "10.0.0.7"),
+        ("2001:db8:0:7:a::1", "2001:db8:0:7::/64"),
+        ("2001:db8:0:7:b::2", "2001:db8:0:7::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::ffff:10.0.0.7", "10.0.0.7"),
+        ("not an address", "not an address"),
+        ("", "unknown"),
+    ],
+)
+def test_a_client_counts_as_one_whichever_of_its_addresses_it_uses(
+    address: str, counted: str
+) -> None:
+    """A client has a whole network of IPv6, and may use a new address for each request."""
+    assert client_of(address) == counted

@@ -23,6 +23,8 @@ TIMEOUT_S = 10.0
 MOST_BYTES = 1_000_000
 MOST_GROUPS = 500
 LONGEST_NAME = 200
+SLOWER_S = 5.0
+"""How much longer the interval is each time that the provider asks for less (RFC 8628, 3.5)."""
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 
 
@@ -41,7 +43,7 @@ class Pending(Struct, frozen=True):
     verifier: str
 
 
-class Device(Struct, frozen=True):
+class Device(Struct):
     """A login that another device has to confirm."""
 
     code: str
@@ -52,6 +54,7 @@ class Device(Struct, frozen=True):
     whole_url: str
     """The same with the code in it; empty if the provider has none."""
     interval_s: float
+    """Between two questions about it; it grows when the provider asks for that."""
     life_s: float
 
 
@@ -135,6 +138,8 @@ class OpenId:
         status, answer = await self._post("token_endpoint", form)
         if status == 200:
             return await self._identity(answer, None)
+        if answer.get("error") == "slow_down":
+            device.interval_s += SLOWER_S
         if answer.get("error") in ("authorization_pending", "slow_down"):
             return None
         raise Refused(f"the provider refuses the login: {_error(answer)}")
