@@ -149,6 +149,16 @@ def test_a_target_that_is_not_empty_is_refused_and_kept(filled: Store, empty: St
         assert list(journal.records()) == records(1, 1)
 
 
+def test_a_table_that_the_source_lacks_is_told_of_the_source(filled: Store, empty: Store) -> None:
+    """It is damaged, and not the new one."""
+    filled.tamper(sa.DDL("DROP TABLE acts"))
+    with pytest.raises(JournalFailure) as told:
+        copy_database(filled.target, empty.target, ())
+    named, _, rest = str(told.value).partition(" lacks ")
+    assert rest == "table acts: the database is damaged: restore a backup"
+    assert named.endswith(filled.target.rpartition("/")[2])
+
+
 def test_a_copy_that_fails_leaves_its_target_empty(filled: Store, empty: Store) -> None:
     """What PostgreSQL would not take of a row, or a file that cannot be read any more."""
 
@@ -611,6 +621,14 @@ def test_a_check_finds_lost_beginnings(filled: Store) -> None:
     filled.tamper(SNAPSHOTS.delete())
     filled.tamper(JOURNAL.delete().where(JOURNAL.c.seq <= 10))
     assert "records 1 to 10 are missing" in examined(filled.target).faults
+
+
+def test_a_check_finds_a_lost_end(filled: Store) -> None:
+    """No number is missing then: the stories of jobs go on without their records."""
+    filled.tamper(SNAPSHOTS.delete())
+    filled.tamper(JOURNAL.delete().where(JOURNAL.c.seq > 1_200))
+    lost = "records after 1200 are missing: stories of jobs go on"
+    assert lost in examined(filled.target).faults
 
 
 def test_a_check_counts(filled: Store) -> None:

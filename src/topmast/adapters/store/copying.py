@@ -42,11 +42,15 @@ def copy_rows(source: Connection, target: Connection, more_epochs: int = 0) -> S
     """Copy all rows into a database without any, of the same version. O(rows).
 
     The next leader's epoch is higher by ``more_epochs`` than it would be otherwise.
+    Raises JournalFailure if a table is missing that a database of its version has.
     """
     sums = {}
     for table in METADATA.tables.values():
         columns = columns_in(source, table)
         if not columns:
+            if columns_in(target, table):
+                lacks = f"{_place_of(source)} lacks table {table.name}"
+                raise JournalFailure(f"{lacks}: the database is damaged: restore a backup")
             continue
         missing = tuple(column.name for column in table.columns if column not in columns)
         insert = insert_into(table, target.dialect, omit=missing)

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, func, null, or_, select
 from topmast.adapters.store import schema
 from topmast.adapters.store.checksum import record_of
 from topmast.adapters.store.copying import columns_in
-from topmast.adapters.store.tables import BLOBS, JOURNAL, LEADER, METADATA, SNAPSHOTS
+from topmast.adapters.store.tables import BLOBS, HISTORY, JOURNAL, LEADER, METADATA, SNAPSHOTS
 
 _ROWS = 2_000
 MOST_FAULTS = 20
@@ -66,6 +66,8 @@ def examine(connection: Connection) -> Report:
     snapshots, newest = _look_at_snapshots(connection, faults)
     if first > newest + 1:
         faults.append(f"records {newest + 1} to {first - 1} are missing")
+    if _lacks_end(connection):
+        faults.append(f"records after {max(last, newest)} are missing: stories of jobs go on")
     faults.extend(_of_blobs(connection))
     leader = _leader_epoch(connection)
     if leader > MOST_EPOCH:
@@ -117,6 +119,19 @@ def _look_at_records(connection: Connection, faults: list[str]) -> tuple[int, in
         if len(faults) >= MOST_FAULTS:
             break
     return first, last, epoch
+
+
+def _lacks_end(connection: Connection) -> bool:
+    """Whether a line of a job's story is newer than all records: it was written with one.
+
+    Its time is that of its record, and the clock of servers never goes back.
+    """
+    if not columns_in(connection, HISTORY):
+        return False
+    of_jobs = select(HISTORY.c.at_s).where(HISTORY.c.job != "").order_by(HISTORY.c.id.desc())
+    told_s = connection.scalar(of_jobs.limit(1))
+    known_s = [connection.scalar(select(func.max(t.c.at_s))) or 0.0 for t in (JOURNAL, SNAPSHOTS)]
+    return told_s is not None and told_s > max(known_s)
 
 
 def _look_at_snapshots(connection: Connection, faults: list[str]) -> tuple[int, int]:
