@@ -296,7 +296,7 @@ class Connection(HttpToolsProtocol):
             return
         self._head_bytes += len(data)
         super().data_received(data)
-        if self._head_bytes > HEAD_BYTES:
+        if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
             if self._in_head or not self.cycle.response_started:
                 self.transport.write(HEAD_TOO_LARGE)
             self.transport.close()

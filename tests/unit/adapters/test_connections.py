@@ -87,9 +87,11 @@ class House:
 
 
 def told(story: Callable[[House], Awaitable[None]], most: int = 10) -> None:
-    """Run a story to its end."""
+    """Run a story to its end; nothing may go wrong beside it."""
+    wrong: list[str] = []
 
     async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, of: wrong.append(str(of)))
         house = House(most)
         await house.open()
         try:
@@ -98,6 +100,7 @@ def told(story: Callable[[House], Awaitable[None]], most: int = 10) -> None:
             house.task.cancel()
 
     asyncio.run(run())
+    assert not wrong
 
 
 async def is_closed(reader: asyncio.StreamReader) -> bool:
