@@ -151,7 +151,7 @@ def test_a_target_that_is_not_empty_is_refused_and_kept(filled: Store, empty: St
 
 def test_a_table_that_the_source_lacks_is_told_of_the_source(filled: Store, empty: Store) -> None:
     """It is damaged, and not the new one."""
-    filled.tamper(sa.DDL("DROP TABLE acts"))
+    filled.tamper(sa.text("DROP TABLE acts"))
     with pytest.raises(JournalFailure) as told:
         copy_database(filled.target, empty.target, ())
     named, _, rest = str(told.value).partition(" lacks ")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 
 from tests.support import postgresql
 from tests.support.live import Server, eventually, free_ports
+from topmast.adapters.store import Claim, open_journal
 from topmast.client.address import written_server, written_standbys
 
 FLEET = """
@@ -108,3 +111,22 @@ def test_a_standby_that_is_refused_says_so_first_and_leaves_nothing(
     finally:
         leader.end()
         far.end()
+
+
+def test_the_fleet_of_a_file_counts_until_a_leader_has_written_one(
+    store: str, tmp_path: Path
+) -> None:
+    """A leader that was refused as it began leaves a database that knows no fleet."""
+    with psycopg.connect(store, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE begun")
+    begun = store.replace("/postgres?", "/begun?")
+    with closing(open_journal(begun, claim=Claim("ada:1"))) as journal:
+        assert journal.epoch == 1
+    server = _server(tmp_path, tmp_path / "state", "first", begun)
+    try:
+        server.start()
+        server.wait_ready()
+        clusters = httpx.get(f"{server.url}/api/v1/clusters").json()
+        assert "east-a" in str(clusters)
+    finally:
+        server.end()

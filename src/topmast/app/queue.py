@@ -284,7 +284,8 @@ class QueueServer:
         options, profile = self._options, self._profile(journal)
         if follower is not None and follower.machines.profile != profile:
             follower = Follower(self._machines(journal))
-        known = options.standby and journal.before is not None
+        # A leader that was refused, or was killed at once, has left no fleet to go on with.
+        known = options.standby and journal.span_s() is not None
         system = ControlPlane(
             options.state, profile, None if known else self._fleet,
             fleet_replaces=options.fleet_replaces, apart=self._apart,
