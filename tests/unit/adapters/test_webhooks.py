@@ -7,8 +7,9 @@ import ipaddress
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, cast
@@ -201,23 +202,38 @@ def test_a_reference_to_what_is_no_file_of_text_is_refused(
             resolved(reference)
 
 
-def test_an_answer_byte_by_byte_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time is one for all of an answer, not for each read; and half of one is no success."""
-    monkeypatch.setattr(webhooks, "TIMEOUT_S", 0.3)
+@contextmanager
+def dripping(head: bytes) -> Iterator[str]:
+    """The URL of a receiver that sends the beginning of an answer, and then a byte now and then."""
     over = threading.Event()
 
     def drip(listening: socket.socket) -> None:
         connection, _ = listening.accept()
         with connection, suppress(OSError):
-            connection.sendall(b"HTTP/1.1 200 OK\r\nX-Long: ")
+            connection.sendall(head)
             while not over.wait(0.02):
                 connection.sendall(b"x")
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=drip, args=(listening,))
         thread.start()
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        with pytest.raises(Undelivered, match="has not answered within"):
-            deliver(url, b"{}", {}, LOOPBACK)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
         over.set()
         thread.join()
+
+
+def test_an_answer_byte_by_byte_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time is one for all of an answer, not for each read; and half of one is no success."""
+    monkeypatch.setattr(webhooks, "TIMEOUT_S", 0.3)
+    said = pytest.raises(Undelivered, match="has not answered within")
+    with dripping(b"HTTP/1.1 200 OK\r\nX-Long: ") as url, said:
+        deliver(url, b"{}", {}, LOOPBACK)
+
+
+@pytest.mark.parametrize("head", ["", "Content-Length: 1000000\r\n", "Connection: close\r\n"])
+def test_what_follows_the_status_is_not_waited_for(head: str) -> None:
+    """A body byte by byte keeps no thread of the server: the status says all."""
+    with dripping(f"HTTP/1.1 200 OK\r\n{head}\r\n".encode()) as url:
+        begun_s = time.monotonic()
+        deliver(url, b"{}", {}, LOOPBACK)
+        assert time.monotonic() - begun_s < 5.0
