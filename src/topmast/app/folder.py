@@ -24,10 +24,16 @@ QUEUE_ROLE = "the queue"
 def own_folder(state: Path) -> None:
     """Make the state folder, for its owner alone; close one that is open to others.
 
-    Only a folder that is empty or Topmast's own is closed. For any other, such as a home, it raises
-    InvalidInput.
+    Only a folder that is empty or Topmast's own is closed. For any other, such as a home, and for
+    one that cannot be made it raises InvalidInput.
     """
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise InvalidInput(
+            f"{state} cannot be made: {error.strerror}", field="--state",
+            remedy="name a folder that this user may make",
+        ) from None  # fmt: skip
     found = state.stat()
     if not found.st_mode & 0o077:
         return

@@ -50,3 +50,11 @@ def test_a_token_that_others_may_read_is_refused(tmp_path: Path, bits: int, take
     else:
         with pytest.raises(InvalidInput, match=r"can be read by other users.*chmod 600"):
             read_token(file)
+
+
+def test_a_folder_that_cannot_be_made_is_told_with_its_option(tmp_path: Path) -> None:
+    """Below a file, as in a part of the system where nothing can be made."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInput, match="file/state cannot be made: Not a directory") as told:
+        own_folder(tmp_path / "file" / "state")
+    assert told.value.field == "--state"
