@@ -300,6 +300,12 @@ FAR = (
         f"{REMOTE}::test_a_machine_serves_as_one_host",
     ),
     Mutant(
+        "a part starts once though nothing keeps connections apart",
+        "adapters/engines/far/ssh/remote.py",
+        '            if (part / "released").exists():  # by', "            if False:  # by",
+        f"{REMOTE}::test_a_part_starts_once_though_a_job_holds_the_lock_of_all",
+    ),
+    Mutant(
         "a machine is kept by the runners there when its connection is cut",
         "adapters/engines/far/ssh/remote.py",
         "        for number in held:", "        for number in held[:1]:",

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -245,8 +246,10 @@ def test_a_helper_that_is_killed_or_stands_still_is_replaced(bench: Bench) -> No
     before = bench.runs(part)
     bench.home.hear()  # else it may end by the broken connection
     host = bench.lab.hosts["ssh0"]
+    helpers = partial(host.processes, "topmast is here")
     for signal in ("-KILL", "-STOP"):
-        (pid,) = host.processes("topmast is here")
+        until(lambda: len(helpers()) == 1, "one before it has not ended")
+        (pid,) = helpers()
         host.run("kill", signal, str(pid))
         until(lambda: not bench.answers("ssh0"), f"kill {signal} is not noticed")
         until(lambda: bench.answers("ssh0"), "it does not return")

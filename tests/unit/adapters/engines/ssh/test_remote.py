@@ -19,10 +19,13 @@ from typing import Any
 import psutil
 import pytest
 
-from topmast.adapters.engines.far.ssh import lines, living, machine, remote
+from topmast.adapters.engines.far.ssh import files, lines, living, machine, remote
 
 PATIENCE_S = 20.0
-NAME = "tm-fleet-j1-1-0"
+FLEET = f"fleet{os.getpid()}"
+"""Its parts are found on the whole machine, where the same tests may run once more."""
+NAME = f"tm-{FLEET}-j1-1-0"
+OTHER = f"tm-{FLEET}-j2-1-0"
 RUNNER = """
 import json, os, signal, subprocess, sys, time
 ticket = json.load(open(sys.argv[1]))
@@ -54,7 +57,7 @@ class Program:
             [sys.executable, "-I", str(sent)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env={**os.environ, "TEST_FOLDER": str(folder), "SSH_CONNECTION": "10.0.0.1 999 10.0.0.7 22", "SSH_TTY": "none"},
         )  # fmt: skip
-        self.reply(op="begin", folder=str(folder / account), fleet="fleet", host=host)
+        self.reply(op="begin", folder=str(folder / account), fleet=FLEET, host=host)
 
     def reply(self, **request: Any) -> Any:
         assert self.process.stdin
@@ -262,12 +265,12 @@ def test_a_runner_that_dies_while_it_is_listed_is_not_taken_for_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Processes are looked for when the lock is known to be free, not before."""
-    keeper = remote.Keeper(str(tmp_path), "fleet", "h0")
+    keeper = remote.Keeper(str(tmp_path), FLEET, "h0")
     keeper.do_runner("d1", RUNNER)
     keeper.do_submit(NAME, "d1", {})
     part = keeper.parts / NAME
-    remote.write(part / "released", machine.boot_id())
-    held, lock = [remote.lock(part)], remote.lock
+    files.write(part / "released", machine.boot_id())
+    held, lock = [files.lock(part)], files.lock
 
     def dies_after_one_look(of: Path, make: int = 0) -> int | None:
         """The runner holds its lock when it is looked at first, and dies then."""
@@ -316,8 +319,8 @@ def test_a_damaged_part_that_runs_is_listed(
 ) -> None:
     """Also by the connection that knew it whole, and when all of it is gone; others as before."""
     part = program.runs()
-    beside = program.submit(name="tm-fleet-j2-1-0")
-    folder = tmp_path / "parts/fleet/h0/parts" / NAME
+    beside = program.submit(name=OTHER)
+    folder = tmp_path / "parts" / FLEET / "h0/parts" / NAME
     for name in deleted:
         (folder / name).unlink()
     if not deleted:
@@ -327,7 +330,7 @@ def test_a_damaged_part_that_runs_is_listed(
         for _ in range(2):
             found = asked.part()
             assert (found["state"], found["id"]) == ("running", part["id"])
-            assert asked.part("tm-fleet-j2-1-0") == beside
+            assert asked.part(OTHER) == beside
     other.end()
     psutil.Process(program.notes()[0][0]).kill()
     eventually(lambda: all(p["state"] != "running" for p in program.ask(op="list")["parts"]), "?")
@@ -340,8 +343,8 @@ def test_what_is_no_file_in_a_part_keeps_no_host(
 ) -> None:
     """A job may put it there; to read it would never end, also for those that ask after its end."""
     part = program.runs()
-    beside = program.submit(name="tm-fleet-j2-1-0")
-    file = tmp_path / "parts/fleet/h0/parts" / NAME / name
+    beside = program.submit(name=OTHER)
+    file = tmp_path / "parts" / FLEET / "h0/parts" / NAME / name
     file.unlink()
     if kind == "pipe":
         os.mkfifo(file)
@@ -353,15 +356,84 @@ def test_what_is_no_file_in_a_part_keeps_no_host(
     subprocess.run(limit, check=True)  # a device has no end
     found = _within_time(program, program.part)
     assert (found["state"], found["id"]) == ("running", part["id"])
-    assert program.part("tm-fleet-j2-1-0") == beside
+    assert program.part(OTHER) == beside
     psutil.Process(program.notes()[0][0]).kill()
     eventually(lambda: all(p["state"] != "running" for p in program.ask(op="list")["parts"]), "?")
+
+
+def _hold(file: Path) -> None:
+    """Hold a lock for ever, as a process that nobody knows."""
+    code = "import fcntl, sys, time; f = open(sys.argv[1]); fcntl.flock(f, 2); print(1, flush=True); time.sleep(999)"
+    words = [sys.executable, "-c", code, str(file)]
+    held = subprocess.Popen(words, stdout=subprocess.PIPE)
+    assert held.stdout
+    held.stdout.readline()
+
+
+def _folder(file: Path) -> None:
+    """Put a folder with something in it in the place of a file."""
+    file.unlink()
+    (file / "more").mkdir(parents=True)
+
+
+def _file(folder: Path) -> None:
+    """Put a file in the place of a folder."""
+    folder.rename(folder.with_name("elsewhere"))
+    folder.touch()
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [("mutex", _hold), ("mutex", _folder), ("session", _folder), ("parts", _file), (".", _file)],
+    ids=["held", "mutex", "session", "parts", "host"],
+)
+def test_what_a_job_does_to_the_folder_keeps_no_part_alive(
+    program: Program, tmp_path: Path, name: str, damage: Callable[[Path], None]
+) -> None:
+    """It has the account, so it can hold a lock for ever and put anything anywhere."""
+    program.ask(op="open", instance="one")
+    part = program.runs("stubborn")
+    damage(tmp_path / "parts" / FLEET / "h0" / name)
+    other = Program(tmp_path)
+    try:
+        other.ask(op="open", instance="one")
+        assert other.part()["id"] == part["id"]
+        other.ask(op="cancel", name=NAME, id=part["id"], grace_s=0.0)
+        eventually(
+            lambda: {one["state"] for one in other.ask(op="list")["parts"]} <= {"ended"},
+            "it does not end",
+        )
+        assert other.submit(name=OTHER)["state"] == "held"
+    finally:
+        other.end()
+
+
+def test_a_part_starts_once_though_a_job_holds_the_lock_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another connection released it, and its runner ended, since this one looked."""
+    keeper = remote.Keeper(str(tmp_path), FLEET, "h0")
+    keeper.do_runner("d1", RUNNER)
+    keeper.do_submit(NAME, "d1", {})
+    (part,), lock = keeper.do_list()["parts"], files.lock
+
+    def after_another(of: Path, make: int = 0) -> int | None:
+        """The lock, when it is free again."""
+        files.write(of / "released", machine.boot_id())
+        return lock(of, make)
+
+    started: list[bool] = []
+    monkeypatch.setattr(remote, "lock", after_another)
+    monkeypatch.setattr(remote, "become", lambda *_: started.append(True))
+    monkeypatch.setattr(os, "fork", lambda: 0)
+    keeper.do_release(NAME, part["id"])
+    assert not started
 
 
 def test_an_end_that_a_job_wrote_is_none(program: Program, tmp_path: Path) -> None:
     """As long as anything of the part lives it runs, and so can be cancelled."""
     program.runs()
-    (tmp_path / "parts/fleet/h0/parts" / NAME / "ended").write_text("forged")
+    (tmp_path / "parts" / FLEET / "h0/parts" / NAME / "ended").write_text("forged")
     assert program.part()["state"] == "running"
     psutil.Process(program.notes()[0][0]).kill()
     eventually(lambda: program.part()["state"] == "ended", "it does not end")
@@ -383,8 +455,8 @@ def test_a_damaged_part_hides_no_other(
 ) -> None:
     """Nothing of it runs: it is as if it were not there, and can be submitted again."""
     program.submit()
-    beside = program.submit(name="tm-fleet-j2-1-0")
-    parts = tmp_path / "parts/fleet/h0/parts"
+    beside = program.submit(name=OTHER)
+    parts = tmp_path / "parts" / FLEET / "h0/parts"
     file = parts / NAME / "part.json"
     file.unlink()
     if content is not None:
@@ -406,16 +478,16 @@ def test_a_runner_that_fails_says_why(program: Program) -> None:
 def test_a_restart_of_the_host_is_an_end(program: Program, tmp_path: Path) -> None:
     """Whatever has the number or the lock of the runner now; what was held is still held."""
     program.runs()
-    other = program.submit(name="tm-fleet-j2-1-0")
-    (tmp_path / "parts/fleet/h0/parts" / NAME / "released").write_text("another boot")
+    other = program.submit(name=OTHER)
+    (tmp_path / "parts" / FLEET / "h0/parts" / NAME / "released").write_text("another boot")
     ended = program.part()
     assert (ended["state"], ended["why"]) == ("ended", "the host was restarted")
-    assert program.part("tm-fleet-j2-1-0") == other
+    assert program.part(OTHER) == other
 
 
 def test_home_is_the_newest_socket(program: Program, tmp_path: Path) -> None:
     """Runners find it by one name; what earlier connections left is removed."""
-    base = tmp_path / "parts/fleet/h0"
+    base = tmp_path / "parts" / FLEET / "h0"
     for _ in range(2):
         place = program.ask(op="open", instance="i1")
         Path(place["socket"]).touch()
@@ -426,7 +498,7 @@ def test_home_is_the_newest_socket(program: Program, tmp_path: Path) -> None:
 
 def test_a_folder_with_a_long_name_is_refused(program: Program, tmp_path: Path) -> None:
     deep = str(tmp_path / ("deep" * 20))
-    program.reply(op="begin", folder=deep, fleet="fleet", host="h0")
+    program.reply(op="begin", folder=deep, fleet=FLEET, host="h0")
     assert "option `folder`" in program.reply(op="open", instance="i1")["refused"]
 
 
@@ -514,4 +586,4 @@ def test_a_folder_that_cannot_be_made_is_refused_in_words(tmp_path: Path) -> Non
         with pytest.raises(
             machine.Refused, match=f"^option folder: {folder} cannot be made: {why}"
         ):
-            remote.private_folder(folder)
+            files.private_folder(folder)

@@ -406,7 +406,7 @@ def _require_file(file: Path, option: str) -> None:
 @cache
 def program() -> bytes:
     """What is sent to hosts, and answers there."""
-    text = runner.joined(("machine", "living", "remote"), __package__, later=())
+    text = runner.joined(("machine", "files", "living", "remote"), __package__, later=())
     return f"from __future__ import annotations\nAny = NoReturn = object\n{text}".encode()
 
 

@@ -1,8 +1,8 @@
 """Keeps the parts of one fleet on a host, for as long as one SSH connection lasts.
 
-It is sent over the connection as one text with `machine` and `living`, and is never installed:
-standard library only, Python 3.8 or newer. It reads requests from standard input and answers each;
-a message is its length in bytes, a line end, and that many bytes of JSON.
+It is sent over the connection as one text with `machine`, `files` and `living`, and never
+installed: standard library only, Python 3.8 or newer. It reads requests from standard input and
+answers each; a message is its length in bytes, a line end, and that many bytes of JSON.
 
 What it knows is in a private folder of the account on the host, so that the next connection finds
 the same, and neither a crash nor a reboot makes a part start twice::
@@ -22,8 +22,6 @@ part it is: what a first listing, or one that lacks what ran before, finds there
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import functools
 import json
 import os
@@ -33,13 +31,25 @@ import secrets
 import shutil
 import signal
 import socket
-import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+from topmast.adapters.engines.far.ssh.files import (
+    NO_FILE,
+    alone,
+    document,
+    identity,
+    inner_folder,
+    lock,
+    private_folder,
+    put,
+    read,
+    sync,
+    write,
+)
 from topmast.adapters.engines.far.ssh.living import (
     MARK,
     PLACE,
@@ -57,110 +67,7 @@ ADDRESS = "TOPMAST_ADDRESS"
 """By which other hosts reach this one: the address that the connection came to."""
 LONGEST_SOCKET_BYTES = 107
 TAIL_BYTES = 400
-MOST_BYTES = 1 << 20
-"""Of a file, more than any of ours has."""
-NO_FILE = (errno.ENOENT, errno.ENXIO, errno.ELOOP, errno.EISDIR, errno.EACCES)
-"""How what is no file of ours, and not to be read or locked, says so."""
 _SSHD = re.compile(rb"sshd(-session)?: [^\0]*@")
-
-
-# --- files ----------------------------------------------------------------------------------------
-
-
-def private_folder(folder: Path) -> Path:
-    """Make a folder that only this account can use. Raises Refused when others can write there."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        why = "a file has its place" if folder.exists() else os.strerror(error.errno or 0)
-        raise Refused(f"option folder: {folder} cannot be made: {why}") from None
-    seen = folder.stat()
-    if seen.st_uid != os.getuid() or seen.st_mode & 0o022:
-        raise Refused(f"{folder} can be changed by others: `chmod 700` it, or set option `folder`")
-    return folder
-
-
-def write(file: Path, text: str) -> None:
-    """A new file, as a whole and durably, for our eyes only."""
-    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(number, "w") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        draft.replace(file)
-    except OSError:
-        draft.unlink()
-        raise
-    sync(file.parent)
-
-
-def sync(path: Path) -> None:
-    """Have the names in a folder, or what is in a file, on the disk."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
-def read(file: Path) -> str:
-    """The end of a file, at once; empty without one. A job may put a pipe or a device there."""
-    try:
-        number = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno in NO_FILE:
-            return ""
-        raise
-    try:
-        seen = os.fstat(number)
-        if not stat.S_ISREG(seen.st_mode):
-            return ""
-        said = os.pread(number, MOST_BYTES, max(0, seen.st_size - MOST_BYTES))
-        return said.decode(errors="replace")
-    finally:
-        os.close(number)
-
-
-def document(file: Path) -> Json:
-    """The object that a file has; an empty one when it was deleted or damaged."""
-    try:
-        found = json.loads(read(file))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def identity(part: Path) -> Json:
-    """Which part a folder is of; empty when it does not say so any more."""
-    found = document(part / "part.json")
-    return found if {"id", "submitted_s", "runner"} <= found.keys() else {}
-
-
-@contextlib.contextmanager
-def alone(file: Path) -> Iterator[None]:
-    """Nothing else that takes the same lock runs meanwhile: connections may overlap."""
-    number = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(number)
-
-
-def lock(part: Path, make: int = 0) -> int | None:
-    """A descriptor that holds the lock of a part; None when its runner holds it.
-
-    ``make`` is `os.O_CREAT`, or 0: FileNotFoundError without the file.
-    """
-    number = os.open(part / "lock", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | make, 0o600)
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(number)
-        return None
-    return number
 
 
 # --- runners --------------------------------------------------------------------------------------
@@ -223,8 +130,9 @@ class Keeper:
         self.host = host
         self.where = f"{fleet}/{host}/"
         self.top = private_folder(Path(folder).expanduser().absolute())
-        self.base = private_folder(self.top / fleet / host)
-        self.parts = private_folder(self.base / "parts")
+        inner_folder(self.top / fleet)
+        self.base = inner_folder(self.top / fleet / host)
+        self.parts = inner_folder(self.base / "parts")
         self.claimed: socket.socket | None = None
         """While it is open, here or in a runner, the machine serves as no other host."""
         self.kills: dict[str, float] = {}
@@ -282,7 +190,7 @@ class Keeper:
         """From now on runners reach home by this socket."""
         draft = self.base / f".home.{secrets.token_hex(4)}"
         draft.symlink_to(socket)
-        draft.replace(self.base / "home")
+        put(draft, self.base / "home")
         for other in self.base.glob("s.*"):
             if str(other) != socket:
                 other.unlink()
@@ -331,6 +239,8 @@ class Keeper:
         if locked is None:
             return {}
         try:
+            if (part / "released").exists():  # by another connection, since it was looked at
+                return {}
             # If the start fails from now on, it is lost, and not repeated.
             write(part / "released", boot_id())
             held = [locked, *([self.claimed.fileno()] if self.claimed else [])]
