@@ -42,7 +42,7 @@ def issuer() -> Iterator[Provider]:
 def with_provider(door: Entrance, issuer: Provider, client: str = "topmast") -> Entrance:
     """The same entrance, with a provider to log in with."""
     known = accountsfile.Provider(issuer.issuer, client, scopes=("openid", "email", "groups"))
-    secret = "a secret of the provider" if client == "secretive" else ""
+    secret = "a secret of the provider: 5+5 is 50% of 20" if client == "secretive" else ""
     openid = OpenId(known, secret, BACK, time.time, time.monotonic)
     door.app = create_api(door.service, gate=door.gate, openid=openid, pages=pages_of(door.service))
     return door

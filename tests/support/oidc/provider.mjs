@@ -16,7 +16,7 @@ const common = {
 const provider = new Provider(issuer, {
   clients: [
     { client_id: "topmast", token_endpoint_auth_method: "none", ...common },
-    { client_id: "secretive", client_secret: "a secret of the provider", ...common },
+    { client_id: "secretive", client_secret: "a secret of the provider: 5+5 is 50% of 20", ...common },
   ],
   claims: { openid: ["sub"], email: ["email", "email_verified"], groups: ["groups"] },
   scopes: ["openid", "email", "groups", "profile"],

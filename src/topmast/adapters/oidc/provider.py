@@ -8,7 +8,7 @@ import json
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote_plus, urlencode, urlsplit
 
 import httpx
 from msgspec import Struct
@@ -208,7 +208,8 @@ class OpenId:
         form = {**form, "client_id": self.provider.client_id}
         auth = None
         if self._secret:
-            auth = httpx.BasicAuth(self.provider.client_id, self._secret)
+            # Encoded first, as RFC 6749, 2.3.1 has it: a provider reads a bare + as a blank.
+            auth = httpx.BasicAuth(*map(quote_plus, (self.provider.client_id, self._secret)))
         return await self._ask("POST", await self._endpoint(name), data=form, auth=auth)
 
     async def _ask(self, method: str, url: str, **given: Any) -> tuple[int, dict[str, Any]]:
