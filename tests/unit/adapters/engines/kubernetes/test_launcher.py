@@ -67,6 +67,7 @@ def refusal(code: int, reason: str = "", message: str = "no") -> tuple[int, dict
 
 
 THERE = refusal(409, "AlreadyExists", "exists")
+WEBHOOK = 'admission webhook "images.example.com" denied the request:'
 QUOTA = refusal(403, "Forbidden", "exceeded quota: gpus")
 
 
@@ -112,7 +113,11 @@ def test_a_refusal_of_a_pod_that_an_earlier_request_made_is_none(tmp_path: Path)
         (403, "maximum memory usage per Container is 1Gi", {}, False),
         (403, 'violates PodSecurity "restricted:latest"', {}, True),
         (400, "no PriorityClass with name gold was found", {}, True),
+        (403, f'pods "{NAME}" is forbidden: no PriorityClass with name gold was found', {}, True),
+        (403, f'pods "{NAME}" is forbidden: violates PodSecurity "restricted:latest": x', {}, True),
         (422, "spec.containers: Invalid value", {}, False),
+        (403, f"{WEBHOOK} images cannot come from docker.io", {}, False),
+        (403, f"{WEBHOOK} priorityclass/x violates PodSecurity", {}, False),
     ],
 )
 def test_some_refusals_are_of_everything(
@@ -124,6 +129,14 @@ def test_some_refusals_are_of_everything(
     with pytest.raises(Refused) as raised:
         server.launcher.submit(PART)
     assert raised.value.everyone is want
+
+
+def test_what_a_policy_of_the_site_denies_is_told_as_such(tmp_path: Path) -> None:
+    """It has nothing to do with the rights of our account, whatever its words are."""
+    denied = refusal(403, "", f"{WEBHOOK} images cannot come from docker.io")
+    server = Server(tmp_path, {f"POST {SECRETS}": denied})
+    with pytest.raises(Refused, match=r"\(a policy of the site: "):
+        server.launcher.submit(PART)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -42,6 +43,7 @@ from topmast.model.fleet import ClusterSpec, HostSpec
 OTHERS_S = 15.0
 """How often all pods of the cluster are listed, to see which GPUs others use."""
 _REMEDIES = (
+    ("denied", "a policy of the site: change what the job asks for, or ask its people"),
     ("exceeded quota", "raise the ResourceQuota of the namespace, or give the tenant another one"),
     ("must specify", "the namespace has a ResourceQuota: give jobs cpus and memory"),
     ("usage per", "the namespace has a LimitRange: ask for what it allows"),
@@ -51,8 +53,12 @@ _REMEDIES = (
     ("cannot", "give the placer's user the rights of deploy/kubernetes/rbac.yaml"),
 )
 """By a word of the refusal: the first that occurs."""
-_SAME_FOR_ALL = ("podsecurity", "priorityclass", "priority class", "cannot ")
-"""Of refusals that have nothing to do with what a job asks for."""
+_SAME_FOR_ALL = re.compile(
+    r'(\S+ ("\S*" )?is forbidden: )?(user ".*?" cannot |violates podsecurity |no priorityclass )'
+)
+"""How refusals begin that have nothing to do with what a job asks for. Any of these words may also
+stand in what a policy of the site says of one image.
+"""
 _GONE = (404, 409, 422)
 """Not found, or another one by now: a uid that is not the object's is a conflict, or invalid."""
 
@@ -254,7 +260,7 @@ def _refused(refusal: Refusal, namespace: str, *, everyone: bool) -> Exception:
             everyone=everyone,
         )
     text = refusal.message.lower()
-    same = refusal.code == 401 or any(word in text for word in _SAME_FOR_ALL)
+    same = refusal.code == 401 or _SAME_FOR_ALL.match(text) is not None
     return Refused(_with_remedy(refusal), everyone=everyone and same)
 
 
