@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hmac
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -14,6 +15,7 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 from topmast.adapters.oidc import Identity, OpenId, Pending, Refused
+from topmast.adapters.oidc import provider as of_provider
 from topmast.model.errors import InvalidInput, Unavailable
 from topmast.model.files.accountsfile import Provider, parse_accounts
 
@@ -193,3 +195,47 @@ def test_a_login_of_seconds_is_refused(login: str | int, want_s: float) -> None:
     with pytest.raises(InvalidInput) as error:
         parse_accounts(document)
     assert f"oidc.login: {login} is 8s, and a login lasts a minute at least" in str(error.value)
+
+
+def answering(answer: httpx.Response) -> OpenId:
+    """A client of a provider that answers to everything but for its description with one thing."""
+
+    def answers(request: httpx.Request) -> httpx.Response:
+        is_description = request.url.path.endswith("/openid-configuration")
+        devices = {"device_authorization_endpoint": f"{ISSUER}/device"}
+        return httpx.Response(200, json={**METADATA, **devices}) if is_description else answer
+
+    transport = httpx.MockTransport(answers)
+    return OpenId(PROVIDER, "", "https://x", lambda: NOW, lambda: 0.0, transport)
+
+
+def test_an_answer_that_is_too_deep_is_no_json() -> None:
+    """It is the provider's fault, and none of the server."""
+    deep = "[" * 100_000 + "]" * 100_000
+    with pytest.raises(Unavailable, match="does not answer in JSON"):
+        asyncio.run(answering(httpx.Response(200, text=deep)).finish("code", PENDING))
+
+
+def test_an_answer_byte_by_byte_is_waited_for_no_longer_than_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The time is one for all of an answer."""
+    monkeypatch.setattr(of_provider, "TIMEOUT_S", 0.3)
+
+    async def drips() -> AsyncIterator[bytes]:
+        for _ in range(50):
+            await asyncio.sleep(0.05)
+            yield b" "
+        yield b"{}"
+
+    with pytest.raises(Unavailable, match="has not answered within"):
+        asyncio.run(answering(httpx.Response(200, content=drips())).finish("code", PENDING))
+
+
+@pytest.mark.parametrize("said", ["NaN", "-Infinity", "1e999"])
+def test_a_time_that_is_none_is_the_usual_one(said: str) -> None:
+    """What compares with nothing would let the provider be asked without end."""
+    codes = '"device_code": "a", "user_code": "b", "verification_uri": "https://c"'
+    text = f'{{{codes}, "interval": {said}, "expires_in": {said}}}'
+    device = asyncio.run(answering(httpx.Response(200, text=text)).begin_device())
+    assert (device.interval_s, device.life_s) == (5.0, 600.0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
 import secrets
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
@@ -20,6 +22,7 @@ from topmast.model.files.accountsfile import Provider
 METADATA_S, KEYS_S, KEYS_AGAIN_S = 3_600.0, 600.0, 30.0
 """How long what the provider says is believed; how soon unknown keys make it be asked again."""
 TIMEOUT_S = 10.0
+"""For all of an answer: one that comes byte by byte keeps no login waiting for longer."""
 MOST_BYTES = 1_000_000
 MOST_GROUPS = 500
 LONGEST_NAME = 200
@@ -215,9 +218,12 @@ class OpenId:
     async def _ask(self, method: str, url: str, **given: Any) -> tuple[int, dict[str, Any]]:
         """Status and JSON object of an answer. Raises Unavailable."""
         try:
-            async with httpx.AsyncClient(
-                timeout=TIMEOUT_S, transport=self._transport, verify=self._tls
-            ) as client:
+            async with (
+                asyncio.timeout(TIMEOUT_S),
+                httpx.AsyncClient(
+                    timeout=TIMEOUT_S, transport=self._transport, verify=self._tls
+                ) as client,
+            ):
                 request = {"headers": {"Accept": "application/json"}, **given}
                 async with client.stream(method, url, **request) as answer:
                     body = b""
@@ -229,7 +235,11 @@ class OpenId:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             kind = type(error).__name__
             raise Unavailable(f"the provider of logins cannot be reached ({kind})") from None
-        except ValueError:
+        except TimeoutError:
+            raise Unavailable(
+                f"the provider of logins has not answered within {TIMEOUT_S:g} s"
+            ) from None
+        except (ValueError, RecursionError):
             raise Unavailable("the provider of logins does not answer in JSON") from None
         return answer.status_code, found if isinstance(found, dict) else {}
 
@@ -267,5 +277,5 @@ def _error(answer: Mapping[str, Any]) -> str:
 
 
 def _seconds(value: Any, usual_s: float) -> float:
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    plain = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
     return min(max(float(value), 1.0), 3_600.0) if plain else usual_s
