@@ -91,9 +91,12 @@ class Rounds(Grants):
         return self.share.fills and self.options.reuse and not self.leaving
 
     def next_s(self, now: float) -> float:
-        """When the next round begins: after this one; with a change sooner, if none fill gaps."""
+        """When the next round begins: after this one; with a change sooner, if none fill gaps.
+
+        Where fractions could not be computed, they are tried again in the next round, not before.
+        """
         share = self.share
-        if not self.changed or share.fills or not self.options.reuse:
+        if not self.changed or self.failure or share.fills or not self.options.reuse:
             return self.ends_s
         return min(self.ends_s, max(now, self._solved_s + self.options.recompute_s))
 
@@ -179,6 +182,10 @@ class Rounds(Grants):
         due = self.changed and now >= self._solved_s + self.options.recompute_s
         if due and contenders:
             self._solve(contenders, stage, now)
+        elif (
+            due
+        ):  # there is no time to divide, and a change that is left would begin a round at once
+            self._solved_s, self.changed, self.failure = now, False, ""
         shares = self._single_shares(contenders, stage.gpus) + self._together.among(contenders)
         priority = self._priorities(shares, len(stage.models))
         chosen, mate_of = self._grant(contenders, shares, priority, stage.free_milli)

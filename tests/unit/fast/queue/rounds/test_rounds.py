@@ -168,6 +168,25 @@ def test_parts_are_computed_when_something_changed_and_not_too_often() -> None:
     assert share.asked == 3, "the change of before, and no other"
 
 
+@pytest.mark.parametrize(
+    ("story", "widths"), [("no job wants GPUs", []), ("the solver fails", [1])]
+)
+def test_the_next_round_comes_after_this_one(story: str, widths: list[int]) -> None:
+    """Where a policy leaves gaps, a round follows each change; one that nothing can be made of is waited out.
+
+    Else the next round would begin at the same instant, for ever.
+    """
+    share = Fixed([[1.0, 0.0]] * len(widths), fills=False)
+    share.fails = True
+    table = Table(share, widths)
+    table.round()
+    assert table.rounds.next_s(0.0) == 360.0
+    share.fails = False
+    table.round()
+    table.rounds.forget("gone")
+    assert table.rounds.next_s(400.0) == 400.0
+
+
 def test_nobody_is_granted_more_than_there_is() -> None:
     """Random jobs and parts: no model is given away twice, and no gang in part."""
     rng = np.random.default_rng(5)
