@@ -46,8 +46,8 @@ FAR = (
     ),
     step(
         "what we have the scheduler end is not evicted",
-        "                place.cancelled_s, part.cancelled = self._now.s, True",
-        "                place.cancelled_s = self._now.s",
+        "                part.cancelled = part.cancelled or not part.shown.evicted",
+        "                pass",
         STEPS,
     ),
     step(

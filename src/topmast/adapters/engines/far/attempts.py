@@ -163,11 +163,14 @@ class Attempt:
         """
         return [place for place in part.running if self.is_silent(place, now_s, margin_s / 2)]
 
-    def is_late(self, place: Place, now_s: float, silence_s: float) -> bool:
-        """Whether it should have ended after a stop, or does not hear of it."""
+    def is_late(self, part: Part, place: Place, now_s: float, silence_s: float) -> bool:
+        """Whether it should have ended after a stop, or does not hear of it; or whether it was
+        evicted, and its runner cannot tell.
+        """
+        is_silent = now_s - place.heard_s > silence_s
         if self.stop is None:
-            return False
-        return now_s - place.heard_s > silence_s or now_s > self.overdue_s
+            return is_silent and part.shown is not None and part.shown.evicted
+        return is_silent or now_s > self.overdue_s
 
     @property
     def silence(self) -> str:

@@ -120,6 +120,10 @@ class Listed(Struct, frozen=True):
     """How many it has while it runs; 0: the scheduler does not say."""
     never: bool = False
     """It waits, and what it waits for does not come by itself; ``why`` says what has to change."""
+    code: int | None = None
+    """Once it ended, and by its own doing alone (it took more memory than it asked for): the exit
+    status of those of its tasks of which no runner tells.
+    """
     everyone_but: tuple[str, ...] | None = None
     """With ``never``: parts of all tenants would wait so, but perhaps not of these; None: only this
     one. The cluster gets no new work for a while, as when a submission is refused for `everyone`.

@@ -386,15 +386,17 @@ class Protocol:
         dead = attempt.lapsed(part, self._now.s, self.terms.margin_s)
         grace_s = attempt.grace_s if len(dead) < len(part.running) else 0.0
         for place in part.running:
-            late = place in dead or attempt.is_late(place, self._now.s, self.terms.silence_s)
+            late = place in dead or attempt.is_late(part, place, self._now.s, self.terms.silence_s)
             if part.shown and late and self._now.s - place.cancelled_s > CANCEL_AGAIN_S:
-                place.cancelled_s, part.cancelled = self._now.s, True
+                place.cancelled_s = self._now.s
+                part.cancelled = part.cancelled or not part.shown.evicted
                 self._do(e.Cancel(part.shown, grace_s))
 
     def _gone(self, attempt: Attempt, part: Part, chosen: Listed | None, *, alone: bool) -> None:
         """What was recorded has ended, as the scheduler says, or is not known to it any more."""
         why = "the scheduler does not know it any more" if chosen is None else end_of(chosen)
         evicted = chosen is not None and chosen.evicted and not part.cancelled
+        code = None if chosen is None or evicted else chosen.code
         for place in part.unclaimed:
             self._lose(attempt, place, why, evicted=evicted, blameless=True)
         patience_s = self._now.s - self.terms.silence_s
@@ -405,8 +407,8 @@ class Protocol:
             own = chosen is not None and chosen.run == place.run and not place.doubled
             truth = own and alone and self.hosts.answered_since(place.host, patience_s)
             if attempt.lease_s is None or truth:
-                said = attempt.silence if place in lapsed else why
-                self._lose(attempt, place, said, evicted=evicted)
+                said = attempt.silence if place in lapsed and code is None else why
+                self._lose(attempt, place, said, evicted=evicted, code=code)
 
     def _clear(self, name: str, listed: list[Listed]) -> None:
         """End what the scheduler still has, or has again, of a part that is over."""
@@ -452,12 +454,12 @@ class Protocol:
 
     def _lose(
         self, attempt: Attempt, place: Place, why: str, *, evicted: bool = False,
-        blameless: bool = False,
+        blameless: bool = False, code: int | None = None,
     ) -> None:  # fmt: skip
-        """End the ranks of a place without an exit status. An unclaimed place starts no more."""
+        """End the ranks of a place that tells nothing. An unclaimed place starts no more."""
         for rank in place.ranks:
             if rank not in attempt.ends:
-                end = e.Ended(*attempt.key, rank, None, self._now.wall_s, why, evicted, blameless)
+                end = e.Ended(*attempt.key, rank, code, self._now.wall_s, why, evicted, blameless)
                 self._over(attempt, end)
 
     def _over(self, attempt: Attempt, end: e.Ended) -> None:

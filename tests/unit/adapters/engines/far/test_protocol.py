@@ -523,6 +523,34 @@ def test_the_scheduler_is_believed_when_the_runner_is_silent_and_the_daemon_answ
         assert bool(lost) is want_lost, story_of
 
 
+def test_what_took_more_memory_than_it_asked_for_has_failed_itself() -> None:
+    """No host is at fault, and the restarts of the job count; not what others ended meanwhile."""
+    ended = listed(State.ENDED, why="OOMKilled (exit code 137)", run="r1", code=137)
+    for evicted in (False, True):
+        story = Story().released()
+        story.does(e.Claim(PART, "h0", "n1", run="r1"))
+        story.looks(listed(State.RUNNING, run="r1"))
+        story.now_s += 40.0
+        look = story.looks(replace(ended, evicted=evicted))
+        assert [one.code for one in news(look, m.TaskExited)] == [137] * (not evicted)
+        assert len(news(look, m.TaskEvicted)) == evicted
+
+
+def test_what_was_evicted_is_told_as_such_though_its_runner_was_killed() -> None:
+    """The kubelet evicts with SIGKILL what fills its disk, and says nothing of its containers until
+    the pod is deleted: the lease is not waited for.
+    """
+    evicted = listed(State.RUNNING, why="Evicted: it uses too much", run="r1", evicted=True)
+    story = Story().released()
+    story.does(e.Claim(PART, "h0", "n1", run="r1"))
+    story.looks(listed(State.RUNNING, run="r1"))
+    assert not only(story.looks(evicted), e.Cancel), "its runner has the time to tell"
+    story.now_s += 30.0
+    assert len(only(story.looks(evicted), e.Cancel)) == 1
+    (told,) = news(story.looks(replace(evicted, state=State.ENDED)), m.TaskEvicted)
+    assert told.why == "the scheduler ended it: Evicted: it uses too much"
+
+
 def first_hand() -> Story:
     """Hosts tell themselves what runs there."""
     return Story(Protocol(Terms(LEASE_S, 15.0, 30.0, 60.0, first_hand=True), HOSTS))

@@ -82,6 +82,17 @@ def test_a_pod_is_over_only_when_nothing_of_it_can_live(
     assert (found.state, found.why, found.evicted) == (want_state, want_why, want_evicted), story
 
 
+def test_a_job_that_took_too_much_memory_has_failed_itself() -> None:
+    """Not if only a container of the site's own did, nor before all of it has ended."""
+    over = {"name": "runner", "state": BROKE}
+    other = {"name": "mesh", "state": BROKE}
+    done = {"name": "runner", "state": DONE}
+    for statuses, want in (([over], 137), ([over, other], 137), ([done, other], None)):
+        found = listed(pod(phase="Failed", containerStatuses=statuses))
+        assert (found.state, found.code) == (State.ENDED, want)
+    assert listed(pod(BROKE, RUNS)).code is None
+
+
 @pytest.mark.parametrize(
     ("reason", "message", "want"),
     [

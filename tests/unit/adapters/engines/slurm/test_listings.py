@@ -80,6 +80,7 @@ def test_every_state_has_its_meaning(word: str, want: State, evicted: bool) -> N
     """A state that is not known is one in which processes may live."""
     (found,) = read_jobs(f"1|tm-f-a|{word}|5|6|0|1|None", "tm-")
     assert (found.state, found.evicted) == (want, evicted)
+    assert found.code == (137 if word == "OUT_OF_MEMORY" else None), "at fault is the job alone"
 
 
 @pytest.mark.parametrize(

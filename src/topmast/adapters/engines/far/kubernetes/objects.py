@@ -14,6 +14,7 @@ from topmast.adapters.engines.far.kubernetes.options import (
     resource_of,
     tolerations_of,
 )
+from topmast.adapters.engines.far.kubernetes.pods import RUNNER
 from topmast.adapters.engines.far.launcher import Part, Refused
 from topmast.adapters.engines.far.runner.references import HANDED
 
@@ -115,7 +116,7 @@ def _container(part: Part, resource: str, options: KubernetesOptions) -> dict[st
     if not part.image:
         raise Refused("no container image: name one in the job file, or for the cluster (image)")
     return {
-        "name": "runner",
+        "name": RUNNER,
         "image": part.image,
         "command": [
             options.python, "-I", "-S", f"{_FOLDER}/runner.py", f"{_FOLDER}/ticket.json",

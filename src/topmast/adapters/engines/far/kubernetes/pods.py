@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from datetime import datetime
 
 from msgspec import Struct
@@ -9,6 +10,10 @@ from msgspec import Struct
 from topmast.adapters.engines.far.launcher import Listed, State
 
 _ENDED = ("Succeeded", "Failed")
+RUNNER = "runner"
+"""The container of ours: a site's own admission may add others."""
+_NO_MEMORY = "OOMKilled"
+_KILLED = 128 + signal.SIGKILL
 _UNKNOWN = "ContainerStatusUnknown"
 """The kubelet does not find the container: its processes may live."""
 _LONGEST = 500
@@ -111,15 +116,18 @@ class Pod(Struct, frozen=True):
 
 def listed(pod: Pod) -> Listed:
     """The part that a pod is, as its scheduler knows it."""
-    meta = pod.metadata
+    meta, state = pod.metadata, _state(pod)
+    ours = [one.state.terminated for one in pod.status.containers() if one.name == RUNNER]
+    no_memory = any(one is not None and one.reason == _NO_MEMORY for one in ours)
     return Listed(
         name=meta.name,
         id=f"{meta.namespace}/{meta.uid}",
         submitted_s=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
-        state=_state(pod),
+        state=state,
         why=" ".join(_why(pod).split())[:_LONGEST],
         evicted=_was_evicted(pod),
         never=_waits_in_vain(pod),
+        code=_KILLED if no_memory and state is State.ENDED else None,
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 import secrets
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -28,8 +29,10 @@ _HELD_BY_US = frozenset({"JobHeldUser"})
 _WAITING = frozenset(
     {"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
 )
+_NO_MEMORY = "OUT_OF_MEMORY"
+_KILLED = 128 + signal.SIGKILL
 _EVICTED = frozenset({"CANCELLED", "DEADLINE", "PREEMPTED", "REVOKED", "TIMEOUT"})
-_ENDED = _EVICTED | {"BOOT_FAIL", "COMPLETED", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"}
+_ENDED = _EVICTED | {"BOOT_FAIL", "COMPLETED", "FAILED", "NODE_FAIL", _NO_MEMORY}
 """Any other state is one in which processes may live."""
 _REMEDIES = {
     "AssocGrpGRES": "the account's GPUs are in use",
@@ -164,7 +167,7 @@ def _job(
     of_all = never and reason.startswith(tuple(_NEVER_ALL))
     return Listed(
         name, job, submitted_s, state, why, word in _EVICTED, run, hosts, never,
-        own if of_all else None,
+        code=_KILLED if word == _NO_MEMORY else None, everyone_but=own if of_all else None,
     )  # fmt: skip
 
 
