@@ -19,6 +19,8 @@ ROOT = ""
 """Above all tenants: a role granted here holds everywhere."""
 TOP = "/"
 """How people write it."""
+BREAK_GLASS = "break-glass"
+"""The name of the administrator of an emergency, proved by a file of the server."""
 ROOT_ONLY = (Role.OPERATOR, Role.ADMIN)
 """Roles about things that no tenant owns."""
 

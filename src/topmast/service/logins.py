@@ -9,7 +9,7 @@ from topmast.accounts import Accounts, digest_of, is_token
 from topmast.model import account_views as v
 from topmast.model import ids
 from topmast.model import messages as m
-from topmast.model.access import Caller, Grant, Principal, Role
+from topmast.model.access import BREAK_GLASS, Caller, Grant, Principal, Role
 from topmast.model.messages import TokenKind
 from topmast.ports import Act, ActRow
 from topmast.runtime.loop import Runtime
@@ -17,7 +17,6 @@ from topmast.service.access import act, row
 from topmast.service.accounts import Directory, caller_with
 from topmast.service.limits import Limits, client_of
 
-BREAK_GLASS = "break-glass"
 LONGEST_PATH = 200
 """What the audit log keeps of the path of a stranger's request."""
 ADMINISTRATOR = Principal(f"user:{BREAK_GLASS}", (Grant(Role.ADMIN),))

@@ -129,6 +129,7 @@ BAD = {
     "no name": signed(email=None),
     "a name that looks like another kind": signed(email="sa:ci"),
     "a name with a line break": signed(email="a\nb"),
+    "the name of the emergency": signed(email="break-glass"),
     "a number for a name": signed(email=5),
     "no token at all": "x",
     "half a token": signed()[:-20],

@@ -16,6 +16,7 @@ import httpx
 from msgspec import Struct
 
 from topmast.adapters.oidc.refused import Refused
+from topmast.model.access import BREAK_GLASS
 from topmast.model.errors import Unavailable
 from topmast.model.files.accountsfile import Provider
 
@@ -251,6 +252,8 @@ def identity_of(claims: Mapping[str, Any], provider: Provider) -> Identity:
         raise Refused(f"the provider sent no claim '{provider.name_claim}' to take as a name")
     if name == "-":
         raise Refused("the name that the provider sent is '-', which stands for no user")
+    if name == BREAK_GLASS:
+        raise Refused(f"the name {name} stands for the administrator of an emergency")
     if not name.isprintable() or ":" in name or " " in name:
         raise Refused("the name that the provider sent has blanks, colons or control characters")
     if provider.name_claim == "email" and claims.get("email_verified") is not True:
