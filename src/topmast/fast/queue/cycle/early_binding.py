@@ -6,6 +6,7 @@ alarms are working memory, counted anew from the jobs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -241,16 +242,18 @@ def could_hold(cluster: ClusterSpec, spec: JobSpec) -> bool:
 
 
 def _tasks_in(cluster: ClusterSpec, needs: Resources) -> int:
-    """How many tasks fit on the hosts of the one model that takes the most of them."""
+    """How many tasks fit on the hosts of the one model that takes the most of them.
+
+    Tasks without GPUs may be on hosts of all models at once.
+    """
     choices = [(a.model, a.gpus_milli) for a in needs.accelerators] or [(None, 0)]
     most = 0
     for model, milli in choices:
-        count = 0
+        by_model: Counter[str] = Counter()
         for host in cluster.hosts:
-            if milli and model not in (None, host.model):
-                continue
-            count += _tasks_on(host, needs, milli)
-        most = max(most, count)
+            if not milli or model in (None, host.model):
+                by_model[host.model if milli else ""] += _tasks_on(host, needs, milli)
+        most = max(most, *by_model.values(), 0)
     return most
 
 

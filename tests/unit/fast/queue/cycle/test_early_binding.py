@@ -2,9 +2,10 @@
 
 import pytest
 
-from tests.support.build import cluster, dataset, fleet, job
+from tests.support.build import cluster, dataset, fleet, job, needs
 from tests.support.world import World
 from topmast.fast.queue.cycle.early_binding import Loads, could_hold
+from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.model.job import JobSpec
 from topmast.model.plan import Binding
 from topmast.policies.registry import load_profile
@@ -85,6 +86,15 @@ def test_a_signal_tells_what_was_when_its_period_ended() -> None:
     loads.drop("a", 90.0)
     assert loads.seen(95.0).tolist() == [0, 9000]
     assert loads.seen(120.0).tolist() == [0, 1000]
+
+
+def test_a_gang_of_any_model_is_of_one() -> None:
+    """What fits on hosts of two models together is no place for it; tasks without GPUs have one."""
+    hosts = (HostSpec("v", "V100", 4, cpus=8), HostSpec("k", "K80", 4, cpus=8))
+    mixed = ClusterSpec("mixed", hosts)
+    assert could_hold(mixed, job("a", count=2, gpus=2, model=None))
+    assert not could_hold(mixed, job("a", count=3, gpus=2, model=None))
+    assert could_hold(mixed, job("a", count=4, resources=needs(cpus=4)))
 
 
 @pytest.mark.parametrize(
