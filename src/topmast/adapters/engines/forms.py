@@ -19,6 +19,14 @@ _CONTROL = re.compile(r"[\x00-\x1f]")
 _PROGRAM = re.compile(r"[^\s\x00-\x1f-][^\s\x00-\x1f]*")
 _SLURM_TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|infinite|unlimited", re.IGNORECASE)
 _DIGITS_MOST = 9
+_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_DOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_DOMAIN_MOST = 253
+_WORD = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_TAINT = re.compile(
+    rf"({_DOMAIN}/)?{_WORD}(=({_WORD})?)?(:(NoSchedule|PreferNoSchedule|NoExecute))?"
+)
+"""Names of Kubernetes: https://kubernetes.io/docs/concepts/overview/working-with-objects/names"""
 
 
 MODEL, HOST, TENANT = "model", "host", "tenant"
@@ -103,6 +111,14 @@ def _is_own_folder(text: str) -> bool:
     return _is_below(text.partition("/")[2] if text.startswith("~") else text)
 
 
+def _is_domain(text: str) -> bool:
+    return len(text) <= _DOMAIN_MOST and re.fullmatch(_DOMAIN, text) is not None
+
+
+def _are_taints(text: str) -> bool:
+    return all(_TAINT.fullmatch(part.strip()) for part in text.split(",") if part.strip())
+
+
 def _is_slurm_time(text: str) -> bool:
     longest = max(map(len, re.findall(r"\d+", text)), default=0)
     return _SLURM_TIME.fullmatch(text) is not None and longest <= _DIGITS_MOST
@@ -128,6 +144,18 @@ OWN_FOLDER = form(
     "a folder of its own: /PATH, or PATH below the home of the account", _is_own_folder
 )
 PROGRAM = form("a path or a name of a program, without arguments", _PROGRAM.fullmatch)
+NAMESPACE = form(
+    "the name of a namespace: up to 63 small letters, digits and dashes",
+    lambda text: not text or re.fullmatch(_LABEL, text),
+)
+OBJECT = form(
+    "the name of an object of Kubernetes: small letters, digits, dashes and dots",
+    lambda text: not text or _is_domain(text),
+)
+TAINTS = form(
+    "KEY[=VALUE][:EFFECT],... with the effect NoSchedule, PreferNoSchedule or NoExecute",
+    _are_taints,
+)
 SLURM_TIME = form(
     "minutes, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS, DAYS-HOURS:MINUTES or "
     "DAYS-HOURS:MINUTES:SECONDS, as `sbatch --time` takes it",

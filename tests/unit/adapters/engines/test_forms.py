@@ -43,6 +43,14 @@ WRONG = [
      "as `sbatch --time` takes it"),
     (("slurm",), "memory_mib_per_gpu", ["1" + "0" * 30, "-1"], "Expected|out of range"),
     (FAR, "python", ["", "python3 -X dev", "-c", "\t"], "a path or a name of a program"),
+    (("kubernetes",), "namespace", ["a/b", "../x", "UPPER", "a.b", "-a", "a" * 64],
+     "name of a namespace"),
+    (("kubernetes",), "pull_secret", ["A B", "a_b", ".a", "a" * 254], "an object of Kubernetes"),
+    (("kubernetes",), "runtime_class", ["NOPE X"], "an object of Kubernetes"),
+    (("kubernetes",), "priority_class", ["High"], "an object of Kubernetes"),
+    (("kubernetes",), "tolerate", ["a b=c:d", "x:Foo", "=v", "a=b c", ":NoSchedule"],
+     r"KEY\[=VALUE\]\[:EFFECT\]"),
+    (("kubernetes",), "mount./data", ["A B", "a/b"], "an object of Kubernetes"),
 ]  # fmt: skip
 
 
@@ -73,6 +81,9 @@ def test_a_text_of_another_form_is_refused(engine: str, name: str, text: str, wa
                                     "UNLIMITED"]),
         (("slurm",), "memory_mib_per_gpu", ["0", "2000000"]),
         (FAR, "python", ["python3", "/opt/py/bin/python3.11", "venv/bin/python"]),
+        (("kubernetes",), "pull_secret", ["", "registry", "team.registry-1"]),
+        (("kubernetes",), "tolerate", ["", "a", "nvidia.com/gpu", "a=b:NoSchedule, c", "a=:NoExecute",
+                                       "x.y/Z_w=1.2"]),
     ],
 )  # fmt: skip
 def test_a_text_of_the_form_is_taken(engines: tuple[str, ...], name: str, texts: list[str]) -> None:

@@ -55,6 +55,13 @@ def test_nodes_become_hosts_with_their_places() -> None:
     assert there.options == {}
 
 
+@pytest.mark.parametrize("said", ["9" * 20, "-1", "80GB", ""])
+def test_a_label_that_is_no_memory_says_nothing(said: str) -> None:
+    """One node keeps no cluster from being described."""
+    (host,) = found(node("a", product=H100, memory=said)).hosts
+    assert host.gpu_memory_bytes == 0
+
+
 def test_the_reader_of_fleet_files_takes_what_is_written() -> None:
     there = found(
         *(node(f"gpu-{index}", product=H100) for index in range(3)),

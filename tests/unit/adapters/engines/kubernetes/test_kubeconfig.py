@@ -78,6 +78,14 @@ def test_without_a_file_the_pod_s_own_service_account_is_used(tmp_path: Path) ->
         (document(clusters=[]), "no cluster 'c'"),
         (document(users=[]), "no user 'u'"),
         (document(clusters=[{"name": "c", "cluster": {}}]), "no URL as its server"),
+        (
+            document(clusters=[{"name": "c", "cluster": {"server": "https://[::bad"}}]),
+            "no URL as its server",
+        ),
+        (
+            document(clusters=[{"name": "c", "cluster": {"server": "https://h:99999999"}}]),
+            "no URL as its server",
+        ),
         (document({"auth-provider": {"name": "gcp"}}), "'auth-provider', which is not supported"),
         (document({"username": "x", "password": "y"}), "'username', which is not supported"),
         (document({"token": "t", "as": "root"}), "'as', which is not supported"),
@@ -98,6 +106,12 @@ def test_a_missing_file_and_none_at_all_are_told_apart(tmp_path: Path) -> None:
         read_login(str(tmp_path / "none"))
     with pytest.raises(InvalidInput, match=r"there is no kubeconfig.*name the file"):
         read_login("", "", {"HOME": str(tmp_path)})
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidInput, match=r"the kubeconfig is a pipe \(name a file\)"):
+        read_login(str(tmp_path / "pipe"))
 
 
 def test_files_are_looked_for_beside_the_kubeconfig(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ _MODELS = (
     "node.kubernetes.io/instance-type",
 )
 _MEMORY_MIB = "nvidia.com/gpu.memory"
+_SIZE = re.compile(r"[0-9]{1,9}")
+"""What anything else says is not the memory of a GPU: labels are written by people, too."""
 _REGION = "topology.kubernetes.io/region"
 _DATACENTER = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 _POD = (
@@ -122,7 +124,7 @@ def _host(
         # Nothing tells the model: the maker, from the name of the resource, keeps kinds apart.
         model=models[_label(node, _MODELS)] or resource.partition(".")[0].upper(),
         gpus=node.amount(resource),
-        gpu_memory_bytes=int(memory_mib) * MIB if memory_mib.isdecimal() else 0,
+        gpu_memory_bytes=int(memory_mib) * MIB if _SIZE.fullmatch(memory_mib) else 0,
         cpus=float(quantity(there.get("cpu", "0"))),
         memory_bytes=int(quantity(there.get("memory", "0"))) // MIB * MIB,
         datacenter=_name(_label(node, _DATACENTER)),

@@ -8,11 +8,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct, field
 
 from topmast.model.errors import InvalidInput
+from topmast.model.files.source import kind_of_file
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where Kubernetes mounts the credentials of a pod."""
@@ -184,7 +186,7 @@ def _of_files(paths: list[Path], context: str) -> Login:
     }
     server = _with_full_paths(*_found("cluster", chosen.cluster, origin, servers))
     user = _with_full_paths(*_found("user", chosen.user, origin, users)) if chosen.user else User()
-    if not server.server.startswith(("https://", "http://")):
+    if not _is_url(server.server):
         raise InvalidInput(
             f"cluster '{chosen.cluster}' has no URL as its server", where=origin, field="server",
             remedy="write it like https://10.0.0.1:6443",
@@ -193,7 +195,20 @@ def _of_files(paths: list[Path], context: str) -> Login:
                  chosen.namespace or "default", chosen.cluster, origin)  # fmt: skip
 
 
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("https", "http") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def _read(path: Path) -> _File:
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise InvalidInput(
+            f"the kubeconfig is {kind_of_file(path.stat().st_mode)}", where=str(path),
+            field="kubeconfig", remedy="name a file",
+        )  # fmt: skip
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)

@@ -7,7 +7,15 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from topmast.adapters.engines.far.options import FarOptions, Seconds
-from topmast.adapters.engines.forms import MODEL, PROGRAM, TENANT, keyed_by
+from topmast.adapters.engines.forms import (
+    MODEL,
+    NAMESPACE,
+    OBJECT,
+    PROGRAM,
+    TAINTS,
+    TENANT,
+    keyed_by,
+)
 
 Id = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 ByTenant = Annotated[dict[str, str], keyed_by(TENANT, default=True)]
@@ -21,7 +29,9 @@ class KubernetesOptions(FarOptions, frozen=True):
     """Empty: $KUBECONFIG, ~/.kube/config, or the pod's own service account."""
     context: str = ""
     """Of the kubeconfig; empty: its current one."""
-    namespace: ByTenant = field(default_factory=dict)
+    namespace: Annotated[dict[str, Annotated[str, NAMESPACE]], keyed_by(TENANT, default=True)] = (
+        field(default_factory=dict)
+    )
     """Where pods are made, by tenant (``namespace.TENANT``); empty: that of the context."""
     host_prefix: str = ""
     """Stands before the name of the node in a host's name: two clusters may both have a node-1."""
@@ -29,17 +39,17 @@ class KubernetesOptions(FarOptions, frozen=True):
     """What pods ask for to get a GPU, by model (``resource.MODEL``); by default that of NVIDIA."""
     secrets: ByTenant = field(default_factory=dict)
     """Secrets that jobs may refer to, by tenant: ``secrets.TENANT: NAME,NAME``; none by default."""
-    pull_secret: str = ""
+    pull_secret: Annotated[str, OBJECT] = ""
     """The Secret with the registry's password, in each of the namespaces."""
     python: Annotated[str, PROGRAM] = "python3"
     """The interpreter of the runner, in the image: 3.8 or newer."""
-    priority_class: str = ""
+    priority_class: Annotated[str, OBJECT] = ""
     """Of all pods; empty: the cluster's default."""
-    runtime_class: str = ""
+    runtime_class: Annotated[str, OBJECT] = ""
     """Of all pods: some sites give GPUs only to ``nvidia``."""
-    tolerate: str = ""
+    tolerate: Annotated[str, TAINTS] = ""
     """Taints that pods tolerate: ``KEY[=VALUE][:EFFECT]``, separated by commas."""
-    mount: dict[str, str] = field(default_factory=dict)
+    mount: dict[str, Annotated[str, OBJECT]] = field(default_factory=dict)
     """Claims of volumes, by the path at which tasks see them: ``mount./data: datasets``."""
     user: Id = 1000
     """The number of the user that tasks run as; 0 is refused where pods must be *restricted*."""
