@@ -123,6 +123,7 @@ FAR = (
         "a stop is recorded",
         "            self._note(e.Stopped(*key, grace_s))",
         "            self.attempts.apply(e.Stopped(*key, grace_s))",
+        STEPS,
     ),
     step(
         "leases count anew after a restart",

@@ -488,6 +488,20 @@ def test_a_stop_reaches_the_runner_with_the_shortest_grace() -> None:
     assert orders.version > before.version
 
 
+def test_a_stop_is_remembered_over_a_restart() -> None:
+    """Whether its task runs, or has not come yet: the next process may not be told to stop it."""
+    story = Story().released()
+    story.claims()
+    story.does(e.Stop("j1", 1, 5.0))
+    orders = story.restarted().does(e.Beat(PART, "h0", "n1")).answer.orders
+    assert orders.grace_s == 5.0
+    early = Story()
+    early.does(e.Stop("j1", 1, 5.0))
+    after = early.restarted()
+    after.start()
+    assert not only(after.looks(), e.Submit)
+
+
 def test_a_runner_that_does_not_obey_is_ended_by_the_scheduler() -> None:
     """After the grace and some time; a runner that cannot be heard, at the next look."""
     story = Story().released()
