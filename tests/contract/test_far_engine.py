@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -31,6 +32,7 @@ from tests.contract.engines import (
     order,
     scripts_of,
 )
+from tests.support.processlauncher import ProcessLauncher
 from topmast.adapters.engines.far.home import CALLS_OF_A_HOST
 from topmast.adapters.engines.far.home import Home as HomeSide
 from topmast.adapters.engines.far.listener import Call, Reply
@@ -131,6 +133,44 @@ def test_dead_means_dead_whatever_is_killed_or_frozen(rig: Watched) -> None:
         assert isinstance(end, TaskLost), end
         assert want_error in end.error, job
         assert not alive_of(rig, job), job
+
+
+def test_the_first_process_of_a_container_that_stands_still_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGKILL from within does nothing to it, and what loses its parent goes to it, with no mark.
+
+    A task can have it stand still (ptrace), and so can an administrator.
+    """
+    container = ("unshare", "--pid", "--fork", "--mount-proc")
+    tries = [*container, "true"]
+    if shutil.which("unshare") is None or subprocess.run(tries, check=False).returncode:
+        pytest.skip("making a namespace of processes is not permitted here")
+    monkeypatch.setattr(ProcessLauncher, "container", container)
+    stray = "setsid env -i PATH=$PATH bash -c 'trap \"\" TERM; while true; do sleep 0.05; done'"
+    with opened(lambda rig: far_with(rig, lease_s=LEASE_S), tmp_path, Watched) as rig:
+        assert isinstance(rig, Watched)
+        started(rig, "j1", f"({stray} >/dev/null 2>&1 &)\necho up\nsleep 1000")
+        (first,) = rig.keeper("j1").children()
+        namespace = Path(f"/proc/{first.pid}/ns/pid").readlink()
+        first.suspend()
+        lost = rig.news.wait(TaskLost, job="j1")
+        left = [one for one in living_in(namespace) if one.pid != first.pid]
+        first.resume()
+        assert lost.error == "its runner was killed"
+        assert not [one for one in left if "trap" in " ".join(one.cmdline())]
+        eventually(lambda: not first.is_running(), "the container ends")
+
+
+def living_in(namespace: Path) -> list[psutil.Process]:
+    """The processes of a namespace of processes."""
+    found = []
+    for one in psutil.process_iter():
+        with suppress(OSError, psutil.Error):
+            is_there = Path(f"/proc/{one.pid}/ns/pid").readlink() == namespace
+            if is_there and one.status() != psutil.STATUS_ZOMBIE:
+                found.append(one)
+    return found
 
 
 def test_a_runner_that_is_killed_while_it_claims_is_told_to_be_lost(

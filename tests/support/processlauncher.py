@@ -40,6 +40,8 @@ class ProcessLauncher(Launcher):
     options_type: ClassVar[type[FarOptions]] = ProcessOptions
     many_hosts = True
     exact_gpus = True
+    container: ClassVar[tuple[str, ...]] = ()
+    """A command that starts a runner in a container, as its first process."""
 
     def __init__(self, cluster: Any, fleet: str, options: Any) -> None:
         super().__init__(cluster, fleet, options)
@@ -77,7 +79,7 @@ class ProcessLauncher(Launcher):
     def _start(self, ticket: bytes, host: str, part: str) -> dict[str, object]:
         with (self.folder.parent / "runners.log").open("ab") as log:
             runner = subprocess.Popen(
-                [sys.executable, "-I", "-S", self._runner, "-", host],
+                [*self.container, sys.executable, "-I", "-S", self._runner, "-", host],
                 stdin=subprocess.PIPE, stdout=log, stderr=log, cwd="/", start_new_session=True,
                 env={"PATH": os.environ["PATH"], "RIG": str(self.folder), MARK: part},
             )  # fmt: skip

@@ -30,6 +30,7 @@ from topmast.adapters.engines.far.runner.processes import (
     TURN_S,
     Json,
     Wire,
+    all_pids,
     marked,
     now_s,
     send,
@@ -255,7 +256,7 @@ class Caller:
         began_s = now_s()
         while True:
             left = [pid for pid, ticks in self.pids.items() if ticks and start_ticks(pid) == ticks]
-            ranks = marked(self.keeper.nonce)
+            ranks = self._living()
             send(ranks, signal.SIGKILL)
             if now_s() - began_s > OBEY_S:  # until then supervisors end what bears no mark
                 send(left, signal.SIGKILL)
@@ -265,6 +266,16 @@ class Caller:
         self.alone = True
         if self.plan is not None:
             self._lose_ranks()
+
+    def _living(self) -> list[int]:
+        """What may live of the ranks. In a container whose first process is the keeper that is all
+        but it and us: SIGKILL from within does nothing to it, so it may only stand still, and what
+        loses its parent goes to it.
+        """
+        if not self.keeper.is_first:
+            return marked(self.keeper.nonce)
+        others = set(all_pids()) - {self.parent, os.getpid()}
+        return [pid for pid in others if start_ticks(pid)]
 
     def _lose_ranks(self) -> None:
         """No rank will end any more but as lost."""

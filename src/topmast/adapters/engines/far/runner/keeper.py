@@ -65,6 +65,8 @@ class Keeper:
         self.ticket = ticket
         self.host = host
         self.nonce = os.urandom(16).hex()
+        self.is_first = os.getpid() == 1
+        """Of a container: there is nothing else in it but what is ours."""
         self.frozen_s = min(FROZEN_S, (ticket["lease_s"] or PATIENCE_S) / 4)
         self.turns = mmap.mmap(-1, 16)
         """When the keeper and the caller turned last: shared with the caller."""
