@@ -859,3 +859,18 @@ def test_nothing_hostile_upset_the_server(running: tuple[Server, Client]) -> Non
     log = server.log.read_text()
     assert "Traceback" not in log
     assert "error" not in log
+
+
+def test_a_dry_run_is_refused_as_the_job_would_be(http: httpx.Client) -> None:
+    """After the success of a job that was cancelled nothing can start; after its end it can."""
+    wide = {"run": "true", "num_nodes": 1_000, "resources": {"accelerators": 8}}
+    never = http.post("/jobs", json={"job": wide}).json()["id"]
+    assert http.post(f"/jobs/{never}/cancel", json={}).json()["state"] == "CANCELLED"
+    told = [
+        problem_of(http.post(path, json={"job": {"run": "true", "depends_on": [never]}}), 422)
+        for path in ("/jobs", "/jobs/dry-run")
+    ]
+    assert told[0] == told[1]
+    assert told[1]["detail"] == f"{never} has CANCELLED, and this job runs only after its success"
+    later = {"run": "true", "depends_on": [{"job": never, "after": "any"}]}
+    assert http.post("/jobs/dry-run", json={"job": later}).status_code == 200

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from topmast.fast.queue.jobs.dependencies import fault_of
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model import views as v
@@ -197,7 +198,11 @@ class Submitting(Reserving):
     async def dry_run(self, caller: Caller, document: Any, user: str) -> v.Explanation:
         """What would become of a job, without submitting it."""
         self.limits.take(caller, "explain")
-        spec, _ = await self._read_job(caller, document, user, None)
+        spec, ended = await self._read_job(caller, document, user, None)
+        jobs = self.machines.queue.jobs
+        fault = await self._ask(lambda: fault_of((spec,), jobs, ended))
+        if fault is not None:
+            raise fault
         await self.regions.look()
         warnings = self.admission.warnings(spec)
         if spec.sweep:
