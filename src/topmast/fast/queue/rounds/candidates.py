@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.rounds.kinds import Kind
+from topmast.fast.queue.rounds.quota import RoundQuota
 from topmast.policies.base import Floats, Ints, SharesView
 
 
@@ -84,6 +85,8 @@ class RoundCapacity(Struct, frozen=True):
     """The contenders that may have the same GPUs; called when fractions are computed."""
     steps_per_s: Callable[[JobRecord], float] | None = None
     """Of a job at speed 1, if steps count."""
+    quota: RoundQuota | None = None
+    """What tenants may have; None if no tenant has a quota."""
 
 
 def view_of(

@@ -14,8 +14,9 @@ from topmast.fast.queue.cycle.views import QueueViews
 from topmast.fast.queue.hooks import QueueHooks
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.rounds.candidates import Pairs, RoundCandidate, RoundCapacity
-from topmast.fast.queue.rounds.kinds import Kinds
+from topmast.fast.queue.rounds.kinds import Kind, Kinds
 from topmast.fast.queue.rounds.pairs import pairs_of
+from topmast.fast.queue.rounds.quota import RoundQuota
 from topmast.fast.queue.rounds.rounds import Rounds
 from topmast.fast.queue.tenancy.entitlements import Entitlements
 from topmast.model import ids
@@ -104,12 +105,13 @@ class RoundHooks(QueueHooks):
         queue, rounds = self._queue, self._rounds
         self._account_for(list(queue.jobs.placed.values()))
         weights = self._tenant_weights()
-        contenders, outside = self._contenders(list(weights))
+        quota = self._quota()
+        contenders, outside = self._contenders(list(weights), quota)
         gpus = self._gpus()
         free_milli, of_tenants = self._free(contenders, gpus), np.array(list(weights.values()))
         stage = RoundCapacity(
             self._kinds.models, gpus, free_milli, of_tenants,
-            lambda: self._pairs(contenders), self._steps(),
+            lambda: self._pairs(contenders), self._steps(), quota,
         )  # fmt: skip
         granted = rounds.begin(contenders, outside, stage, queue.now)
         for contender in contenders:
@@ -170,19 +172,22 @@ class RoundHooks(QueueHooks):
 
     # --- the jobs that take part ------------------------------------------------------------------
 
-    def _contenders(self, tenants: list[str]) -> tuple[list[RoundCandidate], list[JobRecord]]:
+    def _contenders(
+        self, tenants: list[str], quota: RoundQuota | None
+    ) -> tuple[list[RoundCandidate], list[JobRecord]]:
         """Jobs for this round's GPUs, and those outside: without GPUs, or of several models."""
         queue = self._queue
         number_of = {name: number for number, name in enumerate(tenants)}
-        going = [r for r in queue.jobs.placed.values() if r.state is not JobState.CANCELLING]
         waiting = [queue.jobs.records[job] for job in queue.backlog.in_order()]
         contenders: list[RoundCandidate] = []
         outside: list[JobRecord] = []
-        for record in sorted((*going, *waiting), key=lambda record: record.number):
+        for record in sorted((*self._going(), *waiting), key=lambda record: record.number):
             kind, at = self._kinds.of(record.spec), self._model_of(record)
-            if not kind.runs or (record.plan is not None and (at < 0 or not kind.speeds[at])):
+            if self._is_outside(record):
                 outside.append(record)
-            elif record.plan is not None or self._may_run(record):
+                continue
+            kind = self._within_quota(record, kind, at, quota)
+            if record.plan is not None or (kind.runs and self._has_data(record)):
                 partner = self._partner_of(record)
                 contenders.append(
                     RoundCandidate(
@@ -193,18 +198,44 @@ class RoundHooks(QueueHooks):
                 )  # fmt: skip
         return contenders, outside
 
+    def _going(self) -> list[JobRecord]:
+        """The jobs that hold GPUs, and are not about to leave them for good."""
+        placed = self._queue.jobs.placed.values()
+        return [record for record in placed if record.state is not JobState.CANCELLING]
+
+    def _is_outside(self, record: JobRecord) -> bool:
+        """Whether the time of a job cannot be divided: it has no GPUs, or several models."""
+        kind, at = self._kinds.of(record.spec), self._model_of(record)
+        return not kind.runs or (record.plan is not None and (at < 0 or not kind.speeds[at]))
+
     def _weight(self, record: JobRecord) -> float:
         """What a job weighs, by its band."""
         weight: float = getattr(self._rounds.options.weights, record.spec.band.name.lower())
         return weight
 
-    def _may_run(self, record: JobRecord) -> bool:
-        """Whether neither quota nor data without a replica keep a waiting job from starting."""
-        queue = self._queue
-        if queue.data.catalogue.unknown(record.spec.datasets):
-            return False
-        gate = queue.backlog.job_class(record.id).gate
-        return any(queue.tenancy.choices_of(gate).values())
+    def _has_data(self, record: JobRecord) -> bool:
+        """Whether no data without a replica keeps a waiting job from starting."""
+        return not self._queue.data.catalogue.unknown(record.spec.datasets)
+
+    def _quota(self) -> RoundQuota | None:
+        """What quota lets jobs have once all that may be stopped has; None: no tenant has one."""
+        ledger = self._queue.tenancy.ledger
+        if not (ledger.has_quotas or ledger.keeps_back):
+            return None
+        going = [record for record in self._going() if not self._is_outside(record)]
+        stoppable = [record for record in going if not self._stays(record)]
+        return RoundQuota(self._queue.tenancy, stoppable)
+
+    @staticmethod
+    def _within_quota(record: JobRecord, kind: Kind, at: int, quota: RoundQuota | None) -> Kind:
+        """A job's kind on the models that its tenant may use, and that it runs on.
+
+        A turn on any other would be of no use to it. O(choices x models x depth).
+        """
+        if quota is None:
+            return kind
+        choices = quota.choices(record.spec)
+        return kind.among(choices if at < 0 else choices | {kind.choice.item(at)})
 
     def _stays(self, record: JobRecord) -> bool:
         """Whether a running job may not be stopped by the round that begins."""

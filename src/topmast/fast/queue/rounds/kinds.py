@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,6 +35,14 @@ class Kind(Struct, frozen=True):
     def runs(self) -> bool:
         """Whether it runs on any one model at all."""
         return bool(self.speeds.any())
+
+    def among(self, choices: Collection[int]) -> Kind:
+        """The same, where only some choices may be taken now; itself, if that is all. O(m)."""
+        if all(choice < 0 or choice in choices for choice in self.choice.tolist()):
+            return self
+        may = np.isin(self.choice, list(choices))
+        speeds, milli = np.where(may, self.speeds, 0.0), np.where(may, self.milli, 0)
+        return Kind(speeds, milli, np.where(may, self.choice, -1))
 
 
 class Kinds:

@@ -188,7 +188,7 @@ class Rounds(Grants):
             self._solved_s, self.changed, self.failure = now, False, ""
         shares = self._single_shares(contenders, stage.gpus) + self._together.among(contenders)
         priority = self._priorities(shares, len(stage.models))
-        chosen, mate_of = self._grant(contenders, shares, priority, stage.free_milli)
+        chosen, mate_of = self._grant(contenders, shares, priority, stage)
         beside = settle(contenders, chosen, mate_of)
         self.moving = beside.moving
         self._guests = {host: guest for guest, host in beside.hosts.items()}
@@ -297,14 +297,14 @@ class Rounds(Grants):
         contenders: Sequence[RoundCandidate],
         shares: Sequence[TimeShare],
         priority: Floats,
-        free: Ints,
+        stage: RoundCapacity,
     ) -> tuple[list[int], list[int]]:
         """By model and priority: the model of each contender, -1 for none, and its partner's row.
 
         A pair takes the GPUs of one. O(shares log shares x models).
         """
         chosen, mate_of = [-1] * len(contenders), [-1] * len(contenders)
-        room = free.tolist()
+        room = stage.free_milli.tolist()
         _grant_who_stays(contenders, chosen, mate_of, room)
         need = np.array([contenders[share.rows[0]].kind.milli for share in shares])
         need = need.reshape(priority.shape)
@@ -313,7 +313,8 @@ class Rounds(Grants):
             may = (need[:, model] > 0) & ((alone & self.share.fills) | (priority[:, model] > 0))
             for at in self._queue(shares, priority[:, model], model):
                 rows, wanted = shares[at].rows, need.item(at, model)
-                if may[at] and wanted <= room[model] and all(chosen[r] < 0 for r in rows):
+                fits = may[at] and wanted <= room[model] and all(chosen[r] < 0 for r in rows)
+                if fits and _let_by_quota([contenders[row] for row in rows], model, stage):
                     room[model] -= wanted
                     for row in rows:
                         chosen[row] = model
@@ -378,6 +379,13 @@ class Rounds(Grants):
             for c, at in zip(contenders, chosen, strict=True)
             if at >= 0
         }
+
+
+def _let_by_quota(contenders: Sequence[RoundCandidate], model: int, stage: RoundCapacity) -> bool:
+    """Whether quota has a model's GPUs for one contender or a pair; they are booked then."""
+    if stage.quota is None:
+        return True
+    return stage.quota.take([(c.record.spec, c.kind.choice.item(model)) for c in contenders])
 
 
 def _grant_who_stays(

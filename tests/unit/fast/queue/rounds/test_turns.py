@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.build import cluster, fleet, gang, job, needs
+from tests.support.build import cluster, fleet, gang, job, needs, tenant
 from tests.support.world import World
 from topmast.fast.queue.rounds.rounds import Rounds
 from topmast.model import messages as m
@@ -139,6 +139,48 @@ def test_jobs_without_a_part_do_not_keep_others_from_theirs() -> None:
     world.finish(shares)
     world.advance(400)
     assert mixed in world.jobs
+
+
+POLICIES = ["max-min-fairness", "finish-time-fairness", "makespan", "max-throughput", "hierarchical", "fifo", "sjf", "min-cost"]  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_turns_are_granted_on_models_that_quota_allows(policy: str) -> None:
+    """No quota of the better model: the job runs on the other one, and on that in every round."""
+    lab = fleet(*LAB.regions[0].clusters, tenants=(tenant("t", borrow=0, V100=0, K80=4),))
+    world = _world(f"gavel-{policy}", where=lab)
+    (name,) = world.submit(_either("either", 0.5, tenant="t"))
+    world.advance(1_000)
+    assert (world.states()[name], world.jobs[name].model) == ("RUNNING", "K80")
+    assert world.jobs[name].preemptions == 0
+
+
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name not in ("fifo", "sjf")])
+def test_turns_are_granted_on_models_of_which_quota_is_left(policy: str) -> None:
+    """The fast model has room for both jobs, the quota for one: the other runs on the slow model."""
+    lab = fleet(
+        cluster("lab-1", hosts=2, gpus=4, model="V100"),
+        cluster("lab-2", hosts=2, gpus=4, model="K80"),
+        tenants=(tenant("t", borrow=0, V100=4, K80=4),),
+    )
+    world = _world(f"gavel-{policy}", where=lab)
+    jobs = world.submit(*(_either(name, 0.5, tenant="t") for name in "ab"))
+    world.advance(1_000)
+    assert [world.states()[name] for name in jobs] == ["RUNNING", "RUNNING"]
+    assert {world.jobs[name].model for name in jobs} == {"V100", "K80"}
+
+
+def test_jobs_of_a_tenant_take_turns_within_its_quota() -> None:
+    """There is room for both, and quota for one: each runs for half of the time."""
+    lab = fleet(cluster("lab-1", hosts=2, gpus=4, model="V100"), tenants=(tenant("t", borrow=0, V100=4),))  # fmt: skip
+    world = _world(where=lab, shares__lease="1")
+    jobs = world.submit(*(job(name, gpus=4, model="V100", tenant="t") for name in "ab"))
+    ran: list[str] = []
+    for _ in range(20):
+        world.advance(360)
+        ran += [name for name in jobs if world.states()[name] == "RUNNING"]
+    assert len(ran) == 20
+    assert min(ran.count(name) for name in jobs) >= 8
 
 
 def test_a_deadline_that_cannot_be_kept_is_named_and_the_others_are_served() -> None:
