@@ -67,8 +67,9 @@ def label(drawn: Figure, title: str, across: str, up: str, *, axis: int = 0) -> 
 
 
 def legend(drawn: Figure, *, axis: int = 0) -> None:
-    """Name the lines or bars of one of the axes."""
-    drawn.axes[axis].legend(frameon=False)
+    """Name the lines or bars of one of the axes, if it has any."""
+    if drawn.axes[axis].get_legend_handles_labels()[0]:
+        drawn.axes[axis].legend(frameon=False)
 
 
 def legend_below(drawn: Figure, *, axis: int = 0, columns: int = 5) -> None:

@@ -100,6 +100,8 @@ def test_a_stopped_server_moves_into_postgresql_while_its_job_runs(
         copied = run("db", "copy", *to, "--state", state)
         assert copied["switched"]
         assert not (state / "journal.sqlite").exists()
+        same = run("db", "copy", "--to", postgres, "--state", state, code=2)
+        assert "the copy is the database itself" in same
         with server.up() as again:
             assert is_alive(pid)
             held.client = again

@@ -79,6 +79,9 @@ def _copy(options: StoreOptions) -> dict[str, Any]:
     if options.switch and not is_database(to) and to != options.state / JOURNAL:
         raise InvalidInput("a folder uses a database, or its own file", field="--switch",
                            remedy=f"--to {options.state / JOURNAL}")  # fmt: skip
+    if to == (source.absolute() if isinstance(source, Path) else source):
+        raise InvalidInput("the copy is the database itself", field="--to",
+                           remedy="name an empty database")  # fmt: skip
     files = Files(options.state)
     sums = copy_database(source, to, files)
     if options.switch:

@@ -78,7 +78,7 @@ _METADATA = {"namespace": "--tenant says for which tenant it is", "annotations":
 _GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 _CPU = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m?)")
 _MEMORY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(|[kMGTPE]i?|Ki|m)")
-_REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
+_REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 
 
 def import_kubernetes(data: bytes, where: str) -> Imported:
@@ -238,13 +238,17 @@ def _container(part: Part, prefix: str) -> dict[str, Any]:
 
 
 def _quoted(word: str) -> str:
-    """A word for a shell; what Kubernetes would replace, the shell replaces."""
+    """A word for a shell, which replaces what Kubernetes would replace.
+
+    A reference to what is no variable stays as it is, and `$$` stands for `$`.
+    """
     if not _REFERENCE.search(word):
         return shlex.quote(word)
     parts, end = [], 0
     for match in _REFERENCE.finditer(word):
-        before = word[end : match.start()]
-        parts += [shlex.quote(before) if before else "", f'"${{{match[1]}}}"']
+        before, name = word[end : match.start()], match[1]
+        replaced = f'"${{{name}-\\$({name})}}"' if name else "'$'"
+        parts += [shlex.quote(before) if before else "", replaced]
         end = match.end()
     return "".join(parts) + (shlex.quote(word[end:]) if word[end:] else "")
 

@@ -19,6 +19,7 @@ from topmast.model.errors import InvalidInput
 from topmast.model.job import Band
 from topmast.model.units import BYTE_UNITS
 from topmast.traces.cells import more_tasks_of
+from topmast.traces.values import LATEST_S
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -204,7 +205,14 @@ class Trace(Struct, frozen=True, eq=False):
         """The same jobs, arriving ``load`` times as fast."""
         if not (np.isfinite(load) and load > 0):
             raise InvalidInput("is not a number above 0", field="load", remedy="for example 1.2")
-        return structs.replace(self, submit_s=self.submit_s / load)
+        with np.errstate(over="ignore"):
+            submit_s = self.submit_s / load
+        if submit_s.max(initial=0.0) > LATEST_S:
+            raise InvalidInput(
+                f"lets jobs arrive later than {LATEST_S:g} s", field="load",
+                remedy="take a larger one, such as 0.1",
+            )  # fmt: skip
+        return structs.replace(self, submit_s=submit_s)
 
     def in_order(self) -> Trace:
         """The same jobs, sorted by submission; those of one instant keep their order."""

@@ -27,7 +27,7 @@ spec:
       - name: main
         image: pytorch:1
         command: [python, train.py]
-        args: ["--dir=$(DATA)/x y", "--n", "3"]
+        args: ["--dir=$(DATA)/x y", "--n", "3", "$(id)", "a$$(DATA)$$"]
         workingDir: /app
         env:
         - {name: DATA, value: /d}
@@ -58,7 +58,7 @@ def test_a_job_becomes_a_job() -> None:
         capture_output=True,
         check=True,
     )
-    assert done.stdout == b"--dir=/my data/x y|--n|3|"
+    assert done.stdout == b"--dir=/my data/x y|--n|3|$(id)|a$(DATA)$|"
     assert 'JOB_COMPLETION_INDEX="$RANK"' in run
     named = [(note.line, note.field.removeprefix("spec.template.spec.")) for note in found.notes]
     assert named == [

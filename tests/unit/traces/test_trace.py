@@ -49,7 +49,7 @@ def test_load() -> None:
     assert twice.duration_s.tolist() == trace().duration_s.tolist()
 
 
-@pytest.mark.parametrize("load", [0, -1, float("nan"), float("inf")])
+@pytest.mark.parametrize("load", [0, -1, float("nan"), float("inf"), 1e-320, 1e-9])
 def test_no_load(load: float) -> None:
     """A load is a factor above zero."""
     with pytest.raises(InvalidInput, match="load"):
