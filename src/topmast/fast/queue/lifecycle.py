@@ -20,6 +20,8 @@ from topmast.model.states import HOPELESS, JobState, Outcome, may_move
 
 HOPELESS_S = 5.0
 """A script that misses a command so soon misses it every time."""
+HASTY_S = 120.0
+"""A job that loses host after host so soon may kill what runs it."""
 STARTABLE = tuple(state for state in JobState if may_move(state, JobState.STARTING))
 AVOIDED = 16
 """At most so many hosts are avoided by the next attempt."""
@@ -179,7 +181,10 @@ def what_becomes(queue: QueueViews, record: JobRecord, event: m.AttemptEnded) ->
         return f.Ended(job, JobState.FAILED, f"{cause}; {why}")
     if own_fault and event.exit_code in HOPELESS and event.held_s < HOPELESS_S:
         return f.Ended(job, JobState.FAILED, f"{cause}; not restarted: it would fail again")
-    delay_s = 0.0 if outcome is Outcome.HOST_LOST else _backoff_s(queue, tried)
+    delay_s = _backoff_s(queue, tried)
+    if outcome is Outcome.HOST_LOST:
+        is_hasty = tried > 0 and event.held_s < HASTY_S
+        delay_s = _backoff_s(queue, tried - 1) if is_hasty else 0.0
     # A cluster that refused it will refuse it again: others are tried first.
     refused = outcome is Outcome.LAUNCH_FAILED and not event.suspects
     avoid = _avoiding(record, record.hosts if refused else event.suspects)

@@ -245,10 +245,29 @@ def test_a_job_that_kills_its_hosts_is_stopped_in_the_end() -> None:
     for _ in range(2):
         world.lose("east-1-0")
         world.revive("east-1-0")
+        world.advance(5)
         assert world.state("j1") is JobState.RUNNING
     world.lose("east-1-0")
     assert world.state("j1") is JobState.FAILED
     assert "host east-1-0 was lost" in world.jobs["j1"].cause
+
+
+def test_hosts_that_are_lost_soon_one_after_another_are_not_tried_at_once() -> None:
+    """The job may kill what runs it. The first loss waits for nothing, nor does one after a while."""
+    world = _one_host()
+    world.submit(job())
+
+    def waited_s(ran_s: float) -> float:
+        world.advance(ran_s)
+        began_s = world.now
+        world.lose("east-1-0")
+        world.revive("east-1-0")
+        while world.state("j1") is JobState.RECOVERING:
+            world.advance(0.5)
+        return world.now - began_s
+
+    assert [waited_s(10) for _ in range(4)] == [0, 2, 4, 8]
+    assert waited_s(300) == 0
 
 
 def test_a_launch_that_fails_is_charged_to_the_host() -> None:
