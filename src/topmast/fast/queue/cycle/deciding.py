@@ -24,6 +24,8 @@ from topmast.model import messages as m
 from topmast.model.plan import Plan
 from topmast.model.reason import PendingReason
 
+KEPT = "the GPU models on which it would fit are kept for other jobs"
+
 FETCH_AGAIN_S = 60.0
 """How often to ask about a job while its data is being copied: its data may come to have room."""
 
@@ -68,6 +70,8 @@ def found_no_place(queue: QueueViews, record: JobRecord, decision: PendingDecisi
     if decision.silent:
         retry_at_s = earliest((retry_at_s, queue.now + ASK_TIMEOUT_S))
     detail = f"room in {held.region} is kept for {held.job}" if held else ""
+    if queue.may_fit_on_kept(record, reason):
+        reason, detail = PendingReason.INSUFFICIENT_CAPACITY, KEPT
     choices = frozenset(decision.choices)
     verdict = Verdict(reason, detail, retry_at_s, decision.changes, choices, held)
     if not decision.silent:

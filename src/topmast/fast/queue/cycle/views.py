@@ -25,6 +25,9 @@ from topmast.model.plan import FREE, Mode, More, PlacementRequest, RegionTerms, 
 from topmast.model.reason import PendingReason, Rejection
 from topmast.model.states import WAITING
 
+NEVER = (PendingReason.NO_MATCHING_HARDWARE, PendingReason.TOPOLOGY_DOES_NOT_FIT)
+"""A job with one of these would fit nowhere, even if all were empty."""
+
 
 class QueueViews(QueueState):
     """Questions to the state; none of them writes it."""
@@ -55,6 +58,10 @@ class QueueViews(QueueState):
     def kept_until_s(self, record: JobRecord) -> float | None:
         """When a job may use what is kept for others now; None if nothing is, or for good."""
         return self.tenancy.kept_until_s(record.spec, record.submit_s, self.now)
+
+    def may_fit_on_kept(self, record: JobRecord, reason: PendingReason) -> bool:
+        """Whether a job fits nowhere so far because what would hold it is kept for others now."""
+        return reason in NEVER and self.kept_until_s(record) is not None
 
     def quota_may_help(self) -> bool:
         """Whether quota changed since job classes were blocked that it might let use more."""
@@ -285,8 +292,7 @@ class QueueViews(QueueState):
 
     def as_reached(self, verdict: Verdict) -> Verdict:
         """What a verdict is worth: a region that is out of reach may have what the others lack."""
-        never = (PendingReason.NO_MATCHING_HARDWARE, PendingReason.TOPOLOGY_DOES_NOT_FIT)
-        if self.cycle.reach.absent and verdict.reason in never:
+        if self.cycle.reach.absent and verdict.reason in NEVER:
             return Verdict(PendingReason.INSUFFICIENT_CAPACITY, self.out_of_reach())
         return verdict
 

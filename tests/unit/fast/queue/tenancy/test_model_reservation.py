@@ -43,6 +43,17 @@ def test_small_jobs_wait_while_high_end_gpus_are_free(resources: object) -> None
     assert _models(world) == ["T4", "T4", "V100"]
 
 
+@pytest.mark.parametrize(("gpus", "count"), [(3, 1), (1, 3)], ids=["a large task", "a gang"])
+def test_who_fits_on_no_lesser_model_waits_as_long(gpus: int, count: int) -> None:
+    """No host, or no cluster, of the lesser model could hold it: the V100s are kept from it for a while, not for ever."""
+    world = _world()
+    (name,) = world.submit(job("wide", count=count, resources=needs(gpus, "V100", "T4")))
+    world.advance(599.0)
+    assert world.reason(name) == "InsufficientCapacity"
+    world.advance(1.0)
+    assert _models(world) == ["V100"]
+
+
 def test_without_patience_they_wait_for_good() -> None:
     """They get a lesser GPU when one comes free."""
     world = _world(None)
