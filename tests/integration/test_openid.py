@@ -163,7 +163,10 @@ tenants: {vision: {quota: {H100: 1}}}
 
 
 def test_the_command_logs_in_and_out_at_a_real_server(issuer: Provider, tmp_path: Path) -> None:
-    """`topmast login` prints where to go, waits, keeps the token for its owner alone; `logout` ends it."""
+    """`topmast login` prints where to go, waits, keeps the token for its owner alone; `logout` ends it.
+
+    A provider that is silent meanwhile does not end the login.
+    """
     accounts = tmp_path / "accounts.yaml"
     scopes = "[openid, email, groups]"
     accounts.write_text(
@@ -176,6 +179,13 @@ def test_the_command_logs_in_and_out_at_a_real_server(issuer: Provider, tmp_path
             assert login.stderr is not None
             words = login.stderr.readline().split()
             assert (words[0], words[2:5]) == ("Open", ["and", "enter", words[-1]])
+            issuer.halt()
+            try:
+                said = login.stderr.readline()
+            finally:
+                issuer.go_on()
+            assert "the provider of logins" in said
+            assert said.endswith("; the login goes on\n")
             Browser("ann").until(words[1], text="Sign-in Success")
             said, _ = login.communicate(timeout=60)
         assert login.returncode == 0

@@ -7,6 +7,7 @@ import html
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,6 +76,18 @@ class Provider:
             return httpx.get(f"{self.issuer}/.well-known/openid-configuration").status_code == 200
         except httpx.HTTPError:
             return False
+
+    def halt(self) -> None:
+        """It answers nothing, and keeps what it knows, until it goes on."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """It answers again."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def stop(self) -> None:
         """It is away."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 import sys
 import time
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from topmast.cli.command import Session, command
 from topmast.cli.output import note, say
 from topmast.cli.text import moment
+
+if TYPE_CHECKING:
+    from topmast.client import Client
+    from topmast.model.account_views import DeviceLogin, NewToken
 
 
 def add(app: typer.Typer) -> None:
@@ -34,7 +38,6 @@ def login(
     The token is kept in a file that only its owner can read; other commands show it to this server.
     """
     from topmast.client.credentials import keep_token
-    from topmast.model.errors import Unavailable
 
     with session.client() as client:
         if token_stdin:
@@ -44,16 +47,31 @@ def login(
             return
         begun = client.begin_login()
         note(f"Open {begun.whole_url or begun.url} and enter {begun.user_code}")
-        deadline_s = time.monotonic() + begun.life_s
-        while time.monotonic() < deadline_s:
-            time.sleep(begun.interval_s)
+        made = _confirmed(client, begun)
+        keep_token(client.url, made.token)
+    text = f"{made.view.subject} is logged in until {moment(made.view.expires_s)}"
+    session.show(made.view, partial(say, text))
+
+
+def _confirmed(client: Client, begun: DeviceLogin) -> NewToken:
+    """The token, once a person has confirmed the login. Raises Unavailable.
+
+    A provider or a server that is away may be back before the code ends (RFC 8628, 3.5).
+    """
+    from topmast.model.errors import Unavailable
+
+    told, deadline_s = "", time.monotonic() + begun.life_s
+    while time.monotonic() < deadline_s:
+        time.sleep(begun.interval_s)
+        try:
             made = client.finish_login(begun)
-            if made is not None:
-                keep_token(client.url, made.token)
-                view = made.view
-                text = f"{view.subject} is logged in until {moment(view.expires_s)}"
-                session.show(view, partial(say, text))
-                return
+        except Unavailable as error:
+            if str(error) != told:
+                told = str(error)
+                note(f"{told}; the login goes on")
+            continue
+        if made is not None:
+            return made
     raise Unavailable(
         f"nothing confirmed the login within {begun.life_s:g} s; begin again with 'topmast login'"
     )
