@@ -182,12 +182,14 @@ class RoundHooks(QueueHooks):
         contenders: list[RoundCandidate] = []
         outside: list[JobRecord] = []
         for record in sorted((*self._going(), *waiting), key=lambda record: record.number):
-            kind, at = self._kinds.of(record.spec), self._model_of(record)
             if self._is_outside(record):
                 outside.append(record)
                 continue
-            kind = self._within_quota(record, kind, at, quota)
-            if record.plan is not None or (kind.runs and self._has_data(record)):
+            if record.plan is None and not self._has_data(record):
+                continue
+            at = self._model_of(record)
+            kind = self._within_quota(record, self._near_data(record), at, quota)
+            if record.plan is not None or kind.runs:
                 partner = self._partner_of(record)
                 contenders.append(
                     RoundCandidate(
@@ -216,6 +218,15 @@ class RoundHooks(QueueHooks):
     def _has_data(self, record: JobRecord) -> bool:
         """Whether no data without a replica keeps a waiting job from starting."""
         return not self._queue.data.catalogue.unknown(record.spec.datasets)
+
+    def _near_data(self, record: JobRecord) -> Kind:
+        """A job's kind in the regions that have its data, or may get it."""
+        spec, plan = record.spec, record.plan
+        if not spec.datasets:
+            return self._kinds.of(spec)
+        costs = self._queue.costs_of(record)
+        regions = {region for region, cost in costs.items() if cost.barred is None}
+        return self._kinds.of(spec, frozenset(regions | ({plan.region} if plan else set())))
 
     def _quota(self) -> RoundQuota | None:
         """What quota lets jobs have once all that may be stopped has; None: no tenant has one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -51,18 +51,22 @@ class Kinds:
     def __init__(self, fleet: Fleet, entitlements: Entitlements) -> None:
         self.models = fleet.models()
         self._entitlements = entitlements
-        self._clusters: list[ClusterSpec] = [c for r in fleet.regions for c in r.clusters]
+        self._clusters = [(r.name, c) for r in fleet.regions for c in r.clusters]
         self._known: dict[object, Kind] = {}
 
-    def of(self, spec: JobSpec) -> Kind:
-        """The kind of a job. O(choices x hosts) the first time, then O(groups)."""
-        key = tuple((g.count, g.resources) for g in spec.groups)
+    def of(self, spec: JobSpec, regions: frozenset[str] | None = None) -> Kind:
+        """The kind of a job, in some regions or in all.
+
+        O(choices x hosts) the first time, then O(groups + regions).
+        """
+        key = (regions, *((g.count, g.resources) for g in spec.groups))
         kind = self._known.get(key)
         if kind is None:
-            kind = self._known[key] = self._look(spec)
+            there = [c for name, c in self._clusters if regions is None or name in regions]
+            kind = self._known[key] = self._look(spec, there)
         return kind
 
-    def _look(self, spec: JobSpec) -> Kind:
+    def _look(self, spec: JobSpec, clusters: Sequence[ClusterSpec]) -> Kind:
         """A choice of several models at once for a group is none: its time cannot be divided."""
         speeds, milli = np.zeros(len(self.models)), np.zeros(len(self.models), np.int64)
         choices = np.full(len(self.models), -1)
@@ -73,7 +77,7 @@ class Kinds:
             at = self.models.index(model)
             taken = self._taken(spec, choice)
             only = _with_only(spec, taken)
-            if choices[at] < 0 and any(could_hold(cluster, only) for cluster in self._clusters):
+            if choices[at] < 0 and any(could_hold(cluster, only) for cluster in clusters):
                 speeds[at] = min(a.speed for a in taken if a is not None)
                 milli[at], choices[at] = wanted[model], choice
         return Kind(speeds, milli, choices)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.build import cluster, fleet, gang, job, needs, tenant
+from tests.support.build import cluster, dataset, fleet, gang, job, needs, tenant
 from tests.support.world import World
 from topmast.fast.queue.rounds.rounds import Rounds
 from topmast.model import messages as m
@@ -168,6 +168,17 @@ def test_turns_are_granted_on_models_of_which_quota_is_left(policy: str) -> None
     world.advance(1_000)
     assert [world.states()[name] for name in jobs] == ["RUNNING", "RUNNING"]
     assert {world.jobs[name].model for name in jobs} == {"V100", "K80"}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_turns_are_granted_on_models_where_the_data_is(policy: str) -> None:
+    """The better model is in a region where the data may not be: a turn there would be of no use."""
+    data = dataset("d", "slow", allowed=("slow",))
+    apart = (cluster("fast-1", hosts=1, gpus=4, model="V100"), cluster("slow-1", hosts=1, gpus=4, model="K80"))  # fmt: skip
+    world = _world(f"gavel-{policy}", where=fleet(*apart, datasets=(data,)))
+    (name,) = world.submit(_either("either", 0.5, datasets=("d",)))
+    world.advance(1_000)
+    assert (world.states()[name], world.jobs[name].model) == ("RUNNING", "K80")
 
 
 def test_jobs_of_a_tenant_take_turns_within_its_quota() -> None:
