@@ -182,9 +182,8 @@ class Rounds(Grants):
         due = self.changed and now >= self._solved_s + self.options.recompute_s
         if due and contenders:
             self._solve(contenders, stage, now)
-        elif (
-            due
-        ):  # there is no time to divide, and a change that is left would begin a round at once
+        elif due:
+            # There is no time to divide, and a change that is left would begin a round at once.
             self._solved_s, self.changed, self.failure = now, False, ""
         shares = self._single_shares(contenders, stage.gpus) + self._together.among(contenders)
         priority = self._priorities(shares, len(stage.models))
