@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import quote
 
 import httpx
 import msgspec
 
-from topmast.client.transport import Transport, why
+from topmast.client.transport import Transport, path_of, why
 from topmast.model.account_views import (
     ActPage,
     DeviceLogin,
@@ -87,8 +86,7 @@ class AccountsCalls:
 
     def revoke_token(self, token: str, *, reason: str = "", dry_run: bool = False) -> TokenView:
         """Make a token good for nothing; ``token`` is its id."""
-        path = f"/tokens/{quote(token, safe='')}"
-        return self._transport.delete(TokenView, path, reason, dry_run)
+        return self._transport.delete(TokenView, path_of("tokens", token), reason, dry_run)
 
     def accounts(self) -> list[ServiceAccountView]:
         """The service accounts of the tenants that one may see."""
@@ -106,7 +104,7 @@ class AccountsCalls:
         self, name: str, *, reason: str = "", dry_run: bool = False
     ) -> ServiceAccountView:
         """Forget a service account with its tokens and roles."""
-        path = f"/accounts/{quote(name, safe='')}"
+        path = path_of("accounts", name)
         return self._transport.delete(ServiceAccountView, path, reason, dry_run)
 
     def roles(self) -> list[RoleView]:

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-from urllib.parse import quote
 
 import httpx
 from msgspec import Struct
@@ -27,13 +26,13 @@ from topmast.client.identity import new_key, this_user
 from topmast.client.logs import AllLogsReader, LogChunk, LogReader
 from topmast.client.profile import ProfileCalls
 from topmast.client.sweeps import SweepsCalls
-from topmast.client.transport import Transport, patiently, why
+from topmast.client.transport import Transport, path_of, patiently, why
 from topmast.client.verbs import VerbsCalls
 from topmast.client.webhooks import WebhooksCalls
 from topmast.client.whatif import WhatIfCalls
 from topmast.client.workdir import snapshot
 from topmast.model.act_views import JobFileView
-from topmast.model.errors import NotFound, TopmastError
+from topmast.model.errors import TopmastError
 from topmast.model.plan_views import CapacityPlanView, DataPlanView
 from topmast.model.states import TERMINAL
 from topmast.model.views import (
@@ -270,24 +269,24 @@ class Client(
 
     def job(self, job: str) -> JobView:
         """One job as it stands."""
-        return self._transport.get(JobView, _path("jobs", job))
+        return self._transport.get(JobView, path_of("jobs", job))
 
     def story(self, job: str) -> JobStory:
         """One job with its history and its attempts."""
-        return self._transport.get(JobStory, _path("jobs", job, "story"))
+        return self._transport.get(JobStory, path_of("jobs", job, "story"))
 
     def explain(self, job: str) -> Explanation:
         """Why a job stands where it stands: a verdict for every region and cluster."""
-        return self._transport.get(Explanation, _path("jobs", job, "explain"))
+        return self._transport.get(Explanation, path_of("jobs", job, "explain"))
 
     def job_file(self, job: str) -> JobFileView:
         """The job file of a job, with what was changed since; it can be submitted again."""
-        return self._transport.get(JobFileView, _path("jobs", job, "spec"))
+        return self._transport.get(JobFileView, path_of("jobs", job, "spec"))
 
     def cancel(self, job: str, *, reason: str = "", dry_run: bool = False) -> JobView:
         """Cancel a job; what runs gets its grace period. Repeating it changes nothing."""
         body = {**self._me, **why(reason, dry_run)}
-        return self._transport.post(JobView, _path("jobs", job, "cancel"), body)
+        return self._transport.post(JobView, path_of("jobs", job, "cancel"), body)
 
     def wait(
         self,
@@ -353,7 +352,7 @@ class Client(
         (with ``attempt``: until that attempt has). ``on_wait`` is then called from time to time
         while the job waits for an attempt.
         """
-        path = _path("jobs", job, "logs")
+        path = path_of("jobs", job, "logs")
         look = partial(self.job, job)
         reader = LogReader(self._transport, path, task, look, PATIENCE_S, on_wait)
         return reader.read(attempt, follow)
@@ -367,7 +366,7 @@ class Client(
         on_wait: Callable[[JobView], None] = lambda job: None,
     ) -> Iterator[LogChunk]:
         """What all tasks of a job write; as `logs`. Each chunk says of which task it is."""
-        path, look = _path("jobs", job, "logs"), partial(self.job, job)
+        path, look = path_of("jobs", job, "logs"), partial(self.job, job)
         reader = AllLogsReader(self._transport, path, 0, look, PATIENCE_S, on_wait)
         return reader.read(attempt, follow)
 
@@ -395,12 +394,12 @@ class Client(
 
     def host_story(self, host: str) -> HostStory:
         """A host with its history."""
-        return self._transport.get(HostStory, _path("hosts", host, "story"))
+        return self._transport.get(HostStory, path_of("hosts", host, "story"))
 
     def drain_plan(self, host: str, *, also: Iterable[str] = ()) -> DrainView:
         """What a drain of a host does now, or would do, with others drained ``also``."""
         others = ",".join(also) or None
-        return self._transport.get(DrainView, _path("hosts", host, "drain"), also=others)
+        return self._transport.get(DrainView, path_of("hosts", host, "drain"), also=others)
 
     # ------------------------------------------------------------------------------------ datasets
 
@@ -451,20 +450,20 @@ class Client(
     ) -> DatasetView:
         """Copy a dataset to ``region``; this returns when the copy is ordered."""
         body = {"region": region, **self._me, **why(reason, dry_run)}
-        return self._transport.post(DatasetView, _path("datasets", dataset, "replicas"), body)
+        return self._transport.post(DatasetView, path_of("datasets", dataset, "replicas"), body)
 
     def drop(
         self, dataset: str, region: str, *, reason: str = "", dry_run: bool = False
     ) -> DatasetView:
         """Drop the replica of a dataset in ``region``."""
-        path = _path("datasets", dataset, "replicas", region)
+        path = path_of("datasets", dataset, "replicas", region)
         return self._transport.delete(DatasetView, path, reason, dry_run)
 
     def remove_dataset(
         self, dataset: str, *, reason: str = "", dry_run: bool = False
     ) -> DatasetView:
         """Forget a dataset and delete all its replicas; returns what there was."""
-        return self._transport.delete(DatasetView, _path("datasets", dataset), reason, dry_run)
+        return self._transport.delete(DatasetView, path_of("datasets", dataset), reason, dry_run)
 
     # -------------------------------------------------------------------------------------- records
 
@@ -480,14 +479,6 @@ class Client(
     def events(self, *, after: int | None = None) -> Iterator[EventView]:
         """Events as they happen, without end; ``after`` is the number of the last one seen."""
         return events(self._transport, after, PATIENCE_S)
-
-
-def _path(*parts: str) -> str:
-    """The path of a resource. A name that would lead elsewhere is the name of nothing."""
-    for part in parts:
-        if part in ("", ".", ".."):
-            raise NotFound(f"nothing is named {part!r}")
-    return "".join(f"/{quote(part, safe='')}" for part in parts)
 
 
 def _ended(job: JobView) -> bool:

@@ -6,12 +6,11 @@ import io
 import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
-from topmast.client.transport import Transport
+from topmast.client.transport import Transport, path_of
 from topmast.model.exec_views import ExecInput, ExecPage, ExecStarted
 
 WAIT_S = 20.0
@@ -45,7 +44,7 @@ class Execution:
     def __init__(self, transport: Transport, started: ExecStarted) -> None:
         self.started = started
         self._transport = transport
-        self._path = f"/jobs/{quote(started.job, safe='')}/exec/{quote(started.id, safe='')}"
+        self._path = path_of("jobs", started.job, "exec", started.id)
         self._read = [0, 0]
         self._written = 0
         self._over = False
@@ -134,7 +133,7 @@ class ExecCalls:
             "command": list(command), "task": task, "tty": tty, "rows": rows, "columns": columns,
         }  # fmt: skip
         answer = self._transport.send(
-            "POST", f"/jobs/{quote(job, safe='')}/exec", content=msgspec.json.encode(body),
+            "POST", path_of("jobs", job, "exec"), content=msgspec.json.encode(body),
             headers={"Content-Type": "application/json"}, repeatable=False,
         )  # fmt: skip
         return Execution(self._transport, self._transport.decoded(ExecStarted, answer))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from urllib.parse import quote
 
-from topmast.client.transport import Transport, why
+from topmast.client.transport import Transport, path_of, why
 from topmast.model.act_views import ClusterActed, HostsActed, ReservationView
-from topmast.model.errors import NotFound
 from topmast.model.views import HostView
 
 
@@ -173,7 +171,7 @@ class HostsCalls:
     ) -> ReservationView:
         """End a reservation before its time; what it was."""
         body = {"user": self.user, "reason": reason, "dry_run": dry_run}
-        return self._transport.post(ReservationView, f"/reservations/{_named(name)}/end", body)
+        return self._transport.post(ReservationView, path_of("reservations", name, "end"), body)
 
     def _set_host(
         self,
@@ -187,7 +185,7 @@ class HostsCalls:
         body: dict[str, object] = {"user": self.user, **why(reason, dry_run), **more}
         if others := list(also):
             body["also"] = others
-        return self._transport.post(HostView, f"/hosts/{_named(host)}/{verb}", body)
+        return self._transport.post(HostView, path_of("hosts", host, verb), body)
 
     def _act(
         self,
@@ -226,14 +224,7 @@ class HostsCalls:
         self, verb: str, cluster: str, reason: str, dry_run: bool, **more: object
     ) -> ClusterActed:
         body = {"user": self.user, "reason": reason, "dry_run": dry_run, **more}
-        return self._transport.post(ClusterActed, f"/clusters/{_named(cluster)}/{verb}", body)
-
-
-def _named(name: str) -> str:
-    """A name as part of a path. Raises NotFound for one that would be another path."""
-    if name in ("", ".", ".."):
-        raise NotFound(f"nothing is named {name!r}")
-    return quote(name, safe="")
+        return self._transport.post(ClusterActed, path_of("clusters", cluster, verb), body)
 
 
 def _until(until_s: float | None) -> dict[str, object]:

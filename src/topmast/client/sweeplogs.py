@@ -11,7 +11,7 @@ import httpx
 from msgspec import Struct
 
 from topmast.client.logs import CHUNK_BYTES, TURN_PIECES, LogChunk, Tail, task_to_read
-from topmast.client.transport import Transport, client_backoff, patiently
+from topmast.client.transport import Transport, client_backoff, path_of, patiently
 from topmast.model.ids import job_id, job_number
 from topmast.model.states import TERMINAL
 from topmast.model.sweep_views import SweepView
@@ -92,7 +92,7 @@ class SweepReader:
                 self._begin(job, attempt + 1)
 
     def _begin(self, job: JobView, attempt: int) -> None:
-        path, task = f"/jobs/{job.id}/logs", task_to_read(job)
+        path, task = path_of("jobs", job.id, "logs"), task_to_read(job)
 
         def fetch(task: int, attempt: int, offset: int) -> httpx.Response:
             params = {"task": task, "attempt": attempt, "offset": offset, "limit": CHUNK_BYTES}
@@ -120,7 +120,9 @@ class SweepReader:
         )  # fmt: skip
 
     def _job(self, job: str) -> JobView:
-        return patiently(lambda: self._transport.get(JobView, f"/jobs/{job}"), self._patience_s)
+        return patiently(
+            lambda: self._transport.get(JobView, path_of("jobs", job)), self._patience_s
+        )
 
 
 def _chunk(job: JobView, index: int, chunk: LogChunk) -> SweepChunk:

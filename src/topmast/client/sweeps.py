@@ -8,7 +8,7 @@ from functools import partial
 
 from topmast.adapters.backoff import Backoff
 from topmast.client.sweeplogs import SweepChunk, SweepReader
-from topmast.client.transport import Transport, patiently
+from topmast.client.transport import Transport, path_of, patiently
 from topmast.model.sweep_views import SweepView
 
 FIRST_LOOK_S = 0.1
@@ -26,7 +26,7 @@ class SweepsCalls:
 
     def sweep(self, sweep: str) -> SweepView:
         """One sweep as it stands."""
-        return self._transport.get(SweepView, f"/sweeps/{sweep}")
+        return self._transport.get(SweepView, path_of("sweeps", sweep))
 
     def sweep_logs(
         self, sweep: str, *, follow: bool = False, patience_s: float = 30.0

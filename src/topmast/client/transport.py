@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx
 import msgspec
@@ -403,6 +403,14 @@ class Transport:
         return Unavailable(
             f"what answers at {self.url} is not a Topmast server ({status} for {path})"
         )
+
+
+def path_of(*parts: str) -> str:
+    """The path of a resource. Raises NotFound for a name that would lead elsewhere."""
+    for part in parts:
+        if part in ("", ".", ".."):
+            raise NotFound(f"nothing is named {part!r}")
+    return "".join(f"/{quote(part, safe='')}" for part in parts)
 
 
 def why(reason: str, dry_run: bool) -> dict[str, object]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
-from urllib.parse import quote
 
-from topmast.client.transport import Transport
+from topmast.client.transport import Transport, path_of
 from topmast.model.act_views import FleetDiff, FleetView, JobsActed, QuotaActed, TenantPause
 from topmast.model.budget import BudgetView
-from topmast.model.errors import NotFound
 
 ONCE = frozenset({"preempt", "requeue"})
 """Acts that stop a job which runs again by now: none is sent twice."""
@@ -157,18 +155,18 @@ class VerbsCalls:
             "user": self.user, "quota": dict(quota), "until_s": until_s, "reason": reason,
             "from_s": time.time() if from_s is None else from_s, "dry_run": dry_run,
         }  # fmt: skip
-        return self._transport.post(QuotaActed, f"/tenants/{_named(tenant)}/quota", body)
+        return self._transport.post(QuotaActed, path_of("tenants", tenant, "quota"), body)
 
     def end_quota(self, tenant: str, *, reason: str = "", dry_run: bool = False) -> QuotaActed:
         """Give a tenant the quota of the fleet again, before the time."""
         body = {"user": self.user, "reason": reason, "dry_run": dry_run}
-        return self._transport.post(QuotaActed, f"/tenants/{_named(tenant)}/quota/end", body)
+        return self._transport.post(QuotaActed, path_of("tenants", tenant, "quota", "end"), body)
 
     def _pause(
         self, tenant: str, verb: str, reason: str, dry_run: bool, **more: object
     ) -> TenantPause:
         body = {"user": self.user, "reason": reason, "dry_run": dry_run, **more}
-        return self._transport.post(TenantPause, f"/tenants/{_named(tenant)}/{verb}", body)
+        return self._transport.post(TenantPause, path_of("tenants", tenant, verb), body)
 
     def _pause_many(
         self,
@@ -237,11 +235,4 @@ class VerbsCalls:
             "user": self.user, **more,
         }  # fmt: skip
         again = dry_run or verb not in ONCE
-        return self._transport.post(JobsActed, f"/jobs/{verb}", body, repeatable=again)
-
-
-def _named(tenant: str) -> str:
-    """A tenant as part of a path. Raises NotFound for one that would be another path."""
-    if tenant in ("", ".", ".."):
-        raise NotFound(f"no tenant {tenant!r}")
-    return quote(tenant, safe="")
+        return self._transport.post(JobsActed, path_of("jobs", verb), body, repeatable=again)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from urllib.parse import quote
 
 import msgspec
 
-from topmast.client.transport import Transport, why
+from topmast.client.transport import Transport, path_of, why
 from topmast.model.webhooks import DEFAULT_EVENTS, WebhookView
 
 _JSON = {"Content-Type": "application/json"}
@@ -45,18 +44,16 @@ class WebhooksCalls:
         body |= {"tenants": list(tenants), "labels": dict(labels or {})}
         body |= why(reason, dry_run)
         answer = self._transport.send(
-            "PUT", _path(name), content=msgspec.json.encode(body), headers=_JSON
+            "PUT", path_of("webhooks", name), content=msgspec.json.encode(body), headers=_JSON
         )
         return self._transport.decoded(WebhookView, answer)
 
     def remove_webhook(self, name: str, *, reason: str = "", dry_run: bool = False) -> WebhookView:
         """Remove a webhook; what it was not told yet, it never is."""
-        return self._transport.delete(WebhookView, _path(name), reason, dry_run)
+        return self._transport.delete(WebhookView, path_of("webhooks", name), reason, dry_run)
 
     def test_webhook(self, name: str) -> WebhookView:
         """Send a message at once. Raises Unavailable if it is not taken."""
-        return self._transport.post(WebhookView, f"{_path(name)}/test", {}, repeatable=False)
-
-
-def _path(name: str) -> str:
-    return f"/webhooks/{quote(name, safe='')}"
+        return self._transport.post(
+            WebhookView, path_of("webhooks", name, "test"), {}, repeatable=False
+        )

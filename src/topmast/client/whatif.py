@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
 
-from topmast.client.transport import Transport
+from topmast.client.transport import Transport, path_of
 from topmast.model.whatif_views import WhatIfView
 
 
@@ -39,4 +38,4 @@ class WhatIfCalls:
 
     def whatif(self, number: str) -> WhatIfView:
         """A what-if on its way, or its result."""
-        return self._transport.get(WhatIfView, f"/whatif/{quote(number, safe='')}")
+        return self._transport.get(WhatIfView, path_of("whatif", number))

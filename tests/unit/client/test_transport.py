@@ -219,11 +219,21 @@ def test_this_machine_is_reached_without_a_proxy(
         assert client.job("j1").id == "j1"
 
 
+CALLS = (
+    "job", "sweep", "cordon", "whatif", "remove_webhook", "test_webhook", "revoke_token",
+    "remove_account", "pause_tenant", "close_cluster", "end_reservation",
+)  # fmt: skip
+"""Of each kind of thing that a path names."""
+
+
+@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", ["", ".", ".."])
-def test_names_cannot_lead_elsewhere(name: str, server: FakeServer, client: Client) -> None:
+def test_names_cannot_lead_elsewhere(
+    name: str, call: str, server: FakeServer, client: Client
+) -> None:
     """A name that is a step in a path is the name of nothing."""
-    with pytest.raises(NotFound):
-        client.job(name)
+    with pytest.raises(NotFound, match="nothing is named"):
+        getattr(client, call)(name)
     assert server.requests == []
 
 
