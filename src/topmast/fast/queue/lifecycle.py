@@ -185,9 +185,10 @@ def what_becomes(queue: QueueViews, record: JobRecord, event: m.AttemptEnded) ->
     if outcome is Outcome.HOST_LOST:
         is_hasty = tried > 0 and event.held_s < HASTY_S
         delay_s = _backoff_s(queue, tried - 1) if is_hasty else 0.0
-    # A cluster that refused it will refuse it again: others are tried first.
-    refused = outcome is Outcome.LAUNCH_FAILED and not event.suspects
-    avoid = _avoiding(record, record.hosts if refused else event.suspects)
+    # A cluster that refused it will refuse it again, and a host that is well may not suit it:
+    # others are tried first.
+    unsuited = not own_fault and not event.suspects
+    avoid = _avoiding(record, record.hosts if unsuited else event.suspects)
     return f.Ended(job, JobState.RECOVERING, cause, queue.now + delay_s, avoid)
 
 

@@ -228,6 +228,15 @@ def test_a_lost_host_is_avoided_while_there_is_another() -> None:
     assert world.jobs["j1"].hosts != (lost,)
 
 
+def test_a_job_that_was_lost_on_a_host_that_is_well_tries_others_first() -> None:
+    """It may have killed what runs it: the host is open for others."""
+    world = World(fleet(cluster("east-1")))
+    world.submit(job(gpus=8))
+    (host,) = world.jobs["j1"].hosts
+    world.queue.handle(m.AttemptEnded("j1", 1, Outcome.HOST_LOST, 0.0, 5.0, 0.0), 5.0)
+    assert world.jobs["j1"].avoid_hosts == (host,)
+
+
 def test_a_host_once_lost_is_better_than_none() -> None:
     """The only host of a fleet takes the job again when it is back."""
     world = _one_host()

@@ -408,7 +408,7 @@ class Protocol:
             truth = own and alone and self.hosts.answered_since(place.host, patience_s)
             if attempt.lease_s is None or truth:
                 said = attempt.silence if place in lapsed and code is None else why
-                self._lose(attempt, place, said, evicted=evicted, code=code)
+                self._lose(attempt, place, said, evicted=evicted, blameless=truth, code=code)
 
     def _clear(self, name: str, listed: list[Listed]) -> None:
         """End what the scheduler still has, or has again, of a part that is over."""

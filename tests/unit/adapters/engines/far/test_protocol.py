@@ -535,6 +535,7 @@ def test_the_scheduler_is_believed_when_the_runner_is_silent_and_the_daemon_answ
             story.does(e.Beat(PART, "h0", "n1"))
         lost = news(story.looks(ended, silent=silent), m.TaskLost)
         assert bool(lost) is want_lost, story_of
+        assert all(one.blameless is True for one in lost), "its host is well: it answered"
 
 
 def test_what_took_more_memory_than_it_asked_for_has_failed_itself() -> None:
