@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from topmast.fast.queue.jobs.dependencies import fault_of
+from topmast.fast.queue import fault_of, outstanding
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model import views as v
 from topmast.model.access import Caller, Permission
-from topmast.model.dependency import awaited
+from topmast.model.dependency import After, awaited
 from topmast.model.errors import InvalidInput, NotFound, Refused, refuse_all
 from topmast.model.expansion import size_of
 from topmast.model.job import JobSpec
@@ -199,10 +199,7 @@ class Submitting(Reserving):
         """What would become of a job, without submitting it."""
         self.limits.take(caller, "explain")
         spec, ended = await self._read_job(caller, document, user, None)
-        jobs = self.machines.queue.jobs
-        fault = await self._ask(lambda: fault_of((spec,), jobs, ended))
-        if fault is not None:
-            raise fault
+        waits = await self._ask(lambda: self._still_awaited(spec, ended))
         await self.regions.look()
         warnings = self.admission.warnings(spec)
         if spec.sweep:
@@ -218,5 +215,15 @@ class Submitting(Reserving):
 
         found = await self._look(look)
         may_start = found.reason not in HOPELESS
+        # A forecast knows no jobs that have left the memory.
+        spec = msgspec.structs.replace(spec, depends_on=waits or UNSET)
         found = with_start(found, await self.forecasts.of_spec(spec) if may_start else None)
         return self._shown(caller, found)
+
+    def _still_awaited(self, spec: JobSpec, ended: Ended) -> dict[str, After]:
+        """What a job would wait for if it were submitted now. Raises what that would raise."""
+        jobs = self.machines.queue.jobs
+        fault = fault_of((spec,), jobs, ended)
+        if fault is not None:
+            raise fault
+        return outstanding(spec, jobs, ended)

@@ -39,6 +39,7 @@ from topmast.fast.queue.data.catalogue import Catalogue, DataCost, DatasetRecord
 from topmast.fast.queue.data.copies_on_demand import Wait
 from topmast.fast.queue.datasets import cannot_add, cannot_copy, cannot_drop, cannot_remove
 from topmast.fast.queue.invariants import check_jobs, check_quotas
+from topmast.fast.queue.jobs.dependencies import fault_of, outstanding
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.jobs.sweeps import SweepRecord
 from topmast.fast.queue.jobs.tallies import Kind, Tally, kind_of
@@ -87,6 +88,7 @@ __all__ = [
     "could_hold",
     "decided_by",
     "drained",
+    "fault_of",
     "first_step",
     "first_verdict",
     "hosts_in_use",
@@ -99,6 +101,7 @@ __all__ = [
     "may_preempt",
     "most_hopeful",
     "next_step",
+    "outstanding",
     "placement_key",
     "regions_of",
     "request_of",
