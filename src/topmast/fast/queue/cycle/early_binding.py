@@ -13,6 +13,8 @@ import numpy as np
 
 from topmast.fast.queue.data.catalogue import Catalogue
 from topmast.fast.queue.jobs.record import JobRecord
+from topmast.fast.queue.tenancy.entitlements import Entitlements
+from topmast.fast.queue.tenancy.ledger import Ledger
 from topmast.fast.timers import Timers
 from topmast.model.dataset import ReplicaState
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec
@@ -69,6 +71,7 @@ class EarlyBinding:
         self.options = options
         self._bind = bind
         self._clusters: list[tuple[str, ClusterSpec]] = []
+        self._entitlements = Entitlements(Ledger(()))
         self._row_of: dict[Binding, int] = {}
         self._region: Ints = np.zeros(0, np.int64)
         self._gpus: Floats = np.zeros(0)
@@ -78,10 +81,17 @@ class EarlyBinding:
         self.patience: Timers[str] = Timers()
         """When each waiting job has waited long enough where it is."""
 
-    def configure(self, fleet: Fleet, records: Mapping[str, JobRecord], now: float) -> None:
+    def configure(
+        self,
+        fleet: Fleet,
+        entitlements: Entitlements,
+        records: Mapping[str, JobRecord],
+        now: float,
+    ) -> None:
         """Take up the clusters of a fleet, and the jobs bound to them. O(clusters + jobs)."""
         if self._bind is None:
             return
+        self._entitlements = entitlements
         regions = sorted(fleet.regions, key=lambda r: r.name)
         self._regions = [region.name for region in regions]
         self._clusters = [
@@ -186,11 +196,22 @@ class EarlyBinding:
         return rows, has[self._region[rows]]
 
     def _able_to_hold(self, spec: JobSpec) -> Ints:
-        """The clusters that could hold a job if they were empty. O(1) if asked for its like."""
-        kind = (has_image(spec), *((g.least, g.resources) for g in spec.groups))
+        """The clusters that could hold a job if they were empty, on models that quota may allow.
+
+        Of a job that quota never allows anything all that it asks for counts. O(choices x models x
+        depth of the tenant) if asked for its like.
+        """
+        ever = self._entitlements.ever(spec)
+        kind = (has_image(spec), ever, *((g.least, g.resources) for g in spec.groups))
         able = self._able.get(kind)
         if able is None:
-            fits = [i for i, (_, c) in enumerate(self._clusters) if could_hold(c, spec)]
+            every = not ever or len(ever) == len(self._entitlements.accelerators(spec))
+            asks = [spec] if every else [self._entitlements.with_only(spec, c) for c in ever]
+            fits = [
+                row
+                for row, (_, cluster) in enumerate(self._clusters)
+                if any(could_hold(cluster, ask) for ask in asks)
+            ]
             able = self._able[kind] = np.array(fits, np.int64)
         return able
 

@@ -182,7 +182,7 @@ class QueueState(EventMachine):
         """Take up a configuration. O(hosts)."""
         self.fleet, self.regions = fleet, sorted(region.name for region in fleet.regions)
         self.data.catalogue.configure(fleet)
-        self.cycle.binding.configure(fleet, self.jobs.records, self.now)
+        self.cycle.binding.configure(fleet, self.tenancy.entitlements, self.jobs.records, self.now)
         self.tenancy.configure(fleet)
         self.windows.configure(fleet)
         for hook in self.hooks.on_fleet:
@@ -197,7 +197,7 @@ class QueueState(EventMachine):
         """
         self.fleet = fleet
         self.windows.configure(fleet)
-        self.cycle.binding.configure(fleet, self.jobs.records, self.now)
+        self.cycle.binding.configure(fleet, self.tenancy.entitlements, self.jobs.records, self.now)
         for hook in self.hooks.on_owners:
             hook.on_owners(fleet, self.tenancy.entitlements)
         self.backlog.topology_policy.configure(fleet)

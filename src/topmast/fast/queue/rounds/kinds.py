@@ -6,12 +6,11 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from topmast.fast.queue.cycle.early_binding import could_hold
 from topmast.fast.queue.tenancy.entitlements import Entitlements
 from topmast.model.fleet import ClusterSpec, Fleet
-from topmast.model.job import MILLI, Accelerator, JobSpec
+from topmast.model.job import MILLI, JobSpec
 from topmast.policies.base import Floats, Ints
 
 
@@ -75,23 +74,9 @@ class Kinds:
             if len(wanted) != 1 or model not in self.models or not wanted[model]:
                 continue
             at = self.models.index(model)
-            taken = self._taken(spec, choice)
-            only = _with_only(spec, taken)
+            taken = self._entitlements.taken(spec, choice)
+            only = self._entitlements.with_only(spec, choice)
             if choices[at] < 0 and any(could_hold(cluster, only) for cluster in clusters):
                 speeds[at] = min(a.speed for a in taken if a is not None)
                 milli[at], choices[at] = wanted[model], choice
         return Kind(speeds, milli, choices)
-
-    def _taken(self, spec: JobSpec, choice: int) -> list[Accelerator | None]:
-        """What each group takes; None for one without GPUs."""
-        lists = [self._entitlements.named(g.resources).accelerators for g in spec.groups]
-        return [listed[min(choice, len(listed) - 1)] if listed else None for listed in lists]
-
-
-def _with_only(spec: JobSpec, taken: list[Accelerator | None]) -> JobSpec:
-    """The job as if its groups had no other choice."""
-    groups = tuple(
-        replace(g, resources=replace(g.resources, accelerators=() if a is None else (a,)))
-        for g, a in zip(spec.groups, taken, strict=True)
-    )
-    return replace(spec, groups=groups)

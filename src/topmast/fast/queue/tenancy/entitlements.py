@@ -222,12 +222,36 @@ class Entitlements:
             for choice in self.choices_of(spec, wanted)[True]
         )
 
+    def ever(self, spec: JobSpec) -> tuple[int, ...]:
+        """The choices that quota, its own or lent, allows a gang when nothing else runs.
+
+        O(choices x models x depth of the tenant).
+        """
+        wanted = self.wanted(spec)
+        if not self._ledger.is_limited(spec.tenant):
+            return tuple(range(len(wanted)))
+        idle = self.by(self._ledger.empty)
+        allowed = (idle.is_within(spec, n) or idle.may_borrow(spec, n) for n in wanted)
+        return tuple(choice for choice, may in enumerate(allowed) if may)
+
+    def taken(self, spec: JobSpec, choice: int) -> list[Accelerator | None]:
+        """What each group takes by a choice; None for one without GPUs."""
+        lists = [self.named(group.resources).accelerators for group in spec.groups]
+        return [listed[min(choice, len(listed) - 1)] if listed else None for listed in lists]
+
+    def with_only(self, spec: JobSpec, choice: int) -> JobSpec:
+        """The job as if its groups had no other choice."""
+        replace, taken = msgspec.structs.replace, self.taken(spec, choice)
+        groups = tuple(
+            replace(g, resources=replace(g.resources, accelerators=() if a is None else (a,)))
+            for g, a in zip(spec.groups, taken, strict=True)
+        )
+        return replace(spec, groups=groups)
+
     def quota_reason(self, spec: JobSpec) -> tuple[PendingReason, str]:
         """Why the quota keeps a job from starting: it never could, or not now."""
-        tenant = spec.tenant
-        wanted = [self._wanted(spec, choice) for choice in range(len(self.accelerators(spec)))]
-        idle = self.by(self._ledger.empty)
-        if wanted and not any(idle.is_within(spec, n) or idle.may_borrow(spec, n) for n in wanted):
+        tenant, wanted = spec.tenant, self.wanted(spec)
+        if wanted and not self.ever(spec):
             return PendingReason.EXCEEDS_MAX_QUOTA, ""
         full = {self._ledger.full_at(tenant, m, n) for milli in wanted for m, n in milli.items()}
         above = sorted(name for name in full if name not in (None, tenant))

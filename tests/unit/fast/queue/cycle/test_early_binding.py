@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.build import cluster, dataset, fleet, job, needs
+from tests.support.build import cluster, dataset, fleet, job, needs, tenant
 from tests.support.world import World
 from topmast.fast.queue.cycle.early_binding import Loads, could_hold
 from topmast.model.fleet import ClusterSpec, HostSpec
@@ -65,6 +65,26 @@ def test_a_job_is_never_sent_where_it_could_not_run() -> None:
     (large,) = world.submit(job("large", count=2, gpus=8, home="east"))
     world.advance(1)
     assert world.jobs[large].region == "west"
+
+
+@pytest.mark.parametrize("profile", ["manual", "federated", "hydra", "yugong"])
+@pytest.mark.parametrize(("borrow", "preemptible"), [(0, True), (None, False)])
+def test_a_job_is_never_sent_where_quota_keeps_it_out(
+    profile: str, borrow: int | None, preemptible: bool
+) -> None:
+    """No quota of the model at home, and nothing that it may borrow: it goes where there is some."""
+    world = World(
+        fleet(
+            cluster("east-1", hosts=1, model="V100"), cluster("west-1", hosts=1, model="K80"),
+            tenants=(tenant("t", borrow=borrow, V100=0, K80=8),),
+        ),
+        load_profile(profile),
+    )  # fmt: skip
+    (name,) = world.submit(
+        job("a", gpus=2, model=None, tenant="t", home="east", preemptible=preemptible)
+    )
+    world.advance(1)
+    assert (world.states()[name], world.jobs[name].region) == ("RUNNING", "west")
 
 
 def test_without_a_home_the_data_decides() -> None:
