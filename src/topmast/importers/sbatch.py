@@ -19,10 +19,11 @@ from topmast.model.files.jobfile import SCRIPT_LIMIT_BYTES
 from topmast.model.files.source import is_binary
 from topmast.model.files.sweeps import MAX_JOBS
 
-_MEMORY = re.compile(r"([0-9]+)([KMGT]?)B?", re.IGNORECASE)
-_GRES = re.compile(r"(?:gres/)?gpu(?::([A-Za-z][\w.-]*))?(?:[:=]([0-9]+))?(?:\(.*\))?")
-_GPUS = re.compile(r"(?:([A-Za-z][\w.-]*):)?([0-9]+)")
-_SIGNAL = re.compile(r"(?:[BR]*:)?(?:SIG)?(\w+)(?:@([0-9]+))?")
+_NUMBER = re.compile("[0-9]{1,9}")
+_MEMORY = re.compile(r"([0-9]{1,15})([KMGT]?)B?", re.IGNORECASE)
+_GRES = re.compile(r"(?:gres/)?gpu(?::([A-Za-z][\w.-]*))?(?:[:=]([0-9]{1,9}))?(?:\(.*\))?")
+_GPUS = re.compile(r"(?:([A-Za-z][\w.-]*):)?([0-9]{1,9})")
+_SIGNAL = re.compile(r"(?:[BR]*:)?(?:SIG)?(\w+)(?:@([0-9]{1,9}))?")
 _COMMENT = re.compile(r"\s#.*")
 _ALIASES = """\
 # As sbatch runs it: what a line returns does not end the script, and Slurm's variables are there.
@@ -162,7 +163,7 @@ def _whole(options: dict[str, _Option], name: str, notes: Notes) -> int | None:
     option = options.get(name)
     if option is None:
         return None
-    if not option.value.isdecimal():
+    if not _NUMBER.fullmatch(option.value):
         notes.add(option.line, f"--{name}", f"{option.value!r} is not a number", "it is left out")
         return None
     return int(option.value) or None
@@ -174,7 +175,7 @@ def _size(options: dict[str, _Option], notes: Notes) -> _Size:
     nodes = options.get("nodes")
     if nodes is not None:
         ends = nodes.value.split("-")
-        if len(ends) <= 2 and all(end.isdecimal() and int(end) for end in ends):
+        if len(ends) <= 2 and all(_NUMBER.fullmatch(end) and int(end) for end in ends):
             least, most = int(ends[0]), int(ends[-1])
         else:
             notes.add(nodes.line, "--nodes", f"{nodes.value!r} is not understood", "1 is taken")
@@ -206,9 +207,9 @@ def _gpus(options: dict[str, _Option], size: _Size, notes: Notes) -> tuple[float
         model, count = "", 0
         for text in option.value.split(","):
             found = (_GRES if name == "gres" else _GPUS).fullmatch(text.strip())
-            if found and not part:
+            if found and not part and int(found[2]):
                 count, part = 1, 1.0 / int(found[2])
-            elif found:
+            elif found and part:
                 model, count = model or found[1] or "", count + int(found[2] or 1)
             else:
                 notes.add(option.line, f"--{name}", f"{text!r} is left out", "only GPUs are known")
@@ -341,14 +342,14 @@ def _seconds(text: str) -> int | None:
     """Seconds of Slurm's times: minutes, m:s, h:m:s, d-h, d-h:m, d-h:m:s."""
     days, dash, rest = text.partition("-")
     parts = (rest if dash else text).split(":")
-    if not all(part.isdecimal() for part in parts) or len(parts) > 3:
+    if not all(map(_NUMBER.fullmatch, parts)) or len(parts) > 3:
         return None
     numbers = [int(part) for part in parts]
     if dash:
         hours, minutes, seconds = [*numbers, 0, 0][:3]
-        return (
-            int(days) * 86_400 + hours * 3600 + minutes * 60 + seconds if days.isdecimal() else None
-        )
+        if not _NUMBER.fullmatch(days):
+            return None
+        return int(days) * 86_400 + hours * 3600 + minutes * 60 + seconds
     if len(numbers) == 1:
         return numbers[0] * 60 or None
     hours, minutes, seconds = [0, *numbers][-3:]
@@ -368,7 +369,7 @@ def _script(
     wrap = options.get("wrap")
     name = options["job-name"].value if "job-name" in options else "job"
     given = options["cpus-per-task"].value if "cpus-per-task" in options else ""
-    cpus = int(given) if given.isdecimal() else 1  # what is no number was noted as left out
+    cpus = int(given) if _NUMBER.fullmatch(given) else 1  # what is no number was noted as left out
     body = body_of(lines)
     settings, program = as_the_first_line_says(lines, where, notes)
     if program and wrap is None:

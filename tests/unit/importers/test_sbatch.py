@@ -238,6 +238,28 @@ def test_a_script_in_another_language_is_run_by_its_interpreter() -> None:
     assert wrapped.endswith("echo a\n")
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nodes", "ntasks", "ntasks-per-node", "gpus", "gpus-per-node", "ntasks-per-gpu",
+        "cpus-per-task", "mem", "time",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("number", ["9" * 400, "9" * 5_000])
+def test_a_number_without_bounds_is_noted_and_left_out(name: str, number: str) -> None:
+    """No machine has so many."""
+    found = import_sbatch(f"#!/bin/bash\n#SBATCH --{name}={number}\nsrun x\n".encode(), "x")
+    assert number in str(found.notes)
+    assert found.job.keys() == {"run"}
+
+
+def test_no_task_for_a_gpu_is_noted_and_left_out() -> None:
+    """It would be a GPU without end."""
+    found = import_sbatch(b"#!/bin/bash\n#SBATCH --ntasks-per-gpu=0\nsrun x\n", "x")
+    assert "--ntasks-per-gpu" in str(found.notes)
+    assert found.job.keys() == {"run"}
+
+
 @given(st.lists(st.text("-=:#SBATCHgpunrs0123 '\"\\\n@,", max_size=30), max_size=8))
 def test_any_text_is_read_or_refused(lines: list[str]) -> None:
     """Nothing but InvalidInput is raised."""
