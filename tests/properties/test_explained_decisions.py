@@ -354,7 +354,7 @@ CLAIMS: tuple[tuple[str, Check], ...] = (
     (rf"{GANG} would fit into {PLACE} now, but the job waits(?: until the queue asks again)?",
      _stays_away),
     (rf"{GANG} (?:fit|fits) into no \w+, even if it were empty", _never),
-    (rf"no host could run one task of {GANG}, even if it were empty", _never),
+    (rf"no host could run (?:one task of )?{GANG}, even if it were empty", _never),
     (rf"no job of tenant \w may hold {GANG}: one has to lie within .*", _nothing),
     (r"(?P<count>\d+) hosts? of (?P<cluster>[\w-]+) would do, but (?:is|are) out of service \(.*?\)",
      _out_of_service),

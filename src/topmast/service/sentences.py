@@ -70,7 +70,8 @@ def waiting(scene: Scene, reason: PendingReason | None, detail: str) -> str:
         case PendingReason.WAITING_FOR_DATA:
             return f"the job waits for its data: {detail}"
         case PendingReason.NO_MATCHING_HARDWARE:
-            return f"no host could run one task of {wanted}, even if it were empty"
+            some = "one task of " if scene.spec.tasks > 1 else ""
+            return f"no host could run {some}{wanted}, even if it were empty"
         case PendingReason.TOPOLOGY_DOES_NOT_FIT:
             level = scene.spec.topology.required
             within = "cluster" if level is None else level.name.lower()

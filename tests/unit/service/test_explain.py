@@ -70,7 +70,7 @@ QUESTIONS = [
              "TopologyDoesNotFit", "even if it were empty"),
     Question("too large, and over its quota", job(gpus=8, count=3), "TopologyDoesNotFit",
              "even if it were empty", (tenant("default", borrow=24, H100=8),)),
-    Question("no such GPU", job(model="TPU"), "NoMatchingHardware", "no host could run one task"),
+    Question("no such GPU", job(model="TPU"), "NoMatchingHardware", "no host could run 1 task with 1 TPU"),
     Question("no such data", job(datasets=("x",)), "UnknownDataset", "reads a dataset that the catalogue does not have: x"),
     Question("no such data, twice", job(datasets=("x", "y")), "UnknownDataset",
              "reads datasets that the catalogue does not have: x, y"),

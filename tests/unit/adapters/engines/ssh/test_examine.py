@@ -56,3 +56,22 @@ def test_a_folder_for_a_key_names_the_option(tmp_path: Path) -> None:
         asyncssh.load_keypairs(str(tmp_path))
     told = Where("gpu-1", SshOptions(identity=str(tmp_path))).explain(caught.value)
     assert told == f"option identity: {tmp_path} cannot be read: Is a directory"
+
+
+def test_a_host_on_the_way_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    """And not the host behind it, which nobody has asked yet."""
+    known, key = tmp_path / "known_hosts", tmp_path / "key"
+    known.touch()
+    asyncssh.generate_private_key("ssh-ed25519").write_private_key(str(key))
+    options = SshOptions(identity=str(key), known_hosts=str(known), jump="ann@127.0.0.1:1")
+    (fault,) = SshEngine.examine(
+        ClusterSpec("metal", (HostSpec("gpu-1", "H100", 8),), "ssh"), options
+    )
+    assert "gpu-1: option jump: 127.0.0.1, port 1: " in fault.detail
+
+
+def test_a_host_on_the_way_has_its_own_login() -> None:
+    """What people are told to type leads there by the hosts before it."""
+    where = Where("gpu-1", SshOptions(user="me", jump="gate, ann@inner:2222"))
+    told = where.jump(1).explain(asyncssh.HostKeyNotVerifiable("Host key is not trusted"))
+    assert "`ssh -p 2222 -J gate ann@inner` asks" in told

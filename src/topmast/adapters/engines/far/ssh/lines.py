@@ -16,6 +16,7 @@ from typing import Any
 
 import asyncssh
 import structlog
+from msgspec.structs import replace
 
 from topmast.adapters.engines.far import runner
 from topmast.adapters.engines.far.launcher import Refused, Unreachable
@@ -226,6 +227,13 @@ class Where:
             found.append((host, {**given, "username": user} if user else given))
         return found
 
+    def jump(self, index: int) -> Where:
+        """The same of a host on the way."""
+        host, own = self.jumps()[index]
+        before = ",".join(self.options.jump.split(",")[:index])
+        user = own.get("username", self.options.user)
+        return Where(host, replace(self.options, port=own["port"], user=user, jump=before))
+
     def explain(self, error: Exception) -> str:
         """Why a connection failed, and what to do."""
         options, name = self.options, self.address
@@ -307,12 +315,15 @@ async def connected(where: Where) -> AsyncIterator[Channel]:
     """A connection to a host, with our program on it."""
     async with AsyncExitStack() as stack:
         shared, tunnel = where.arguments(), None
-        for host, own in [*where.jumps(), (where.address, {"port": where.options.port})]:
+        hops = where.jumps()
+        for index, (host, own) in enumerate([*hops, (where.address, {"port": where.options.port})]):
             try:
                 connection = await asyncssh.connect(host, tunnel=tunnel, **{**shared, **own})
-            except ValueError as error:
-                if stale := where.stale_file(error):
+            except (ValueError, *FAILURES) as error:
+                if isinstance(error, ValueError) and (stale := where.stale_file(error)):
                     raise NotUsable(stale) from None
+                if index < len(hops) and isinstance(error, FAILURES):
+                    raise NotUsable(f"option jump: {where.jump(index).explain(error)}") from None
                 raise
             stack.callback(connection.abort)
             tunnel = connection
