@@ -268,9 +268,9 @@ class Caller:
             self._lose_ranks()
 
     def _living(self) -> list[int]:
-        """What may live of the ranks. In a container whose first process is the keeper that is all
-        but it and us: SIGKILL from within does nothing to it, so it may only stand still, and what
-        loses its parent goes to it.
+        """What may live of the ranks. If the keeper is the first process of a container that is all
+        but it and this one: SIGKILL from within does nothing to it, so it may only stand still, and
+        what loses its parent goes to it.
         """
         if not self.keeper.is_first:
             return marked(self.keeper.nonce)
