@@ -68,13 +68,13 @@ def test_what_holds_gpus_comes_first_and_what_waits_has_a_place_in_line(door: En
             places = [re.search(r"#(\d+)", row(text, job)) for job in found[2:]]
             assert [int(p.group(1)) for p in places if p] == [1, 2, 3, 4, 5, 6, 7]
             assert "Held : the job waits until it is released" in row(text, "j8")
-            assert "no host could run one task" in row(text, "j9")
+            assert "no host could run 1 task" in row(text, "j9")
             why = [
                 (await client.get(f"/api/v1/jobs/{job}/story")).json()["why"]
                 for job in ("j1", "j9")
             ]
             assert why[0] == ""
-            assert why[1].startswith("no host could run one task")
+            assert why[1].startswith("no host could run 1 task")
 
     run(story)
 
