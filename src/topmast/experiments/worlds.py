@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from topmast.model.errors import Faults
 from topmast.policies.options import Profile
 from topmast.policies.registry import load_profile
 from topmast.sim.settings import OVERHEADS, Settings, read_settings, told_apart
@@ -12,7 +13,7 @@ from topmast.sim.settings import OVERHEADS, Settings, read_settings, told_apart
 def world_of(
     profile: str, options: Mapping[str, str], *, overheads: bool
 ) -> tuple[Profile, Settings]:
-    """A profile and a world with ``options`` laid over them. Raises InvalidInput for one that
+    """A profile and a world with ``options`` laid over them. Raises InvalidInput, with each that
     does not fit.
 
     Without ``overheads`` nothing but work takes time, and no attempt is too young to be stopped;
@@ -22,4 +23,7 @@ def world_of(
     if not overheads:
         world = {**dict.fromkeys(OVERHEADS, "0"), **world}
         own = {"min_runtime_s": "0", **own}
-    return load_profile(profile, own), read_settings(world)
+    faults = Faults()
+    found = faults.of(lambda: load_profile(profile, own)), faults.of(lambda: read_settings(world))
+    faults.refuse()
+    return found

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from topmast.model.errors import InvalidInput
+from topmast.model.errors import Faults, InvalidInput
 from topmast.model.files.fields import nearest, one_of
 from topmast.model.files.wording import in_words
 from topmast.model.units import show
@@ -117,31 +119,36 @@ def told_apart(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, st
 
 
 def read_settings(options: Mapping[str, str]) -> Settings:
-    """The settings of ``--set sim.KEY=VALUE``. Raises InvalidInput for one that does not fit."""
-    document = {
-        key.removeprefix(PREFIX): value_of(key, text)
-        for key, text in options.items()
-        if not key.startswith(GPU_SPEED)
-    }
-    document["gpu_speed"] = _gpu_speeds(options)
+    """The settings of ``--set sim.KEY=VALUE``. Raises InvalidInput, with each that does not fit."""
+    faults, document = Faults(), dict[str, Any]()
+    for key, text in options.items():
+        if not key.startswith(GPU_SPEED):
+            document |= faults.rest_of(partial(_setting, key, text)) or {}
+    document["gpu_speed"] = faults.of(lambda: _gpu_speeds(options))
+    faults.refuse()
+    return msgspec.convert(document, Settings)
+
+
+def _setting(key: str, text: str) -> dict[str, Any]:
+    """One setting, by its name. Raises InvalidInput if there is none such, or it does not fit."""
+    name, value = key.removeprefix(PREFIX), value_of(key, text)
     try:
-        settings = msgspec.convert(document, Settings)
+        read = getattr(msgspec.convert({name: value}, Settings), name)
     except msgspec.ValidationError as error:
         what, place = in_words(error)
         remedy = ""
         if what == "unknown field":
             what, remedy = "there is no such option", _meant(place)
-        elif place in document:
-            what += f" {show(str(document[place]))}"
-        raise InvalidInput(what, field=f"--set sim.{place}", remedy=remedy) from error
-    for name in Settings.__struct_fields__:
-        value = getattr(settings, name)
-        if value is None or isinstance(value, bool | dict):
-            continue
-        low_ok = value > 0 if name in _ABOVE_ZERO else value >= 0
-        if not (low_ok and value <= _AT_MOST.get(name, 1e12)):
-            raise InvalidInput(f"{value} is out of range", field=f"--set sim.{name}")
-    return settings
+        elif place == name:
+            what += f" {show(str(value))}"
+        raise InvalidInput(what, field=f"--set {PREFIX}{place}", remedy=remedy) from error
+    if read is None or isinstance(read, bool | dict):
+        return {name: value}
+    most, above_zero = _AT_MOST.get(name, 1e12), name in _ABOVE_ZERO
+    if not ((read > 0 if above_zero else read >= 0) and read <= most):
+        remedy = f"above 0, at most {most:g}" if above_zero else f"from 0 to {most:g}"
+        raise InvalidInput(f"{read} is out of range", field=f"--set {key}", remedy=remedy)
+    return {name: value}
 
 
 def read_foreseen(options: Mapping[str, str], command: str) -> Settings:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.build import cluster, dataset, fleet, tenant
 from tests.support.simulated import FREE, jobs, run
+from topmast.experiments.worlds import world_of
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import Link
@@ -247,6 +248,22 @@ def test_settings_that_make_no_sense_are_refused(text: str) -> None:
     key, _, value = text.partition("=")
     with pytest.raises(InvalidInput, match="sim"):
         read_settings({f"sim.{key}": value})
+
+
+def test_all_options_of_a_run_that_do_not_fit_are_told_at_once() -> None:
+    """Of the profile and of the world, each with what would fit."""
+    wrong = {"sim.startups": "3", "sim.startup_s": "soon", "sim.loss": "2", "sim.host_mtbf_s": "0"}
+    with pytest.raises(InvalidInput) as raised:
+        world_of("fifi", {**wrong, "nope": "1"}, overheads=True)
+    told = [error.line() for error in (raised.value, *raised.value.more)]
+    assert told == [
+        "profile: unknown profile 'fifi' (did you mean 'fifo'?)",
+        "--set nope: there is no such option (`topmast policies` lists all options)",
+        "--set sim.startups: there is no such option (did you mean 'sim.startup_s'?)",
+        "--set sim.startup_s: wanted a number, found text 'soon'",
+        "--set sim.loss: 2.0 is out of range (from 0 to 0.99)",
+        "--set sim.host_mtbf_s: 0.0 is out of range (above 0, at most 1e+12)",
+    ]
 
 
 def test_settings_are_read_as_people_write_them() -> None:
