@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from topmast.cli.output import Cell, Column, Row, say_table, say_text
-from topmast.cli.text import number, plural
+from topmast.cli.text import moment, number, plural
 
 if TYPE_CHECKING:
     from topmast.model.views import HostView
@@ -44,8 +44,9 @@ def say_hosts(found: Sequence[HostView]) -> None:
         for job, why in row.stays.items():
             say_text(f"{job} is still on {row.name}: {why}")
         if row.closed:
-            state = " is closed" if row.state == "closed" else ""
-            say_text(f"{row.name}{state}: {row.closed}")
+            state = f" is {row.state}" if row.state in ("closed", "suspect") else ""
+            until = f", until {moment(row.until_s)}" if row.state == "suspect" else ""
+            say_text(f"{row.name}{state}: {row.closed}{until}")
         for job in row.kept_for:
             say_text(f"GPUs of {row.name} are kept for {job}, which is being moved there")
 

@@ -96,6 +96,10 @@ class HostState(StrEnum):
     DOWN = "down"
 
 
+SUSPECTED = "an attempt was lost here, so it takes no new work for a while"
+"""Why a host is suspect."""
+
+
 class Outcome(StrEnum):
     """How an attempt ended."""
 

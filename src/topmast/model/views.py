@@ -277,9 +277,11 @@ class HostView(Struct, frozen=True):
     reachable: bool = True
     """False while its region does not answer; the other fields are then the last known."""
     closed: str = ""
-    """Why it takes no new work, as an operator or its cluster says; empty: nothing is said."""
+    """Why it takes no new work, as an operator or its cluster says, or as it is suspect; empty:
+    nothing is said.
+    """
     until_s: float | None = None
-    """When a cordon or drain of it ends by itself, if it does."""
+    """When a cordon or drain of it, or suspicion, ends by itself, if it does."""
     reason: str = ""
     """Why it is cordoned or drained, in the words of the one that ordered it."""
 

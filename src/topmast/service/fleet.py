@@ -17,7 +17,7 @@ from topmast.model.files.fields import no_such
 from topmast.model.job import MILLI, JobSpec
 from topmast.model.messages import Closure
 from topmast.model.reason import PendingReason
-from topmast.model.states import HostState
+from topmast.model.states import SUSPECTED, HostState
 from topmast.model.views import (
     ClusterView,
     CopyView,
@@ -201,6 +201,8 @@ def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView
             agent_pid, stopped = process_of(cluster, spec.name) or (None, False)
             order = given(placer.state.orders, {}).get(spec.name)
             state = columns.states[row]
+            is_suspect = state is HostState.SUSPECT
+            ends_s = placer.state.suspect if is_suspect else given(placer.state.until, {})
             found.append(
                 HostView(
                     name=spec.name,
@@ -220,9 +222,9 @@ def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView
                     stays={j: stays[j] for j in jobs.get(spec.name, ()) if j in stays}
                     if state is HostState.DRAINING
                     else {},
-                    closed=closed_why(placer, spec.name),
+                    closed=SUSPECTED if is_suspect else closed_why(placer, spec.name),
                     reason="" if order is None else order.reason,
-                    until_s=given(placer.state.until, {}).get(spec.name),
+                    until_s=ends_s.get(spec.name),
                 )
             )
     return tuple(found)

@@ -82,6 +82,13 @@ def test_listings(name: str, rows: list[Any], want: str, server: FakeServer, cal
     assert call(name).out.count("\n") == 1
 
 
+def test_a_host_that_is_suspect_says_why_and_until_when(server: FakeServer, call: Call) -> None:
+    suspect = host("h0", "suspect", closed="an attempt was lost here", until_s=1e9)
+    server.on("GET", "/hosts", {"hosts": [suspect]})
+    said = f"h0 is suspect: an attempt was lost here, until {moment(1e9)}"
+    assert call("hosts").out.splitlines()[-1] == said
+
+
 def test_a_cluster_that_takes_no_new_work_says_why(server: FakeServer, call: Call) -> None:
     """One reason if it is closed as a whole; else where the reasons are."""
     partly = v.ClusterView(

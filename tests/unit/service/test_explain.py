@@ -16,7 +16,7 @@ from topmast.model import messages as m
 from topmast.model.fleet import DatasetSpec, Link, TenantSpec
 from topmast.model.job import Band, JobSpec, Level, Topology
 from topmast.model.reason import ChangeKind, PendingReason
-from topmast.model.states import WAITING, HostState, JobState
+from topmast.model.states import SUSPECTED, WAITING, HostState, JobState
 from topmast.model.views import Explanation
 from topmast.ports import Decision
 from topmast.service.explain import explain_job, explain_spec
@@ -212,6 +212,17 @@ def test_what_would_have_to_change(case: Wish) -> None:
     assert found[0].to == case.want_to
     assert bool(found[0].also) is ("and also" in case.want_text)
     assert any(found[0].text in line for line in told.would_help)
+
+
+def test_a_host_that_is_suspect_says_why_and_until_when() -> None:
+    """Also what would help says it."""
+    world = World(fleet(cluster("east-1", hosts=1)), obedient=False)
+    (lost,) = world.submit(job(gpus=8))
+    world.finish(lost, None)
+    (back,) = [c for c in _asked(world, job(gpus=8)).changes if c.kind is ChangeKind.SERVICE]
+    assert back.text == f"1 host of east-1 back in service (east-1-0 is suspect: {SUSPECTED})"
+    (view,) = hosts(world.machines.placers, lambda cluster, host: None, world.now)
+    assert (view.state, view.closed, view.until_s) == ("suspect", SUSPECTED, 60.0)
 
 
 def test_a_host_that_its_cluster_closed_is_named_with_the_reason() -> None:

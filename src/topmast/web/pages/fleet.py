@@ -23,7 +23,7 @@ WAYS = {
 }  # fmt: skip
 SENTENCES = {
     "healthy": "takes work",
-    "suspect": "has not been heard of for a moment, and takes no new work until it answers",
+    "suspect": "is not trusted for a moment",
     "draining": "takes no new work; its jobs move elsewhere",
     "cordoned": "takes no new work; what runs there goes on",
     "closed": "is given no new work by its own cluster",

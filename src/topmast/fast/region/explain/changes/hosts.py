@@ -14,9 +14,10 @@ from topmast.fast.region.search.packing import gpus_of_task
 from topmast.fast.region.search.scoring import choices_of
 from topmast.model.job import MILLI, Level
 from topmast.model.reason import Change, ChangeKind
-from topmast.model.states import HostState
+from topmast.model.states import SUSPECTED, HostState
 
 HOSTS_NAMED = 64
+_WITH_REASONS = (HostState.CLOSED, HostState.DOWN, HostState.SUSPECT)
 
 
 def more_hosts(trials: Trials) -> Iterator[Change]:
@@ -93,7 +94,8 @@ def states_of(columns: Columns, hosts: Iterable[str]) -> str:
     alike: dict[str, list[str]] = {}
     for host in hosts:
         state, why = columns.states[columns.index[host]], columns.closed.get(host, "")
-        said = f": {why}" if why and state in (HostState.CLOSED, HostState.DOWN) else ""
+        why = SUSPECTED if state is HostState.SUSPECT else why
+        said = f": {why}" if why and state in _WITH_REASONS else ""
         alike.setdefault(f"{state.value}{said}", []).append(host)
     return "; ".join(
         f"{listed(names)} {'is' if len(names) == 1 else 'are'} {state}"
