@@ -21,6 +21,7 @@ from tests.support.live import live
 from tests.support.openid import Browser, Provider, install, provider
 from topmast.adapters.oidc import OpenId
 from topmast.api import create_api
+from topmast.api.login import MOST_TABS
 from topmast.model import account_views as v
 from topmast.model.files import accountsfile
 from topmast.web import routes as pages_of
@@ -127,6 +128,25 @@ def test_a_return_that_belongs_to_no_login_is_refused(door: Entrance) -> None:
         refused = [line.outcome for line in lines if line.object == "/auth/callback"]
         assert len(refused) == 4
         assert any("the provider says" in outcome for outcome in refused)
+
+    run(story)
+
+
+def test_two_tabs_of_a_browser_log_in_at_the_same_time(door: Entrance) -> None:
+    """Both were open when the session ended; each returns to its page, in whatever order."""
+
+    async def story() -> None:
+        async with pages(door) as browser:
+            tabs = [await browser.get(f"/auth/login?next=/{page}") for page in ("fleet", "usage")]
+            for tab, page in zip(tabs, ("/fleet", "/usage"), strict=True):
+                back = urlsplit(await at_provider("ann", tab.headers["location"], address=BACK))
+                done = await browser.get(f"{back.path}?{back.query}")
+                assert done.status_code == 303, done.text
+                assert done.headers["location"] == page
+            assert list(browser.cookies) == ["__Host-topmast"]
+            for _ in range(MOST_TABS + 3):
+                await browser.get("/auth/login")
+            assert len(browser.cookies) == 1 + MOST_TABS
 
     run(story)
 

@@ -22,8 +22,13 @@ from topmast.routing import CALLER, REQUEST, guarded_router, open_to_all
 from topmast.service.limits import client_of
 from topmast.service.service import Service
 
-LOGIN_COOKIE = "__Host-topmast-login"
-"""Ties the return of a browser to the login that it began."""
+LOGIN_COOKIE = "__Host-topmast-login-"
+"""Ties the return of a browser to the login that it began; the beginning of its state follows.
+
+So each tab has a cookie of its own: those that find their session ended begin at the same time.
+"""
+MOST_TABS = 8
+"""So many logins of one browser at a time: a request has room for so many cookies."""
 BEGUN_S = 600.0
 MOST_BEGUN, MOST_OF_CLIENT = 1_000, 100
 """Logins under way: of all, and of one client, which so cannot push out all others."""
@@ -124,7 +129,7 @@ def routes(logging: Logging) -> APIRouter:
         if caller is not None:
             await logging.service.logins.log_out(caller)
         gone = Response(status_code=204)
-        gone.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="lax")
+        _delete_cookie(gone, COOKIE)
         return gone
 
     return router
@@ -144,7 +149,10 @@ def _browser(router: APIRouter, logging: Logging) -> None:
         url, pending = await logging.openid.begin()
         logging.keep(pending.state, pending, address, BEGUN_S, onward(next))
         going = RedirectResponse(url, 302)
-        _set_cookie(going, LOGIN_COOKIE, pending.state, BEGUN_S)
+        begun = [name for name in request.cookies if name.startswith(LOGIN_COOKIE)]
+        for oldest in begun[: 1 - MOST_TABS]:
+            _delete_cookie(going, oldest)
+        _set_cookie(going, _cookie_of(pending.state), pending.state, BEGUN_S)
         return going
 
     @router.get("/callback", tags=["login"], summary="Where the provider sends a browser back to",
@@ -155,7 +163,7 @@ def _browser(router: APIRouter, logging: Logging) -> None:
     ) -> Response:
         address = logging.address(request)
         begun = logging.find(state)
-        own = request.cookies.get(LOGIN_COOKIE, "")
+        own = request.cookies.get(_cookie_of(state), "")
         tied = hmac.compare_digest(own.encode(), state.encode("utf-8", "replace"))
         if begun is None or not isinstance(begun.what, Pending) or not tied or not code:
             why = f"the provider says: {error[:200]}" if error else "no such login is under way"
@@ -173,7 +181,7 @@ def _browser(router: APIRouter, logging: Logging) -> None:
         )  # fmt: skip
         back = RedirectResponse(begun.next, 303)
         _set_cookie(back, COOKIE, made.token, logging.openid.provider.login_s)
-        back.delete_cookie(LOGIN_COOKIE, path="/", secure=True, httponly=True, samesite="lax")
+        _delete_cookie(back, _cookie_of(state))
         return back
 
 
@@ -219,7 +227,16 @@ def _device(router: APIRouter, logging: Logging) -> None:
         return answer(made, 201)
 
 
+def _cookie_of(state: str) -> str:
+    """The name of the cookie of a login."""
+    return LOGIN_COOKIE + state[:12]
+
+
 def _set_cookie(response: Response, name: str, value: str, life_s: float) -> None:
     response.set_cookie(
         name, value, max_age=int(life_s), path="/", secure=True, httponly=True, samesite="lax"
     )
+
+
+def _delete_cookie(response: Response, name: str) -> None:
+    response.delete_cookie(name, path="/", secure=True, httponly=True, samesite="lax")
