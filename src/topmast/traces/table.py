@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from topmast.model.errors import MOST_TOLD, InvalidInput, Refused
+from topmast.model.errors import MOST_TOLD, InvalidInput, Refused, refuse_all
 from topmast.model.units import show
 from topmast.traces.source import Chunk, chunks, is_parquet, place
 from topmast.traces.trace import Bools, Ints, Texts, same_text
@@ -167,24 +167,32 @@ class _Reader:
         return Chunk(chunk.rows[1:], chunk.first_line + 1, chunk.even, chunk.lines[1:])
 
     def _check_names(self, hint: Callable[[list[str]], str]) -> None:
-        where = f"{self.where}:{self.line}"
-        shown = ", ".join(show(name) for name in self.names[:12])
+        """Raises InvalidInput, with each column that is missing, named twice, or not known."""
         missing = [name for name in self.layout.required() if name not in self.names]
-        if missing:
-            remedy = hint(self.names) or f"the columns are {shown}"
-            raise InvalidInput(
-                "the column is missing", field=missing[0], where=where, remedy=remedy
-            )
-        twice = [n for i, n in enumerate(self.names) if n in self.names[:i] and n]
-        if twice:
-            message = f"{show(twice[0])} names two columns"
-            raise InvalidInput(message, where=where, remedy="remove or rename one")
-        unknown = [n for n in self.names if n not in self.layout.fields]
-        if unknown and self.layout.closed:
-            near = get_close_matches(unknown[0], list(self.layout.fields), 1)
-            remedy = f"did you mean '{near[0]}'?" if near else "remove the column"
-            message = f"no column {show(unknown[0])} is known"
-            raise InvalidInput(message, where=where, remedy=remedy)
+        unknown = [name for name in self.names if name and name not in self.layout.fields]
+        if missing and (other := hint(self.names)):
+            raise self._wrong("the column is missing", missing[0], remedy=other)
+        errors, shown = [], ", ".join(show(name) for name in self.names[:12])
+        for name in missing:
+            near = get_close_matches(name, unknown, 1)
+            remedy = f"is it {show(near[0])}?" if near else f"the columns are {shown}"
+            errors.append(self._wrong("the column is missing", name, remedy=remedy))
+            unknown = [other for other in unknown if other not in near]
+        twice = dict.fromkeys(n for i, n in enumerate(self.names) if n in self.names[:i] and n)
+        remedy = "remove or rename one"
+        errors += [self._wrong(f"{show(name)} names two columns", remedy=remedy) for name in twice]
+        if self.layout.closed:
+            errors += [self._unknown(name) for name in unknown]
+        refuse_all(errors)
+
+    def _unknown(self, name: str) -> InvalidInput:
+        near = get_close_matches(name, list(self.layout.fields), 1)
+        remedy = f"did you mean '{near[0]}'?" if near else "remove the column"
+        return self._wrong(f"no column {show(name)} is known", remedy=remedy)
+
+    def _wrong(self, message: str, field: str = "", *, remedy: str) -> InvalidInput:
+        where = f"{self.where}:{self.line}"
+        return InvalidInput(message, field=field, where=where, remedy=remedy)
 
     def read(self, chunk: Chunk, refused: Refused | None) -> tuple[Ints, dict[str, Values]]:
         """The lines of the good rows of a chunk, and their values by column.

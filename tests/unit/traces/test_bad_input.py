@@ -149,6 +149,20 @@ def test_bad_headers(header: str, want: str, tmp_path: Path) -> None:
     assert refusal(path) == f"t.csv:1: {want}" or refusal(path).startswith(f"t.csv:1: {want}")
 
 
+def test_all_that_is_wrong_with_a_header_is_told_at_once(tmp_path: Path) -> None:
+    """What is missing, with the column that may be meant by it; what comes twice; what is not known."""
+    path = tmp_path / "t.csv"
+    path.write_text("job_id,submit_s,duration,user,user,tennant\na,0,5,u,u,t\n")
+    with pytest.raises(InvalidInput) as raised:
+        read(path)
+    assert [error.line().removeprefix(f"{path}:1: ") for error in (raised.value, *raised.value.more)] == [
+        "duration_s: the column is missing (is it 'duration'?)",
+        "gpus: the column is missing (the columns are 'job_id', 'submit_s', 'duration', 'user', 'user', 'tennant')",
+        "'user' names two columns (remove or rename one)",
+        "no column 'tennant' is known (did you mean 'tenant'?)",
+    ]  # fmt: skip
+
+
 FILES = [
     ("empty", b"", "the file is empty"),
     ("blank", b"\n\n \n"[:2], "the file is empty"),
