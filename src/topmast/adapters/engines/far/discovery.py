@@ -31,6 +31,8 @@ class Discovered(Struct, frozen=True):
     """Hosts that a fleet cannot have, each with the reason."""
     region: str = ""
     """Where it says that it is; empty: it does not."""
+    unnamed: tuple[str, ...] = ()
+    """Hosts that do not tell the model of their GPUs, which is a word in its place."""
     notes: tuple[str, ...] = ()
     """What people should know of hosts that are not left out."""
 

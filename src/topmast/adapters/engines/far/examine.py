@@ -102,15 +102,21 @@ def _compare(cluster: ClusterSpec, found: Discovered, closed: Sequence[Host]) ->
         )  # fmt: skip
     closed = [host for host in closed if host.name not in missing]
     yield from _closed(closed, all_of_them=len(closed) == len(cluster.hosts))
+    unnamed = [host.name for host in cluster.hosts if host.name in found.unnamed]
     faults = [
         f"{host.name} {fault}"
         for host in cluster.hosts if host.name in there
-        for fault in _shortfalls(host, there[host.name])
+        for fault in _shortfalls(host, there[host.name], is_named=host.name not in unnamed)
     ]  # fmt: skip
     if faults:
         yield Finding(
             Level.FAULT, "sizes", _some(faults),
             "write what is there",
+        )  # fmt: skip
+    if unnamed:
+        yield Finding(
+            Level.WARNING, "GPUs",
+            f"{_some(unnamed)}: no label tells the model of the GPUs; the fleet file is believed",
         )  # fmt: skip
     if cluster.hosts and not missing and not faults and not closed:
         yield Finding(Level.OK, "hosts", f"all {len(cluster.hosts)} are there, with their GPUs")
@@ -126,9 +132,9 @@ def _closed(hosts: Sequence[Host], *, all_of_them: bool) -> Iterator[Finding]:
         yield Finding(level, "hosts", f"no work for {_some(names)}: {why}")
 
 
-def _shortfalls(told: HostSpec, real: HostSpec) -> Iterator[str]:
+def _shortfalls(told: HostSpec, real: HostSpec, *, is_named: bool) -> Iterator[str]:
     """What a host has less of than it is told to have."""
-    if told.gpus and told.model != real.model:
+    if told.gpus and is_named and told.model != real.model:
         yield f"has GPUs of model {real.model or '(none)'}, not {told.model}"
     elif told.gpus > real.gpus:
         yield f"has {real.gpus} GPUs, not {told.gpus}"

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -11,14 +12,16 @@ from topmast.adapters.engines.far.kubernetes.options import KubernetesOptions
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.ports import Finding, Level
 
-NODE = {
+NODE: dict[str, Any] = {
     "metadata": {"name": "k1", "uid": "1", "labels": {"nvidia.com/gpu.product": "NVIDIA-H100"}},
     "status": {"allocatable": {"nvidia.com/gpu": "8", "cpu": "96", "memory": "1Ti"}},
 }
 CLUSTER = ClusterSpec("k", (HostSpec("k1", "H100", 8),), "kubernetes")
 
 
-def look(folder: Path, *refused: tuple[str, str, str]) -> tuple[Finding, ...]:
+def look(
+    folder: Path, *refused: tuple[str, str, str], node: dict[str, Any] = NODE
+) -> tuple[Finding, ...]:
     """What is found where the account may do all but what is ``refused``."""
 
     def review(request: httpx.Request) -> httpx.Response:
@@ -26,7 +29,7 @@ def look(folder: Path, *refused: tuple[str, str, str]) -> tuple[Finding, ...]:
         key = (asked["namespace"], asked["verb"], asked["resource"])
         return httpx.Response(201, json={"status": {"allowed": key not in refused}})
 
-    nodes = {"metadata": {}, "items": [NODE]}
+    nodes = {"metadata": {}, "items": [node]}
     transport = replying({
         "/api/v1/nodes": lambda _: httpx.Response(200, json=nodes),
         "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": review,
@@ -44,6 +47,18 @@ def test_an_account_with_all_rights_is_well(tmp_path: Path) -> None:
     assert [found.what for found in findings[2:]] == [
         "permissions in namespace jobs", "permissions in namespace vision-jobs",
     ]  # fmt: skip
+
+
+def test_of_a_node_that_tells_no_model_the_fleet_file_is_believed(tmp_path: Path) -> None:
+    """Not of how many GPUs it has. The name of the maker is no model."""
+    for gpus, faults in ("8", []), ("7", ["k1 has 7 GPUs, not 8"]):
+        status = {"allocatable": {**NODE["status"]["allocatable"], "nvidia.com/gpu": gpus}}
+        found = look(tmp_path, node={"metadata": {"name": "k1", "uid": "1"}, "status": status})
+        assert [one.detail for one in found if one.level is Level.FAULT] == faults
+        (warning,) = [one for one in found if one.level is Level.WARNING]
+        assert (
+            warning.detail == "k1: no label tells the model of the GPUs; the fleet file is believed"
+        )
 
 
 def test_rights_that_lack_are_named(tmp_path: Path) -> None:

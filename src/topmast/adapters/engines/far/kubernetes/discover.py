@@ -74,6 +74,7 @@ def describe(nodes: list[Node], cluster: str, options: KubernetesOptions) -> Dis
     with_gpus = [(node, _resource(node, resources)) for node in nodes]
     models = _models([node for node, resource in with_gpus if resource])
     hosts: list[HostSpec] = []
+    unnamed: list[str] = []
     found: dict[str, str] = {}
     left_out: list[str] = []
     for node, resource in sorted(with_gpus, key=lambda pair: pair[0].metadata.name):
@@ -82,6 +83,8 @@ def describe(nodes: list[Node], cluster: str, options: KubernetesOptions) -> Dis
             continue
         host = _host(node, resource, models, options)
         hosts.append(host)
+        if not _label(node, _MODELS):
+            unnamed.append(host.name)
         if resource != GPU and not asked:
             found[f"resource.{host.model}"] = resource
     if not hosts:
@@ -92,7 +95,7 @@ def describe(nodes: list[Node], cluster: str, options: KubernetesOptions) -> Dis
         )  # fmt: skip
     regions = {(node.metadata.labels or {}).get(_REGION, "") for node in nodes}
     region = _name(regions.pop()) if len(regions) == 1 else ""
-    return Discovered(cluster, tuple(hosts), found, tuple(left_out), region)
+    return Discovered(cluster, tuple(hosts), found, tuple(left_out), region, tuple(unnamed))
 
 
 def _resource(node: Node, resources: list[str]) -> str:
