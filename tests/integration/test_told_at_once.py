@@ -128,3 +128,19 @@ def test_a_reservation_tells_each_name_that_there_is_not(door: Entrance) -> None
             ]  # fmt: skip
 
     run(story)
+
+
+def test_a_webhook_tells_its_faults_and_the_tenants_that_there_are_not(door: Entrance) -> None:
+    """None hides another."""
+
+    async def story() -> None:
+        wrong = {"url": "x", "events": ["NOPE"], "tenants": ["vision", "visoin"], "reason": 1}
+        async with door.client(await door.token("ops", (Role.OPERATOR, "/"))) as client:
+            answer = await client.put("/webhooks/ops", json=wrong)
+            assert answer.status_code == 422
+            told = {one["field"]: one for one in answer.json()["errors"]}
+            assert set(told) == {"reason", "url", "events[0]", "tenants[1]"}
+            assert told["tenants[1]"]["detail"] == "no tenant 'visoin'"
+            assert "did you mean 'vision'?" in told["tenants[1]"]["remedy"]
+
+    run(story)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -12,7 +11,7 @@ from topmast.api.bodies import read_object
 from topmast.api.wire import WHY, answer, returns, takes, why
 from topmast.model.access import Permission
 from topmast.model.errors import Unavailable
-from topmast.model.webhooks import EVENTS, TEMPLATES, WebhookView, read_webhook
+from topmast.model.webhooks import EVENTS, TEMPLATES, WebhookView
 from topmast.routing import caller_of, guarded_router, needs
 from topmast.service.service import Service
 from topmast.service.webhooks import Webhooks
@@ -26,11 +25,6 @@ _WEBHOOK = {
     "labels": {"type": "object", "additionalProperties": _TEXT},
     "template": {**_TEXT, "enum": list(TEMPLATES)},
 }
-
-
-def _check(name: str, body: dict[str, Any]) -> None:
-    """Raises InvalidInput, with all that is wrong with a webhook as far as it can be read."""
-    read_webhook(name, {field: value for field, value in body.items() if field in _WEBHOOK})
 
 
 def routes(service: Service) -> APIRouter:
@@ -52,10 +46,14 @@ def routes(service: Service) -> APIRouter:
                 **takes({**_WEBHOOK, **WHY}, ("url",)), **returns(WebhookView))  # fmt: skip
     @needs(Permission.NOTIFY_EDIT)
     async def put(name: str, request: Request) -> Response:
-        check = partial(_check, name)
+        hooks = webhooks()
+
+        def check(body: dict[str, Any]) -> None:
+            hooks.read(name, {field: value for field, value in body.items() if field in _WEBHOOK})
+
         body = await read_object(request, (*_WEBHOOK, *WHY), checks=(why, check))
         wanted = why({field: body.pop(field) for field in WHY if field in body})
-        return answer(await webhooks().put(caller_of(request), name, body, wanted))
+        return answer(await hooks.put(caller_of(request), name, body, wanted))
 
     @router.delete("/webhooks/{name}", tags=["webhooks"], summary="Remove a webhook",
                    **returns(WebhookView))  # fmt: skip

@@ -12,6 +12,8 @@ from topmast.model.errors import Faults, InvalidInput
 from topmast.model.states import JobState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from topmast.model.files.fields import Value
 
 MAX_WEBHOOKS = 50
@@ -73,8 +75,13 @@ class WebhookView(Struct, frozen=True):
     """How often that message was sent."""
 
 
-def read_webhook(name: str, document: dict[str, Any]) -> Webhook:
-    """A webhook from the body of a request. Raises InvalidInput, with all that is wrong."""
+def read_webhook(
+    name: str, document: dict[str, Any], tenant: Callable[[Value], str] | None = None
+) -> Webhook:
+    """A webhook from the body of a request. Raises InvalidInput, with all that is wrong.
+
+    ``tenant`` reads the name of one, and raises InvalidInput if there is none.
+    """
     # Clients need names of this module, and not what reads files.
     from topmast.model.files.documents import from_document
     from topmast.model.files.every import every_error
@@ -85,13 +92,15 @@ def read_webhook(name: str, document: dict[str, Any]) -> Webhook:
     node = from_document(document, "request", JOB_LIMITS)
     faults.of(lambda: Value(node, "name", "request").check_name(name))
     webhook = faults.of(
-        lambda: every_error(lambda known: _webhook(name, Value(known, "", "request")), node)
+        lambda: every_error(
+            lambda known: _webhook(name, Value(known, "", "request"), tenant or Value.name), node
+        )
     )
     faults.refuse()
     return webhook
 
 
-def _webhook(name: str, root: Value) -> Webhook:
+def _webhook(name: str, root: Value, tenant: Callable[[Value], str]) -> Webhook:
     fields = root.record(_FIELDS)
     url, secret = fields.need("url", "https://example.com/hook"), fields.get("secret")
     template, labels = fields.get("template"), fields.get("labels")
@@ -111,7 +120,7 @@ def _webhook(name: str, root: Value) -> Webhook:
         address,
         secret.text() if secret else "",
         tuple(_event(item) for item in _items(fields.get("events"))) or DEFAULT_EVENTS,
-        tuple(item.name() for item in _items(fields.get("tenants"))),
+        tuple(tenant(item) for item in _items(fields.get("tenants"))),
         {key: value.raw(limit_bytes=200) for key, value in pairs},
         template.choice(words, "a template") if template else TEMPLATES[0],
     )

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from topmast.adapters.webhooks import Undelivered
 from topmast.model.access import ROOT, Caller, Permission
-from topmast.model.errors import InvalidInput, Unavailable, refuse_all
-from topmast.model.files.fields import no_such, one_of
+from topmast.model.errors import Unavailable
+from topmast.model.files.fields import Value, no_such, one_of
 from topmast.model.webhooks import Webhook, WebhookView, read_webhook, refuse_another
 from topmast.ports import ActRow, Clock
 from topmast.runtime.loop import Runtime
@@ -48,8 +48,7 @@ class Webhooks:
         """Add one, or change it."""
         self._limits.take(caller, "submit")
         self._access.require(caller, Permission.NOTIFY_EDIT, ROOT)
-        webhook = read_webhook(name, document)
-        self._require_tenants(webhook.tenants)
+        webhook = self.read(name, document)
         known = {view.webhook.name: view for view in await self.listed(caller)}
         if name not in known:
             refuse_another(len(known))
@@ -61,15 +60,15 @@ class Webhooks:
         await asyncio.to_thread(self._notifier.put, webhook, self._keep(line))
         return await self._view(caller, name)
 
-    def _require_tenants(self, tenants: tuple[str, ...]) -> None:
-        known = self._access.names()
-        refuse_all(
-            InvalidInput(
-                f"no tenant '{tenant}'", field=f"tenants[{index}]", remedy=one_of(tenant, known)
-            )
-            for index, tenant in enumerate(tenants)
-            if not self._access.has_tenant(tenant)
-        )
+    def read(self, name: str, document: dict[str, Any]) -> Webhook:
+        """A webhook from a request. Raises InvalidInput, with all that is wrong."""
+        return read_webhook(name, document, self._tenant)
+
+    def _tenant(self, item: Value) -> str:
+        tenant = item.name()
+        if not self._access.has_tenant(tenant):
+            raise item.error(f"no tenant '{tenant}'", one_of(tenant, self._access.names()))
+        return tenant
 
     async def remove(self, caller: Caller, name: str, why: Why = NO_REASON) -> WebhookView:
         """Remove one; what it was not told yet, it never is."""
