@@ -440,7 +440,7 @@ class Simulation:
             self.recorder.close(job, record.state)
         for arrival in self._held_back.values():
             detail = "waits for job " + ", ".join(self._waits_for(arrival))
-            waiting.append(Waits(arrival.spec.name, PendingReason.PENDING_EVALUATION, detail))
+            waiting.append(Waits(arrival.spec.name, PendingReason.WAITING_FOR_JOBS, detail))
             self.recorder.close(Job(arrival, 0.0, None), JobState.PENDING)
         self.recorder.timeline.advance(self.clock.now_s)
         self.recorder.timeline.cut(self.clock.now_s)

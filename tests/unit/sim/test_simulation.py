@@ -186,6 +186,14 @@ def test_a_job_waits_for_those_that_it_depends_on() -> None:
     assert found.job("2")["first_start_s"] == 2.0
 
 
+def test_a_job_that_waits_for_one_that_can_never_start_says_so() -> None:
+    """The one is set aside, and the other still waits for it when the run ends."""
+    found = run(jobs((0.0, 10.0, 99), (1.0, 10.0, 1), depends_on=["", "0"]), ONE_HOST).result
+    assert [job.job_id for job in found.set_aside] == ["0"]
+    waits = [(job.job_id, job.reason, job.detail) for job in found.waiting]
+    assert waits == [("1", PendingReason.WAITING_FOR_JOBS, "waits for job 0")]
+
+
 def test_a_task_that_fails_restarts_the_job_from_its_checkpoint() -> None:
     """Failures are counted, and what was done since the last checkpoint is lost."""
     settings = Settings(task_mtbf_s=1_500.0)
