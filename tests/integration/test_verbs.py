@@ -639,6 +639,17 @@ def test_a_whatif_of_what_there_is_not_is_refused(door: Entrance) -> None:
                 "quotas.vision:T4": "no GPU model 'T4'", "quotas.no:H100": "no tenant 'no'",
                 "lose_regions.nope": "no region 'nope'",
             }  # fmt: skip
+            wrong = {
+                "lose_regions": ["nope"], "add_hosts": {"east-z": 2}, "profile": 5,
+                "quotas": {"no:H100": -1}, "jobs": {"j999": {"priority": "hgh"}},
+            }  # fmt: skip
+            assert await faults(client, "/whatif", wrong) == {
+                "profile": "must be a text", "lose_regions.nope": "no region 'nope'",
+                "quotas.no:H100": "must be a whole number from 0 to 1,000,000",
+                "jobs.j999.priority": "unknown band 'hgh'",
+                "jobs.j999": "no job 'j999' that has not ended",
+                "add_hosts.east-z": "no cluster 'east-z'",
+            }  # fmt: skip
             assert door.service.whatifs is not None
             assert door.service.whatifs.latest() == ()
         door.service.whatifs = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -63,6 +64,16 @@ _CHECKS = (
 )
 
 
+def _readable(body: dict[str, Any]) -> WhatIfAsk:
+    """What can be read of a request that is refused anyway."""
+    asked = WhatIfAsk()
+    for name, value in body.items():
+        with suppress(msgspec.ValidationError):
+            one = msgspec.convert({name: value}, WhatIfAsk)
+            asked = msgspec.structs.replace(asked, **{name: getattr(one, name)})
+    return asked
+
+
 def routes(service: Service) -> APIRouter:
     """All routes about what-ifs."""
     router = guarded_router()
@@ -74,7 +85,10 @@ def routes(service: Service) -> APIRouter:
     )  # fmt: skip
     @needs(Permission.FLEET_EDIT)
     async def start(request: Request) -> Response:
-        body = await read_object(request, _ASK, checks=_CHECKS)
+        async def check(rest: dict[str, Any]) -> None:
+            await service.check_whatif(caller_of(request), _readable(rest))
+
+        body = await read_object(request, _ASK, checks=_CHECKS, beside=check)
         asked = msgspec.convert({k: v for k, v in body.items() if v is not None}, WhatIfAsk)
         return answer(await service.start_whatif(caller_of(request), asked), 202)
 

@@ -91,6 +91,13 @@ class Operating(HostActs):
 
     async def start_whatif(self, caller: Caller, asked: WhatIfAsk) -> WhatIfView:
         """Begin to run the system ahead twice, as it is and with something changed."""
+        whatifs = await self.check_whatif(caller, asked)
+        view = whatifs.start(asked)
+        await asyncio.wrap_future(self.runtime.note(row(caller, "whatif", view.id)))
+        return view
+
+    async def check_whatif(self, caller: Caller, asked: WhatIfAsk) -> WhatIfs:
+        """What runs it. Raises InvalidInput, with all that is wrong and all that there is not."""
         whatifs = self._whatifs(caller)
         self.limits.take(caller, "explain")
         queue = self.machines.queue
@@ -103,9 +110,7 @@ class Operating(HostActs):
         faults = whatifs.check(asked)
         check_named(faults, asked, *await self._ask(known))
         faults.refuse()
-        view = whatifs.start(asked)
-        await asyncio.wrap_future(self.runtime.note(row(caller, "whatif", view.id)))
-        return view
+        return whatifs
 
     def whatif(self, caller: Caller, number: str) -> WhatIfView:
         """A what-if on its way, or its result."""
