@@ -453,6 +453,26 @@ def test_hosts_that_show_no_gpus_are_written_as_they_are_told(lab: SshLab, tmp_p
     assert "those of 2 hosts do not show (ssh0: there is no nvidia-smi)" in gpus.detail
 
 
+@pytest.mark.parametrize(
+    ("folder", "want"),
+    [
+        ("/dev/null/x", "/dev/null/x cannot be made: /dev/null is no folder"),
+        ("/dev/null", "/dev/null cannot be made: /dev/null is no folder"),
+        ("/tmp", "/tmp can be changed by others"),
+    ],
+)
+def test_a_folder_that_cannot_be_is_found_before_a_server_starts(
+    lab: SshLab, folder: str, want: str
+) -> None:
+    """And nothing is made to find it."""
+    told = (HostSpec("ssh0", "H100", 8),)
+    given = {**lab.options, "folder": folder}
+    options = read_options(given, SshOptions, engine="ssh", field="options")
+    (fault,) = SshEngine.examine(ClusterSpec("metal", told, "ssh", given), options)
+    assert fault.level is Level.FAULT
+    assert want in fault.detail
+
+
 def test_what_a_host_lacks_is_to_be_written_as_it_is(lab: SshLab) -> None:
     """This engine maps no models."""
     told = (HostSpec("ssh0", "H100", 8, cpus=10_000.0), HostSpec("ssh9", "H100", 8))

@@ -111,7 +111,8 @@ async def _ask(name: str, options: SshOptions, slots: asyncio.Semaphore) -> Any:
     where = Where(options.address.get(name, name), options)
     try:
         async with slots, asyncio.timeout(options.connect_s + FACTS_S), connected(where) as channel:
-            return await channel.ask(op="facts")
+            said = await channel.ask(op="facts", folder=options.folder)
+            return said["hindrance"] or said
     except TimeoutError:
         return "it does not answer"
     except (Refused, Unreachable, NotUsable) as error:

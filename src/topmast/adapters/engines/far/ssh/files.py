@@ -40,6 +40,23 @@ def private_folder(folder: Path) -> Path:
     return folder
 
 
+def hindrance(folder: Path) -> str:
+    """Why `private_folder` would fail, as far as that can be told while nothing is made; else
+    nothing.
+    """
+    there = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+    if there == folder and folder.is_dir():
+        try:
+            private_folder(folder)
+        except Refused as error:
+            return str(error)
+    if not there.is_dir():
+        return f"option folder: {folder} cannot be made: {there} is no folder"
+    if not os.access(there, os.W_OK | os.X_OK):
+        return f"option folder: {folder} cannot be made: the account may not write to {there}"
+    return ""
+
+
 def inner_folder(folder: Path) -> Path:
     """The same within a folder of ours: what is no folder there was put there by a job."""
     if os.path.lexists(folder) and not folder.is_dir():

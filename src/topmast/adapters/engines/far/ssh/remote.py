@@ -41,6 +41,7 @@ from topmast.adapters.engines.far.ssh.files import (
     NO_FILE,
     alone,
     document,
+    hindrance,
     identity,
     inner_folder,
     lock,
@@ -391,7 +392,8 @@ def main() -> None:
                 keeper = Keeper(request["folder"], request["fleet"], request["host"])
                 reply = {"ok": {"began": True}}
             elif request["op"] == "facts":
-                reply = {"ok": facts()}
+                folder = Path(request["folder"]).expanduser().absolute()
+                reply = {"ok": {**facts(), "hindrance": hindrance(folder)}}
             else:
                 assert keeper is not None
                 reply = {"ok": keeper.answer(request)}
