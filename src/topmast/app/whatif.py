@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from topmast.adapters.store import existing_store, open_journal
 from topmast.app.replay import profile_of_state
 from topmast.cli.rootoptions import WhatIfOptions
 from topmast.client.address import SERVER_FILE
-from topmast.model.errors import InvalidInput, NotFound
+from topmast.model.errors import Faults, InvalidInput, NotFound
 from topmast.model.files.changes import changes_within
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec, RegionSpec, TenantSpec
 from topmast.model.units import format_bytes
@@ -35,14 +36,21 @@ Tell = Callable[[int, int, float], None]
 
 def compare_futures(options: WhatIfOptions, tell: Tell) -> dict[str, Any]:
     """The figures of both futures, as a document. Raises a TopmastError for what does not fit."""
-    base = profile_of_state(options.state)
-    edits = {job: changes_within(of, f"--job {job}") for job, of in options.jobs.items()}
+    base, faults = profile_of_state(options.state), Faults()
+    edits = {
+        job: faults.of(partial(changes_within, of, f"--job {job}"))
+        for job, of in options.jobs.items()
+    }
     own, world = told_apart({**options.found, **options.settings})
-    changed = with_options(load_profile(options.profile) if options.profile else base, own)
+    named = options.profile
+    chosen = faults.rest_of(partial(load_profile, named)) if named else None
+    changed = faults.of(lambda: with_options(chosen or base, own))
     base = with_options(base, _rounds_of_both(options))
-    snapshot_, fleet, kept = _state_snapshot(options, base)
-    wanted = _changed(fleet, options)
-    check_models(read_foreseen(world, "whatif"), wanted.models())
+    snapshot_, fleet, kept = _state_snapshot(options, base, faults)
+    wanted = faults.of(lambda: _changed(fleet, options))
+    foreseen_ = faults.of(lambda: read_foreseen(world, "whatif"))
+    faults.refuse()
+    check_models(foreseen_, wanted.models())
     settings = read_foreseen({**kept, **world}, "whatif")
     load_kernels()
     load_solvers(base)
@@ -114,7 +122,7 @@ def _rounds_of_both(options: WhatIfOptions) -> dict[str, str]:
 
 
 def _state_snapshot(
-    options: WhatIfOptions, profile: Profile
+    options: WhatIfOptions, profile: Profile, faults: Faults
 ) -> tuple[StateSnapshot, Fleet, dict[str, str]]:
     """The state as it is now, or was when its server stopped, and what forecasts there go by.
 
@@ -140,7 +148,7 @@ def _state_snapshot(
     for job in options.jobs:
         record = machines.queue.jobs.records.get(job)
         if record is None or record.finished:
-            raise NotFound(f"--job: no job '{job[:40]}' that has not ended")
+            faults.take(NotFound(f"--job: no job '{job[:40]}' that has not ended"))
     fleet = machines.queue.fleet
     apart = [r.name for r in fleet.regions if r.name not in machines.placers]
     if apart:
@@ -154,16 +162,18 @@ def _state_snapshot(
 
 
 def _changed(fleet: Fleet, options: WhatIfOptions) -> Fleet:
-    """The fleet with more hosts and other quotas."""
+    """The fleet with more hosts and other quotas. Raises InvalidInput, with all that it lacks."""
+    faults = Faults()
     regions = [region.name for region in fleet.regions]
     for name in options.lose_regions:
         if name not in regions:
-            raise _unknown("region", name, "--lose-region", regions)
+            faults.take(_unknown("region", name, "--lose-region", regions))
     for cluster, count in options.add_hosts.items():
-        fleet = _with_hosts(fleet, cluster, count)
+        fleet = faults.rest_of(partial(_with_hosts, fleet, cluster, count)) or fleet
     for key, gpus in options.quotas.items():
         tenant, _, model = key.partition(":")
-        fleet = _with_quota(fleet, tenant, model, gpus)
+        fleet = faults.rest_of(partial(_with_quota, fleet, tenant, model, gpus)) or fleet
+    faults.refuse()
     return fleet
 
 

@@ -258,6 +258,24 @@ def test_what_does_not_fit_is_refused(state: Path, changes: dict[str, Any], want
         futures(state, **changes)
 
 
+def test_all_that_does_not_fit_is_told_at_once(state: Path) -> None:
+    """Whatever option it is in."""
+    with pytest.raises(InvalidInput) as raised:
+        futures(
+            state, profile="fifi", settings={"nope": "1", "sim.host_mtbf_s": "9"},
+            add_hosts={"east": 1}, quotas={"c:H100": 1, "a:H200": 1}, lose_regions=("north",),
+            jobs={"j3": {"priority": "urgent"}, "j9": {"priority": "high"}},
+        )  # fmt: skip
+    told = "\n".join(error.line() for error in (raised.value, *raised.value.more))
+    wanted = (
+        "unknown band 'urgent'", "unknown profile 'fifi'", "--set nope", "no job 'j9'",
+        "no region 'north'", "no cluster 'east'", "no tenant 'c'", "no GPU model 'H200'",
+        "--set sim.host_mtbf_s",
+    )  # fmt: skip
+    assert [what for what in wanted if what not in told] == []
+    assert len(raised.value.more) == len(wanted) - 1
+
+
 def test_a_job_that_is_not_there(state: Path) -> None:
     with pytest.raises(NotFound, match="no job 'j9' that has not ended"):
         futures(state, jobs={"j9": {"priority": "high"}})
