@@ -191,6 +191,29 @@ def test_a_site_that_does_not_answer_is_an_error(
         discover(SlurmOptions(bin=str(tmp_path)), partition)
 
 
+@pytest.mark.parametrize(
+    ("partition", "want"),
+    [({"": "main"}, ""), ({"": "main", "vision": "gone"}, "gone"), ({"": "gone,away"}, "gone, away"),
+     ({"vision": "main"}, "")],
+)  # fmt: skip
+def test_partitions_of_the_options_are_looked_for(
+    tmp_path: Path, partition: dict[str, str], want: str
+) -> None:
+    """Hosts of others are not written; without one of its own a job goes where the site says."""
+    options = structs.replace(site(tmp_path, "127.0.0.1"), partition=partition)
+    (tmp_path / "sinfo").write_text(
+        f'#!/bin/sh\necho "$*" >>{tmp_path}/asked\necho "n0|64|1000|main*|127.0.0.1|gpu:h100:8"\n'
+    )
+    if want:
+        with pytest.raises(InvalidInput) as raised:
+            discover(options)
+        assert raised.value.message == f"there is no host in partition {want}"
+    else:
+        assert [host.name for host in discover(options).hosts] == ["n0"]
+    asked = (tmp_path / "asked").read_text()
+    assert ("-p main" in asked) is ("main" in partition.get("", ""))
+
+
 def own_address() -> str:
     """One of this machine, other than the loopback's."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

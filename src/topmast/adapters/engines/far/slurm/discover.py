@@ -41,26 +41,38 @@ class Node(NamedTuple):
     """By which Slurm reaches it."""
 
 
-def discover(options: SlurmOptions, partitions: str = "", model: str = "") -> Discovered:
-    """What Slurm has, or what it has in ``partitions`` (names, with commas between them).
+def discover(
+    options: SlurmOptions, partitions: str = "", model: str = "", *, everywhere: bool = False
+) -> Discovered:
+    """What Slurm has, or what it has in ``partitions`` (names, with commas between them), else in
+    those of the options; ``everywhere``: whatever partitions these are.
 
     ``model`` is the model of GPUs for which the site says no type. Raises InvalidInput.
     """
     commands = Commands(options)
+    wanted = "" if everywhere else partitions or _partitions(options)
     try:
         name = _cluster_name(commands.ask("scontrol", "show", "config"))
-        only = ("-p", partitions) if partitions else ()
+        only = ("-p", wanted) if wanted else ()
         said = commands.ask("sinfo", "-N", "-h", *only, "-o", NODE_FORMAT)
         switches = _switches(commands)
     except (Refused, Unreachable) as error:
         raise InvalidInput(str(error), field="slurm") from None
     nodes = read_nodes(said)
-    if not nodes:
-        where = f"partition {partitions}" if partitions else "the partitions that you may see"
+    there = {line.split("|")[3].strip().rstrip("*") for line in said.splitlines()}
+    empty = [name for name in wanted.split(",") if name and name not in there]
+    if empty or not nodes:
+        where = f"partition {', '.join(empty)}" if empty else "the partitions that you may see"
         raise InvalidInput(f"there is no host in {where}", field="slurm", remedy="see `sinfo -s`")
     found = describe(name, nodes, switches, options, partitions=partitions, model=model)
     listen, notes = _listen(nodes, options)
     return structs.replace(found, options={**found.options, **listen}, notes=notes)
+
+
+def _partitions(options: SlurmOptions) -> str:
+    """All that parts are submitted to; nothing if one of them is that of the site's choice."""
+    names = [name for text in options.partition.values() for name in text.split(",")]
+    return ",".join(dict.fromkeys(names)) if options.partition.get("") else ""
 
 
 def read_nodes(said: str) -> tuple[Node, ...]:

@@ -29,7 +29,7 @@ def examine(cluster: ClusterSpec, options: SlurmOptions) -> tuple[Finding, ...]:
     model = next((host.model for host in cluster.hosts if host.gpus), "")
     try:
         closed = [h for h in SlurmLauncher(cluster, "doctor", options).hosts() if h.closed]
-        found = discover(options, model=model)
+        found = discover(options, model=model, everywhere=True)
     except Unreachable as error:
         return (Finding(Level.FAULT, "reach it", str(error)),)
     except InvalidInput as error:
