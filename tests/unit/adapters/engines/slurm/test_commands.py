@@ -99,8 +99,10 @@ def test_credentials_that_are_not_taken_are_told_from_silence(
         ("sbatch: error: Batch job submission failed: Access/permission denied", "right to submit"),
         ("sbatch: error: Batch job submission failed: Requested time limit is invalid", "less time"),
         ("sbatch: error: Batch job submission failed: Requested node configuration is not available", "`gpu.MODEL: TYPE`"),
-        ("sbatch: error: Invalid --time specification", "option `time_limit`"),
-        ("sbatch: error: Invalid --mem specification", "option `memory_mib_per_gpu`"),
+        ("sbatch: error: Invalid --time specification",
+         "give the job another `time_limit`, or, if it has none, set option `time_limit`"),
+        ("sbatch: error: Invalid --mem specification",
+         "less `memory` in the job, or, if it names none, set option `memory_mib_per_gpu`"),
         ("sbatch: error: two-factor authentication is needed beside 8 GPUs, try again\n"
          "sbatch: error: Batch job submission failed: Unspecified error", "two-factor"),
         ("sbatch: error: something new\nof two lines\x1b[31m", r"something new; of two lines\?\[31m$"),

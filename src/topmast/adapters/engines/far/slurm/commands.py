@@ -79,9 +79,10 @@ REMEDIES = (
     Remedy("node configuration", "the hosts can never give this: compare GPU types (option "
            "`gpu.MODEL: TYPE`), CPUs, memory and partition with `sinfo -N -o '%N %G %c %m %P'`",
            TRIAL),
-    Remedy("invalid --time", "set option `time_limit` as `sbatch --time` takes it", "time_limit"),
-    Remedy("invalid --mem", "set option `memory_mib_per_gpu`: Slurm takes less",
-           "memory_mib_per_gpu"),
+    Remedy("invalid --time", "give the job another `time_limit`, or, if it has none, set option "
+           "`time_limit` as `sbatch --time` takes it", "time_limit"),
+    Remedy("invalid --mem", "Slurm takes less: ask for less `memory` in the job, or, if it names "
+           "none, set option `memory_mib_per_gpu`", "memory_mib_per_gpu"),
     Remedy("time limit", "ask for less time, or choose another partition"),
     Remedy("group", "the account that runs Topmast needs the right to submit there", ""),
     Remedy("permission", "the account that runs Topmast needs the right to submit there", ""),
