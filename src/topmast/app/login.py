@@ -157,8 +157,13 @@ def _public_url(options: ServeOptions) -> str:
 
 def refuse_local_engines(fleet: Fleet, options: ServeOptions) -> None:
     """Raise InvalidInput if other people's tasks would run as the server's own user."""
-    is_alone = not (options.listen or options.public_url or options.trusted_proxies)
-    if is_alone or options.everyone_is_trusted:
+    ways = {
+        "--listen": options.listen,
+        "--public-url": options.public_url,
+        "--trusted-proxy": options.trusted_proxies,
+    }
+    taken = [option for option, given in ways.items() if given]
+    if not taken or options.everyone_is_trusted:
         return
     clusters = [c for region in fleet.regions for c in region.clusters]
     local = [c.name for c in clusters if c.engine == LOCAL_ENGINE]
@@ -166,7 +171,7 @@ def refuse_local_engines(fleet: Fleet, options: ServeOptions) -> None:
         raise InvalidInput(
             f"the tasks of cluster {local[0]} run as the user of the server: each can read the "
             "journal and stop every other",
-            field="--listen" if options.listen else "--public-url",
+            field=taken[0],
             remedy="use clusters of another engine, or say that all that may submit may do that: "
             "--everyone-is-trusted",
         )

@@ -121,29 +121,30 @@ def test_a_key_that_all_can_read_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "given", "is_refused"),
+    ("engine", "given", "refused"),
     [
-        ("local", {}, False),
-        ("local", {"accounts": Path("x")}, False),
-        ("local", {"listen": "127.0.0.1:0"}, True),
-        ("local", {"listen": "127.0.0.1:0", "everyone_is_trusted": True}, False),
-        ("slurm", {"listen": "127.0.0.1:0"}, False),
-        ("local", {"accounts": Path("x"), "public_url": "https://tm.example.com"}, True),
-        ("local", {"accounts": Path("x"), "trusted_proxies": ("127.0.0.1/32",)}, True),
+        ("local", {}, ""),
+        ("local", {"accounts": Path("x")}, ""),
+        ("local", {"listen": "127.0.0.1:0"}, "--listen"),
+        ("local", {"listen": "127.0.0.1:0", "everyone_is_trusted": True}, ""),
+        ("slurm", {"listen": "127.0.0.1:0"}, ""),
+        ("local", {"accounts": Path("x"), "public_url": "https://tm.example.com"}, "--public-url"),
+        ("local", {"accounts": Path("x"), "trusted_proxies": ("127.0.0.1/32",)}, "--trusted-proxy"),
     ],
 )
 def test_tasks_of_others_do_not_run_as_the_server(
-    engine: str, given: dict[str, Any], is_refused: bool
+    engine: str, given: dict[str, Any], refused: str
 ) -> None:
-    """Unless the operator says that everyone is trusted."""
+    """Unless the operator says that everyone is trusted; the option that lets others in is named."""
     cluster = {"engine": engine, **HOSTS}
     fleet = parse_fleet({"regions": {"east": {"clusters": {"east-a": cluster}}}})
     options = ServeOptions(fleet=None, state=Path(), **given)
-    if not is_refused:
+    if not refused:
         refuse_local_engines(fleet, options)
         return
-    with pytest.raises(InvalidInput, match="cluster east-a run as the user of the server"):
+    with pytest.raises(InvalidInput, match="cluster east-a run as the user of the server") as found:
         refuse_local_engines(fleet, options)
+    assert found.value.field == refused
 
 
 def test_all_that_is_wrong_with_the_ways_in_is_told_at_once(folder: Path) -> None:
