@@ -250,7 +250,7 @@ def test_a_command_that_nothing_asks_about_is_ended(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its user has gone."""
-    monkeypatch.setattr(execs, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(execs, "PATIENCE_S", 5.0)  # until then the command has set its trap
     rig.engine.start_gang(order("j1", FOREVER))
     rig.started("j1")
     file = rig.folder / "ended"
