@@ -63,9 +63,6 @@ def _load_free() -> None:
     share = GroupRequest("e", 1, Resources((Accelerator("G", MILLI // 2),)))
     for ask in (_ask(1.0, preempt=False), replace(_ask(0.0, preempt=False), groups=(share,))):
         assert shaped.best(replace(ask, shapes=shapes)) is not None
-    whole = GroupRequest("w", 1, _needs(1.0))
-    picky = replace(_ask(1.0, preempt=False), groups=(whole,), avoid_hosts=("h1",))
-    assert shaped.best(replace(picky, shapes=shapes)) is not None
     _load_without_gpus(columns, replace(_ask(1.0, preempt=False), shapes=shapes))
     columns.watched = False
     columns.hold(attempt)

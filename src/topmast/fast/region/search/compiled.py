@@ -26,7 +26,7 @@ from topmast.fast.region.search import (
 from topmast.fast.region.search.kernels import NOWHERE, Question
 from topmast.fast.region.search.limited_kernels import STEPS, Loads
 from topmast.fast.region.search.packing import Seated
-from topmast.fast.region.search.stranded import Before, Mixture
+from topmast.fast.region.search.stranded import Mixture
 from topmast.model.absent import given
 from topmast.model.job import MILLI, Level
 from topmast.model.plan import PlacementRequest, RegionTerms, Seat
@@ -80,16 +80,6 @@ def is_plain(ask: PlacementRequest) -> bool:
     return bool(listed)
 
 
-class Known(Struct, frozen=True):
-    """What tasks of one kind cost on each host by the shapes of recent tasks."""
-
-    mixture: Mixture
-    costs: Floats
-    """(tasks on a host - 1, H)"""
-    seen: Ints
-    """(H) the version of the host by which that was worked out."""
-
-
 class Shaped(Struct, frozen=True):
     """What is kept of tasks of one kind, as `shaped_kernels` keep it."""
 
@@ -108,11 +98,8 @@ class Workspace:
         """By kind of gang, what kernels are asked."""
         nothing = np.zeros(index.sizes.shape[1])
         self.no_loads = Loads(False, nothing, nothing)
-        self.known: dict[object, Known] = {}
-        """By kind of task, as `COSTS_KEPT` says."""
         self.shaped: dict[object, Shaped] = {}
-        """Likewise, of the common gangs."""
-        self.before: Before | None = None
+        """By kind of task, as `COSTS_KEPT` says."""
         self.hosts: Ints = np.arange(len(nothing))
         self.models = tuple(index.models)
         self.model_of: Ints = np.zeros(len(nothing), np.int64)
@@ -167,15 +154,14 @@ def best_spread(
     if not choices:
         return None
     question = question_of(index, ask, weights, choices, cluster_cost)
-    if scoring.by_shapes(ask, weights) and _is_common(index, ask, choices):
+    if scoring.by_shapes(ask, weights):
         return _best_by_shapes(index, ask, weights, choices, question)
-    walks = is_limited(ask) or scoring.by_shapes(ask, weights)
-    room = _room(index, ask, choices) if walks else None
+    room = _room(index, ask, choices) if is_limited(ask) else None
     if room is None:
         cluster, at_choice, level, place = kernels.best_place(*index.arrays, *question)
     else:
-        costs, of, alike = _costs(index, ask, weights, question, room)
-        found = limited_kernels.best_limited_plan(index.arrays, question, room, costs, of, alike)
+        costs, alike = _costs(index, ask, weights, question, room)
+        found = limited_kernels.best_limited_plan(index.arrays, question, room, costs, alike)
         _, cluster, at_choice, level, place = found
     if cluster == NOWHERE:
         return None
@@ -191,18 +177,12 @@ def best_spread(
             costs = index.workspace(Workspace).costs(1)[0]
             _count(index, hosts, free, question, at_choice, costs)
         else:
-            free, costs = room[at_choice], costs[of[at_choice]]
+            free, costs = room[at_choice], costs[at_choice]
         taken: Ints = np.zeros(len(hosts), np.int64)
         limited_kernels.seat(index.arrays, hosts, free, question.tasks, costs, alike, taken)
         used = np.flatnonzero(taken)
         rows, tasks = hosts[used].tolist(), taken[used].tolist()
     return Spread(cluster, choice, rows, tasks)
-
-
-def _is_common(index: Index, ask: PlacementRequest, choices: list[Choice]) -> bool:
-    """Whether a gang may use any host, and as many GPUs whatever their model."""
-    gpus = choices[0].gpus
-    return all(choice.gpus == gpus for choice in choices) and not index.excluded(ask)
 
 
 def _best_by_shapes(
@@ -212,34 +192,48 @@ def _best_by_shapes(
     choices: list[Choice],
     question: Question,
 ) -> Spread | None:
-    """`best_spread` by the shapes of recent tasks, from what is kept of tasks of the kind."""
+    """`best_spread` by the shapes of recent tasks, from what is kept of tasks of the kind.
+
+    One call for the models of which a task takes as many GPUs: for all of them, most often.
+    """
     space, needs = index.workspace(Workspace), ask.groups[0].resources
     levels = int(np.count_nonzero(question.level_cost < np.inf))
-    task = (question.tasks, choices[0].gpus, cpus_of(needs), float(needs.memory_bytes), levels)
     mixture = stranded.mixture_of(given(ask.shapes, ()), space.models, weights.fragmentation)
-    shaped = _shaped(index, mixture, task)
-    asked: tuple[Any, ...] = (
-        *shaped.known, *task, question.choice_model, question.choice_cost, question.level_cost,
-        question.cluster_cost, shaped.found,
-    )  # fmt: skip
-    cluster, choice, hosts, points = shaped_kernels.best_by_shapes(*asked)
-    if cluster == NOWHERE:
-        return None
-    rows, tasks = shaped.found[:, :hosts].tolist()
-    return Spread(cluster, choices[choice], rows, tasks, stranding=points)
+    arrays = index.arrays
+    if excluded := index.excluded(ask):
+        usable = arrays.available.copy()
+        usable[excluded] = False
+        arrays = arrays._replace(available=usable)
+    best: tuple[tuple[float, int, int], Spread] | None = None
+    for gpus in dict.fromkeys([choice.gpus for choice in choices]):
+        task = (question.tasks, gpus, cpus_of(needs), float(needs.memory_bytes), levels)
+        shaped = _shaped(index, ask, mixture, task)
+        asked: tuple[Any, ...] = (
+            *arrays, *shaped.known, *task, question.choice_model, question.choice_gpus,
+            question.choice_cost, question.level_cost, question.cluster_cost, shaped.found,
+        )  # fmt: skip
+        score, cluster, choice, hosts, points = shaped_kernels.best_by_shapes(*asked)
+        place = (score, cluster, choice)
+        if cluster != NOWHERE and (best is None or place < best[0]):
+            rows, tasks = shaped.found[:, :hosts].tolist()
+            best = place, Spread(cluster, choices[choice], rows, tasks, stranding=points)
+    return None if best is None else best[1]
 
 
-def _shaped(index: Index, mixture: Mixture, task: tuple[float, ...]) -> Shaped:
+def _shaped(
+    index: Index, ask: PlacementRequest, mixture: Mixture, task: tuple[float, ...]
+) -> Shaped:
     """What is kept of tasks of a kind by the shapes now; of COSTS_KEPT kinds."""
     space = index.workspace(Workspace)
-    found = space.shaped.pop(task, None)
+    kind = (*task, ask.avoid_hosts, ask.reserved, ask.image)
+    found = space.shaped.pop(kind, None)
     if found is None or found.mixture is not mixture:
         tasks = int(task[0])
         rows, sections = min(tasks, max(1, index.width - 1)), len(index.arrays.hist_start) - 1
         kept = shaped_kernels.nothing_kept(rows, len(space.hosts), sections)
-        known = (*index.arrays, index.version, index.changes, *mixture[1:], *kept)
+        known = (index.version, index.changes, *mixture[1:], *kept)
         found = Shaped(mixture, known, np.zeros((2, tasks), np.int64))
-    space.shaped[task] = found
+    space.shaped[kind] = found
     if len(space.shaped) > COSTS_KEPT:
         del space.shaped[next(iter(space.shaped))]
     return found
@@ -349,32 +343,16 @@ def _loads(index: Index, ask: PlacementRequest, weights: ScoreWeights) -> Loads:
 
 def _costs(
     index: Index, ask: PlacementRequest, weights: ScoreWeights, question: Question, room: Ints
-) -> tuple[Floats, Ints, bool]:
-    """What t tasks cost on each host with room (kinds x t x H); the kind of each choice.
+) -> tuple[Floats, bool]:
+    """What t tasks cost on each host with room (choices x t x H).
 
     Also whether hosts with as many free GPUs are alike.
     """
-    space = index.workspace(Workspace)
-    if not scoring.by_shapes(ask, weights):
-        costs = space.costs(len(room))
-        found = _loads(index, ask, weights)
-        for at in range(len(room)):
-            _count(index, space.hosts, room[at], question, at, costs[at], found)
-        return costs, np.arange(len(room)), not found.apply
-    needs, gpus = ask.groups[0].resources, question.choice_gpus.tolist()
-    kinds = {count: at for at, count in enumerate(dict.fromkeys(gpus))}
-    each = [_known(index, ask, weights, question.tasks, count) for count in kinds]
-    of = np.array([kinds[count] for count in gpus], np.int64)
-    for (count, kind), known in zip(kinds.items(), each, strict=True):
-        if space.before is None or space.before.mixture is not known.mixture:
-            space.before = Before.none(known.mixture, len(space.hosts))
-        stranded.costs_by_shapes(
-            index.arrays, space.model_of, room, of, kind,
-            (count, cpus_of(needs), float(needs.memory_bytes)), question.tasks, known.mixture,
-            index.version, (space.before.now, space.before.seen), known.seen, known.costs,
-        )  # fmt: skip
-    costs = each[0].costs[None] if len(each) == 1 else np.stack([k.costs for k in each])
-    return costs, of, False
+    space, found = index.workspace(Workspace), _loads(index, ask, weights)
+    costs = space.costs(len(room))
+    for at in range(len(room)):
+        _count(index, space.hosts, room[at], question, at, costs[at], found)
+    return costs, not found.apply
 
 
 def _count(
@@ -391,24 +369,6 @@ def _count(
         index.arrays, hosts, room, int(question.choice_gpus[choice]), question.tasks,
         question.stranded, found or index.workspace(Workspace).no_loads, costs,
     )  # fmt: skip
-
-
-def _known(
-    index: Index, ask: PlacementRequest, weights: ScoreWeights, tasks: int, gpus: int
-) -> Known:
-    """What is known of the costs of a kind of task by the shapes now; of COSTS_KEPT kinds."""
-    space, needs = index.workspace(Workspace), ask.groups[0].resources
-    key = (gpus, needs.cpus, needs.memory_bytes, tasks)
-    mixture = stranded.mixture_of(given(ask.shapes, ()), space.models, weights.fragmentation)
-    known = space.known.pop(key, None)
-    if known is None or known.mixture is not mixture:
-        rows = min(tasks, max(1, index.width - 1))
-        seen: Ints = np.full(len(space.hosts), -1)
-        known = Known(mixture, np.zeros((rows, len(seen))), seen)
-    space.known[key] = known
-    if len(space.known) > COSTS_KEPT:
-        del space.known[next(iter(space.known))]
-    return known
 
 
 def seated(index: Index, free: Amounts, ask: PlacementRequest, spread: Spread) -> Seated:

@@ -58,15 +58,14 @@ def costs_by_counts(
 
 @kernel
 def best_limited_plan(
-    a: Arrays, q: Question, room: I64, costs: F64, of: I64, alike: bool
+    a: Arrays, q: Question, room: I64, costs: F64, alike: bool
 ) -> tuple[float, int, int, int, int]:
     """`best_plan` for a gang that something besides free GPUs limits.
 
-    ``room`` (choices x H): how many tasks each host could take; ``costs`` (kinds x tasks x H): what
-    they cost there, ``of`` (choices) saying of which kind a choice is; ``alike``: the same on hosts
-    with as many free GPUs. At host level the last number is the host. Walks over all hosts:
-    O(choices * H * levels), and a knapsack for each section that price and capacity do not rule
-    out.
+    ``room`` (choices x H): how many tasks each host could take; ``costs`` (choices x tasks x H):
+    what they cost there; ``alike``: the same on hosts with as many free GPUs. At host level the
+    last number is the host. Walks over all hosts: O(choices * H * levels), and a knapsack for each
+    section that price and capacity do not rule out.
     """
     best = INFINITE
     at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE
@@ -75,14 +74,14 @@ def best_limited_plan(
             continue
         for choice in range(q.choice_model.shape[0]):
             price = q.cluster_cost[cluster] + q.choice_cost[choice]
-            change, host = _one_roomy_host(a, q, cluster, choice, room[choice], costs[of[choice]])
+            change, host = _one_roomy_host(a, q, cluster, choice, room[choice], costs[choice])
             score = price + q.level_cost[HOST_LEVEL] + change
             if score < best:
                 best, at_cluster, at_choice = score, cluster, choice
                 at_level, at_place = HOST_LEVEL, host
             if q.tasks > 1:
                 score, level, section = _best_roomy_section(
-                    a, q, cluster, choice, price, best, room[choice], costs[of[choice]], alike
+                    a, q, cluster, choice, price, best, room[choice], costs[choice], alike
                 )
                 if score < best:
                     best, at_cluster, at_choice = score, cluster, choice

@@ -1,8 +1,8 @@
-"""The search on free GPUs that are judged by the shapes of recent tasks, for the common gang.
+"""The search on free GPUs that are judged by the shapes of recent tasks, for equal tasks.
 
 What tasks of a kind cost is kept by host and by section, and worked out anew only where hosts have
 changed: a decision looks at every cluster, but at the hosts of those alone that changed since the
-last one of the kind. The plan is that of `limited_kernels.best_limited_plan`, in every bit.
+last one of the kind.
 """
 
 from __future__ import annotations
@@ -84,15 +84,15 @@ def best_by_shapes(
     right: NDArray[np.bool_], share: F64, useless: F64, price: float, seen: I64, room: I64,
     costs: F64, as_of: I64, at_host: I64, alone: F64, bound: F64, stale: NDArray[np.bool_],
     least: F64, exact: F64, tasks: int, gpus: int, task_cpus: float, task_memory: float,
-    levels: int, choice_model: I64, choice_cost: F64, level_cost: F64, cluster_cost: F64,
-    found: I64,
-) -> tuple[int, int, int, float]:  # fmt: skip
-    """The best place for a gang: cluster, choice, the number of its hosts, the points they pay.
+    levels: int, choice_model: I64, choice_gpus: I64, choice_cost: F64, level_cost: F64,
+    cluster_cost: F64, found: I64,
+) -> tuple[float, int, int, int, float]:  # fmt: skip
+    """The best place for a gang: score, cluster, choice, number of its hosts, points they pay.
 
-    Writes these hosts, and the tasks on each, to ``found`` (2 x tasks). Takes the fields of
-    `Arrays`, `Mixture`, `Kept` and `Task` one by one, as `kernels.best_place` does. Ties go to the
-    first cluster, choice, level, section, host. O(C * choices + hosts of clusters that changed +
-    sections that may win).
+    Of the choices by which a task takes so many ``gpus``. Writes the hosts, and the tasks on each,
+    to ``found`` (2 x tasks). Takes the fields of `Arrays`, `Mixture`, `Kept` and `Task` one by one,
+    as `kernels.best_place` does. Ties go to the first cluster, choice, level, section, host.
+    O(C * choices + hosts of clusters that changed + sections that may win).
     """
     a = Arrays(
         free_milli, offset, whole, available, free_cpus, free_memory, section, hist, hist_start,
@@ -110,7 +110,7 @@ def best_by_shapes(
         for choice in range(choice_model.shape[0]):
             model = choice_model[choice]
             widest = by_cluster[cluster, model, 3, 0]
-            if widest == by_cluster[cluster, model, 3, 1]:
+            if widest == by_cluster[cluster, model, 3, 1] or choice_gpus[choice] != gpus:
                 continue
             if as_of[widest] != changes[cluster]:
                 as_of[widest] = changes[cluster]
@@ -129,10 +129,10 @@ def best_by_shapes(
                     best, at_cluster, at_choice = score, cluster, choice
                     place, is_section = at, True
     if at_cluster == NOWHERE:
-        return NOWHERE, NOWHERE, 0, 0.0
+        return INFINITE, NOWHERE, NOWHERE, 0, 0.0
     hosts = _seated(a, k, t, place, is_section, found)
     points = _points(a, m, t, choice_model[at_choice], hosts, found)
-    return at_cluster, at_choice, hosts, points
+    return best, at_cluster, at_choice, hosts, points
 
 
 @inner
@@ -212,7 +212,7 @@ def same_slots(free_milli: I64, offset: I64, host: int, other: int) -> bool:
 
 @inner
 def _price(a: Arrays, m: Mixture, t: Task, model: int, host: int, most: int, costs: F64) -> None:
-    """Work out what up to ``most`` tasks cost on a host, as `stranded.costs_by_shapes` does."""
+    """Work out what up to ``most`` tasks cost on a host."""
     free = a.free_milli[a.offset[host] : a.offset[host + 1]]
     old = left_of(m, free, a.free_cpus[host], a.free_memory[host])
     now, task = stranded_of(m, model, old), (t.gpus, t.cpus, t.memory)

@@ -25,7 +25,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from topmast.fast.region.inventory.arrays import F64, I64, MILLI, Arrays
+from topmast.fast.region.inventory.arrays import F64, I64, MILLI
 from topmast.jit import inner, kernel
 from topmast.model.plan import TaskShape
 
@@ -147,33 +147,6 @@ def now_of(
         now[host] = stranded_of(m, model, left)
     known: float = now[host]
     return known
-
-
-@kernel
-def costs_by_shapes(
-    a: Arrays, model_of: I64, room: I64, of: I64, kind: int, task: tuple[int, float, float],
-    tasks: int, m: Mixture, version: I64, before: tuple[F64, I64], seen: I64, costs: F64,
-) -> None:  # fmt: skip
-    """What t tasks cost on a host, to ``costs`` (t - 1, H), for t up to its room.
-
-    ``room``: (choices x H), those of which ``of`` is ``kind``. ``task``: GPUs, CPUs, bytes. Hosts
-    of which ``seen`` (H) is their ``version`` are known already. O(hosts * choices + those that
-    changed * t * M).
-    """
-    for host in range(seen.shape[0]):
-        if seen[host] == version[host]:
-            continue
-        most = 0
-        for choice in range(of.shape[0]):
-            if of[choice] == kind:
-                most = max(most, room[choice, host])
-        if most == 0:
-            continue
-        seen[host] = version[host]
-        free = a.free_milli[a.offset[host] : a.offset[host + 1]]
-        old = left_of(m, free, a.free_cpus[host], a.free_memory[host])
-        now = now_of(m, model_of[host], old, host, version, before)
-        costs_on(m, model_of[host], old, now, task, tasks, most, costs[:, host])
 
 
 @inner

@@ -1,4 +1,4 @@
-"""What is kept of tasks by shapes brings the plan that a walk over all hosts finds."""
+"""What is kept of tasks by shapes brings the plan that a search from nothing finds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHAPES = (
     (TaskShape(450, 2.0, 0, (), 0.3), TaskShape(MILLI, 0.0, 0, (), 0.7)),
 )
 NO_USE = "no-use"
-"""A host that no gang may use: to name it makes a search walk over all hosts."""
+"""A host that no gang may use: to name it makes another kind of a gang."""
 
 
 def _columns() -> Columns:
@@ -49,17 +49,25 @@ def _ask(rng: random.Random, now: int) -> PlacementRequest:
     return replace(ask, shapes=SHAPES[now])
 
 
+def _anew(search: PreemptiveSearch, ask: PlacementRequest) -> Plan | None:
+    """The plan of a search that knows nothing yet."""
+    return PreemptiveSearch("r", search.columns.trial(), {}, search.profile, 0, 0.0).best(ask)
+
+
 def _both(search: PreemptiveSearch, ask: PlacementRequest) -> Plan | None:
-    """The plan, which a walk over all hosts finds too."""
+    """The plan, which a search from nothing finds too, and one for another kind."""
     if ask.groups[0].resources.accelerators[0].model is None:
         search.columns.set_state(NO_USE, HostState.DOWN)  # any model will do, but not this one
-    found, walked = search.best(ask), search.best(replace(ask, avoid_hosts=(NO_USE,)))
-    assert found == walked
+    found = search.best(ask)
+    assert found == _anew(search, ask) == search.best(replace(ask, avoid_hosts=(NO_USE,)))
+    if found is not None:
+        elsewhere = replace(ask, avoid_hosts=found.hosts)
+        assert search.best(elsewhere) == _anew(search, elsewhere)
     return found
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_gang_sits_where_a_walk_over_all_hosts_puts_it(seed: int) -> None:
+def test_a_gang_sits_where_a_search_from_nothing_puts_it(seed: int) -> None:
     """Jobs come and go, hosts fail and return, seats are kept out, and the shapes change."""
     rng = random.Random(seed)
     columns, policies = _columns(), profile(score=WEIGHTS)
