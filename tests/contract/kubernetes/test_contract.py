@@ -11,10 +11,14 @@ from tests.contract.test_engine import *  # noqa: F403
 from tests.contract.test_engine import source
 from tests.support.kubelab.image import NAME
 from tests.support.kubelab.lab import Lab
+from tests.support.kubelab.programs import until
 from topmast.adapters.engines.far.kubernetes.engine import KubernetesEngine
 from topmast.adapters.engines.far.kubernetes.options import KubernetesOptions
 from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.model.messages import TaskEvicted
+
+CLEAR_S = 120.0
+"""A kubelet lets go of a pod whose containers it still makes after a minute."""
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +50,18 @@ def rig(lab: Lab, shared: dict[str, str], tmp_path: Path) -> Iterator[Rig]:
 
 
 def _clear(rig: Rig, lab: Lab) -> None:
-    """Let nothing of a test take GPUs of the next one."""
+    """Let nothing of a test take GPUs of the next one, to which its pods are those of others."""
     launcher = rig.engine._launcher  # type: ignore[attr-defined]
-    for one in launcher.list():
-        with contextlib.suppress(Exception):
-            launcher.cancel(one, 1.0)
-            launcher.forget(one)
+
+    def is_clear() -> bool:
+        left = launcher.list()
+        for one in left:
+            with contextlib.suppress(Exception):
+                launcher.cancel(one, 1.0)
+                launcher.forget(one)
+        return not left
+
+    until(is_clear, CLEAR_S, "no pod to be left")
 
 
 def test_a_gang_knows_its_ranks_and_hosts(rig: Rig) -> None:  # type: ignore[no-redef]
