@@ -16,11 +16,11 @@ from topmast.fast.region.inventory.columns import Amounts, Floats, Ints, cpus_of
 from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.inventory.room import level_of
 from topmast.fast.region.search import (
+    kept_kernels,
     kernels,
     limited_kernels,
     loads,
     scoring,
-    shaped_kernels,
     stranded,
 )
 from topmast.fast.region.search.kernels import NOWHERE, Question
@@ -35,7 +35,7 @@ from topmast.policies.options import ScoreWeights
 KINDS_KEPT = 4_096
 """Of so many kinds of gangs the questions are kept."""
 COSTS_KEPT = 16
-"""Of so many kinds of tasks it is kept what they cost on each host, by the shapes of tasks."""
+"""Of so many kinds of tasks it is kept what they cost on each host."""
 
 
 class Choice(Struct, frozen=True, gc=False):
@@ -80,12 +80,13 @@ def is_plain(ask: PlacementRequest) -> bool:
     return bool(listed)
 
 
-class Shaped(Struct, frozen=True):
-    """What is kept of tasks of one kind, as `shaped_kernels` keep it."""
+class Kept(Struct, frozen=True):
+    """What is kept of tasks of one kind, as `kept_kernels` keep it."""
 
-    mixture: Mixture
+    priced_by: Mixture | Floats
+    """By what free GPUs are judged: shapes of recent tasks, or whole GPUs (`Question.stranded`)."""
     known: tuple[Any, ...]
-    """The arguments of `best_by_shapes` that are the same for all of them."""
+    """The arguments of `best_limited_plan` that are the same for all of them."""
     found: Ints
     """(2 x tasks) room for hosts that take tasks, and how many."""
 
@@ -98,31 +99,20 @@ class Workspace:
         """By kind of gang, what kernels are asked."""
         nothing = np.zeros(index.sizes.shape[1])
         self.no_loads = Loads(False, nothing, nothing)
-        self.shaped: dict[object, Shaped] = {}
+        self.kept: dict[object, Kept] = {}
         """By kind of task, as `COSTS_KEPT` says."""
-        self.hosts: Ints = np.arange(len(nothing))
         self.models = tuple(index.models)
         self.model_of: Ints = np.zeros(len(nothing), np.int64)
         """(H) the number of the host's model; any for a host without GPUs."""
         for number, of_model in enumerate(index.of_model):
             self.model_of[of_model] = number
-        self._room: Ints = np.zeros((1, len(nothing)), np.int64)
-        self._costs: Floats = np.zeros((1, max(1, index.width - 1), len(nothing)))
-
-    def room(self, choices: int) -> Ints:
-        """Room to note tasks by host (choices x H), with what the last search left there.
+        self.room: Ints = np.zeros(len(nothing), np.int64)
+        """Room to note tasks by host, with what the last search left there.
 
         Made once: so large an array costs more to get than to fill.
         """
-        if len(self._room) < choices:
-            self._room = np.zeros((choices, self._room.shape[1]), np.int64)
-        return self._room[:choices]
-
-    def costs(self, choices: int) -> Floats:
-        """Room to note what tasks cost (choices x tasks on a host x H), as it was left."""
-        if len(self._costs) < choices:
-            self._costs = np.zeros((choices, *self._costs.shape[1:]))
-        return self._costs[:choices]
+        self.costs: Floats = np.zeros((max(1, index.width - 1), len(nothing)))
+        """Room to note what tasks cost (tasks on a host x H), as it was left."""
 
 
 def costs_of(
@@ -154,52 +144,44 @@ def best_spread(
     if not choices:
         return None
     question = question_of(index, ask, weights, choices, cluster_cost)
-    if scoring.by_shapes(ask, weights):
-        return _best_by_shapes(index, ask, weights, choices, question)
-    room = _room(index, ask, choices) if is_limited(ask) else None
-    if room is None:
-        cluster, at_choice, level, place = kernels.best_place(*index.arrays, *question)
-    else:
-        costs, alike = _costs(index, ask, weights, question, room)
-        found = limited_kernels.best_limited_plan(index.arrays, question, room, costs, alike)
-        _, cluster, at_choice, level, place = found
+    if is_limited(ask) or scoring.by_shapes(ask, weights):
+        return _best_limited(index, ask, weights, choices, question)
+    cluster, at_choice, level, place = kernels.best_place(*index.arrays, *question)
     if cluster == NOWHERE:
         return None
     choice = choices[at_choice]
     if level == kernels.HOST_LEVEL:
-        rows, tasks = [int(place)], [question.tasks]
-        if room is None:
-            rows = [_host_by_affinity(index, cluster, choice, rows[0], question.tasks)]
-    else:
-        hosts = index.hosts_in(int(place))
-        if room is None:
-            alike, free = True, _free_room(index, hosts, choice)
-            costs = index.workspace(Workspace).costs(1)[0]
-            _count(index, hosts, free, question, at_choice, costs)
-        else:
-            free, costs = room[at_choice], costs[at_choice]
-        taken: Ints = np.zeros(len(hosts), np.int64)
-        limited_kernels.seat(index.arrays, hosts, free, question.tasks, costs, alike, taken)
-        used = np.flatnonzero(taken)
-        rows, tasks = hosts[used].tolist(), taken[used].tolist()
-    return Spread(cluster, choice, rows, tasks)
+        row = _host_by_affinity(index, cluster, choice, int(place), question.tasks)
+        return Spread(cluster, choice, [row], [question.tasks])
+    space, arrays, hosts = index.workspace(Workspace), index.arrays, index.hosts_in(int(place))
+    room, costs = space.room, space.costs
+    room[hosts] = arrays.whole[hosts] // choice.gpus * arrays.available[hosts]
+    limited_kernels.costs_by_counts(
+        arrays, hosts, room, choice.gpus, question.tasks, question.stranded, space.no_loads, costs
+    )
+    taken: Ints = np.zeros(len(hosts), np.int64)
+    limited_kernels.seat(arrays, hosts, room, question.tasks, costs, True, taken)
+    used = np.flatnonzero(taken)
+    return Spread(cluster, choice, hosts[used].tolist(), taken[used].tolist())
 
 
-def _best_by_shapes(
+def _best_limited(
     index: Index,
     ask: PlacementRequest,
     weights: ScoreWeights,
     choices: list[Choice],
     question: Question,
 ) -> Spread | None:
-    """`best_spread` by the shapes of recent tasks, from what is kept of tasks of the kind.
+    """`best_spread` where more than the number of free GPUs counts, from what is kept of a kind.
 
     One call for the models of which a task takes as many GPUs: for all of them, most often.
     """
     space, needs = index.workspace(Workspace), ask.groups[0].resources
     levels = int(np.count_nonzero(question.level_cost < np.inf))
-    mixture = stranded.mixture_of(given(ask.shapes, ()), space.models, weights.fragmentation)
-    arrays = index.arrays
+    judged = scoring.by_shapes(ask, weights)
+    shapes = given(ask.shapes, ()) if judged else ()
+    mixture = stranded.mixture_of(shapes, space.models, weights.fragmentation)
+    arrays, table, by_load = index.arrays, question.stranded, _loads(index, ask, weights)
     if excluded := index.excluded(ask):
         usable = arrays.available.copy()
         usable[excluded] = False
@@ -207,35 +189,37 @@ def _best_by_shapes(
     best: tuple[tuple[float, int, int], Spread] | None = None
     for gpus in dict.fromkeys([choice.gpus for choice in choices]):
         task = (question.tasks, gpus, cpus_of(needs), float(needs.memory_bytes), levels)
-        shaped = _shaped(index, ask, mixture, task)
+        kind = (*task, weights, ask.avoid_hosts, ask.reserved, ask.image)
+        kept = _kept(index, kind, mixture, mixture if judged else table)
         asked: tuple[Any, ...] = (
-            *arrays, *shaped.known, *task, question.choice_model, question.choice_gpus,
-            question.choice_cost, question.level_cost, question.cluster_cost, shaped.found,
+            *arrays, *kept.known, *task, question.choice_model, question.choice_gpus,
+            question.choice_cost, question.level_cost, question.cluster_cost, table, *by_load,
+            kept.found,
         )  # fmt: skip
-        score, cluster, choice, hosts, points = shaped_kernels.best_by_shapes(*asked)
+        score, cluster, choice, hosts, points = kept_kernels.best_limited_plan(*asked)
         place = (score, cluster, choice)
         if cluster != NOWHERE and (best is None or place < best[0]):
-            rows, tasks = shaped.found[:, :hosts].tolist()
-            best = place, Spread(cluster, choices[choice], rows, tasks, stranding=points)
+            rows, tasks = kept.found[:, :hosts].tolist()
+            stranding = points if judged else None
+            best = place, Spread(cluster, choices[choice], rows, tasks, stranding=stranding)
     return None if best is None else best[1]
 
 
-def _shaped(
-    index: Index, ask: PlacementRequest, mixture: Mixture, task: tuple[float, ...]
-) -> Shaped:
-    """What is kept of tasks of a kind by the shapes now; of COSTS_KEPT kinds."""
+def _kept(
+    index: Index, kind: tuple[Any, ...], mixture: Mixture, priced_by: Mixture | Floats
+) -> Kept:
+    """What is kept of tasks of a kind while free GPUs are judged as now; of COSTS_KEPT kinds."""
     space = index.workspace(Workspace)
-    kind = (*task, ask.avoid_hosts, ask.reserved, ask.image)
-    found = space.shaped.pop(kind, None)
-    if found is None or found.mixture is not mixture:
-        tasks = int(task[0])
+    found = space.kept.pop(kind, None)
+    if found is None or found.priced_by is not priced_by:
+        tasks = int(kind[0])
         rows, sections = min(tasks, max(1, index.width - 1)), len(index.arrays.hist_start) - 1
-        kept = shaped_kernels.nothing_kept(rows, len(space.hosts), sections)
-        known = (index.version, index.changes, *mixture[1:], *kept)
-        found = Shaped(mixture, known, np.zeros((2, tasks), np.int64))
-    space.shaped[kind] = found
-    if len(space.shaped) > COSTS_KEPT:
-        del space.shaped[next(iter(space.shaped))]
+        nothing = kept_kernels.nothing_kept(rows, len(space.model_of), sections)
+        known = (index.version, index.changes, *mixture, *nothing)
+        found = Kept(priced_by, known, np.zeros((2, tasks), np.int64))
+    space.kept[kind] = found
+    if len(space.kept) > COSTS_KEPT:
+        del space.kept[next(iter(space.kept))]
     return found
 
 
@@ -306,27 +290,6 @@ def is_limited(ask: PlacementRequest) -> bool:
     return bool(needs.cpus > 0 or needs.memory_bytes > 0 or barred)
 
 
-def _room(index: Index, ask: PlacementRequest, choices: list[Choice]) -> Ints:
-    """Tasks that each host could take (choices x hosts)."""
-    needs = ask.groups[0].resources
-    room = index.workspace(Workspace).room(len(choices))
-    models = np.array([choice.model for choice in choices], np.int64)
-    gpus = np.array([choice.gpus for choice in choices], np.int64)
-    limited_kernels.room_on(
-        index.arrays, index.workspace(Workspace).model_of, models, gpus, cpus_of(needs),
-        float(needs.memory_bytes), room,
-    )  # fmt: skip
-    room[:, index.excluded(ask)] = 0
-    return room
-
-
-def _free_room(index: Index, hosts: Ints, choice: Choice) -> Ints:
-    """As `_room`, for a gang that only free GPUs limit, on some hosts of its model. O(hosts)."""
-    room: Ints = index.workspace(Workspace).room(1)[0]
-    room[hosts] = index.arrays.whole[hosts] // choice.gpus * index.arrays.available[hosts]
-    return room
-
-
 def _loads(index: Index, ask: PlacementRequest, weights: ScoreWeights) -> Loads:
     """What hosts cost by how much of them is allocated (see `loads.Loads`). O(hosts)."""
     if not loads.counts(ask, weights):
@@ -339,36 +302,6 @@ def _loads(index: Index, ask: PlacementRequest, weights: ScoreWeights) -> Loads:
     tasks, needs = ask.groups[0].count, ask.groups[0].resources
     rise = (cpus_of(needs) * each[0] + float(needs.memory_bytes) * each[1]) / 2 / tasks
     return Loads(True, steps * (most / STEPS) / tasks, rise)
-
-
-def _costs(
-    index: Index, ask: PlacementRequest, weights: ScoreWeights, question: Question, room: Ints
-) -> tuple[Floats, bool]:
-    """What t tasks cost on each host with room (choices x t x H).
-
-    Also whether hosts with as many free GPUs are alike.
-    """
-    space, found = index.workspace(Workspace), _loads(index, ask, weights)
-    costs = space.costs(len(room))
-    for at in range(len(room)):
-        _count(index, space.hosts, room[at], question, at, costs[at], found)
-    return costs, not found.apply
-
-
-def _count(
-    index: Index,
-    hosts: Ints,
-    room: Ints,
-    question: Question,
-    choice: int,
-    costs: Floats,
-    found: Loads | None = None,
-) -> None:
-    """What t tasks cost on some hosts by their free GPUs, and by their load if that counts."""
-    limited_kernels.costs_by_counts(
-        index.arrays, hosts, room, int(question.choice_gpus[choice]), question.tasks,
-        question.stranded, found or index.workspace(Workspace).no_loads, costs,
-    )  # fmt: skip
 
 
 def seated(index: Index, free: Amounts, ask: PlacementRequest, spread: Spread) -> Seated:

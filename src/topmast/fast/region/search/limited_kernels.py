@@ -1,7 +1,6 @@
-"""Compiled kernels for gangs limited by CPUs, memory or hosts to avoid: walks over hosts.
+"""Compiled kernels: what equal tasks cost on hosts by their free GPUs, and how a gang is seated.
 
-What t tasks cost on a host is worked out beforehand, in ``costs`` (t - 1, H) for each choice.
-Times are as in `kernels.py`.
+What t tasks cost on a host stands in ``costs`` (t - 1, H). Times are as in `kernels.py`.
 """
 
 from __future__ import annotations
@@ -11,15 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from topmast.fast.region.inventory.arrays import F64, I64, Arrays
-from topmast.fast.region.search.kernels import (
-    EPSILON,
-    EXACT_TASKS,
-    HOST_LEVEL,
-    INFINITE,
-    NOWHERE,
-    Question,
-    fitting,
-)  # fmt: skip
+from topmast.fast.region.search.kernels import EPSILON, EXACT_TASKS, INFINITE
 from topmast.fast.region.search.knapsack import seat_alike
 from topmast.jit import inner, kernel
 
@@ -45,89 +36,22 @@ ROUNDING = 1e-12
 def costs_by_counts(
     a: Arrays, hosts: I64, room: I64, gpus: int, tasks: int, stranded: F64, loads: Loads, costs: F64
 ) -> None:
-    """What t tasks cost on a host by its free GPUs and its load, to ``costs``, up to its room."""
+    """What t tasks cost on hosts by their free GPUs and loads, to ``costs``, up to their room."""
     for i in range(hosts.shape[0]):
         host = hosts[i]
-        free = a.whole[host]
-        for t in range(1, min(room[host], tasks) + 1):
-            change = stranded[free - t * gpus] - stranded[free]
-            if loads.apply:
-                change += t * (loads.base[host] + t * loads.rise[host])
-            costs[t - 1, host] = change
-
-
-@kernel
-def best_limited_plan(
-    a: Arrays, q: Question, room: I64, costs: F64, alike: bool
-) -> tuple[float, int, int, int, int]:
-    """`best_plan` for a gang that something besides free GPUs limits.
-
-    ``room`` (choices x H): how many tasks each host could take; ``costs`` (choices x tasks x H):
-    what they cost there; ``alike``: the same on hosts with as many free GPUs. At host level the
-    last number is the host. Walks over all hosts: O(choices * H * levels), and a knapsack for each
-    section that price and capacity do not rule out.
-    """
-    best = INFINITE
-    at_cluster, at_choice, at_level, at_place = NOWHERE, NOWHERE, NOWHERE, NOWHERE
-    for cluster in range(a.by_cluster.shape[0]):
-        if q.cluster_cost[cluster] == INFINITE:
-            continue
-        for choice in range(q.choice_model.shape[0]):
-            price = q.cluster_cost[cluster] + q.choice_cost[choice]
-            change, host = _one_roomy_host(a, q, cluster, choice, room[choice], costs[choice])
-            score = price + q.level_cost[HOST_LEVEL] + change
-            if score < best:
-                best, at_cluster, at_choice = score, cluster, choice
-                at_level, at_place = HOST_LEVEL, host
-            if q.tasks > 1:
-                score, level, section = _best_roomy_section(
-                    a, q, cluster, choice, price, best, room[choice], costs[choice], alike
-                )
-                if score < best:
-                    best, at_cluster, at_choice = score, cluster, choice
-                    at_level, at_place = level, section
-    return best, at_cluster, at_choice, at_level, at_place
+        count_costs(a.whole[host], min(room[host], tasks), gpus, stranded, loads, host, costs)
 
 
 @inner
-def _one_roomy_host(
-    a: Arrays, q: Question, cluster: int, choice: int, room: I64, costs: F64
-) -> tuple[float, int]:
-    """The least cost on one host with room for the whole gang; that host. O(hosts)."""
-    best, at_host = INFINITE, NOWHERE
-    model = q.choice_model[choice]
-    low, high = a.by_cluster[cluster, model, 3, 0], a.by_cluster[cluster, model, 3, 1]
-    for section in range(low, high):
-        for i in range(a.member_start[section], a.member_start[section + 1]):
-            host = a.members[i]
-            if room[host] >= q.tasks and costs[q.tasks - 1, host] < best:
-                best, at_host = costs[q.tasks - 1, host], host
-    return best, at_host
-
-
-@inner
-def _best_roomy_section(
-    a: Arrays, q: Question, cluster: int, choice: int, price: float, best: float, room: I64,
-    costs: F64, alike: bool,
-) -> tuple[float, int, int]:  # fmt: skip
-    """`_best_section` by the room of each host."""
-    at_level, at_section = NOWHERE, NOWHERE
-    model = q.choice_model[choice]
-    for level in range(1, 5):
-        if q.level_cost[level] == INFINITE:
-            break
-        start = price + q.level_cost[level]
-        low = a.by_cluster[cluster, model, level - 1, 0]
-        high = a.by_cluster[cluster, model, level - 1, 1]
-        for section in range(low, high):
-            hosts = a.members[a.member_start[section] : a.member_start[section + 1]]
-            least = least_on(hosts, room, q.tasks, costs)
-            if least < best - start - ROUNDING:  # a section as good as the best loses the tie
-                taken = np.zeros(hosts.shape[0], np.int64)
-                change = seat(a, hosts, room, q.tasks, costs, alike, taken)
-                if start + change < best:
-                    best, at_level, at_section = start + change, level, section
-    return best, at_level, at_section
+def count_costs(
+    free: int, most: int, gpus: int, stranded: F64, loads: Loads, host: int, costs: F64
+) -> None:
+    """What up to ``most`` tasks cost on a host with so many free GPUs. O(most)."""
+    for t in range(1, most + 1):
+        change = stranded[free - t * gpus] - stranded[free]
+        if loads.apply:
+            change += t * (loads.base[host] + t * loads.rise[host])
+        costs[t - 1, host] = change
 
 
 @inner
@@ -242,23 +166,3 @@ def _seat_exactly(
     for n in range(count):
         taken[useful[n]] = seats[n]
     return cost
-
-
-@kernel
-def room_on(
-    a: Arrays, model_of: I64, models: I64, gpus: I64, cpus: float, memory: float, room: I64
-) -> None:
-    """How many tasks each host could take, written to ``room`` (choices x H). O(choices * H).
-
-    ``models`` and ``gpus``: by choice. ``model_of`` (H) may say anything of a host without GPUs.
-    """
-    for choice in range(room.shape[0]):
-        for host in range(room.shape[1]):
-            room[choice, host] = 0
-            if a.whole[host] < gpus[choice]:  # most hosts of a full fleet; a division takes longer
-                continue
-            if not a.available[host] or model_of[host] != models[choice]:
-                continue
-            most = a.whole[host] // gpus[choice]
-            free_cpus, free_memory = a.free_cpus[host], a.free_memory[host]
-            room[choice, host] = fitting(most, free_cpus, free_memory, cpus, memory, EPSILON)

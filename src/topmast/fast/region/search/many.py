@@ -92,7 +92,7 @@ def plans_of(
         _arrays_of(index, kinds, asks[0], weights),
         numbers,
         _balance(index, terms, supply, weights),
-        Room(space.room(1)[0], space.costs(1)[0], space.no_loads),
+        Room(space.room, space.costs, space.no_loads),
         placed,
     )
     placed = placed._replace(slots=placed.slots[:slots])

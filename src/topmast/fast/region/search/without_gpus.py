@@ -18,10 +18,10 @@ from topmast.fast.region.inventory.arrays import F64, I64
 from topmast.fast.region.inventory.columns import Floats, Ints, cpus_of
 from topmast.fast.region.inventory.index import Index
 from topmast.fast.region.search import compiled, loads, scoring
+from topmast.fast.region.search.kept_kernels import same_slots
 from topmast.fast.region.search.kernels import EPSILON, INFINITE, NOWHERE
 from topmast.fast.region.search.limited_kernels import STEPS
 from topmast.fast.region.search.packing import Seated
-from topmast.fast.region.search.shaped_kernels import same_slots
 from topmast.fast.region.search.stranded import (
     EASE,
     HAIR,

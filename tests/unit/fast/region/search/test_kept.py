@@ -1,4 +1,4 @@
-"""What is kept of tasks by shapes brings the plan that a search from nothing finds."""
+"""What is kept of kinds of tasks brings the plan that a search from nothing finds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from topmast.model.plan import GroupRequest, PlacementRequest, Plan, Reservation
 from topmast.model.states import HostState
 from topmast.policies.options import ScoreWeights
 
-WEIGHTS = ScoreWeights(shapes=True, models=(("A", 0.4),))
+BY_SHAPES = ScoreWeights(shapes=True, models=(("A", 0.4),))
+BY_COUNTS = ScoreWeights(models=(("A", 0.4),))
+BY_LOADS = ScoreWeights(allocated_cpus=0.7, allocated_memory=0.4)
 SHAPES = (
     (TaskShape(300, 1.0, 0, (), 0.4), TaskShape(2 * MILLI, 4.0, 8, ("A",), 0.6)),
     (TaskShape(450, 2.0, 0, (), 0.3), TaskShape(MILLI, 0.0, 0, (), 0.7)),
@@ -66,11 +68,12 @@ def _both(search: PreemptiveSearch, ask: PlacementRequest) -> Plan | None:
     return found
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_gang_sits_where_a_search_from_nothing_puts_it(seed: int) -> None:
+@pytest.mark.parametrize("weights", [BY_SHAPES, BY_COUNTS, BY_LOADS])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_gang_sits_where_a_search_from_nothing_puts_it(seed: int, weights: ScoreWeights) -> None:
     """Jobs come and go, hosts fail and return, seats are kept out, and the shapes change."""
     rng = random.Random(seed)
-    columns, policies = _columns(), profile(score=WEIGHTS)
+    columns, policies = _columns(), profile(score=weights)
     search = PreemptiveSearch("r", columns, {}, policies, 0, 0.0)
     running, placed = [], 0
     for number in range(250):

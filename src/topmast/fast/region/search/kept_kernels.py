@@ -1,4 +1,6 @@
-"""The search on free GPUs that are judged by the shapes of recent tasks, for equal tasks.
+"""The search on free GPUs for equal tasks, where more than the number of free GPUs counts.
+
+CPUs, memory or hosts to avoid limit it, or free GPUs are judged by the shapes of recent tasks.
 
 What tasks of a kind cost is kept by host and by section, and worked out anew only where hosts have
 changed: a decision looks at every cluster, but at the hosts of those alone that changed since the
@@ -14,7 +16,13 @@ from numpy.typing import NDArray
 
 from topmast.fast.region.inventory.arrays import F64, I64, Arrays
 from topmast.fast.region.search.kernels import EPSILON, HOST_LEVEL, INFINITE, NOWHERE, fitting
-from topmast.fast.region.search.limited_kernels import ROUNDING, least_on, seat
+from topmast.fast.region.search.limited_kernels import (
+    ROUNDING,
+    Loads,
+    count_costs,
+    least_on,
+    seat,
+)
 from topmast.fast.region.search.stranded import (
     EASE,
     Left,
@@ -58,10 +66,9 @@ class Kept(NamedTuple):
 def nothing_kept(tasks: int, hosts: int, sections: int) -> Kept:
     """Before the first decision; hosts take at most so many tasks."""
     return Kept(
-        np.full(hosts, -1), np.zeros(hosts, np.int64), np.zeros((tasks, hosts)),
-        np.full(sections, -1), np.full(sections, NOWHERE), np.full(sections, INFINITE),
-        np.full(sections, INFINITE), np.ones(sections, np.bool_), np.full(sections, INFINITE),
-        np.full(sections, np.nan),
+        np.full(hosts, -1), np.empty(hosts, np.int64), np.empty((tasks, hosts)),
+        np.full(sections, -1), np.empty(sections, np.int64), np.empty(sections),
+        np.empty(sections), np.ones(sections, np.bool_), np.empty(sections), np.empty(sections),
     )  # fmt: skip
 
 
@@ -77,28 +84,30 @@ class Task(NamedTuple):
 
 
 @kernel
-def best_by_shapes(
+def best_limited_plan(
     free_milli: I64, offset: I64, whole: I64, available: NDArray[np.bool_], free_cpus: F64,
     free_memory: F64, section: I64, hist: I64, hist_start: I64, members: I64, member_start: I64,
-    by_cluster: I64, version: I64, changes: I64, milli: I64, cpus: F64, memory: F64,
-    right: NDArray[np.bool_], share: F64, useless: F64, price: float, seen: I64, room: I64,
+    by_cluster: I64, version: I64, changes: I64, by_shapes: bool, milli: I64, cpus: F64,
+    memory: F64, right: NDArray[np.bool_], share: F64, useless: F64, price: float, seen: I64,
+    room: I64,
     costs: F64, as_of: I64, at_host: I64, alone: F64, bound: F64, stale: NDArray[np.bool_],
     least: F64, exact: F64, tasks: int, gpus: int, task_cpus: float, task_memory: float,
     levels: int, choice_model: I64, choice_gpus: I64, choice_cost: F64, level_cost: F64,
-    cluster_cost: F64, found: I64,
+    cluster_cost: F64, stranded: F64, by_loads: bool, base: F64, rise: F64, found: I64,
 ) -> tuple[float, int, int, int, float]:  # fmt: skip
     """The best place for a gang: score, cluster, choice, number of its hosts, points they pay.
 
     Of the choices by which a task takes so many ``gpus``. Writes the hosts, and the tasks on each,
-    to ``found`` (2 x tasks). Takes the fields of `Arrays`, `Mixture`, `Kept` and `Task` one by one,
-    as `kernels.best_place` does. Ties go to the first cluster, choice, level, section, host.
-    O(C * choices + hosts of clusters that changed + sections that may win).
+    to ``found`` (2 x tasks). Takes the fields of `Arrays`, `Mixture`, `Kept`, `Task` and `Loads`
+    one by one, as `kernels.best_place` does. Ties go to the first cluster, choice, level, section,
+    host. O(C * choices + hosts of clusters that changed + sections that may win).
     """
     a = Arrays(
         free_milli, offset, whole, available, free_cpus, free_memory, section, hist, hist_start,
         members, member_start, by_cluster,
     )  # fmt: skip
-    m = Mixture(True, milli, cpus, memory, right, share, useless, price)
+    m = Mixture(by_shapes, milli, cpus, memory, right, share, useless, price)
+    loads, alike = Loads(by_loads, base, rise), not (by_shapes or by_loads)
     k = Kept(seen, room, costs, as_of, at_host, alone, bound, stale, least, exact)
     t = Task(tasks, gpus, task_cpus, task_memory, levels)
     like, of_model = NOWHERE, NOWHERE
@@ -115,7 +124,7 @@ def best_by_shapes(
             if as_of[widest] != changes[cluster]:
                 as_of[widest] = changes[cluster]
                 like = like if of_model == model else NOWHERE
-                like = _look_at_cluster(a, version, m, k, t, cluster, model, like)
+                like = _look_at_cluster(a, version, m, k, t, cluster, model, like, stranded, loads)
                 of_model = model
             start = cluster_cost[cluster] + choice_cost[choice]
             score = start + on_host + alone[widest]
@@ -124,23 +133,26 @@ def best_by_shapes(
                 place, is_section = at_host[widest], False
             # No section is cheaper than one of a rack, nor below the bound of its cluster.
             if tasks > 1 and bound[widest] < best - (start + on_rack) - ROUNDING:
-                score, at = _best_section(a, k, t, cluster, model, start, level_cost, best)
+                score, at = _best_section(a, k, t, cluster, model, start, level_cost, best, alike)
                 if score < best:
                     best, at_cluster, at_choice = score, cluster, choice
                     place, is_section = at, True
     if at_cluster == NOWHERE:
         return INFINITE, NOWHERE, NOWHERE, 0, 0.0
-    hosts = _seated(a, k, t, place, is_section, found)
-    points = _points(a, m, t, choice_model[at_choice], hosts, found)
+    hosts = _seated(a, k, t, place, is_section, alike, found)
+    points = _points(a, m, t, choice_model[at_choice], hosts, found) if by_shapes else 0.0
     return best, at_cluster, at_choice, hosts, points
 
 
 @inner
 def _best_section(
     a: Arrays, k: Kept, t: Task, cluster: int, model: int, price: float, level_cost: F64,
-    best: float,
+    best: float, alike: bool,
 ) -> tuple[float, int]:  # fmt: skip
-    """The best of a cluster's sections of a model: score below ``best``, section."""
+    """The best of a cluster's sections of a model: score below ``best``, section.
+
+    ``alike``: tasks cost the same on hosts with as many free GPUs.
+    """
     at = NOWHERE
     for level in range(1, t.levels):
         start = price + level_cost[level]
@@ -151,7 +163,7 @@ def _best_section(
                 if np.isnan(k.exact[section]):
                     hosts = a.members[a.member_start[section] : a.member_start[section + 1]]
                     taken = np.zeros(hosts.shape[0], np.int64)
-                    k.exact[section] = seat(a, hosts, k.room, t.tasks, k.costs, False, taken)
+                    k.exact[section] = seat(a, hosts, k.room, t.tasks, k.costs, alike, taken)
                 if start + k.exact[section] < best:
                     best, at = start + k.exact[section], section
     return best, at
@@ -159,8 +171,9 @@ def _best_section(
 
 @inner
 def _look_at_cluster(
-    a: Arrays, version: I64, m: Mixture, k: Kept, t: Task, cluster: int, model: int, like: int
-) -> int:
+    a: Arrays, version: I64, m: Mixture, k: Kept, t: Task, cluster: int, model: int, like: int,
+    stranded: F64, loads: Loads,
+) -> int:  # fmt: skip
     """Work out anew what the gang costs in a cluster, as its hosts are. O(its hosts + changes).
 
     ``like``: a host of the model that was priced before, or `NOWHERE`; returns the last one. Most
@@ -184,7 +197,10 @@ def _look_at_cluster(
             room[host] = most
             if most > 0:
                 same = like != NOWHERE and free_cpus[like] == cpus and free_memory[like] == memory
-                if same and same_slots(free_milli, offset, host, like):
+                if not m.apply:
+                    few = min(most, t.tasks)
+                    count_costs(a.whole[host], few, t.gpus, stranded, loads, host, costs)
+                elif same and same_slots(free_milli, offset, host, like):
                     for n in range(min(most, t.tasks)):
                         costs[n, host] = costs[n, like]
                 else:
@@ -212,7 +228,7 @@ def same_slots(free_milli: I64, offset: I64, host: int, other: int) -> bool:
 
 @inner
 def _price(a: Arrays, m: Mixture, t: Task, model: int, host: int, most: int, costs: F64) -> None:
-    """Work out what up to ``most`` tasks cost on a host."""
+    """Work out what up to ``most`` tasks cost on a host by the shapes of recent tasks."""
     free = a.free_milli[a.offset[host] : a.offset[host + 1]]
     old = left_of(m, free, a.free_cpus[host], a.free_memory[host])
     now, task = stranded_of(m, model, old), (t.gpus, t.cpus, t.memory)
@@ -236,14 +252,16 @@ def _bound(a: Arrays, k: Kept, t: Task, cluster: int, model: int) -> float:
 
 
 @inner
-def _seated(a: Arrays, k: Kept, t: Task, place: int, is_section: bool, found: I64) -> int:
+def _seated(
+    a: Arrays, k: Kept, t: Task, place: int, is_section: bool, alike: bool, found: I64
+) -> int:
     """Write to ``found`` the hosts that take the gang, in order, and how many tasks each takes."""
     if not is_section:
         found[0, 0], found[1, 0] = place, t.tasks
         return 1
     hosts = a.members[a.member_start[place] : a.member_start[place + 1]]
     taken = np.zeros(hosts.shape[0], np.int64)
-    seat(a, hosts, k.room, t.tasks, k.costs, False, taken)
+    seat(a, hosts, k.room, t.tasks, k.costs, alike, taken)
     count = 0
     for i in range(hosts.shape[0]):
         if taken[i] > 0:
