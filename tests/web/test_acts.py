@@ -205,8 +205,27 @@ def test_a_preemption_promises_no_gpus_that_the_same_job_may_take_again(
         assert window.complaints == []
 
 
+def test_what_comes_to_match_a_filter_after_its_dry_run_is_not_in_the_act(
+    stage: Stage, viewer: Viewer
+) -> None:
+    """Only the jobs that were shown are changed: of the late one nobody was told."""
+    jobs = sleepers(stage, "match", 2)
+    with viewer.window() as window:
+        page = window.open("/?name=match-*")
+        page.get_by_label("that the filters leave").check()
+        page.get_by_role("button", name="Cancel").click()
+        expect(page.locator("dialog[open]")).to_contain_text("It changes 2 jobs.")
+        late = stage.client.submit({"name": "match-late", **SLEEPER}).id
+        confirm(page)
+        expect(page.locator("#said")).to_contain_text("It changes 2 jobs.")
+        assert window.complaints == []
+    assert [stage.client.job(job).state for job in jobs] == ["CANCELLED", "CANCELLED"]
+    assert stage.client.job(late).state == "PENDING"
+    stage.client.cancel(late)
+
+
 def test_all_that_the_filters_leave_are_changed_at_once(stage: Stage, viewer: Viewer) -> None:
-    """Also those that are on no page: the server is told the filters, not the jobs."""
+    """Also those that are on no page: the server is first told the filters, not the jobs."""
     jobs = sleepers(stage, "all", 3)
     with viewer.window() as window:
         page = window.open("/?name=all-*&state=PENDING")

@@ -316,10 +316,16 @@ def test_what_cannot_be_read_is_refused_in_words(stage: Stage, viewer: Viewer) -
         page = window.open("/tenants?tenant=speech")
         press = presser(page, False)
         press("Quota for a while…")
-        page.get_by_label("GPUs by model").fill("many")
-        page.get_by_label("Reason").focus()
-        told(page, "Refused", "quota")
-        assert page.get_by_role("button", name="Do it").is_disabled()
+        for said, why in (
+            ("many", "'many' is no model with a whole number of GPUs; such as H100=16, A100=8"),
+            ("A100=8, L4=", "'L4=' is no model with a whole number of GPUs"),
+            ("L4=0x10", "'L4=0x10' is no model with a whole number of GPUs"),
+            ("L4=1, L4=2", "it names L4 twice"),
+            ("", "it is empty"),
+        ):
+            page.get_by_label("GPUs by model").fill(said)
+            told(page, f"Refused: GPUs by model: {why}")
+            assert page.get_by_role("button", name="Do it").is_disabled()
 
 
 @BY
@@ -366,8 +372,9 @@ def test_what_a_job_asks_for_is_changed(stage: Stage, viewer: Viewer, by_keys: b
         page.get_by_label("Time limit, in hours").fill("two")
         page.get_by_label("Restarts at most").fill("7")
         page.get_by_label("Reason").focus()
-        told(page, "Refused: changes.time_limit_s: must be a duration")
-        window.complaints.clear()  # the browser notes the answer of 422
+        told(
+            page, "Refused: Time limit, in hours: 'two' is no number of hours; such as 1.5, or none"
+        )
         page.get_by_label("Time limit, in hours").fill(f"{hours:g}")
         page.get_by_label("Expected to run, in hours").fill("1")
         page.get_by_label("May be preempted").select_option("no")

@@ -14,6 +14,12 @@ const SAID_MS = 6000;
 const TYPED_MS = 250;
 /** A server that does not answer is asked again after so long. */
 const AGAIN_MS = 2000;
+/** Of what a filter leaves at most so many are named one by one. */
+const MOST_NAMED = 10_000;
+
+/** A number without a sign; a name and a whole number. */
+const DECIMAL = /^[0-9]+(\.[0-9]+)?$/;
+const AMOUNT = /^([^=\s]+)\s*=\s*([0-9]+)$/;
 
 /** @typedef {Record<string, any>} Body */
 /** @typedef {{url: string, title: string, body?: Body, fields?: string, note?: string, method?: string, plain?: boolean}} Act */
@@ -24,6 +30,8 @@ const part = (/** @type {string} */ name) => /** @type {HTMLElement} */ (dialog.
 
 /** How many times was asked: only the last answer is shown. */
 let asked = 0;
+/** @type {Body} What the act is about, as its dry run has shown it. */
+let meant = {};
 /** Whether an act was refused: the page offers what cannot be done any more. */
 let stale = false;
 /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -94,8 +102,9 @@ function valueOf(/** @type {HTMLInputElement | HTMLSelectElement} */ field) {
   const text = field.value.trim();
   const as = field.dataset.as ?? "";
   if (as === "yes") return text === "" ? undefined : text === "yes";
-  if (as === "length") return text === "" ? undefined : lengthOf(text);
+  if (as === "length") return text === "" ? undefined : lengthOf(field, text);
   if (as === "truth") return /** @type {HTMLInputElement} */ (field).checked || undefined;
+  if (as === "amounts") return amounts(field, text);
   if (text === "") return undefined;
   if (as === "number") return Number(text);
   if (as === "path") return undefined;
@@ -103,21 +112,36 @@ function valueOf(/** @type {HTMLInputElement | HTMLSelectElement} */ field) {
   if (as === "days") return 86400 * Number(text);
   if (as === "moment") return Date.parse(text) / 1000;
   if (as === "names") return text.split(",").map((name) => name.trim()).filter(Boolean);
-  if (as === "amounts") return amounts(text);
   if (as === "texts") return texts(text);
   return text;
 }
 
-/** Hours as seconds; null: none. What is no number goes to the server, which says so. */
-function lengthOf(/** @type {string} */ text) {
-  if (text === "none") return null;
-  return Number.isFinite(Number(text)) ? 3600 * Number(text) : text;
+/** What a field says wrongly, in its own words: the server knows neither its name nor its units. */
+function misread(/** @type {HTMLInputElement | HTMLSelectElement} */ field, /** @type {string} */ detail, /** @type {string} */ remedy) {
+  const name = (field.closest("label")?.textContent ?? "").trim();
+  return new Refusal({ errors: [{ field: name || field.name, detail, remedy }] }, 0);
 }
 
-/** `H100=16, A100=8` as an object. */
-function amounts(/** @type {string} */ text) {
-  const pairs = text.split(",").map((one) => one.split("="));
-  return Object.fromEntries(pairs.map(([key, value]) => [key.trim(), Number(value)]));
+/** Hours as seconds; null: none. */
+function lengthOf(/** @type {HTMLInputElement | HTMLSelectElement} */ field, /** @type {string} */ text) {
+  if (text === "none") return null;
+  if (!DECIMAL.test(text) || Number(text) === 0) throw misread(field, `'${text}' is no number of hours`, "such as 1.5, or none");
+  return 3600 * Number(text);
+}
+
+/** `H100=16, A100=8` as an object: each model once, and with its amount. */
+function amounts(/** @type {HTMLInputElement | HTMLSelectElement} */ field, /** @type {string} */ text) {
+  const remedy = "such as H100=16, A100=8";
+  /** @type {Record<string, number>} */
+  const found = Object.create(null);
+  for (const one of text.split(",").map((part) => part.trim()).filter(Boolean)) {
+    const [, model = "", gpus = ""] = AMOUNT.exec(one) ?? [];
+    if (!model) throw misread(field, `'${one}' is no model with a whole number of GPUs`, remedy);
+    if (model in found) throw misread(field, `it names ${model} twice`, remedy);
+    found[model] = Number(gpus);
+  }
+  if (Object.keys(found).length === 0) throw misread(field, "it is empty", remedy);
+  return found;
 }
 
 /** `score.data=2, move.most=4` as an object of texts. */
@@ -162,24 +186,36 @@ function askAgain(/** @type {Act} */ act, /** @type {Body} */ targets) {
   if (dialog.open) typing = setTimeout(() => void rehearse(act, targets, true), AGAIN_MS);
 }
 
+/** What came to match a filter after its dry run is not in the act: nobody was shown it. */
+function shownOf(/** @type {Body} */ targets, /** @type {any} */ answer) {
+  if (targets.selector === undefined) return targets;
+  const kind = answer.effects?.[0]?.job === undefined ? "hosts" : "jobs";
+  const names = (answer.effects ?? answer.hosts).map((/** @type {any} */ one) => one.job ?? one.host ?? one);
+  return names.length > MOST_NAMED ? targets : { [kind]: names };
+}
+
 /** Ask what an act would do, and show it; `again`: what was said before stays until an answer comes. */
 async function rehearse(/** @type {Act} */ act, /** @type {Body} */ targets, again = false) {
   const turn = ++asked;
+  meant = targets;
   if (!again) {
     list([]);
     part("summary").textContent = act.plain ? "" : "Asking what this would do…";
   }
   go().disabled = act.plain !== true;
   if (act.plain) return;
-  const body = bodyOf(act, targets);
-  if (act.fields === "fields-changes" && body.changes === undefined) {
-    part("summary").textContent = "Say what changes.";
-    return;
-  }
   try {
-    const found = told(await send(act, { ...body, reason: undefined, dry_run: true }));
+    const body = bodyOf(act, targets);
+    if (act.fields === "fields-changes" && body.changes === undefined) {
+      part("summary").textContent = "Say what changes.";
+      return;
+    }
+    const answer = await send(act, { ...body, reason: undefined, dry_run: true });
     if (turn !== asked) return;
-    part("summary").textContent = found.summary;
+    const found = told(answer);
+    meant = shownOf(targets, answer);
+    const open = "So many are not named one by one: what comes to match the filters until it is done is changed, too.";
+    part("summary").textContent = meant.selector === undefined ? found.summary : `${found.summary} ${open}`;
     list(found.lines);
     go().disabled = !found.changes;
   } catch (error) {
@@ -194,7 +230,7 @@ async function carryOut(/** @type {Act} */ act, /** @type {Body} */ targets) {
   const turn = asked;
   go().disabled = true;
   try {
-    const answer = await send(act, bodyOf(act, targets));
+    const answer = await send(act, bodyOf(act, meant));
     if (answer.token) {
       part("summary").textContent = "This is the only time that its secret is shown:";
       part("secret").textContent = answer.token;
