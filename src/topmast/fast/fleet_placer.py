@@ -188,7 +188,8 @@ class FleetPlacer(EventMachine):
             return {}
         own = ask.in_region(terms[found.region])
         search = self._placer(found.region).search(self.now, own)
-        plan = search.plan_at(own, found.seated, found.stranding)
+        columns = search.columns
+        plan = search.plan_at(own, columns, found.seated, stranding=found.stranding)
         return {found.region: m.Bid(ask.job, plan)}
 
     def _common(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:

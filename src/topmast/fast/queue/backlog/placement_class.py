@@ -26,8 +26,6 @@ class Verdict(Struct, frozen=True, gc=False):
     reason: PendingReason
     detail: str = ""
     retry_at_s: float | None = None
-    as_of: int = 0
-    """The last change of the backlog that it knows of (`Backlog.changes`)."""
     choices: frozenset[int] = frozenset()
     """The accelerators that the job might have used."""
     held: Reservation | None = None

@@ -73,7 +73,7 @@ def found_no_place(queue: QueueViews, record: JobRecord, decision: PendingDecisi
     if queue.may_fit_on_kept(record, reason):
         reason, detail = PendingReason.INSUFFICIENT_CAPACITY, KEPT
     choices = frozenset(decision.choices)
-    verdict = Verdict(reason, detail, retry_at_s, decision.changes, choices, held)
+    verdict = Verdict(reason, detail, retry_at_s, choices, held)
     if not decision.silent:
         placement = queue.backlog.job_class(record.id).placement[candidate.over_quota]
         placement.verdicts[held is not None] = verdict

@@ -104,7 +104,7 @@ class PreemptiveSearch(Search):
             if chosen is not None:
                 seats, stopped = chosen
                 gone = Overlay(self.columns, [self.allocations[v.job] for v in stopped])
-                plan = self._plan(ask, gone, domain.seated(seats), stopped)
+                plan = self.plan_at(ask, gone, domain.seated(seats), stopped)
                 best = min(best, plan.score)
                 yield plan
 
@@ -117,7 +117,7 @@ class PreemptiveSearch(Search):
         prices = [points(self._cost_gpu_s(ask, a), weights.preemption) for a in eligible]
 
         def plan_of(found: Seated, columns: Overlay, gone: list[Allocation]) -> Plan:
-            return self._plan(ask, columns, found, self._victims(ask, gone))
+            return self.plan_at(ask, columns, found, self._victims(ask, gone))
 
         attempts = displacement.attempts_of(self.columns, eligible, prices)
         return displacement.MixedPreemption(self.columns, ask, question, attempts, plan_of).plan()

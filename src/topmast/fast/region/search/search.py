@@ -78,11 +78,7 @@ class Search(Struct, eq=False):
         if victims:
             columns = Overlay(self.columns, [self.allocations[victim.job] for victim in victims])
         seated = compiled.seated(index, columns, ask, spread)
-        return self._plan(ask, columns, seated, victims, spread.stranding)
-
-    def plan_at(self, ask: PlacementRequest, found: Seated, stranding: float | None) -> Plan:
-        """The plan that sits on free room that another search found. As `_plan`."""
-        return self._plan(ask, self.columns, found, (), stranding)
+        return self.plan_at(ask, columns, seated, victims, spread.stranding)
 
     def _free(self, ask: PlacementRequest, cluster: str | None) -> Plan | None:
         columns, weights = self.columns, self.profile.score
@@ -94,7 +90,7 @@ class Search(Struct, eq=False):
             found = mixed.best_seats(columns, ask, weights, question)
         else:
             return min(self._one_by_one(ask, cluster), key=order_of, default=None)
-        return None if found is None else self._plan(ask, columns, found)
+        return None if found is None else self.plan_at(ask, columns, found)
 
     def _one_by_one(self, ask: PlacementRequest, cluster: str | None) -> Iterator[Plan]:
         space = Space(self.columns, self.columns.excluded(ask))
@@ -120,7 +116,7 @@ class Search(Struct, eq=False):
                 continue
             if domain.level is Level.HOST:
                 seen.add(kind)
-            yield self._plan(ask, columns, domain.seated(seats))
+            yield self.plan_at(ask, columns, domain.seated(seats))
 
     def _alike(self, columns: Columns, ask: PlacementRequest) -> Callable[[int], tuple[float, ...]]:
         """What tells hosts with the same free shares of GPUs apart, as far as the score goes."""
@@ -132,7 +128,7 @@ class Search(Struct, eq=False):
         step = Loads(columns, ask, self.profile.score).step
         return lambda row: (int(step[row]), int(columns.size_of[row]))
 
-    def _plan(
+    def plan_at(
         self,
         ask: PlacementRequest,
         columns: Columns | Overlay,

@@ -88,7 +88,8 @@ def test_a_task_without_gpus_sits_where_the_best_region_puts_it(weights: ScoreWe
         if found is not None and wanted is not None:
             part = index.part_of[found.region]
             own = ask.in_region(terms[found.region])
-            plan = _search(part, policies).plan_at(own, found.seated, found.stranding)
+            search = _search(part, policies)
+            plan = search.plan_at(own, part, found.seated, stranding=found.stranding)
             assert plan == wanted
             assert list(plan.terms) == list(wanted.terms)
             part.take(plan.seats, {"g": ask.groups[0].resources})
