@@ -220,6 +220,16 @@ def test_what_goes_wrong_is_a_page(tmp_path: Path, door: Entrance) -> None:
             answer = await client.get(f"{URL}/")
             assert (answer.status_code, answer.headers["content-type"][:9]) == (403, "text/html")
             assert "has no role" in answer.text
+            main = answer.text.partition("<main")[2].partition("</main>")[0]
+            assert "href=" not in main, "a link to what is refused as well"
+            assert "No page is open to" in main
+            assert "/auth/logout" in main
+        data = await door.token("data", (Role.VIEWER, "vision"))
+        async with door.client(data) as client:
+            answer = await client.get(f"{URL}/whatif")
+            assert answer.status_code == 403
+            assert "To the queue" in answer.text
+            assert "/auth/logout" not in answer.text
         async with local(door) as client:
             wrong = await client.get("/?state=SLEEPING")
             assert wrong.status_code == 422
