@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from topmast.model.errors import Faults
 from topmast.model.files.problems import (
     check_amount,
     check_name,
     check_unique,
     parse,
-    refuse,
 )
 from topmast.model.units import show
 from topmast.policies.shares.problem import Job, Pair, Problem
@@ -23,65 +23,66 @@ def parse_problem(text: bytes, where: str = "problem") -> Problem:
     return parse(text, Problem, check, where)
 
 
-def check(problem: Problem) -> None:
-    """Raise `InvalidInput` for the first thing that makes no sense. O(size of the problem)."""
-    _check_workers(problem)
+def check(faults: Faults, problem: Problem) -> None:
+    """Find all that makes no sense. O(size of the problem)."""
+    _check_workers(faults, problem)
     if not problem.jobs:
-        refuse("jobs", "names no job", "give at least one")
-    check_unique("jobs", [job.id for job in problem.jobs], "id")
+        faults.add("names no job", "jobs", "give at least one")
+    check_unique(faults, "jobs", [job.id for job in problem.jobs], "id")
     for index, job in enumerate(problem.jobs):
-        _check_job(f"jobs[{index}]", job, problem)
+        _check_job(faults, f"jobs[{index}]", job, problem)
     first = {job.id: index for index, job in enumerate(problem.jobs)}
     seen: dict[tuple[int, int], int] = {}
     for index, pair in enumerate(problem.pairs):
-        _check_pair(index, pair, problem, first, seen)
+        _check_pair(faults, index, pair, problem, first, seen)
     for kind, cost in problem.costs.items():
-        _type(f"costs.{kind}", kind, problem)
-        check_amount(f"costs.{kind}", cost, MAX_AMOUNT)
+        _type(faults, f"costs.{kind}", kind, problem)
+        check_amount(faults, f"costs.{kind}", cost, MAX_AMOUNT)
     for name, entity in problem.entities.items():
-        _weight(f"entities.{name}.weight", entity.weight)
+        _weight(faults, f"entities.{name}.weight", entity.weight)
 
 
-def _check_workers(problem: Problem) -> None:
+def _check_workers(faults: Faults, problem: Problem) -> None:
     if not problem.workers:
-        refuse("workers", "names no type", 'such as {"V100": 8}')
+        faults.add("names no type", "workers", 'such as {"V100": 8}')
     if len(problem.workers) > MAX_TYPES:
-        refuse("workers", f"has {len(problem.workers)} types", f"at most {MAX_TYPES}")
+        faults.add(f"has {len(problem.workers)} types", "workers", f"at most {MAX_TYPES}")
     for kind, count in problem.workers.items():
         if not 0 <= count <= MAX_WORKERS:
-            refuse(f"workers.{kind}", f"{count} is out of range", f"from 0 to {MAX_WORKERS:,}")
-    if not any(problem.workers.values()):
-        refuse("workers", "there is no worker at all", "give at least one of some type")
+            faults.add(f"{count} is out of range", f"workers.{kind}", f"from 0 to {MAX_WORKERS:,}")
+    if problem.workers and not any(problem.workers.values()):
+        faults.add("there is no worker at all", "workers", "give at least one of some type")
 
 
-def _check_job(field: str, job: Job, problem: Problem) -> None:
-    check_name(f"{field}.id", job.id)
+def _check_job(faults: Faults, field: str, job: Job, problem: Problem) -> None:
+    check_name(faults, f"{field}.id", job.id)
     if "," in job.id:
-        refuse(f"{field}.id", f"{show(job.id)} has a comma", "a comma joins the ids of a pair")
+        faults.add(f"{show(job.id)} has a comma", f"{field}.id", "a comma joins the ids of a pair")
     if not 1 <= job.scale_factor <= MAX_WORKERS:
-        refuse(f"{field}.scale_factor", f"{job.scale_factor} is out of range", "1 or more")
+        faults.add(f"{job.scale_factor} is out of range", f"{field}.scale_factor", "1 or more")
     for kind, speed in job.throughputs.items():
-        _type(f"{field}.throughputs.{kind}", kind, problem)
-        check_amount(f"{field}.throughputs.{kind}", speed, MAX_AMOUNT)
-    _weight(f"{field}.weight", job.weight)
+        _type(faults, f"{field}.throughputs.{kind}", kind, problem)
+        check_amount(faults, f"{field}.throughputs.{kind}", speed, MAX_AMOUNT)
+    _weight(faults, f"{field}.weight", job.weight)
     for kind, fraction in job.before.items():
-        _type(f"{field}.before.{kind}", kind, problem)
-        check_amount(f"{field}.before.{kind}", fraction, 1.0)
+        _type(faults, f"{field}.before.{kind}", kind, problem)
+        check_amount(faults, f"{field}.before.{kind}", fraction, 1.0)
     for name in ("elapsed_s", "isolated_s"):
-        check_amount(f"{field}.{name}", getattr(job, name), MAX_AMOUNT)
+        check_amount(faults, f"{field}.{name}", getattr(job, name), MAX_AMOUNT)
     if job.steps_left is not None:
-        check_amount(f"{field}.steps_left", job.steps_left, MAX_AMOUNT)
+        check_amount(faults, f"{field}.steps_left", job.steps_left, MAX_AMOUNT)
     for name, value in (("arrival_s", job.arrival_s), ("deadline_s", job.deadline_s)):
         if value is not None and not abs(value) <= MAX_AMOUNT:
-            refuse(f"{field}.{name}", f"{value:g} is out of range", "seconds, finite")
+            faults.add(f"{value:g} is out of range", f"{field}.{name}", "seconds, finite")
     if job.entity is not None and job.entity not in problem.entities:
         message = f"unknown entity {show(job.entity)}"
-        refuse(f"{field}.entity", message, "name one that entities lists")
+        faults.add(message, f"{field}.entity", "name one that entities lists")
     if job.entity is None and problem.entities:
-        refuse(f"{field}.entity", "missing", "with entities, every job names one")
+        faults.add("missing", f"{field}.entity", "with entities, every job names one")
 
 
 def _check_pair(
+    faults: Faults,
     index: int,
     pair: Pair,
     problem: Problem,
@@ -91,30 +92,33 @@ def _check_pair(
     field = f"pairs[{index}]"
     for place, name in enumerate(pair.ids):
         if name not in first:
-            refuse(f"{field}.ids[{place}]", f"unknown job {show(name)}", "name one of jobs")
+            faults.add(f"unknown job {show(name)}", f"{field}.ids[{place}]", "name one of jobs")
+    if any(name not in first for name in pair.ids):
+        return
     one, other = (first[name] for name in pair.ids)
     if one == other:
-        refuse(f"{field}.ids", f"{show(pair.ids[0])} is paired with itself", "name two jobs")
+        faults.add(f"{show(pair.ids[0])} is paired with itself", f"{field}.ids", "name two jobs")
+        return
     scales = problem.jobs[one].scale_factor, problem.jobs[other].scale_factor
     if scales[0] != scales[1]:
         message = f"the scale factors {scales[0]} and {scales[1]} differ"
-        refuse(f"{field}.ids", message, "only jobs of equal scale factor share workers")
+        faults.add(message, f"{field}.ids", "only jobs of equal scale factor share workers")
     key = min(one, other), max(one, other)
     if key in seen:
-        refuse(f"{field}.ids", f"the same jobs as pairs[{seen[key]}]", "list each pair once")
+        faults.add(f"the same jobs as pairs[{seen[key]}]", f"{field}.ids", "list each pair once")
     seen[key] = index
     for kind, speeds in pair.throughputs.items():
-        _type(f"{field}.throughputs.{kind}", kind, problem)
+        _type(faults, f"{field}.throughputs.{kind}", kind, problem)
         for speed in speeds:
-            check_amount(f"{field}.throughputs.{kind}", speed, MAX_AMOUNT)
+            check_amount(faults, f"{field}.throughputs.{kind}", speed, MAX_AMOUNT)
 
 
-def _type(field: str, kind: str, problem: Problem) -> None:
+def _type(faults: Faults, field: str, kind: str, problem: Problem) -> None:
     if kind not in problem.workers:
-        refuse(field, f"unknown type {show(kind)}", "name one that workers lists")
+        faults.add(f"unknown type {show(kind)}", field, "name one that workers lists")
 
 
-def _weight(field: str, value: float) -> None:
+def _weight(faults: Faults, field: str, value: float) -> None:
     if not LEAST_WEIGHT <= value <= MAX_WEIGHT:
         message = f"the weight {value:g} is out of range"
-        refuse(field, message, f"above 0: from {LEAST_WEIGHT:g} to {MAX_WEIGHT:g}")
+        faults.add(message, field, f"above 0: from {LEAST_WEIGHT:g} to {MAX_WEIGHT:g}")

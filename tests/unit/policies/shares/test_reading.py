@@ -95,6 +95,20 @@ def test_refused(path: str, value: Any, field: str) -> None:
     assert caught.value.where == "problem.json"
 
 
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    """A pair of what is no job, or of one job, is not looked at any further."""
+    document = changed("jobs.2.weight", -1)
+    document["pairs"] += [
+        {"ids": ["a", "z"], "throughputs": {}},
+        {"ids": ["a", "a"], "throughputs": {}},
+    ]
+    document["costs"]["T4"] = 1
+    with pytest.raises(InvalidInput) as caught:
+        parse_problem(json.dumps(document).encode())
+    told = [one.field for one in (caught.value, *caught.value.more)]
+    assert told == ["jobs[2].weight", "pairs[1].ids[1]", "pairs[2].ids", "costs.T4"]
+
+
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b"[" * 100_000])
 def test_not_a_problem(text: bytes) -> None:
     """What is no JSON, or not an object."""

@@ -63,6 +63,18 @@ def test_bad_fields_are_named(want_field: str, change: Callable[[dict[str, Any]]
     assert raised.value.where == "p.json"
 
 
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    """Each with its field and the file."""
+    problem = _problem()
+    _host(gpus=-1, cluster="gone")(problem)
+    problem["buffer_fraction"] = 2
+    with pytest.raises(InvalidInput) as raised:
+        parse_problem(json.dumps(problem).encode(), "p.json")
+    told = (raised.value, *raised.value.more)
+    assert [one.field for one in told] == ["hosts[1].gpus", "hosts[1].cluster", "buffer_fraction"]
+    assert {one.where for one in told} == {"p.json"}
+
+
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
 def test_what_is_no_problem_is_refused(text: bytes) -> None:
     """No traceback for what is not JSON, or not an object."""

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.build import cluster, dataset, fleet
+from topmast.model.errors import Faults
 from topmast.slow.arrays import Floats
 from topmast.slow.data.access_log import DAY_S, AccessLog, Entry, namespace_of
 from topmast.slow.data.demand import Kind, Terms, problem_of
@@ -14,12 +15,19 @@ from topmast.slow.data.gangs import Gang, Rooms
 from topmast.slow.data.movement import Stock
 from topmast.slow.data.planner import Options, Planner
 from topmast.slow.data.planning import DataPlanning, DataPlanOptions, DataSnapshot
+from topmast.slow.data.problem import Problem
 from topmast.slow.data.reading import check
 from topmast.slow.planning import PlanFailure
 
 PRESSING, PATIENT = Kind("H100", True), Kind("H100", False)
 FLEET = fleet(cluster("east-1", hosts=1, gpus=8), cluster("west-1", hosts=1, gpus=8))
 TABLES = tuple(dataset(f"ns.{x}", "east", size_bytes=10**9) for x in "abcd")
+
+
+def _check(problem: Problem) -> None:
+    faults = Faults()
+    check(faults, problem)
+    faults.refuse()
 
 
 def _snapshot(**more: object) -> DataSnapshot:
@@ -122,7 +130,7 @@ def test_a_problem_has_every_scenario_apart_on_the_same_tables() -> None:
     problem = problem_of(
         world, replicas, [("ns.a",)], [PRESSING, PATIENT], days, DAY_S, Terms()
     )  # fmt: skip
-    check(problem)
+    _check(problem)
     (workload,) = problem.workloads
     assert workload.gpus == {"H100 pressing 0": 8.0, "H100 all 0": 24.0}
     east = problem.regions[0].gpus
@@ -250,7 +258,7 @@ def test_a_plan_sees_how_large_gangs_are(gang: Gang, want: tuple[str, ...]) -> N
     snapshot = DataSnapshot(SMALL_AND_LARGE, (table,), Stock({table.name: ("east",)}, ()))
     request = planning.request(snapshot, 2 * DAY_S)
     assert request is not None
-    check(request.problem)
+    _check(request.problem)
     answer = Planner(Options(), lambda: 0.0).plan(request.problem)
     assert tuple(answer["placement"][table.name]) == want
     assert answer["non_collocated_share"] == pytest.approx(0.0, abs=1e-6)
@@ -275,7 +283,7 @@ def test_a_plan_foresees_rare_gangs_where_none_was_drawn() -> None:
 
     def reached(of_the_mean: Floats | None) -> int:
         problem = problem_of(world, replicas, readings, kinds, drawn, DAY_S, terms, of_the_mean)
-        check(problem)
+        _check(problem)
         answer = Planner(Options(), lambda: 0.0).plan(problem)
         assert answer["max_demand_supply"] <= 1.0 + 1e-9
         return sum("west" in regions for regions in answer["placement"].values())

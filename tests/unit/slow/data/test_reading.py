@@ -77,6 +77,22 @@ def test_prices_are_finite(price: str) -> None:
         parse_problem(text.encode())
 
 
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    """Each with its field and the file."""
+    document = copy.deepcopy(tiny(0))
+    document["regions"][0]["storage_bytes"] = -1
+    document["tables"][0]["bytes"] = -5
+    document["tables"][1]["replicas"] = ["moon"]
+    document["prices"]["moved_byte"] = -2
+    with pytest.raises(InvalidInput) as caught:
+        parse_problem(json.dumps(document).encode(), "p.json")
+    told = (caught.value, *caught.value.more)
+    assert [one.field for one in told] == [
+        "regions[0].storage_bytes", "tables[0].bytes", "tables[1].replicas", "prices.moved_byte",
+    ]  # fmt: skip
+    assert {one.where for one in told} == {"p.json"}
+
+
 def test_what_may_be_left_out_has_defaults() -> None:
     """Only names, sizes and prices are needed."""
     prices = {"non_collocated_gpu": 1, "overload_gpu": [[1, 2]], "replica_byte": 0, "moved_byte": 0}
