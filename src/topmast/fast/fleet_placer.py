@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from topmast.fast.machine import EventMachine
-from topmast.fast.region.explain.rejections import REASONS_KEPT, pending_reason
+from topmast.fast.region.explain.rejections import REASONS_KEPT, hardware_key, pending_reason
 from topmast.fast.region.inventory.allocation import bid_to_external
 from topmast.fast.region.inventory.allocation_table import threshold_of
 from topmast.fast.region.inventory.columns import Floats
@@ -377,7 +377,7 @@ class FleetPlacer(EventMachine):
         index = self.pool.index()
         if self._reasons_of is not index or len(self._reasons_by) >= REASONS_KEPT:
             self._reasons_of, self._reasons_by = index, {}
-        kind = (ask.groups, ask.topology.required, ask.models)
+        kind = hardware_key(ask)
         reasons = self._reasons_by.get(kind)
         if reasons is None:
             reasons = {r: pending_reason(placer.columns, ask) for r, placer in self.placers.items()}

@@ -179,12 +179,17 @@ def victims_of(search: PreemptiveSearch, plan: Plan) -> tuple[VictimVerdict, ...
     return tuple(found)
 
 
+def hardware_key(ask: PlacementRequest) -> tuple[object, ...]:
+    """What decides `pending_reason` on given hosts."""
+    return ask.groups, ask.topology.required, ask.models, ask.image
+
+
 def pending_reason(columns: Columns, ask: PlacementRequest) -> PendingReason:
     """Why no plan exists now: the hardware is not there, could never hold the gang, or is busy.
 
     What is free does not matter for that, so that it is found once for all gangs alike. O(1) then.
     """
-    kind = (ask.groups, ask.topology.required, ask.models, ask.image)
+    kind = hardware_key(ask)
     reason = columns.reasons.get(kind)
     if reason is None:
         if len(columns.reasons) >= REASONS_KEPT:

@@ -124,6 +124,17 @@ def test_it_is_explained_what_the_engine_cannot_do() -> None:
     assert warnings_of(world.queue, columns, spec) == (warned,)
 
 
+@pytest.mark.parametrize("first", ["with an image", "without"])
+def test_jobs_that_ask_for_the_same_but_an_image_wait_for_their_own_reasons(first: str) -> None:
+    """One waits for GPUs, the other for an engine, whichever comes first."""
+    world = World(fleet(cluster("east-1", hosts=1)))
+    world.submit(job(gpus=8))
+    pair = [job("with", gpus=8, image=IMAGE), job("without", gpus=8)]
+    names = world.submit(*(pair if first == "with an image" else pair[::-1]))
+    told = {world.jobs[name].spec.name: world.reason(name) for name in names}
+    assert told == {"with": "NoMatchingHardware", "without": "InsufficientCapacity"}
+
+
 def test_a_cluster_that_learns_to_do_it_is_asked_at_once() -> None:
     """A new fleet file or engine: what waits is looked at again."""
     world = World(fleet(cluster("east-1")))
