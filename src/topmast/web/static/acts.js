@@ -186,7 +186,7 @@ function askAgain(/** @type {Act} */ act, /** @type {Body} */ targets) {
   if (dialog.open) typing = setTimeout(() => void rehearse(act, targets, true), AGAIN_MS);
 }
 
-/** What came to match a filter after its dry run is not in the act: nobody was shown it. */
+/** What came to match a filter after its dry run is not in the act: no reader saw it. */
 function shownOf(/** @type {Body} */ targets, /** @type {any} */ answer) {
   if (targets.selector === undefined) return targets;
   const kind = answer.effects?.[0]?.job === undefined ? "hosts" : "jobs";
