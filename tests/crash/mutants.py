@@ -59,9 +59,10 @@ def careless(launcher: type[Launcher]) -> type[Launcher]:
     """A launcher that submits each part twice, under two names, and lets both run."""
 
     class Careless(launcher):  # type: ignore[misc, valid-type]
-        def submit(self, part: Part) -> None:
-            for name in (part.name, f"{part.name}x"):
-                super().submit(replace(part, name=name, hold=False))
+        def submit(self, part: Part) -> str:
+            super().submit(replace(part, name=f"{part.name}x", hold=False))
+            id: str = super().submit(replace(part, hold=False))
+            return id
 
         def release(self, listed: Sequence[Listed]) -> None:
             others = {f"{one.name}x" for one in listed}

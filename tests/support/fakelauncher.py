@@ -36,6 +36,7 @@ FAULTS = (
     "submission arrives later",
     "submission is refused",
     "id is used again",
+    "another has the name",
     "cancelled part comes back",
     "listing is empty",
     "listing lacks some",
@@ -500,6 +501,9 @@ class World:
 
     def start(self, gang: m.StartGang) -> None:
         parts = make_parts(gang, "f", many_hosts=self.many_hosts)
+        for part in parts if self.holds else ():
+            if self.strikes("another has the name"):
+                self.take_name(part)
         self.event(e.Start(gang, parts, {}))
 
     # --- the scheduler ----------------------------------------------------------------------------
@@ -516,9 +520,10 @@ class World:
             self.at(self.dice.random() * 60.0, self.enter, action)
             self.answer_submit(e.Submitted(name, unsure="no answer in time"), life)
         else:
-            if not self.strikes("acknowledged submission vanishes"):
-                self.enter(action)
-            self.answer_submit(e.Submitted(name), life)
+            vanished = f"gone-{len(self.entries)}"
+            strikes = self.strikes("acknowledged submission vanishes")
+            id = vanished if strikes else self.enter(action)
+            self.answer_submit(e.Submitted(name, id=id if self.holds else ""), life)
 
     def answer_submit(self, event: e.Submitted, life: int) -> None:
         if life == self.life:
@@ -526,10 +531,10 @@ class World:
                 self.dice.random() * 0.2, lambda: self.event(event) if life == self.life else None
             )
 
-    def enter(self, action: e.Submit) -> None:
+    def enter(self, action: e.Submit) -> str:
         plan = action.plan
         if not self.holds and any(entry.name == plan.name for entry in self.entries):
-            return  # where parts cannot be held, their names are unique
+            return ""  # where parts cannot be held, their names are unique
         if self.strikes("id is used again"):
             self.next_id = 1
         entry = Entry(plan.name, str(self.next_id), self.now_s, plan, action.lease_s)
@@ -537,6 +542,14 @@ class World:
         self.entries.append(entry)
         if not (self.holds and action.hold):
             self.queue(entry)
+        return entry.id
+
+    def take_name(self, plan: e.PartPlan) -> None:
+        """A job of somebody else is called so; nothing that it runs knows of us."""
+        entry = Entry(plan.name, f"other-{len(self.entries)}", self.now_s, plan, None)
+        entry.state = self.dice.choice([State.HELD, State.WAITING, State.RUNNING, State.ENDED])
+        self.entries.append(entry)
+        self.at(self.dice.random() * 60.0, setattr, entry, "state", State.ENDED)
 
     def find(self, listed: Listed) -> Entry | None:
         key = (listed.name, listed.id, listed.submitted_s)
@@ -722,7 +735,8 @@ class World:
             for seat in self.gangs[key].seats:
                 if (*key, seat.rank) not in self.told:
                     raise Broken(f"{key} rank {seat.rank} was stopped, and its end was not told")
-        waiting = [n for n in self.entries if n.state in (State.HELD, State.WAITING)]
+        ours = [n for n in self.entries if not n.id.startswith("other-")]
+        waiting = [n for n in ours if n.state in (State.HELD, State.WAITING)]
         if waiting:
             raise Broken(f"{[n.listed() for n in waiting]} wait, and all is over")
 

@@ -51,7 +51,7 @@ class ProcessLauncher(Launcher):
         self._runner = self.folder.parent / "runner.py"
         self._runner.write_text(runners.text())
 
-    def submit(self, part: Part) -> None:
+    def submit(self, part: Part) -> str:
         with self._lock:
             number = len(list(self.folder.glob("*.json"))) + 1
             record = {
@@ -59,6 +59,7 @@ class ProcessLauncher(Launcher):
                 "hosts": part.hosts, "ticket": msgspec.to_builtins(part.ticket), "runners": {},
             }  # fmt: skip
             self._write(record)
+            return str(number)
 
     def release(self, listed: Sequence[Listed]) -> None:
         for one in listed:

@@ -147,9 +147,10 @@ def _noting(kind: type[Engine], released_s: dict[str, float]) -> type[Engine]:
         released_s[name.split("-", 2)[-1].rsplit("-", 2)[0]] = time.monotonic()
 
     class Launcher(kind.launcher_type):  # type: ignore[misc, name-defined]
-        def submit(self, part: Part) -> None:
-            super().submit(part)
+        def submit(self, part: Part) -> str:
+            id: str = super().submit(part)
             note(part.name)
+            return id
 
         def release(self, listed: Sequence[Listed]) -> None:
             super().release(listed)

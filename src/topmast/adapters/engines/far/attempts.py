@@ -66,6 +66,8 @@ class Part:
     """Id and submission of what may run under its name."""
     submits: int = 0
     """How often this process submitted it."""
+    ids: set[str] | None = None
+    """What the scheduler called all that was submitted for it; None: of some that is not known."""
     submitting: bool = False
     since_s: float = 0.0
     """A look that began before is of no use; on the monotonic clock."""
@@ -94,6 +96,26 @@ class Part:
     def claimed(self) -> bool:
         """Whether any host of it has been claimed."""
         return any(place.nonce for place in self.places.values())
+
+    def begin(self, now_s: float) -> None:
+        """It is intended for the first time: what has its name by now is no submission of it."""
+        self.since_s, self.ids = now_s, set()
+
+    def answered(self, id: str, refused: str, now_s: float) -> None:
+        """A submission came to an end; only a look that begins now can show what it made."""
+        self.submitting, self.since_s = False, now_s
+        if self.ids is not None and id:
+            self.ids.add(id)
+        elif not refused:
+            self.ids = None
+
+    def split(self, listed: list[Listed]) -> tuple[list[Listed], list[Listed]]:
+        """What has its name: its submissions, as they came, and what others called so."""
+        listed = sorted(listed, key=lambda one: (one.submitted_s, one.id))
+        if self.ids is None:
+            return listed, []
+        ours = [one for one in listed if one.id in self.ids]
+        return ours, [one for one in listed if one not in ours]
 
     def waits(self, chosen: Listed) -> bool:
         """Whether the scheduler lets none of it run yet, so that it can still start elsewhere."""

@@ -406,7 +406,7 @@ class FarEngine(Engine):
     def _submit(self, action: e.Submit) -> None:
         name = action.plan.name
         try:
-            self._launcher_().submit(self._part(action))
+            id = self._launcher_().submit(self._part(action))
         except Refused as error:
             why = str(error) or "the scheduler refused it"
             self._tell(e.Submitted(name, refused=why, everyone=error.everyone))
@@ -416,7 +416,7 @@ class FarEngine(Engine):
             log.exception("launcher", part=name)
             self._tell(e.Submitted(name, unsure=repr(error)))
         else:
-            self._tell(e.Submitted(name))
+            self._tell(e.Submitted(name, id=id))
 
     def _part(self, action: e.Submit) -> Part:
         gang, name = action.gang, action.plan.name

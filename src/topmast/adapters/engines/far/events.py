@@ -119,6 +119,8 @@ class Submitted(Struct, frozen=True):
     """It would refuse other jobs too."""
     unsure: str = ""
     """Why there is no telling what it made of it; it may still arrive."""
+    id: str = ""
+    """What the scheduler called it, if its answer told that."""
 
 
 class Claim(Struct, frozen=True):

@@ -182,11 +182,12 @@ class Launcher(ABC):
         return
 
     @abstractmethod
-    def submit(self, part: Part) -> None:
-        """Bring a part before the scheduler.
+    def submit(self, part: Part) -> str:
+        """Bring a part before the scheduler; returns its id, or nothing if the answer tells none.
 
-        Where the scheduler keeps names unique, a name that it knows is left as it is. Raises
-        `Refused`, `Unreachable`.
+        Where the scheduler keeps names unique, a name that it knows is left as it is, and no id is
+        told. Where it does not, others may give their jobs any name: an id tells which is ours.
+        Raises `Refused`, `Unreachable`.
         """
 
     @abstractmethod

@@ -154,7 +154,7 @@ class Protocol:
             self._note(e.Intended(gang, event.parts, event.envs, self.terms.lease_s, carried))
             attempt = self.attempts.known[key]
             for part in attempt.parts:
-                part.since_s = self._now.s
+                part.begin(self._now.s)
                 if self._is_new(part):
                     self._submit(attempt, part, hold=False)
                 else:
@@ -167,8 +167,7 @@ class Protocol:
         return part.name not in self._shown
 
     def _submit(self, attempt: Attempt, part: Part, *, hold: bool) -> None:
-        part.submits += 1
-        part.submitting, part.absent = True, 0
+        part.submits, part.submitting, part.absent = part.submits + 1, True, 0
         self._do(e.Submit(attempt.gang, part.plan, attempt.lease_s, hold))
 
     def _refuse(self, gang: m.StartGang, why: str, *, blameless: bool) -> None:
@@ -281,12 +280,10 @@ class Protocol:
     # --- looks ----------------------------------------------------------------------------------
 
     def _submitted(self, event: e.Submitted) -> None:
-        found = self.attempts.part(event.part)
-        if found is None:
+        if (found := self.attempts.part(event.part)) is None:
             return
         attempt, part = found
-        part.submitting = False
-        part.since_s = self._now.s  # only a look that begins now can show it
+        part.answered(event.id, event.refused, self._now.s)
         if event.refused:
             for place in part.unclaimed:
                 self._lose(attempt, place, event.refused, blameless=True)
@@ -321,7 +318,10 @@ class Protocol:
         self._tell_truth(event.began_s)
 
     def _look_at(self, attempt: Attempt, part: Part, listed: list[Listed]) -> None:
-        listed.sort(key=lambda one: (one.submitted_s, one.id))
+        listed, others = part.split(listed)
+        if any(map(is_live, others)) and not part.submits:  # what has its name already goes first
+            self._draft.actions += [e.Cancel(one, 0.0) for one in others if is_live(one)]
+            return
         live = [one for one in listed if is_live(one)]
         if part.chosen is None and live:
             self._note(e.Recorded(part.name, live[0].id, live[0].submitted_s))

@@ -148,12 +148,47 @@ def test_what_runs_before_it_was_listed_is_recorded_by_the_next_look() -> None:
     assert story.looks(listed(State.RUNNING)).facts == (e.Recorded(PART, "1", 1.0),)
 
 
-def test_what_the_last_look_showed_is_looked_for_again() -> None:
-    """It was submitted by a process of which the facts are lost: it is recorded, not repeated."""
+@pytest.mark.parametrize("state", [State.HELD, State.WAITING, State.RUNNING])
+def test_what_had_the_name_of_a_part_before_goes_before_it_is_submitted(state: State) -> None:
+    """A task of another job may have made it; or a process of which the facts are lost."""
     story = Story()
-    story.looks(held())
+    story.looks(listed(state))
     assert not only(story.start(), e.Submit)
-    assert story.looks(held()).facts == (e.Recorded(PART, "1", 1.0),)
+    seen = story.looks(listed(state))
+    assert [one.listed.id for one in only(seen, e.Cancel)] == ["1"]
+    assert not seen.facts
+    assert not only(seen, e.Submit)
+    (submit,) = only(story.looks(listed(State.ENDED)), e.Submit)
+    assert submit.hold
+    story.does(e.Submitted(PART, id="2"))
+    assert story.looks(listed(State.ENDED), held("2", 2.0)).facts == (e.Recorded(PART, "2", 2.0),)
+
+
+def test_what_ended_under_the_name_of_a_part_before_is_not_its_end() -> None:
+    """As many as a task of another job likes to submit; also if they come while it is submitted."""
+    story = Story()
+    story.looks(listed(State.ENDED))
+    story.start()
+    ended = listed(State.ENDED, why="COMPLETED")
+    (submit,) = only(story.looks(ended), e.Submit)
+    assert submit.hold
+    story.does(e.Submitted(PART, id="3"))
+    later = replace(ended, id="2", submitted_s=2.0)
+    seen = story.looks(ended, later, held("3", 2.0))
+    assert seen.facts == (e.Recorded(PART, "3", 2.0),)
+    assert not news(seen, m.TaskLost)
+
+
+def test_a_submission_without_an_answer_goes_by_its_name() -> None:
+    """Its id is not known; neither after the answer to a second one."""
+    story = Story()
+    story.start()
+    story.looks()
+    story.does(e.Submitted(PART, unsure="no answer"))
+    story.looks()
+    story.looks()
+    story.does(e.Submitted(PART, id="2"))
+    assert story.looks(held("1", 1.0), held("2", 2.0)).facts == (e.Recorded(PART, "1", 1.0),)
 
 
 def test_nothing_is_submitted_at_once_to_a_host_that_the_last_look_lacked() -> None:
@@ -163,13 +198,6 @@ def test_nothing_is_submitted_at_once_to_a_host_that_the_last_look_lacked() -> N
     story.does(e.Looked(story.now_s, (), hosts, ("h0",)))
     story.does(e.Looked(story.now_s, (), tuple(Host(host, True) for host in HOSTS), ("h0",)))
     assert not only(story.start(), e.Submit)
-
-
-def test_what_is_there_already_is_not_submitted_again() -> None:
-    """It was found by its name."""
-    story = Story()
-    story.start()
-    assert not only(story.looks(held()), e.Submit)
 
 
 def test_a_part_is_recorded_before_it_is_released() -> None:

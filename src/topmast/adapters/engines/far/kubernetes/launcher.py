@@ -104,7 +104,7 @@ class KubernetesLauncher(Launcher):
         self._hosts = {host.name: host for host in hosts}
         self._resources = sorted({resource_of(self._settings, host.model) for host in hosts})
 
-    def submit(self, part: Part) -> None:
+    def submit(self, part: Part) -> str:
         """Make the Secret, then the pod. A name that is there already is left as it is."""
         namespace = namespace_of(self._settings, part.tenant, self._usual())
         node = part.hosts[0].removeprefix(self._settings.host_prefix)
@@ -119,10 +119,11 @@ class KubernetesLauncher(Launcher):
             # An earlier request may have made it, whatever the answer is now: quotas are checked
             # before names.
             if refusal.reason == "AlreadyExists" or self._exists(f"{path}/pods/{part.name}"):
-                return
+                return ""
             with suppress(Refusal, Unreachable):
                 self._api.delete(f"{path}/secrets/{part.name}", _only(owner))
             raise _refused(refusal, namespace, everyone=self._of_everyone(part)) from None
+        return ""
 
     def _of_everyone(self, part: Part) -> bool:
         """Whether the namespace of a part is that of all tenants with none of their own."""

@@ -35,6 +35,8 @@ from topmast.model.fleet import ClusterSpec, HostSpec
 
 _GONE = ("invalid job id", "already finished", "already completing", "job has finished")
 """What Slurm says of a job for which there is nothing left to do."""
+_SUBMITTED = re.compile(r"^(\d+)(?:;\S*)?\s*\Z", re.MULTILINE)
+"""The last line of `sbatch --parsable`: the id, and perhaps the cluster."""
 _PLUGINS = re.compile(r"^JobSubmitPlugins\s*=[ \t]*(\S+)", re.MULTILINE)
 
 
@@ -59,14 +61,16 @@ class SlurmLauncher(Launcher):
     def set_hosts(self, hosts: tuple[HostSpec, ...]) -> None:
         self._hosts = {self._called(host.name): host for host in hosts}
 
-    def submit(self, part: Part) -> None:
+    def submit(self, part: Part) -> str:
         hosts = [self._called(host) for host in part.hosts]
         argv = arguments(part, hosts, self._options)
         text = script(part, hosts, self._options, _runner())
         try:
-            self._commands.ask(*argv, text=text)
+            said = self._commands.ask(*argv, text=text)
         except Refused as error:
             raise Refused(str(error), everyone=self._concerns_all(str(error), part)) from None
+        found = _SUBMITTED.search(said)
+        return found[1] if found else ""
 
     def _concerns_all(self, said: str, part: Part) -> bool:
         """Whether Slurm would refuse other parts for the same reason."""

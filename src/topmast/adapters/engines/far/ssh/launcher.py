@@ -75,12 +75,13 @@ class SshLauncher(Launcher):
     def set_hosts(self, hosts: tuple[HostSpec, ...]) -> None:
         self._wait(self._connect(hosts))
 
-    def submit(self, part: Part) -> None:
+    def submit(self, part: Part) -> str:
         host = part.hosts[0]
         for word in (part.name, host):
             if not _WORD.fullmatch(word):
                 raise Refused(f"{word!r} cannot be the name of a folder")
         self._wait(self._submit(self._line(host), part))
+        return ""
 
     def release(self, listed: Sequence[Listed]) -> None:
         for one in listed:
