@@ -289,7 +289,7 @@ class World:
         self.make_protocol = protocol
         self.now_s = 1.0
         self.numbers = count()
-        self._later: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._later: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         few = self.dice.random() < 0.3
         self.rates = {
             fault: self.dice.choice([0.0, 0.05, 0.2, 0.5])
@@ -324,7 +324,7 @@ class World:
 
     # --- time and chance ------------------------------------------------------------------------
 
-    def at(self, delay_s: float, call: Callable[..., None], *given: Any) -> None:
+    def at(self, delay_s: float, call: Callable[..., object], *given: Any) -> None:
         heapq.heappush(self._later, (self.now_s + delay_s, next(self.numbers), call, given))
 
     def strikes(self, fault: str) -> bool:
