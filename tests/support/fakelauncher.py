@@ -89,10 +89,10 @@ class Entry:
     state: State = State.HELD
     why: str = ""
     evicted: bool = False
-    cancelled: bool = False
-    """We had it ended."""
     run: str = ""
     hosts: int = 0
+    foreign: bool = False
+    """Of others, with the name of a part: nothing that it runs knows of us."""
     runners: list["Runner"] = field(default_factory=list)
 
     def listed(self) -> Listed:
@@ -313,6 +313,8 @@ class World:
         self.started: set[tuple[str, int, int]] = set()
         self.gangs: dict[tuple[str, int], m.StartGang] = {}
         self.taken: set[tuple[str, int]] = set()
+        self.asked: set[tuple[str, str]] = set()
+        """Of what we asked for an end, which is taken for that even if the request was lost."""
         self.durable: list[bytes] = []
         self.story: list[str] = []
         self.life = 0
@@ -434,6 +436,8 @@ class World:
                 continue
             self.note(type(action).__name__, getattr(action, "listed", getattr(action, "plan", "")))
             delay_s = self.dice.random() * (20.0 if self.strikes("message is late") else 0.5)
+            if isinstance(action, e.Cancel):
+                self.asked.add((action.listed.name, action.listed.id))
             if isinstance(action, e.Submit):
                 self.at(delay_s, self.submit, action, self.life)
             elif self.strikes("message is lost"):
@@ -545,8 +549,9 @@ class World:
         return entry.id
 
     def take_name(self, plan: e.PartPlan) -> None:
-        """A job of somebody else is called so; nothing that it runs knows of us."""
-        entry = Entry(plan.name, f"other-{len(self.entries)}", self.now_s, plan, None)
+        """A job of others is called so, and ends by itself."""
+        id = f"other-{len(self.entries)}"
+        entry = Entry(plan.name, id, self.now_s, plan, None, run=id, foreign=True)
         entry.state = self.dice.choice([State.HELD, State.WAITING, State.RUNNING, State.ENDED])
         self.entries.append(entry)
         self.at(self.dice.random() * 60.0, setattr, entry, "state", State.ENDED)
@@ -578,6 +583,9 @@ class World:
             self.start_runners(entry)
 
     def start_runners(self, entry: Entry) -> None:
+        if entry.foreign:
+            self.at(self.dice.random() * 60.0, setattr, entry, "state", State.ENDED)
+            return
         entry.run = f"r{len(entry.runners)}" if self.runs_again else ""
         hosts = list(entry.plan.ranks)
         if len(hosts) > 1 and self.strikes("scheduler takes a host"):
@@ -599,7 +607,6 @@ class World:
         entry = self.find(listed)
         if entry is None:
             return
-        entry.cancelled = True
         if entry.state in (State.HELD, State.WAITING):
             entry.state = State.ENDED
             if (self.runs_again or not entry.runners) and self.strikes("cancelled part comes back"):
@@ -705,7 +712,7 @@ class World:
         entries += [runner.entry for runner in runners]
         runners = [r for r in runners if key[2] in r.entry.plan.ranks[r.host]]
         said = [r.ends[key[2]][1] for r in runners if key[2] in r.ends]
-        ours = any(entry.cancelled for entry in entries)
+        ours = any((entry.name, entry.id) in self.asked for entry in entries)
         evicted = isinstance(message, m.TaskEvicted)
         if isinstance(message, m.TaskExited) and any(said) and not ours and self.life == 1:
             raise Broken(f"{message}, and something else had it ended")
@@ -735,7 +742,7 @@ class World:
             for seat in self.gangs[key].seats:
                 if (*key, seat.rank) not in self.told:
                     raise Broken(f"{key} rank {seat.rank} was stopped, and its end was not told")
-        ours = [n for n in self.entries if not n.id.startswith("other-")]
+        ours = [entry for entry in self.entries if not entry.foreign]
         waiting = [n for n in ours if n.state in (State.HELD, State.WAITING)]
         if waiting:
             raise Broken(f"{[n.listed() for n in waiting]} wait, and all is over")

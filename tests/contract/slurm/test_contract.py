@@ -11,7 +11,7 @@ from tests.contract.test_engine import *  # noqa: F403
 from tests.support.slurmlab import SlurmCluster, missing, slurm_cluster
 from topmast.adapters.engines.far.slurm import SlurmEngine, SlurmOptions
 from topmast.model.fleet import ClusterSpec, HostSpec
-from topmast.model.messages import HostClosed, HostOpened
+from topmast.model.messages import HostClosed, HostOpened, TaskExited
 from topmast.model.plan import Seat
 
 
@@ -112,3 +112,28 @@ def test_what_waits_for_a_host_that_is_drained_is_given_back(
     assert [rig.log("j1", rank, epoch) for rank in range(2) for epoch in (1, 2)] == [
         "", "again\n", "", "again\n",
     ]  # fmt: skip
+
+
+def test_jobs_of_others_under_the_names_of_attempts_are_not_taken_for_them(
+    rig: Rig, cluster: SlurmCluster
+) -> None:
+    """A person with the same account knows these names, and may submit first."""
+    rig.engine.start_gang(order("j1", "true"))
+    assert rig.end_of("j1").code == 0
+    ((_, name, *_),) = [row for row in cluster.jobs() if "-j1-1-" in row[1]]
+
+    def take(epoch: int, run: str, *options: str) -> str:
+        taken = ["--parsable", "-o", "/dev/null", "-J", name.replace("-j1-1-", f"-j1-{epoch}-")]
+        return cluster.run("sbatch", *taken, *options, text=f"#!/bin/sh\n{run}\n").strip()
+
+    def state(job: str) -> str:
+        return next(row[2] for row in cluster.jobs() if row[0] == job)
+
+    ended, runs, held = take(2, "true"), take(3, "sleep 600"), take(4, "true", "--hold")
+    eventually(lambda: state(ended) == "COMPLETED" and state(runs) == "RUNNING", "they do not run")
+    assert state(held) == "PENDING"
+    for epoch in (2, 3, 4):
+        rig.engine.start_gang(order("j1", "echo ran", epoch=epoch))
+        rig.news.wait(TaskExited, job="j1", epoch=epoch, code=0)
+        assert rig.log("j1", 0, epoch) == "ran\n"
+    assert {state(runs), state(held)} == {"CANCELLED"}, "they would be in the way"
