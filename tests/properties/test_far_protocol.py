@@ -28,6 +28,19 @@ def test_the_stories_are_not_tame() -> None:
     assert sum(len(unequal_parts(world)) > 0 for world in worlds) > 5
 
 
+def test_names_that_others_gave_first_take_no_start() -> None:
+    """What is ended, waits or runs under the name of a part is neither its start nor its end."""
+    for seed in range(100):
+        world = World(seed)
+        world.rates = dict.fromkeys(world.rates, 0.0) | {"another has the name": 1.0}
+        world.holds = True
+        gang = world.gang("j0", HOSTS)
+        world.start(gang)
+        world.run_until(60.0)
+        assert any(entry.foreign for entry in world.entries), f"seed {seed}"
+        assert sorted(world.started) == [("j0", 1, 0), ("j0", 1, 1)], f"seed {seed}: {world.told}"
+
+
 def unequal_parts(world: World) -> list[str]:
     """The further parts of gangs of a scheduler that takes many hosts: a gang there needs several."""
     names = {entry.name for entry in world.entries} if world.many_hosts else set()

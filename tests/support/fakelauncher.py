@@ -611,6 +611,8 @@ class World:
             entry.state = State.ENDED
             if (self.runs_again or not entry.runners) and self.strikes("cancelled part comes back"):
                 self.at(self.dice.random() * 30.0, self.execute_again, entry)
+        elif entry.foreign:
+            entry.state = State.ENDED
         for runner in entry.runners:
             runner.signal(grace_s)
 
