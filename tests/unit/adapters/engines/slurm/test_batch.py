@@ -111,7 +111,7 @@ def test_the_script_hands_ticket_and_runner_to_each_host(tmp_path: Path) -> None
     )
     assert TICKET.token not in text
     for word in ("--immediate=60", "--kill-on-bad-exit=0", "--wait=0", "--no-kill", "--nodes 2"):
-        assert f" {word} " in text.splitlines()[1]
+        assert f" {word} " in text.splitlines()[2]
     (file := tmp_path / "slurm_script").write_text(text)
     srun = tmp_path / "srun"
     srun.write_text('#!/bin/sh\nwhile [ "$1" != "--no-kill" ]; do shift; done\nshift\nexec "$@"\n')

@@ -30,6 +30,11 @@ NO_OP = "#!/bin/sh\ntrue\n"
 """A script for `trial`, which runs none."""
 STEP_S = 60
 """How long Slurm may need to begin the step. A job that lost a host before would wait for ever."""
+READY = 'timeout 3600 scontrol wait_job "$SLURM_JOB_ID" >/dev/null 2>&1'
+"""Waits for the prologs of all hosts: Slurm runs the script when that of the first is over, and a
+step that comes to a host before its prolog is over fails after ``MessageTimeout``. What keeps this
+from being known is no reason to begin no step.
+"""
 RUN = (
     'echo "$SLURM_JOB_ID@${SLURM_JOB_START_TIME:-'
     '$(SLURM_TIME_FORMAT=%s timeout 2 squeue -h -t all -o %S -j "$SLURM_JOB_ID")}"'
@@ -137,8 +142,9 @@ def script(part: Part, hosts: Sequence[str], options: SlurmOptions, runner: str)
     names = (f"{called} {host}" for called, host in zip(hosts, part.hosts, strict=True))
     digest = hashlib.sha256(runner.encode()).hexdigest()
     bundle = "\n".join([digest, msgspec.json.encode(part.ticket).decode(), *names])
+    ready = [READY] if len(hosts) > 1 else []
     return "\n".join(
-        ["#!/bin/sh", f'{{ cat "$0"; {RUN}; }} | {shlex.join(step)}', "exit",
+        ["#!/bin/sh", *ready, f'{{ cat "$0"; {RUN}; }} | {shlex.join(step)}', "exit",
          "#TOPMAST", _packed(runner), "#TOPMAST", _packed(bundle), "#TOPMAST", ""]
     )  # fmt: skip
 
