@@ -49,11 +49,11 @@ def writes():
 """
 
 
-def run_inside(folder: Path, story: str) -> str:
+def run_inside(folder: Path, *stories: str) -> str:
     """Run Python with `folder`/engine on a file system of 1 MiB; what it printed."""
     (folder / "engine").mkdir()
-    mount = 'mount -t tmpfs -o size=1m none "$1/engine" && exec "$0" -c "$2" "$1"'
-    code = PROLOGUE + textwrap.dedent(story)
+    mount = 'mount -t tmpfs -o size=1m,nr_inodes=500 none "$1/engine" && exec "$0" -c "$2" "$1"'
+    code = "\n".join(textwrap.dedent(story) for story in (PROLOGUE, *stories))
     said = subprocess.run(
         [*INSIDE, "bash", "-c", mount, sys.executable, folder, code],
         cwd=REPO,
@@ -104,3 +104,108 @@ def test_a_host_that_dies_while_the_disk_is_full_is_down(tmp_path: Path) -> None
         """,
     )
     assert "its agent died" in said
+
+
+FULL_AND_BACK = """
+def shut():
+    fill_up()
+
+def give_back():
+    fill.unlink()
+"""
+NO_INODES_AND_BACK = """
+def shut():
+    with contextlib.suppress(OSError):
+        for number in range(100_000):
+            (folder / "engine" / f"many.{number}").touch()
+
+def give_back():
+    for file in (folder / "engine").glob("many.*"):
+        file.unlink()
+"""
+
+
+@pytest.mark.parametrize("way", [FULL_AND_BACK, NO_INODES_AND_BACK])
+def test_hosts_are_closed_while_nothing_can_be_written(tmp_path: Path, way: str) -> None:
+    """No host is blamed, it is logged once, and hosts are open again when there is room."""
+    said = run_inside(
+        tmp_path,
+        way,
+        """
+        from structlog.testing import capture_logs
+        from topmast.model.messages import HostClosed, HostOpened
+
+        with opened(local, folder) as rig, capture_logs() as logs:
+            rig.engine.start_gang(order("j1", "echo up; sleep 1000"))
+            rig.says("j1", "up")
+            shut()
+            for number in range(5):
+                rig.engine.start_gang(order(f"k{number}", "echo up"))
+                assert rig.lost(f"k{number}").blameless is True
+            closed = dict(rig.truth().closed_hosts)
+            assert set(closed) == set(HOSTS) and "cannot be written" in closed["h0"], closed
+            assert len(rig.news.all(HostClosed)) == 2
+            time.sleep(2.5)
+            give_back()
+            rig.news.wait(HostOpened, 2)
+            rig.engine.start_gang(order("k9", "exit 5"))
+            print(rig.end_of("k9").code)
+            assert [line["log_level"] for line in logs] == ["warning", "info"], logs
+            rig.engine.stop("j1", 1, 0.5)
+            rig.end_of("j1")
+        """,
+    )
+    assert said == "5\n"
+
+
+def test_orders_reach_tasks_while_the_disk_is_full(tmp_path: Path) -> None:
+    """A stop at once, though it cannot be written; what is written later holds for good."""
+    said = run_inside(
+        tmp_path,
+        """
+        TOLD = "trap 'echo told; exit 0' TERM"
+
+        def halted():
+            return all(process.status() == "stopped" for process in scripts_of(folder / "engine"))
+
+        with opened(local, folder) as rig:
+            rig.engine.start_gang(order("j1", f"{TOLD}; echo up; sleep 1000 & wait"))
+            rig.engine.start_gang(order("j2", "echo up; sleep 1000"))
+            for job in ("j1", "j2"):
+                rig.says(job, "up")
+            fill_up()
+            rig.engine.stop("j1", 1, 5.0)
+            eventually(lambda: len(scripts_of(folder / "engine")) == 2, "j1 is told to end")
+            rig.engine.suspend("j2", 1)
+            time.sleep(0.5)
+            fill.unlink()
+            eventually(halted, "j2 is halted once that can be written")
+            assert rig.end_of("j1").code == 0
+            eventually((folder / "engine/attempts/j1.1/stop.json").exists, "no order to stop")
+            rig.engine.stop("j2", 1, 0.5)
+            print(rig.end_of("j2").code)
+        """,
+    )
+    assert said.splitlines()[-1] == "143"
+
+
+def test_a_command_beside_a_task_is_refused_while_the_disk_is_full(tmp_path: Path) -> None:
+    """It ends with the reason, instead of waiting for what never begins."""
+    said = run_inside(
+        tmp_path,
+        """
+        from topmast.model.exec_views import ExecSpec
+
+        with opened(local, folder) as rig:
+            rig.engine.start_gang(order("j1", "echo up; sleep 1000"))
+            rig.says("j1", "up")
+            fill_up()
+            made = rig.engine.execute(ExecSpec("j1", 1, 0, ("echo", "hello")))
+            eventually(lambda: made.finished, "the command waits")
+            print(made.page(0, 0, 100).error)
+            fill.unlink()
+            rig.engine.stop("j1", 1, 0.5)
+            rig.end_of("j1")
+        """,
+    )
+    assert "No space left" in said

@@ -23,13 +23,13 @@ import structlog
 from msgspec import Struct
 
 from topmast.adapters.connections import MOST_CONNECTIONS
+from topmast.adapters.engines.closings import Closings
 from topmast.adapters.engines.execs import Execs
 from topmast.adapters.engines.far import events as e
 from topmast.adapters.engines.far import plan as plans
 from topmast.adapters.engines.far.attempts import Attempt
 from topmast.adapters.engines.far.attempts import Part as AttemptPart
 from topmast.adapters.engines.far.certificate import Certificate
-from topmast.adapters.engines.far.closings import Closings
 from topmast.adapters.engines.far.data import HostData
 from topmast.adapters.engines.far.home import Home
 from topmast.adapters.engines.far.launcher import (

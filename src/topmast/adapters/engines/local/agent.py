@@ -5,7 +5,8 @@ neither tasks nor a Topmast. It talks JSON lines over a unix socket in its folde
 
 To an agent: ``{"op": "start", "attempt": A, "ranks": [...]}``, ``{"op": "poke", "attempt": A}``.
 From it: first ``{"op": "tasks", "tasks": {TASK: started at or null}}``, then ``{"op": "started",
-"task": T, "at_s": S}`` and ``{"op": "gone", "task": T}``, the latter when nothing of it is left.
+"task": T, "at_s": S}`` and ``{"op": "gone", "task": T, "error": E}``, the latter when nothing of it
+is left; E says why its supervisor failed, and is empty if it did not.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ LOCK_PATIENCE_S = 0.5
 STRAY_RETRY_S = 0.02
 REACH_RETRY_S = 1.0
 BUFFER_MAX_BYTES = 16 << 20
+ERROR_LONGEST = 300
+"""A line of the pipe must not be torn."""
 ALL_SIGNALS = signal.valid_signals()
 
 
@@ -55,6 +58,8 @@ class Agent:
         self.supervisors: dict[int, str] = {}
         self.started: dict[str, float | None] = {}
         self.gone: list[str] = []
+        self.failed: dict[str, str] = {}
+        """Why the supervisors of which tasks failed."""
         self.clients: dict[int, Client] = {}
         self.poll = select.poll()
         self.heard = Lines()
@@ -280,7 +285,11 @@ class Agent:
             Supervisor(self.layout, plan, rank, agent, self.news).run()
             status = 0
         except BaseException as error:
-            text = f"topmast: supervisor of {plan['attempt']}.{rank}: {error!r}\n"
+            task = f"{plan['attempt']}.{rank}"
+            why = str(error)[:ERROR_LONGEST]
+            failed = {"op": "failed", "task": task, "error": why}
+            os.write(self.news, json.dumps(failed).encode() + b"\n")
+            text = f"topmast: supervisor of {task}: {error!r}\n"
             files.write_all(2, text.encode(errors="replace"))
         finally:
             os._exit(status)
@@ -300,7 +309,8 @@ class Agent:
             return
         for task in self.gone:
             self.started.pop(task, None)
-            self._broadcast({"op": "gone", "task": task})
+            error = self.failed.pop(task, "")
+            self._broadcast({"op": "gone", "task": task, "error": error})
         self.gone.clear()
 
     def _hear(self) -> None:
@@ -309,6 +319,9 @@ class Agent:
             while said := os.read(self.news_reader, 65536):
                 for line in self.heard.feed(said):
                     news = json.loads(line)
+                    if news["op"] == "failed":
+                        self.failed[news["task"]] = news["error"]
+                        continue
                     self.started[news["task"]] = news["at_s"]
                     self._broadcast(news)
 

@@ -18,6 +18,7 @@ from topmast.adapters.engines.local.files import Json, Layout
 from topmast.adapters.engines.local.hosts import AgentState, Host, launch_agents
 from topmast.adapters.engines.local.memory import Memory
 from topmast.adapters.engines.local.options import LocalOptions
+from topmast.adapters.engines.local.room import Room
 from topmast.adapters.engines.local.stops import Stops
 from topmast.adapters.engines.local.tasks import Tasks
 from topmast.model.messages import HostDown, HostUp
@@ -33,7 +34,7 @@ class Agents:
 
     def __init__(
         self, layout: Layout, options: LocalOptions, clock: Clock, post: Post,
-        selector: selectors.BaseSelector, tasks: Tasks, stops: Stops, memory: Memory,
+        selector: selectors.BaseSelector, tasks: Tasks, stops: Stops, memory: Memory, room: Room,
     ) -> None:  # fmt: skip
         self.hosts: dict[str, Host] = {}
         """Those of the cluster, and others that left agents or tasks here."""
@@ -46,7 +47,8 @@ class Agents:
         self._tasks = tasks
         self._stops = stops
         self._memory = memory
-        self._configured: frozenset[str] = frozenset()
+        self._room = room
+        self.configured: frozenset[str] = frozenset()
         """The hosts of the cluster as it is now."""
         self._to_launch: list[Host] = []
         self._ends = 0
@@ -56,7 +58,7 @@ class Agents:
     def adopt(self, names: Sequence[str]) -> None:
         """Find the agents and tasks of earlier runs; start agents if the cluster is small."""
         left = sorted(folder.name for folder in self._layout.hosts.iterdir())
-        self._configured = frozenset(names)
+        self.configured = frozenset(names)
         self.hosts = {name: Host(name, self._layout) for name in (*names, *left)}
         eager = len(names) <= self._options.eager_hosts
         for host in self.hosts.values():
@@ -64,17 +66,17 @@ class Agents:
                 self._set(host, AgentState.CONNECTING, 0.0)
             elif self._tasks.alive_on(host.name):
                 self._reap(host, "its agent was gone")
-            elif eager and host.name in self._configured:
+            elif eager and host.name in self.configured:
                 self._want(host)
-            elif host.name in self._configured:
+            elif host.name in self.configured:
                 self._post(HostUp(host.name))
 
     def set_hosts(self, names: Sequence[str]) -> None:
         """Have these hosts from now on; agents of those that went end by themselves."""
-        new = [name for name in names if name not in self._configured]
-        self._configured = frozenset(names)
+        new = [name for name in names if name not in self.configured]
+        self.configured = frozenset(names)
         for host in self.hosts.values():
-            if host.name not in self._configured and host.state is AgentState.DOWN:
+            if host.name not in self.configured and host.state is AgentState.DOWN:
                 self._set(host, AgentState.IDLE, None)
         for name in new:
             host = self.hosts.setdefault(name, Host(name, self._layout))
@@ -134,7 +136,7 @@ class Agents:
     def down(self) -> tuple[str, ...]:
         """Hosts of the cluster that are down."""
         names = (host.name for host in self.hosts.values() if host.state is AgentState.DOWN)
-        return tuple(name for name in names if name in self._configured)
+        return tuple(name for name in names if name in self.configured)
 
     def _want(self, host: Host) -> None:
         """Have an agent launched at the end of this turn, together with others."""
@@ -150,7 +152,9 @@ class Agents:
             launcher = launch_agents(self._layout, names, sys.executable, self._options.linger_s)
             fd = os.pidfd_open(launcher.pid)
         except OSError as error:
+            self._room.failed(error)
             for host in hosts:
+                host.return_s = self._options.host_return_s
                 self._set_down(host, f"its agent cannot be started: {error}")
             return
         self._selector.register(
@@ -165,7 +169,10 @@ class Agents:
             if self._connect(host):
                 continue
             if failed and not host.alive:
-                self._set_down(host, "its agent cannot be started; agents.log says why")
+                self._room.look()
+                host.return_s = self._options.host_return_s
+                why = self._room.why or "agents.log says why"
+                self._set_down(host, f"its agent cannot be started; {why}")
             else:
                 self._attend(host)
 
@@ -214,7 +221,9 @@ class Agents:
         if message["op"] == "started":
             self._tasks.started(task, message["at_s"])
         elif message["op"] == "gone":
-            self._tasks.finish(task, "its supervisor ended without a record")
+            if why := message.get("error", ""):  # an agent of an earlier version says none
+                self._room.look()
+            self._tasks.finish(task, why or "its supervisor ended without a record")
             self._ends += 1
             if self._ends % FORGET_EVERY == 0:
                 self._memory.forget_old(self._tasks)
@@ -223,7 +232,7 @@ class Agents:
         """An agent reported its tasks: note them, and launch those that it lacks."""
         self._set(host, AgentState.UP, None)
         host.return_s = self._options.host_return_s
-        if host.name in self._configured:
+        if host.name in self.configured:
             self._post(HostUp(host.name))
         for name, started_s in alive.items():
             task = self._tasks.know(name, host.name)
@@ -260,7 +269,7 @@ class Agents:
 
     def _set_down(self, host: Host, error: str) -> None:
         host.error = error
-        if host.name in self._configured:
+        if host.name in self.configured:
             self._set(host, AgentState.DOWN, host.return_s)
             self._post(HostDown(host.name, error))
         else:

@@ -12,22 +12,25 @@ import selectors
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
 import structlog
+from msgspec import UNSET
 
+from topmast.adapters.engines.closings import Closings
 from topmast.adapters.engines.execs import LiveExec
 from topmast.adapters.engines.leader import UNLED_S, LeaderFence
 from topmast.adapters.engines.local import files
 from topmast.adapters.engines.local.agents import Agents
-from topmast.adapters.engines.local.execs import LocalExecs
-from topmast.adapters.engines.local.files import Layout
+from topmast.adapters.engines.local.execs import GONE, LocalExecs
+from topmast.adapters.engines.local.files import Json, Layout
 from topmast.adapters.engines.local.hosts import AgentState, Host
 from topmast.adapters.engines.local.memory import Memory
 from topmast.adapters.engines.local.options import LocalOptions
 from topmast.adapters.engines.local.plan import SAFE_NAME, CannotStart, make_plan
+from topmast.adapters.engines.local.room import Room
 from topmast.adapters.engines.local.stops import Stops
 from topmast.adapters.engines.local.supervisor import STOPPED_EARLY
 from topmast.adapters.engines.local.tasks import Task, Tasks
@@ -69,6 +72,8 @@ class LocalEngine(Engine):
         self._gate = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._unwritten: dict[Path, Callable[[], None]] = {}
+        """Orders that the disk did not take, by their files."""
         self._selector = selectors.DefaultSelector()
         self._truth_until_s: float | None = None
         self._progress_at_s = 0.0
@@ -80,12 +85,14 @@ class LocalEngine(Engine):
             files.make_folder(folder)
         self._fence.take_over(self._site.leader)
         self._post = post
-        self._tasks = Tasks(self._layout, self._site.clock, post)
+        closings = Closings(self._cluster.name, self._hosts, post)
+        self._room = Room((self._layout.root, self._site.checkpoints), self._hosts, closings)
+        self._tasks = Tasks(self._layout, self._site.clock, post, self._room)
         self._stops = Stops(self._layout, self._tasks)
         self._memory = Memory(self._layout, self._options.keep_attempts)
         self._agents = Agents(
             self._layout, self._options, self._site.clock, post,
-            self._selector, self._tasks, self._stops, self._memory,
+            self._selector, self._tasks, self._stops, self._memory, self._room,
         )  # fmt: skip
         self._adopt()  # here, so that a folder that cannot be read is an error of the start
         self._thread = threading.Thread(
@@ -116,7 +123,7 @@ class LocalEngine(Engine):
     def set_hosts(self, hosts: Sequence[HostSpec]) -> None:
         """Have these hosts and no others from now on; nothing runs on those that go."""
         names = [host.name for host in hosts]
-        self._do(lambda: self._agents.set_hosts(names))
+        self._do(partial(self._set_hosts, names))
 
     def admits(self, leader: int) -> bool:
         return self._fence.admits(leader)
@@ -219,13 +226,15 @@ class LocalEngine(Engine):
             times.append(self._truth_until_s)
         if self._tasks.running:
             times.append(self._progress_at_s)
-        if self._stops.next_s is not None:
-            times.append(self._stops.next_s)
+        times += [at_s for at_s in (self._stops.next_s, self._room.next_s) if at_s is not None]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def _tick(self) -> None:
         """Whatever its time has come for."""
         now_s = time.monotonic()
+        if self._room.tick():
+            for order in self._unwritten.values():
+                self._do(order)
         self._agents.tick()
         if self._tasks.running and self._progress_at_s <= now_s:
             self._progress_at_s = now_s + self._options.progress_s
@@ -237,6 +246,14 @@ class LocalEngine(Engine):
     def _is_over(self, spec: ExecSpec) -> bool:
         task = self._tasks.get(f"{attempt_name(spec.job, spec.epoch)}.{spec.rank}")
         return task is None or task.end is not None
+
+    def _hosts(self) -> Iterable[str]:
+        """Those of the cluster as it is now."""
+        return sorted(self._agents.configured)
+
+    def _set_hosts(self, names: Sequence[str]) -> None:
+        self._agents.set_hosts(names)
+        self._room.tell()
 
     # --- orders --------------------------------------------------------------------------------
 
@@ -251,6 +268,8 @@ class LocalEngine(Engine):
             plan = make_plan(gang, self._layout, self._site, self._cluster)
         except (CannotStart, OSError, ValueError) as error:
             # This process makes plans: if that fails, no host is at fault but an absent one.
+            if isinstance(error, OSError):
+                self._room.failed(error)
             text, blameless = files.clean_text(str(error)), not strange
             for seat in gang.seats:
                 self._post(TaskLost(gang.job, gang.epoch, seat.rank, text, blameless))
@@ -282,14 +301,16 @@ class LocalEngine(Engine):
     def _stop(self, attempt: str, grace_s: float) -> None:
         if self._memory.is_forgotten(attempt):
             return
-        files.make_folder(self._layout.attempt(attempt))
         order = {"grace_s": max(0.0, grace_s), "at_s": self._site.clock.now()}
-        files.write_json(self._layout.stop(attempt), order)
+        file = self._layout.stop(attempt)
+        is_written = self._write(file, order, partial(self._stop, attempt, grace_s))
         plan = files.read_json(self._layout.plan(attempt)) or {"tasks": {}}
         for rank, seat_plan in plan["tasks"].items():
             self._tasks.know(f"{attempt}.{rank}", seat_plan["host"])
         self._stops.ordered(attempt, max(0.0, grace_s))
         self._poke(attempt)
+        if not is_written:
+            self._stops.terminate(attempt)
         for task in self._tasks.of_attempt(attempt):
             if task.end is not None:
                 self._tasks.post_end(task)  # an ordered stop waits for the ends
@@ -300,15 +321,34 @@ class LocalEngine(Engine):
     def _suspend(self, attempt: str, still: bool) -> None:
         file = self._layout.suspended(attempt)
         if still:
-            files.make_folder(file.parent)
-            files.write_file(file, b"")
+            self._write(file, {}, partial(self._suspend, attempt, True))
         else:
+            self._unwritten.pop(file, None)
             file.unlink(missing_ok=True)
         self._poke(attempt)
 
+    def _write(self, file: Path, order: Json, again: Callable[[], None]) -> bool:
+        """Write an order; one that the disk does not take is given again when it does."""
+        try:
+            files.make_folder(file.parent)
+            files.write_json(file, order)
+        except OSError as error:
+            self._room.failed(error)
+            if not self._room.why:
+                raise
+            self._unwritten[file] = again
+            return False
+        self._unwritten.pop(file, None)
+        return True
+
     def _execute(self, made: LiveExec) -> None:
         """Have a command begun beside a task, unless that has ended meanwhile."""
-        self._execs.order(made)
+        try:
+            self._execs.order(made)
+        except OSError as error:
+            self._room.failed(error)
+            made.finish(GONE, f"it cannot be begun: {error}")
+            return
         self._poke(attempt_name(made.spec.job, made.spec.epoch))
 
     def _read_progress(self, attempt: str) -> None:
@@ -333,4 +373,5 @@ class LocalEngine(Engine):
         if self._agents.in_doubt and time.monotonic() < self._truth_until_s:
             return
         self._truth_until_s = None
-        self._post(TaskList(self._tasks.truth(), self._agents.down))
+        closed = self._room.closed or UNSET
+        self._post(TaskList(self._tasks.truth(), self._agents.down, closed))

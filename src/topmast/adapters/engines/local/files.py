@@ -21,6 +21,9 @@ METRIC_NAME_MAX = 128
 EXIT_CODE_MAX = 255
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 """What a disk says that may take the same bytes later."""
+UNWRITABLE = NO_ROOM | {errno.EROFS}
+"""The same of file systems; one is often made read-only after an error of its disk."""
+PROBE_BYTES = 1 << 16
 
 READ_MAX_BYTES = 1 << 30
 """No file of ours is larger; a task can make one that fits into no memory."""
@@ -188,6 +191,18 @@ def write_file(file: Path, content: bytes, *, durable: bool = True) -> None:
         os.close(fd)
     if durable:
         sync_folder(file.parent)
+
+
+def write_fault(folder: Path) -> OSError | None:
+    """Why no file of some size can be made in a folder; None: it can."""
+    file = folder / f".probe.{os.getpid()}"
+    try:
+        make_folder(folder)
+        write_file(file, bytes(PROBE_BYTES), durable=False)
+        file.unlink()
+    except OSError as error:
+        return error
+    return None
 
 
 def write_all(fd: int, content: bytes) -> None:

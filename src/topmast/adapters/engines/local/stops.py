@@ -40,6 +40,12 @@ class Stops:
         for host in hosts:
             processes.wake_if_same(files.read_json(self._layout.host(host) / "agent.json") or {})
 
+    def terminate(self, attempt: str) -> None:
+        """Have supervisors end their tasks without an order on disk, with the grace of the plan."""
+        for task in self._tasks.of_attempt(attempt):
+            claim = files.read_json(self._layout.claim(task.name)) or {}
+            processes.send_if_same(claim, signal.SIGTERM)
+
     def ordered(self, attempt: str, grace_s: float) -> None:
         """A stop was ordered: the sooner end of two such orders counts."""
         at_s = time.monotonic() + grace_s + OBEY_S

@@ -93,8 +93,8 @@ class Supervisor:
         self._clear()
         self._record(code, error)
 
-    def _steps(self) -> tuple[int, str]:
-        """Setup, then the script: its exit code, and what to add to it."""
+    def _steps(self) -> tuple[int | None, str]:
+        """Setup, then the script: its exit code, and what to add to it; None: the disk failed."""
         try:
             if self.plan["workdir"]:
                 self._once("workdir", self._unpack, "unpacking the work folder")
@@ -112,7 +112,8 @@ class Supervisor:
         except StepFailed as failed:
             return failed.code, failed.error
         except OSError as error:
-            return 126, f"could not be started: {error}"
+            code = None if error.errno in files.UNWRITABLE else 126
+            return code, f"could not be started: {error}"
 
     def _record(self, code: int | None, error: str) -> None:
         """Write how the task ended as soon as the disk allows: unrecorded, it would run again."""
@@ -122,7 +123,7 @@ class Supervisor:
             try:
                 files.record_end(self.layout, self.task, code, at_s, error, report)
             except OSError as failure:
-                if failure.errno not in files.NO_ROOM:
+                if failure.errno not in files.UNWRITABLE:
                     raise
                 self._sleep(RECORD_RETRY_S)
                 self._check_host()
@@ -150,6 +151,9 @@ class Supervisor:
         finally:
             os.close(lock)
         code = done["code"]
+        fault = files.write_fault(self.work) if code == 126 and name == "workdir" else None
+        if fault is not None:
+            raise fault  # neither the archive nor the job is to blame
         if code != 0:
             attempt, rank = files.split_task(done["task"])
             how = "was interrupted" if code is None else f"exited with {code}"

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from msgspec import UNSET
+
 from topmast.adapters.engines.local import files
 from topmast.adapters.engines.local.files import Json, Layout
+from topmast.adapters.engines.local.room import Room
 from topmast.adapters.engines.local.tail import Tail
 from topmast.model.messages import (
     Checkpointed,
@@ -55,8 +58,9 @@ class Task:
 class Tasks:
     """Every task that is not forgotten. Belongs to the engine's thread."""
 
-    def __init__(self, layout: Layout, clock: Clock, post: Post) -> None:
+    def __init__(self, layout: Layout, clock: Clock, post: Post, room: Room) -> None:
         self._layout = layout
+        self._room = room
         self._clock = clock
         self._post = post
         self._known: dict[str, Task] = {}
@@ -136,11 +140,12 @@ class Tasks:
             try:
                 end = files.bury(self._layout, task.name, error, now)
             except OSError as failure:  # a full disk does not make it any less lost
+                self._room.failed(failure)
                 text = files.clean_text(f"{error}; not recorded: {failure}")
                 end = {"code": None, "at_s": now, "error": text, "step": None, "metrics": {}}
             if end is None:
                 return False
-            task.end = end
+            task.end = {**end, "blameless": bool(self._room.why)}
             if task.tail is not None:
                 self._read(task, task.tail, whole=True)
                 self._tell(task, now)
@@ -154,7 +159,8 @@ class Tasks:
         assert task.end is not None
         code, error = task.end["code"], task.end["error"]
         if code is None:
-            self._post(TaskLost(*task.key, error=error))
+            blameless = True if task.end.get("blameless") else UNSET
+            self._post(TaskLost(*task.key, error=error, blameless=blameless))
         else:
             at_s, report = task.end["at_s"], _report(task.end)
             self._post(TaskExited(*task.key, code=code, at_s=at_s, report=report, error=error))

@@ -2,7 +2,7 @@
 
 from structlog.testing import capture_logs
 
-from topmast.adapters.engines.far.closings import Closings
+from topmast.adapters.engines.closings import Closings
 from topmast.model import messages as m
 
 
