@@ -238,6 +238,22 @@ def test_a_part_that_a_full_disk_held_up_is_released_later(disk: Path, program: 
     assert program.runs()["state"] == "running"
 
 
+def test_a_host_is_closed_while_its_disk_is_full(disk: Path, program: Program) -> None:
+    """From the first part that it does not take until there is room, also over a new connection."""
+    program.runs()
+    assert program.ask(op="list")["closed"] == ""
+    fill(disk)
+    refused = program.reply(op="submit", name=OTHER, runner="d1", ticket={})["refused"]
+    assert "No space left on device" in refused
+    full = program.ask(op="list")
+    assert "cannot be written: No space left on device" in full["closed"]
+    assert [part["state"] for part in full["parts"]] == ["running"]
+    program.ask(op="open", instance="i2")
+    assert program.ask(op="list")["closed"] == full["closed"]
+    (disk / "filler").unlink()
+    assert program.ask(op="list")["closed"] == ""
+
+
 def test_a_second_grace_can_be_shorter(program: Program) -> None:
     part = program.runs("stubborn")
     program.ask(op="cancel", name=NAME, id=part["id"], grace_s=1000.0)

@@ -23,6 +23,8 @@ MOST_BYTES = 1 << 20
 """Of a file, more than any of ours has."""
 NO_FILE = (errno.ENOENT, errno.ENXIO, errno.ELOOP, errno.EISDIR, errno.EACCES)
 """How what is no file of ours, and not to be read or locked, says so."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
+"""How a disk says that it takes nothing now."""
 MUTEX_S = 3.0
 """How long a request waits for those of other connections, which take far less each."""
 

@@ -99,7 +99,9 @@ class SshLauncher(Launcher):
 
     def hosts(self) -> tuple[Host, ...]:
         lines = [line for line, _ in tuple(self._lines.values())]
-        return tuple(Host(line.name, not line.trouble, line.trouble) for line in lines)
+        return tuple(
+            Host(line.name, not line.trouble, line.trouble or line.closed) for line in lines
+        )
 
     def close(self) -> None:
         if self._thread.is_alive():

@@ -80,6 +80,8 @@ class Line:
         """Why there is no connection; empty: there is one."""
         self._silent = ""
         """Why it did not answer the last listing; empty: it did."""
+        self.closed = ""
+        """Why the host takes no new part, as it told in the last listing; empty: it does."""
         self.home_there = ""
         """The path by which runners on the host reach home."""
 
@@ -164,12 +166,14 @@ class Line:
     async def listed(self) -> list[Any]:
         """The parts on the host; none when it does not answer, which ``trouble`` tells."""
         try:
-            found: list[Any] = (await self.ask(op="list"))["parts"]
+            reply = await self.ask(op="list")
         except (Refused, Unreachable) as error:
             self._silent = str(error)
             return []
         self._silent = ""
-        return found
+        self.closed = reply["closed"]
+        parts: list[Any] = reply["parts"]
+        return parts
 
 
 class Where:

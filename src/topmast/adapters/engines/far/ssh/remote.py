@@ -39,6 +39,7 @@ from typing import NoReturn
 
 from topmast.adapters.engines.far.ssh.files import (
     NO_FILE,
+    NO_ROOM,
     alone,
     document,
     hindrance,
@@ -68,6 +69,8 @@ ADDRESS = "TOPMAST_ADDRESS"
 """By which other hosts reach this one: the address that the connection came to."""
 LONGEST_SOCKET_BYTES = 107
 TAIL_BYTES = 400
+PROBE_BYTES = 1 << 16
+"""A disk that takes so much has room for parts again."""
 _SSHD = re.compile(rb"sshd(-session)?: [^\0]*@")
 
 
@@ -140,6 +143,8 @@ class Keeper:
         """When what is left of a cancelled part is killed, should the disk be full."""
         self.ran: set[str] | None = None
         """The parts that the last listing said to run; None: there was none."""
+        self.full = ""
+        """Why the disk took no part when one came last; empty: it did, or takes files again."""
         self.identity = self._identity()
 
     def answer(self, request: Json) -> Json:
@@ -152,6 +157,9 @@ class Keeper:
         except FileNotFoundError:
             if self._identity() == self.identity:
                 raise
+        except OSError as error:
+            self._note(error)
+            raise
         raise Lost(
             f"{self.base} was deleted while it was in use, and is made anew: jobs of the account "
             f"must leave the folder alone (option `folder`)"
@@ -163,6 +171,19 @@ class Keeper:
             return [folder.stat().st_ino for folder in (self.base, self.parts)]
         except OSError:
             return []
+
+    def _note(self, error: OSError) -> None:
+        """The disk may have refused: while it does, listings say so."""
+        if error.errno in NO_ROOM:
+            self.full = f"{self.base} cannot be written: {error.strerror}"
+
+    def _look_for_room(self) -> None:
+        if self.full:
+            file = self.base / ".probe"
+            with contextlib.suppress(OSError):
+                write(file, "-" * PROBE_BYTES)
+                file.unlink()
+                self.full = ""
 
     # --- the connection ---------------------------------------------------------------------------
 
@@ -179,7 +200,12 @@ class Keeper:
             send([pid], signal.SIGTERM)
         self.claimed = claim(self.host)
         ours = {"instance": instance, "pid": os.getppid(), "began": began(os.getppid())}
-        write(self.base / "session", json.dumps(ours))
+        try:
+            write(self.base / "session", json.dumps(ours))
+        except OSError as error:  # all that is lost is that a connection that hangs is ended early
+            if error.errno not in NO_ROOM:
+                raise
+            self._note(error)
         socket, home = self.base / f"s.{secrets.token_hex(4)}", self.base / "home"
         if len(os.fsencode(str(socket))) > LONGEST_SOCKET_BYTES:
             raise Refused(
@@ -224,6 +250,7 @@ class Keeper:
             if not there.exists():
                 draft.rename(there)
         except OSError as error:
+            self._note(error)
             raise Refused(f"{draft}: {error.strerror}") from None
         finally:
             shutil.rmtree(draft, ignore_errors=True)
@@ -284,7 +311,8 @@ class Keeper:
         self.ran = {told["name"] for told in running}
         for told in running:
             self._kill_in_time(told["name"], told["id"])
-        return {"parts": parts}
+        self._look_for_room()
+        return {"parts": parts, "closed": self.full}
 
     def do_forget(self, name: str, id: str) -> Json:
         """Delete what is here of a part that has ended."""
