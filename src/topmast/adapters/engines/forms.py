@@ -6,8 +6,10 @@ An option says its form in its type: ``Annotated[str, LISTEN]``. `misfit` tells 
 from __future__ import annotations
 
 import ipaddress
+import posixpath
 import re
 from collections.abc import Callable
+from pathlib import PurePosixPath
 from typing import Annotated, Any, get_args, get_origin
 
 from msgspec import Meta
@@ -22,6 +24,8 @@ _DIGITS_MOST = 9
 _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _DOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _DOMAIN_MOST = 253
+TAKEN_PATHS = ("/dev/shm", "/var/run/topmast")  # noqa: S108
+"""Where every pod has something of ours."""
 _WORD = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _TAINT = re.compile(
     rf"({_DOMAIN}/)?{_WORD}(=({_WORD})?)?(:(NoSchedule|PreferNoSchedule|NoExecute))?"
@@ -29,13 +33,24 @@ _TAINT = re.compile(
 """Names of Kubernetes: https://kubernetes.io/docs/concepts/overview/working-with-objects/names"""
 
 
-MODEL, HOST, TENANT = "model", "host", "tenant"
+MODEL, HOST, TENANT, PATH = "model", "host", "tenant", "path"
 """What the keys of an option may be names of."""
 
 
-def keyed_by(what: str, *, default: bool) -> Meta:
-    """Of an option that is a mapping: what its keys name, and whether one without a key counts."""
-    return Meta(extra={"keys": what, "default": default})
+def keyed_by(what: str, *, default: bool, form: Meta | None = None) -> Meta:
+    """Of an option that is a mapping: what its keys name, whether one without a key counts, and of
+    which form they are.
+    """
+    extra = {"keys": what, "default": default}
+    return Meta(extra=extra if form is None else {**extra, "key_form": form})
+
+
+def key_form(kind: Any) -> Any:
+    """The form of the keys of an option that is a mapping, as a type; `str` if they have none."""
+    for meta in getattr(kind, "__metadata__", ()):
+        if meta.extra and "key_form" in meta.extra:
+            return Annotated[str, meta.extra["key_form"]]
+    return str
 
 
 def keys_of(kind: Any) -> tuple[str, bool]:
@@ -107,6 +122,12 @@ def _is_below(path: str) -> bool:
     return bool(parts) and not {".", ".."} & set(parts) and not _CONTROL.search(path)
 
 
+def _is_mount(path: str) -> bool:
+    plain = path[:1] == "/" != path[1:2] and _is_below(path) and posixpath.normpath(path) == path
+    taken = any(PurePosixPath(path).is_relative_to(one) for one in TAKEN_PATHS)
+    return plain and ":" not in path and not taken
+
+
 def _is_own_folder(text: str) -> bool:
     return _is_below(text.partition("/")[2] if text.startswith("~") else text)
 
@@ -143,6 +164,10 @@ FOLDER = form(
 OWN_FOLDER = form(
     "a folder of its own: /PATH, or PATH below the home of the account", _is_own_folder
 )
+MOUNT = form(
+    "a path as /data or /data/sets, without `:`, and none of " + ", ".join(TAKEN_PATHS),
+    _is_mount,
+)
 PROGRAM = form("a path or a name of a program, without arguments", _PROGRAM.fullmatch)
 NAMESPACE = form(
     "the name of a namespace: up to 63 small letters, digits and dashes",
@@ -152,6 +177,7 @@ OBJECT = form(
     "the name of an object of Kubernetes: small letters, digits, dashes and dots",
     lambda text: not text or _is_domain(text),
 )
+CLAIM = form("the name of a claim of a volume: small letters, digits, dashes and dots", _is_domain)
 TAINTS = form(
     "KEY[=VALUE][:EFFECT],... with the effect NoSchedule, PreferNoSchedule or NoExecute",
     _are_taints,

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from topmast.adapters.engines.forms import HOST, MODEL, TENANT, keys_of, misfit, values_of
+from topmast.adapters.engines.forms import HOST, MODEL, TENANT, key_form, keys_of, misfit, values_of
 from topmast.model.decoding import learn_structs
 from topmast.model.engines import PROCESSES, Deadlines
 from topmast.model.errors import Faults, InvalidInput
@@ -292,6 +292,11 @@ def read_options(
             raise InvalidInput(
                 f"engine '{engine}' has no such option", field=f"{field}.{name}",
                 remedy=nearest(name, [*every, *keyed]) or f"options: {', '.join(every)}",
+            )  # fmt: skip
+        if key and (wanted := misfit(key_form(known[option]), key)):
+            raise InvalidInput(
+                f"wanted {wanted}, found '{key}'", field=f"{field}.{name}",
+                remedy=f"write {option}.{keys_of(known[option])[0].upper()}",
             )  # fmt: skip
         if wanted := misfit(values or known[option], text):
             raise InvalidInput(f"wanted {wanted}, found '{text}'", field=f"{field}.{name}")

@@ -50,7 +50,12 @@ WRONG = [
     (("kubernetes",), "priority_class", ["High"], "an object of Kubernetes"),
     (("kubernetes",), "tolerate", ["a b=c:d", "x:Foo", "=v", "a=b c", ":NoSchedule"],
      r"KEY\[=VALUE\]\[:EFFECT\]"),
-    (("kubernetes",), "mount./data", ["A B", "a/b"], "an object of Kubernetes"),
+    (("kubernetes",), "mount./data", ["A B", "a/b", ""], "a claim of a volume"),
+    *[
+        (("kubernetes",), f"mount.{path}", ["datasets"], "wanted a path as /data")
+        for path in ("data", "/", "/a/../b", "/a:b", "/data/", "//data", "~", "/a\nb", "/dev/shm",
+                     "/var/run/topmast/x")
+    ],
 ]  # fmt: skip
 
 
@@ -91,6 +96,17 @@ def test_a_text_of_the_form_is_taken(engines: tuple[str, ...], name: str, texts:
     for engine in engines:
         for text in texts:
             assert str(getattr(_read(engine, name, text), name)) == text
+
+
+def test_a_path_is_shown_one_claim() -> None:
+    """By the path that is written; without one, the error says that it lacks."""
+    options = _read("kubernetes", "mount./data/v1.2", "sets")
+    assert isinstance(options, KubernetesOptions)
+    assert options.mount == {"/data/v1.2": "sets"}
+    spec = fleet(replace(cluster("k8s", 1), engine="kubernetes", options={"mount": "sets"}))
+    with pytest.raises(InvalidInput, match="does not say of what") as caught:
+        check_engines(spec)
+    assert "mount.PATH" in str(caught.value)
 
 
 FAULTY = """

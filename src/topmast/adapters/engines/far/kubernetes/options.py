@@ -8,9 +8,12 @@ from msgspec import Meta, field
 
 from topmast.adapters.engines.far.options import FarOptions, Seconds
 from topmast.adapters.engines.forms import (
+    CLAIM,
     MODEL,
+    MOUNT,
     NAMESPACE,
     OBJECT,
+    PATH,
     PROGRAM,
     TAINTS,
     TENANT,
@@ -49,7 +52,9 @@ class KubernetesOptions(FarOptions, frozen=True):
     """Of all pods: some sites give GPUs only to ``nvidia``."""
     tolerate: Annotated[str, TAINTS] = ""
     """Taints that pods tolerate: ``KEY[=VALUE][:EFFECT]``, separated by commas."""
-    mount: dict[str, Annotated[str, OBJECT]] = field(default_factory=dict)
+    mount: Annotated[
+        dict[str, Annotated[str, CLAIM]], keyed_by(PATH, default=False, form=MOUNT)
+    ] = field(default_factory=dict)
     """Claims of volumes, by the path at which tasks see them: ``mount./data: datasets``."""
     user: Id = 1000
     """The number of the user that tasks run as; 0 is refused where pods must be *restricted*."""
