@@ -1,6 +1,7 @@
 """What hosts may have otherwise than the fleet file says, over real SSH, as people see it."""
 
 import shutil
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -78,6 +79,13 @@ regions:
       two: {{engine: ssh, options: {{{others}}}, hosts: [{{names: [two-h], gpu: H100, gpus: 8}}]}}
 """
 
+ALONE = """
+regions:
+  site:
+    clusters:
+      one: {{engine: ssh, options: {{{options}}}, hosts: [{{names: [one-h], gpu: H100, gpus: 8}}]}}
+"""
+
 
 def _closed(client: Client) -> dict[str, str]:
     return {host.name: host.closed for host in client.hosts() if host.closed}
@@ -117,3 +125,26 @@ def test_one_machine_by_two_addresses_is_one_host(lab: SshLab, tmp_path: Path) -
     finally:
         host.run("ip", "address", "del", f"{second}/24", "dev", "eth0")
         host.run("rm", "-rf", ".others")
+
+
+def test_two_servers_with_one_fleet_file_do_not_share_a_host(lab: SshLab, tmp_path: Path) -> None:
+    """The second says that the host is another's, and has it once the first is gone."""
+    load_kernels()
+    host = lab.hosts["ssh1"]
+    options = f"address.one-h: {host.address}, known_hosts: {lab.folder}/known_hosts, user: root"
+    file = ALONE.format(options=f"{options}, identity: {lab.folder}/key, poll_s: 0.5")
+    body = {"run": "echo ran", "resources": {"accelerators": {"H100": 8}}}
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
+    with ExitStack() as servers:
+        ending = servers.enter_context(ExitStack())
+        _, first = ending.enter_context(live(tmp_path / "first", file))
+        until_state(first, first.submit(body).id, "SUCCEEDED")
+        _, second = servers.enter_context(live(tmp_path / "second", file))
+        until_told("another Topmast", lambda: str(_closed(second)), "the second is told")
+        waiting = second.submit(body).id
+        until_state(first, first.submit(body).id, "SUCCEEDED")
+        assert second.job(waiting).state == "PENDING"
+        assert "another Topmast" in str(second.explain(waiting))
+        ending.close()
+        until_state(second, waiting, "SUCCEEDED")

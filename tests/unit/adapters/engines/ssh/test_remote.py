@@ -46,13 +46,16 @@ while True:
 class Program:
     """The program, as it is started over a connection."""
 
-    def __init__(self, folder: Path, host: str = "h0", account: str = "parts") -> None:
+    def __init__(self, folder: Path, host: str = "h0", account: str = "parts", quiet_s: float = 9.0
+    ) -> None:  # fmt: skip
         self.folder = folder
         sent = folder / "sent.py"
         claims = f'CLAIMS = "t{hashlib.sha256(bytes(folder)).hexdigest()[:16]}"'.encode()
         assert b'CLAIMS = "topmast-ssh"' in lines.program()
         # Every test has a machine of its own.
-        sent.write_bytes(lines.program().replace(b'CLAIMS = "topmast-ssh"', claims))
+        text = lines.program().replace(b'CLAIMS = "topmast-ssh"', claims)
+        assert b"QUIET_S = 180.0" in text
+        sent.write_bytes(text.replace(b"QUIET_S = 180.0", f"QUIET_S = {quiet_s}".encode()))
         self.process = subprocess.Popen(
             [sys.executable, "-I", str(sent)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env={**os.environ, "TEST_FOLDER": str(folder), "SSH_CONNECTION": "10.0.0.1 999 10.0.0.7 22", "SSH_TTY": "none"},
@@ -554,7 +557,26 @@ def test_another_cluster_may_take_a_host_over(program: Program, tmp_path: Path) 
     program.ask(op="open", instance="i1")
     second = Program(tmp_path, account="other")
     second.ask(op="begin", folder=str(tmp_path / "other"), fleet="another", host="h0")
-    second.ask(op="open", instance="i2")
+    second.ask(op="open", instance="i1")
+    second.end()
+
+
+def test_two_topmasts_do_not_share_a_host(program: Program, tmp_path: Path) -> None:
+    """Though they call it the same: the second begins when the first has ended, or is silent."""
+    program.ask(op="open", instance="i1")
+    second = Program(tmp_path, account="other", quiet_s=0.3)
+    second.ask(op="begin", folder=str(tmp_path / "other"), fleet="another", host="h0")
+    told = second.reply(op="open", instance="i2")["refused"]
+    assert "in use as host h0 already, by another Topmast" in told
+    program.end()
+    eventually(lambda: "ok" in second.reply(op="open", instance="i2"), "it is kept for nothing")
+    first = Program(tmp_path)
+    assert "another Topmast" in first.reply(op="open", instance="i3")["refused"]
+    time.sleep(0.6)  # nothing asks the second
+    first.ask(op="open", instance="i3")
+    assert "another Topmast" in second.reply(op="list")["refused"]
+    first.end()
+    second.ask(op="list")
     second.end()
 
 

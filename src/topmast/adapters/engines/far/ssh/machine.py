@@ -79,6 +79,27 @@ def claim(host: str) -> socket.socket:
         return claimed
 
 
+def serve(host: str, fleet: str, instance: str) -> socket.socket:
+    """Let this connection serve a Topmast, which is told by its process and by its engine's folder.
+
+    Another one may call the machine the same, with a copy of the fleet file. What has neither in
+    common is another one; a later process of the same folder is not, nor is another cluster of the
+    same process. Raises Refused.
+    """
+    place = f"{CLAIMS}-serving/{_inode('pid')}/"
+    ours = [hashlib.sha256(word.encode()).hexdigest()[:16] for word in (fleet, instance)]
+    with _alone(f"{CLAIMS}-claims/{_inode('pid')}"):
+        for name in _sockets():
+            if name.startswith(place) and not set(name[len(place) :].split("/")[:2]) & set(ours):
+                raise Refused(
+                    f"this machine is in use as host {host[:NAMED_MOST]} already, by another "
+                    f"Topmast that runs: take the host out of the fleet file of one of the two"
+                )
+        serving = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        serving.bind(f"\0{place}{'/'.join(ours)}/{secrets.token_hex(4)}")
+        return serving
+
+
 def _sockets() -> Iterator[str]:
     """The names of the abstract sockets of this network namespace."""
     for line in Path("/proc/net/unix").read_text(errors="replace").splitlines():

@@ -28,6 +28,7 @@ import os
 import py_compile
 import re
 import secrets
+import select
 import shutil
 import signal
 import socket
@@ -63,12 +64,22 @@ from topmast.adapters.engines.far.ssh.living import (
     send,
     variable,
 )
-from topmast.adapters.engines.far.ssh.machine import Json, Refused, boot_id, boot_s, claim, facts
+from topmast.adapters.engines.far.ssh.machine import (
+    Json,
+    Refused,
+    boot_id,
+    boot_s,
+    claim,
+    facts,
+    serve,
+)
 
 ADDRESS = "TOPMAST_ADDRESS"
 """By which other hosts reach this one: the address that the connection came to."""
 LONGEST_SOCKET_BYTES = 107
 TAIL_BYTES = 400
+QUIET_S = 180.0
+"""A connection over which nothing was asked for so long keeps its host from no other Topmast."""
 PROBE_BYTES = 1 << 16
 """A disk that takes so much has room for parts again."""
 _SSHD = re.compile(rb"sshd(-session)?: [^\0]*@")
@@ -132,6 +143,7 @@ class Keeper:
 
     def __init__(self, folder: str, fleet: str, host: str) -> None:
         self.host = host
+        self.fleet = fleet
         self.where = f"{fleet}/{host}/"
         self.top = private_folder(Path(folder).expanduser().absolute())
         inner_folder(self.top / fleet)
@@ -139,6 +151,10 @@ class Keeper:
         self.parts = inner_folder(self.base / "parts")
         self.claimed: socket.socket | None = None
         """While it is open, here or in a runner, the machine serves as no other host."""
+        self.instance = ""
+        """Of the process that asks."""
+        self.serving: socket.socket | None = None
+        """While it is open, no other Topmast uses the machine as this host."""
         self.kills: dict[str, float] = {}
         """When what is left of a cancelled part is killed, should the disk be full."""
         self.ran: set[str] | None = None
@@ -172,6 +188,17 @@ class Keeper:
         except OSError:
             return []
 
+    def serve(self) -> None:
+        """Say that a Topmast uses the machine. Raises Refused when another one does."""
+        if self.instance and self.serving is None:
+            self.serving = serve(self.host, self.fleet, self.instance)
+
+    def rest(self) -> None:
+        """Nothing was asked for long: what asked may be gone, and the connection not know it."""
+        if self.serving is not None:
+            self.serving.close()
+            self.serving = None
+
     def _note(self, error: OSError) -> None:
         """The disk may have refused: while it does, listings say so."""
         if error.errno in NO_ROOM:
@@ -198,6 +225,8 @@ class Keeper:
             and _SSHD.match(command(pid))
         ):
             send([pid], signal.SIGTERM)
+        self.instance = instance
+        self.serve()
         self.claimed = claim(self.host)
         ours = {"instance": instance, "pid": os.getppid(), "began": began(os.getppid())}
         try:
@@ -411,6 +440,8 @@ def main() -> None:
     keeper: Keeper | None = None
     reply: Json
     while True:
+        if keeper is not None and not select.select([source], [], [], QUIET_S)[0]:
+            keeper.rest()
         size = source.readline()
         if not size:
             return
@@ -424,6 +455,8 @@ def main() -> None:
                 reply = {"ok": {**facts(), "hindrance": hindrance(folder)}}
             else:
                 assert keeper is not None
+                if request["op"] in ("submit", "list"):
+                    keeper.serve()
                 reply = {"ok": keeper.answer(request)}
         except Refused as error:
             reply = {"refused": str(error)}
