@@ -224,6 +224,44 @@ def test_what_comes_to_match_a_filter_after_its_dry_run_is_not_in_the_act(
     stage.client.cancel(late)
 
 
+def test_an_act_on_a_job_that_has_ended_meanwhile_says_so(stage: Stage, viewer: Viewer) -> None:
+    """Nothing is done then, and the page says why; a dry run says the same before."""
+    (job,) = sleepers(stage, "over", 1)
+    with viewer.window() as window:
+        page = window.open(f"/jobs/{job}")
+        page.get_by_role("button", name="Cancel").click()
+        expect(page.locator("dialog[open]")).to_contain_text("It changes 1 job.")
+        stage.client.cancel(job)
+        confirm(page)
+        ended = f"Nothing is changed: {job} has ended: CANCELLED."
+        expect(page.locator("#said")).to_have_text(ended)
+        page = window.open("/?name=over-*&state=CANCELLED")
+        page.get_by_label(f"Select {job}", exact=True).check()
+        page.get_by_role("button", name="Preempt").click()
+        expect(page.locator("dialog[open]")).to_contain_text(ended)
+        expect(page.locator("dialog[open] [data-part=do]")).to_be_disabled()
+        assert window.complaints == []
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_words_of_an_act_are_those_of_one_job_and_of_many(
+    stage: Stage, viewer: Viewer, count: int
+) -> None:
+    """What is said of the act is so for any number of jobs."""
+    jobs = sleepers(stage, f"words-{count}", count)
+    notes = []
+    with viewer.window() as window:
+        page = window.open(f"/?name=words-{count}-*")
+        page.get_by_label("that the filters leave").check()
+        for verb in ("Hold", "Release", "Suspend", "Preempt", "Requeue", "Cancel"):
+            page.get_by_role("button", name=verb, exact=True).click()
+            notes.append(page.locator("dialog[open] [data-part=note]").inner_text())
+            page.get_by_role("button", name="Not now").click()
+    assert [note for note in notes if not note.startswith("What ")] == []
+    for job in jobs:
+        stage.client.cancel(job)
+
+
 def test_all_that_the_filters_leave_are_changed_at_once(stage: Stage, viewer: Viewer) -> None:
     """Also those that are on no page: the server is first told the filters, not the jobs."""
     jobs = sleepers(stage, "all", 3)

@@ -71,6 +71,7 @@ ANSWERS = {
     "/tree": element("quota-tree", TENANTS),
     "/series": element("time-series", SERIES),
     "/map": element("gpu-map", fleet_map(hosts=24, gpus=8, hostile=HOSTILE)),
+    "/busy": element("gpu-map", fleet_map(hosts=8, gpus=8)).replace("STARTING", "RUNNING"),
     "/large": page("gpu-map", '<gpu-map src="/large.json"></gpu-map>'),
     "/large.json": json.dumps(fleet_map(hosts=12_500, gpus=8)),
 }
@@ -179,6 +180,18 @@ def test_another_question_gives_the_cells_other_kinds(chromium: Browser, url: st
         assert "down (8)" in legend
         page.locator("gpu-map select").select_option("use")
         assert "held by a job that does not run" in page.locator("gpu-map .legend").inner_text()
+        assert "No GPU is idle but held" not in page.locator("gpu-map .legend").inner_text()
+
+
+def test_what_was_asked_for_and_is_not_there_is_said(chromium: Browser, url: str) -> None:
+    """Of GPUs that are idle but held the legend tells also that there are none."""
+    with opened(chromium, url) as window:
+        page = window.open("/busy")
+        page.locator("gpu-map select").select_option("use")
+        assert "No GPU is idle but held." in page.locator("gpu-map .legend").inner_text()
+        assert window.violations() == []
+        page.locator("gpu-map select").select_option("health")
+        assert "idle but held" not in page.locator("gpu-map .legend").inner_text()
 
 
 SHARES = """async () => {

@@ -93,6 +93,18 @@ def test_a_host_is_put_aside_and_brought_back(stage: Stage, viewer: Viewer, by_k
         assert state(stage, "north-1-2") == "healthy"
 
 
+@pytest.mark.parametrize("job", ["trains", "pair"])
+def test_a_drain_promises_no_more_than_its_dry_run(stage: Stage, viewer: Viewer, job: str) -> None:
+    """Beside a job that stays nothing says that the jobs of the host move."""
+    host = stage.client.job(stage.jobs[job]).hosts[0]
+    with viewer.window() as window:
+        page = window.open(f"/fleet?host={host}")
+        presser(page, False)("Drain")
+        told(page, "It changes 1 host", "what can move elsewhere moves", "elsewhere, ")
+        assert "its jobs move" not in page.locator("dialog[open]").inner_text()
+        assert window.complaints == []
+
+
 @BY
 def test_hosts_that_are_selected_are_put_aside_together(
     stage: Stage, viewer: Viewer, by_keys: bool

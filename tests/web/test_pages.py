@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.live import eventually
 from tests.web.conftest import WHEEL
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Locator
+
     from tests.support.weblab.browser import Viewer
     from tests.support.weblab.stage import Stage
 
@@ -79,6 +83,7 @@ def test_a_page_has_no_fault_in_any_theme_and_width(
             assert faults == [], where
             assert window.too_wide_px() <= 0, where
             assert window.violations() == [], where
+            assert page.evaluate(UNNAMED) == [], where
 
 
 @pytest.mark.slow
@@ -136,6 +141,34 @@ def test_on_a_telephone_rows_are_short(
     assert sum(heights_px) / len(heights_px) <= most_px
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_table_shows_at_its_edge_that_it_scrolls(
+    stage: Stage, viewer: Viewer, theme: str
+) -> None:
+    """A shadow is where something is hidden, and only there; keys scroll it."""
+    from PIL import Image
+
+    def edges(table: Locator) -> tuple[bool, bool]:
+        """Whether the left and the right edge have a shadow: on an empty strip of the table."""
+        picture = Image.open(BytesIO(table.screenshot())).convert("L")
+        strip = picture.crop((0, picture.height - 2, picture.width, picture.height - 1)).tobytes()
+        paper = strip[len(strip) // 2]
+        return abs(strip[1] - paper) > 8, abs(strip[-2] - paper) > 8
+
+    with viewer.window(theme=theme, width_px=768) as window:
+        page = window.open(address(stage, "job"))
+        table = page.get_by_role("region", name="Plans")
+        assert edges(table) == (False, True)
+        table.focus()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        eventually(lambda: table.evaluate("(one) => one.scrollLeft") > 0, "keys scroll it")
+        table.evaluate("(one) => one.scrollTo({ left: 1e6, behavior: 'instant' })")
+        assert edges(table) == (True, False)
+        assert edges(page.get_by_role("region", name="What happened to the job")) == (False, False)
+        assert window.complaints == []
+
+
 def test_on_a_tablet_the_queue_is_seen_whole(stage: Stage, viewer: Viewer) -> None:
     """No column is cut, and the sentence of a job has the width of its row."""
     with viewer.window(width_px=800) as window:
@@ -168,6 +201,10 @@ def test_times_have_one_form_and_name_their_zone(stage: Stage, viewer: Viewer, n
         assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z]\S+", text), text
 
 
+UNNAMED = """() => [...document.querySelectorAll(".scroll")]
+  .filter((one) => one.tabIndex !== 0 || one.role !== "region" || !one.ariaLabel)
+  .map((one) => one.outerHTML.slice(0, 200))"""
+"""The tables that scroll without a key or a name."""
 BROKEN = """() => {
   const all = [...document.querySelectorAll("main .whole")];
   const broken = all.filter((one) => one.getClientRects().length > 1).map((one) => one.textContent);

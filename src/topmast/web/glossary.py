@@ -95,7 +95,7 @@ WORDS: Mapping[str, str] = {
     "Copy": "A dataset in one region. Other pages call it a replica.",
     "Demand over supply": "GPUs that jobs hold or ask for in a region, divided by the GPUs that "
     "are there. Above 1, jobs have to wait.",
-    "Drain": "A drained host takes no new work, and its jobs move to other hosts.",
+    "Drain": "A drained host takes no new work, and jobs there that can move go to other hosts.",
     "Dry run": "To ask what an act would do, without doing it. Every page does so before an act.",
     "Epoch": "How often a server has become the leader. It only grows.",
     "Expected start": "When a job will probably start: a forecast from how long other jobs run.",

@@ -24,7 +24,7 @@ WAYS = {
 SENTENCES = {
     "healthy": "takes work",
     "suspect": "is not trusted for a moment",
-    "draining": "takes no new work; its jobs move elsewhere",
+    "draining": "takes no new work; what can move elsewhere moves",
     "cordoned": "takes no new work; what runs there goes on",
     "closed": "is given no new work by its own cluster",
     "down": "does not answer, and what ran there is lost",

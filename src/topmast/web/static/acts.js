@@ -239,7 +239,8 @@ async function carryOut(/** @type {Act} */ act, /** @type {Body} */ targets) {
       refresh();
       return;
     }
-    say(`Done. ${told(answer).summary}`.trim());
+    const found = told(answer);
+    say(found.changes ? `Done. ${found.summary}`.trim() : found.summary);
     dialog.close("yes");
   } catch (error) {
     stale = true;

@@ -64,7 +64,11 @@ function hit(/** @type {any} */ acted) {
 /** @returns {Told} */
 function jobsActed(/** @type {any} */ acted) {
   const { done = 0, unchanged = 0, refused = 0 } = acted.counts;
-  const parts = [`It changes ${count(done, "job")}.`, hit(acted)];
+  if (done === 0 && acted.effects.length === 1) {
+    const [{ job, why }] = acted.effects;
+    return { summary: `Nothing is changed: ${job} ${why || "is as wanted already"}.`, lines: [], changes: false };
+  }
+  const parts = [done ? `It changes ${count(done, "job")}.` : "Nothing is changed.", hit(acted)];
   if (unchanged) parts.push(`${count(unchanged, "job")} ${unchanged === 1 ? "stays" : "stay"} as now.`);
   if (refused) parts.push(`${count(refused, "job")} cannot be changed so.`);
   parts.push(cost(acted.gpus, acted.lost_gpu_h, acted.verb));

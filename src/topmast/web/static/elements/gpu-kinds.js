@@ -1,7 +1,7 @@
 // What the cells of <gpu-map> can tell: a kind for each GPU, with its colour and texture.
 
 /**
- * @typedef {{label: string, colour: string, texture: number, look: string, count: number}} Kind
+ * @typedef {{label: string, colour: string, texture: number, look: string, count: number, sought?: string}} Kind `sought`: what the legend says if no cell is of this kind
  * @typedef {{list: Kind[], of: (host: import("./gpu-map.js").Host) => Kind[]}} Kinds
  * @typedef {import("./gpu-map.js").Fleet} Fleet
  * @typedef {import("./gpu-map.js").Host} Host
@@ -153,6 +153,7 @@ function bands(add) {
 function uses(add) {
   const running = add("in use by a job that runs", "--series-1", FULL);
   const idle = add("held by a job that does not run", "--series-2", RISING);
+  idle.sought = "No GPU is idle but held.";
   return (/** @type {Job | undefined} */ job) => (job === undefined || job.state === "RUNNING" ? running : idle);
 }
 

@@ -24,7 +24,7 @@ const MOST_ROWS = 200;
 const SENTENCES = /** @type {Record<string, string>} */ ({
   healthy: "It takes work.",
   suspect: "It has not been heard of for a moment; it takes no new work until it answers.",
-  draining: "Its jobs move elsewhere, and it takes no new work.",
+  draining: "It takes no new work; what can move elsewhere moves.",
   cordoned: "An operator closed it to new work; what runs there goes on.",
   closed: "Its own cluster gives it no new work.",
   down: "It does not answer, and what ran there is lost.",
@@ -194,11 +194,12 @@ class GpuMap extends HTMLElement {
    * @param {import("./gpu-kinds.js").Kinds} kinds
    */
   #tell(kinds) {
-    const legend = kinds.list.filter((kind) => kind.count > 0);
+    const legend = kinds.list.filter((kind) => kind.count > 0 || kind.sought);
     const shown = legend.map((kind) => `${kind.label}${number(kind.count)}`).join();
     if (shown !== this.#shown) {
       this.#shown = shown;
       this.#part("legend").replaceChildren(...legend.map((kind) => {
+        if (kind.count === 0) return make("span", {}, kind.sought ?? "");
         const sample = /** @type {HTMLCanvasElement} */ (make("canvas", { "aria-hidden": "true" }));
         Plot.sample(sample, this, kind);
         return make("span", { class: "kind" }, sample, `${kind.label} (${number(kind.count)})`);
