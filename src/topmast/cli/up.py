@@ -305,6 +305,13 @@ def _faults_of_placer(options: ServeOptions) -> Iterator[str]:
         (options.keep_months is not None, "--keep-months is an option of the queue"),
         (options.listen or options.accounts or options.otlp,
          "--listen, --accounts and --otlp are options of the queue"),
+        (options.tls_cert is not None or options.tls_key is not None,
+         "a placer speaks no TLS itself, so --tls-cert and --tls-key are options of the queue: put "
+         "TLS or a tunnel in front of it"),
+        (options.public_url is not None or options.trusted_proxies or options.everyone_is_trusted,
+         "--public-url, --trusted-proxy and --everyone-is-trusted are options of the queue"),
+        (options.notify_networks or options.fleet_replaces,
+         "--notify-network and --fleet-replaces are options of the queue"),
         (options.throughputs is not None,
          "--throughputs is an option of the queue, which decides which jobs share GPUs"),
         (any(key.startswith("sim.") for key in options.settings),

@@ -302,6 +302,8 @@ SEVERAL: list[tuple[str, list[str]]] = [
      ["--keep-months", "--plan-data-every", "--plan-capacity-every"]),
     ("tokens create --for never", ["--for"]),
     ("up --role placer --reads --keep-months 1 --fleet f.yaml --port 99999", ["--port", *[""] * 4]),
+    ("up --role placer --region r --queue http://q --tls-cert c.pem --tls-key k.pem "
+     "--everyone-is-trusted --fleet-replaces", [""] * 3),
     ("notify add --label x", ["NAME", "URL", "--label"]),
 ]  # fmt: skip
 
