@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from tests.support.live import eventually, until_state
@@ -222,6 +223,28 @@ def test_what_comes_to_match_a_filter_after_its_dry_run_is_not_in_the_act(
     assert [stage.client.job(job).state for job in jobs] == ["CANCELLED", "CANCELLED"]
     assert stage.client.job(late).state == "PENDING"
     stage.client.cancel(late)
+
+
+def test_more_jobs_than_are_named_are_changed_by_their_filter(stage: Stage, viewer: Viewer) -> None:
+    """The dialog says that what comes meanwhile is changed, too; and so it is."""
+    many = [{"name": f"crowd-{n}", **SLEEPER} for n in range(10_001)]
+    for first in (0, 5_000, 10_000):
+        document = {"jobs": many[first : first + 5_000], "user": "ann"}
+        httpx.post(f"{stage.url}/api/v1/jobs/bulk", json=document, timeout=120).raise_for_status()
+    with viewer.window() as window:
+        page = window.open("/?name=crowd-*")
+        page.get_by_label("all 10,001 that the filters leave").check()
+        page.get_by_role("button", name="Cancel").click()
+        dialog = page.locator("dialog[open]")
+        expect(dialog).to_contain_text("It changes 10,001 jobs.", timeout=60_000)
+        late = stage.client.submit({"name": "crowd-late", **SLEEPER}).id
+        said = confirm(page)
+        assert "what comes to match the filters until it is done is changed, too." in said
+        assert "and 9,981 more" in said
+        expect(page.locator("#said")).to_contain_text("It changes 10,002 jobs.")
+        assert window.complaints == []
+    eventually(lambda: stage.client.job(late).state == "CANCELLED", "the late one, too")
+    assert not any(stage.client.jobs(selector="state=active,name=crowd-*"))
 
 
 def test_an_act_on_a_job_that_has_ended_meanwhile_says_so(stage: Stage, viewer: Viewer) -> None:
