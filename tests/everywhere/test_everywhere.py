@@ -71,15 +71,19 @@ def jobs(
 
 
 def busiest(client: Client, engine: str, but: str = "") -> str | None:
-    """A host of this kind of engine on which something runs that nothing preempts."""
-    used = Counter(
-        host
-        for job in client.jobs(states=("RUNNING",))
-        if ENGINES[job.cluster or ""] == engine and job.band == "high"
-        for host in job.hosts
-        if host != but
-    )
-    return min(used, key=lambda host: (-used[host], host)) if used else None
+    """A host of this kind of engine on which something runs that nothing preempts.
+
+    Of two such hosts, the one with the younger job: what is about to end may end before it is lost.
+    """
+    used: Counter[str] = Counter()
+    begun_s: dict[str, float] = {}
+    for job in client.jobs(states=("RUNNING",)):
+        if ENGINES[job.cluster or ""] == engine and job.band == "high":
+            for host in job.hosts:
+                used[host] += host != but
+                begun_s[host] = max(begun_s.get(host, 0.0), job.start_s or 0.0)
+    used = +used
+    return min(used, key=lambda host: (-used[host], -begun_s[host], host)) if used else None
 
 
 def wait(client: Client, names: list[str]) -> list[JobView]:
