@@ -314,7 +314,7 @@ class World:
         self.gangs: dict[tuple[str, int], m.StartGang] = {}
         self.taken: set[tuple[str, int]] = set()
         self.asked: set[tuple[str, str]] = set()
-        """Of what we asked for an end, which is taken for that even if the request was lost."""
+        """Name and id of what the engine asked to end; an end counts as asked for if that was lost too."""
         self.durable: list[bytes] = []
         self.story: list[str] = []
         self.life = 0

@@ -11,7 +11,7 @@ from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.model.messages import TaskExited, TaskPreparing
 
 PROLOG_S = 70.0
-"""More than the minute that a step was once given to begin."""
+"""More than ``MessageTimeout``, after which a step fails on a host whose prolog still runs."""
 
 
 @pytest.mark.slow
