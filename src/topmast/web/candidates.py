@@ -62,10 +62,10 @@ MEANING: dict[Rejection, str] = {
         "it takes a task, but its rack (or what the topology requires) is too small for all, even "
         "empty"
     ),
-    Rejection.STOPPING: "is being stopped, or has not begun",
-    Rejection.BAND_NOT_LOWER: "is of the same band or a higher one",
+    Rejection.STOPPING: "being stopped, or not begun yet",
+    Rejection.BAND_NOT_LOWER: "of the same band or a higher one",
     Rejection.NOT_PREEMPTIBLE: "said that it may not be preempted",
-    Rejection.VICTIMS_TOO_YOUNG: "could be preempted, but not before it is `min_runtime_s` old",
+    Rejection.VICTIMS_TOO_YOUNG: "too young: what is preempted has run for `min_runtime_s`",
 }
 """Of each reason, as the reference of states says it."""
 
