@@ -198,8 +198,8 @@ MUTANTS = (
     Mutant(
         "an order to stop is on the disk before it is given",
         f"{LOCAL}/engine.py",
-        "        files.write_json(self._layout.stop(attempt), order)\n",
-        "        files.write_json(self._layout.stop(attempt), order, durable=False)\n",
+        "            files.write_json(file, order)\n",
+        "            files.write_json(file, order, durable=False)\n",
         f"{TEST_DURABLE}::test_an_order_to_stop_is_on_the_disk_before_anyone_hears_of_it",
     ),
     Mutant(

@@ -11,6 +11,7 @@ from tests.mutants.mutants import MUTANTS
 from tests.mutants.run import REPO, OutOfDate, break_it, noticed
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.promise)
 def test_a_mutant_fits_the_source(mutant: Mutant, tmp_path: Path) -> None:
     """What it replaces is there, once; what comes of it is a program; its test is there."""
