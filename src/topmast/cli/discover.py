@@ -90,9 +90,12 @@ def ssh(
             "hosts behind SSH need asyncssh", remedy="pip install 'topmast[ssh]'"
         ) from None
     given = values.assignments(settings or [], "--set")
-    given |= {"user": user} if user else {}
+    if user:
+        values.once(given, "user", user, "--user")
     pairs = [(name, address) for name, _, address in (host.partition("=") for host in hosts)]
-    given |= {f"address.{name}": address for name, address in pairs if address}
+    for name, address in pairs:
+        if address:
+            values.once(given, f"address.{name}", address, "HOST")
     options = read_options(given, SshOptions, engine="ssh", field="--set")
     unseen = next(iter(values.counts([gpu], "--gpu").items())) if gpu else None
     found = discover([name for name, _ in pairs], options, unseen)
@@ -147,8 +150,9 @@ def kubernetes(
     from topmast.adapters.engines.registry import read_options
 
     given = values.assignments(settings or [], "--set")
-    given |= {"context": chosen} if chosen else {}
-    given |= {"namespace": namespace} if namespace else {}
+    for option, text in {"context": chosen, "namespace": namespace}.items():
+        if text:
+            values.once(given, option, text, f"--{option}")
     options = read_options(given, KubernetesOptions, engine="kubernetes", field="--set")
     declared = as_declared(given, options)
     _write(session, discover(options), "kubernetes", declared, region, cluster, out)

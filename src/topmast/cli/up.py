@@ -243,15 +243,15 @@ def _settings(
     given: list[str], plan_data_every: str | None, plan_capacity_every: str | None
 ) -> dict[str, str]:
     """What --set says, and the options that stand for one of its keys."""
-    more = {}
+    found = values.assignments(given, "--set")
     for text, option, key in (
         (plan_data_every, "--plan-data-every", "slow.plan_data_every_s"),
         (plan_capacity_every, "--plan-capacity-every", "slow.plan_capacity_every_s"),
     ):
         every_s = values.duration_s(text, option)
         if every_s is not None:
-            more[key] = repr(every_s)
-    return {**values.assignments(given, "--set"), **more}
+            values.once(found, key, repr(every_s), option)
+    return found
 
 
 def _place(text: str) -> str:

@@ -6,11 +6,16 @@ import ipaddress
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 
 from topmast.cli.groups import Later
+
+T = TypeVar("T")
+
+MOST_SHOWN = 80
+"""Of a value, in a refusal."""
 
 
 def checked(read: Callable[[Any], object]) -> Callable[[Any], Any]:
@@ -147,14 +152,37 @@ def whole_numbers(text: str) -> tuple[int, ...]:
 
 
 def assignments(texts: Iterable[str], option: str = "") -> dict[str, str]:
-    """The names and values of ``NAME=VALUE``; ``@FILE`` stands for the lines of a file."""
-    found = {}
-    for text in _lines_of_files(texts, option):
+    """The names and values of ``NAME=VALUE``; ``@FILE`` stands for the lines of a file.
+
+    What comes later holds instead of a line of an earlier file. Nothing else is replaced: of two
+    values for a name one is a mistake.
+    """
+    found: dict[str, str] = {}
+    files: dict[str, str] = {}
+    for file, text in _lines_of_files(texts, option):
         name, equals, value = text.partition("=")
-        if not equals or not name.strip():
+        name = name.strip()
+        if not equals or not name:
             raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=_hint(option))
-        found[name.strip()] = value
+        if files.setdefault(name, file) in ("", file):
+            once(found, name, value, option)
+        found[name], files[name] = value, file
     return found
+
+
+def once(found: dict[str, T], name: str, value: T, option: str = "") -> None:
+    """Note the value of a name that has no other one. Raises BadParameter."""
+    first = found.setdefault(name, value)
+    if first != value:
+        raise typer.BadParameter(
+            f"{name} is given twice, as {_short(first)} and as {_short(value)}: leave out one",
+            param_hint=_hint(option),
+        )
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def counts(texts: Iterable[str], option: str = "") -> dict[str, int]:
@@ -168,10 +196,11 @@ def counts(texts: Iterable[str], option: str = "") -> dict[str, int]:
     return found
 
 
-def _lines_of_files(texts: Iterable[str], option: str) -> Iterable[str]:
+def _lines_of_files(texts: Iterable[str], option: str) -> Iterable[tuple[str, str]]:
+    """Each text, with the file that has it; none for what was typed."""
     for text in texts:
         if not text.startswith("@"):
-            yield text
+            yield "", text
             continue
         try:
             lines = Path(text[1:]).read_text("utf-8").splitlines()
@@ -179,7 +208,8 @@ def _lines_of_files(texts: Iterable[str], option: str) -> Iterable[str]:
             raise typer.BadParameter(
                 f"{text[1:]} cannot be read: {error}", param_hint=_hint(option)
             ) from None
-        yield from (line for line in lines if line.strip() and not line.startswith("#"))
+        said = (line for line in lines if line.strip() and not line.startswith("#"))
+        yield from ((text, line) for line in said)
 
 
 def _hint(option: str) -> str | None:

@@ -142,30 +142,32 @@ def _added(texts: list[str] | None) -> dict[str, int]:
         if not cluster or not count.isdecimal() or int(count) < 1 or text.endswith(":"):
             form = "CLUSTER:N or CLUSTER:N:KIND, as east-1:2 or east-1:2:H100"
             raise typer.BadParameter(f"{text!r} is not {form}", param_hint="'--add-hosts'")
-        found[f"{cluster}:{kind}" if kind else cluster] = int(count)
+        values.once(found, f"{cluster}:{kind}" if kind else cluster, int(count), "--add-hosts")
     return found
 
 
 def _quotas(texts: list[str] | None) -> dict[str, int]:
     """Whole GPUs by ``TENANT:MODEL``."""
-    found = {}
+    found: dict[str, int] = {}
     for text in texts or ():
         name, _, count = text.rpartition("=")
         if not name or not all(name.partition(":")) or not count.isdecimal():
             raise typer.BadParameter(f"{text!r} is not TENANT:MODEL=N", param_hint="'--quota'")
-        found[name] = int(count)
+        values.once(found, name, int(count), "--quota")
     return found
 
 
 def _edits(texts: list[str] | None) -> dict[str, dict[str, Any]]:
     """What changes, by job. A value is JSON; what is none is a text."""
     found: dict[str, dict[str, Any]] = {}
+    said: dict[str, Any] = {}
     for text in texts or ():
         job, _, change = text.partition(":")
         key, equals, value = change.partition("=")
         if not (job and key and equals and value):
             form = "JOB:KEY=VALUE, as j7:priority=high"
             raise typer.BadParameter(f"{text!r} is not {form}", param_hint="'--job'")
+        values.once(said, f"{key} of {job}", _value(value), "--job")
         found.setdefault(job, {})[key] = _value(value)
     return found
 

@@ -253,6 +253,66 @@ MISTAKES = [
         ],
         "--set sim.KEY is an option of the queue, which makes the forecasts",
     ),
+    Mistake(
+        "two placers of a region",
+        ["up", "--role", "queue", "--placer", "east=http://a", "--placer", "east=http://b"],
+        "'--placer': east is given twice, as 'http://a' and as 'http://b': leave out one (see",
+    ),
+    Mistake(
+        "two values of a setting",
+        ["up", "--set", "backoff_s=1", "--set", "backoff_s=2"],
+        "'--set': backoff_s is given twice, as '1' and as '2': leave out one",
+    ),
+    Mistake(
+        "a setting by two options",
+        ["up", "--set", "slow.plan_data_every_s=60", "--plan-data-every", "2m"],
+        "'--plan-data-every': slow.plan_data_every_s is given twice, as '60' and as '120.0'",
+    ),
+    Mistake(
+        "two values of a variable",
+        ["launch", "--env", "LR=1", "--env", "LR=2", "--", "true"],
+        "'--env': LR is given twice, as '1' and as '2': leave out one",
+    ),
+    Mistake(
+        "two values of a label",
+        ["launch", "--label", "a=x", "--label", "a=y", "--", "true"],
+        "'--label': a is given twice",
+    ),
+    Mistake(
+        "two places of a secret",
+        ["launch", "--secret", "KEY", "--secret", "KEY=file:/k", "--", "true"],
+        "'--secret': KEY is given twice, as 'env:KEY' and as 'file:/k'",
+    ),
+    Mistake(
+        "two quotas of a model",
+        ["tenants", "quota", "v", "--gpus", "H100=1", "--gpus", "H100=2", "--for", "1h"],
+        "'--gpus': H100 is given twice",
+    ),
+    Mistake(
+        "two numbers of hosts",
+        ["whatif", "--add-hosts", "east-1:1", "--add-hosts", "east-1:2"],
+        "'--add-hosts': east-1 is given twice, as 1 and as 2",
+    ),
+    Mistake(
+        "two other quotas",
+        ["whatif", "--quota", "v:H100=1", "--quota", "v:H100=2"],
+        "'--quota': v:H100 is given twice, as 1 and as 2",
+    ),
+    Mistake(
+        "two changes of a job",
+        ["whatif", "--job", "j7:priority=high", "--job", "j7:priority=low"],
+        "'--job': priority of j7 is given twice, as 'high' and as 'low'",
+    ),
+    Mistake(
+        "two accounts on the hosts",
+        ["fleet", "discover", "ssh", "h", "--user", "ann", "--set", "user=bob"],
+        "'--user': user is given twice, as 'bob' and as 'ann'",
+    ),
+    Mistake(
+        "two contexts",
+        ["fleet", "discover", "kubernetes", "--context", "a", "--set", "context=b"],
+        "'--context': context is given twice",
+    ),
     Mistake("no such month", ["up", "--keep-months", "30000"], "must be at most 1200 (see"),
     Mistake("no address", ["queue", "--server", "a b"], "'a b' is not the address of a server"),
     Mistake(
@@ -295,6 +355,8 @@ SEVERAL: list[tuple[str, list[str]]] = [
     ("reserve add east-0 --for z --from y", ["--from", "--for"]),
     ("launch --env LR --label k --set x --nodes two -- true",
      ["--env", "--label", "--set", "--nodes"]),
+    ("launch --env A=1 --env A=2 --label k=1 --label k=2 --set x=1 --set x=2 -- true",
+     ["--env", "--label", "--set"]),
     ("launch --env LR --nodes two --time-limit 3q -- true", ["--env", "--nodes", "--time-limit"]),
     ("launch --nodes two --time-limit 3q -- true", ["num_nodes", "time_limit"]),
     ("tenants quota v --gpus H100=x --for 4q", ["--gpus", "--for"]),

@@ -3,6 +3,7 @@
 import re
 import time
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 import typer
@@ -56,12 +57,37 @@ def test_not_loopback(host: str) -> None:
 
 
 def test_assignments() -> None:
-    """A value may hold an equals sign, or be empty; the last one wins."""
-    assert values.assignments(["A=1", "B=x=y", "C=", "A=2"], "--set") == {
-        "A": "2",
+    """A value may hold an equals sign, or be empty; the same one may be said twice."""
+    assert values.assignments(["A=1", "B=x=y", "C=", "A=1"], "--set") == {
+        "A": "1",
         "B": "x=y",
         "C": "",
     }
+
+
+def test_a_name_has_one_value(tmp_path: Path) -> None:
+    """Only a line of a file gives way, to what comes later."""
+    first, second, twice = (tmp_path / name for name in ("first", "second", "twice"))
+    first.write_text("A=1\nB=1\n")
+    second.write_text("A=2\n")
+    twice.write_text("A=1\nA=2\n")
+    assert values.assignments([f"@{first}", "A=3"]) == {"A": "3", "B": "1"}
+    assert values.assignments([f"@{first}", f"@{second}"]) == {"A": "2", "B": "1"}
+    for texts in (
+        ["A=1", "A=2"],
+        ["A=1", f"@{second}"],
+        [f"@{first}", "A=3", "A=4"],
+        [f"@{twice}"],
+    ):
+        with pytest.raises(typer.BadParameter, match=r"A is given twice, as '.' and as '.'"):
+            values.assignments(texts, "--set")
+
+
+def test_a_long_value_is_cut_short_in_a_refusal() -> None:
+    """A line is to be read."""
+    with pytest.raises(typer.BadParameter) as error:
+        values.assignments(["A=" + "x" * 1000, "A=" + "y" * 1000], "--set")
+    assert len(error.value.message) < 300
 
 
 def test_whole_numbers() -> None:
