@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -242,6 +242,11 @@ class Engine(EngineOrders):
         It needs no server. Never raises for what it finds.
         """
         return ()
+
+    @classmethod
+    def at_odds(cls, options: Any) -> Iterator[tuple[str, str, str]]:
+        """Options that do not go together: one of them, why, and what to do."""
+        return iter(())
 
     @classmethod
     def addresses(cls, cluster: ClusterSpec, options: Any) -> dict[str, str]:

@@ -24,8 +24,8 @@ _DIGITS_MOST = 9
 _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _DOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _DOMAIN_MOST = 253
-TAKEN_PATHS = ("/dev/shm", "/var/run/topmast")  # noqa: S108
-"""Where every pod has something of ours."""
+TAKEN_PATHS = ("/dev", "/proc", "/sys", "/run/topmast", "/var/run/topmast")
+"""Where every pod has devices, the kernel, and the runner, in whichever of two folders for it."""
 _WORD = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _TAINT = re.compile(
     rf"({_DOMAIN}/)?{_WORD}(=({_WORD})?)?(:(NoSchedule|PreferNoSchedule|NoExecute))?"
@@ -124,8 +124,25 @@ def _is_below(path: str) -> bool:
 
 def _is_mount(path: str) -> bool:
     plain = path[:1] == "/" != path[1:2] and _is_below(path) and posixpath.normpath(path) == path
-    taken = any(PurePosixPath(path).is_relative_to(one) for one in TAKEN_PATHS)
-    return plain and ":" not in path and not taken
+    hides = any(PurePosixPath(one).is_relative_to(path) for one in TAKEN_PATHS)
+    return plain and ":" not in path and not hides and not _is_taken(path)
+
+
+def plain_path(path: str) -> str:
+    """The same absolute path with one `/` between folders, and none at the end."""
+    return posixpath.normpath(f"/{path.strip('/')}")
+
+
+def _is_taken(path: str) -> bool:
+    return any(PurePosixPath(path).is_relative_to(one) for one in TAKEN_PATHS)
+
+
+def _is_folder(text: str) -> bool:
+    return text.startswith("/") and _is_below(text)
+
+
+def _is_scratch(text: str) -> bool:
+    return _is_folder(text) and ":" not in text and not _is_taken(plain_path(text))
 
 
 def _is_own_folder(text: str) -> bool:
@@ -159,14 +176,20 @@ JUMP = form(
 )
 FOLDER = form(
     "the path of a folder that begins with / (~ has no meaning here), and not / itself",
-    lambda text: not text or (text.startswith("/") and _is_below(text)),
+    lambda text: not text or _is_folder(text),
 )
 OWN_FOLDER = form(
     "a folder of its own: /PATH, or PATH below the home of the account", _is_own_folder
 )
 MOUNT = form(
-    "a path as /data or /data/sets, without `:`, and none of " + ", ".join(TAKEN_PATHS),
+    "a path as /data or /data/sets, without `:`, that is neither above nor below one of "
+    + ", ".join(TAKEN_PATHS),
     _is_mount,
+)
+SCRATCH = form(
+    "the path of a folder that begins with /, without `:`, that is not / and not below one of "
+    + ", ".join(TAKEN_PATHS),
+    lambda text: not text or _is_scratch(text),
 )
 PROGRAM = form("a path or a name of a program, without arguments", _PROGRAM.fullmatch)
 NAMESPACE = form(

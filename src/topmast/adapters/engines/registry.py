@@ -264,6 +264,8 @@ def _options_of(cluster: ClusterSpec, kind: type[Engine], field: str) -> tuple[D
     options = read_options(
         others, kind.options_type, engine=cluster.engine, field=field, also=names
     )
+    for name, why, remedy in kind.at_odds(options):
+        raise InvalidInput(why, field=f"{field}.{name}", remedy=remedy)
     return deadlines, options
 
 

@@ -54,8 +54,11 @@ WRONG = [
     *[
         (("kubernetes",), f"mount.{path}", ["datasets"], "wanted a path as /data")
         for path in ("data", "/", "/a/../b", "/a:b", "/data/", "//data", "~", "/a\nb", "/dev/shm",
-                     "/var/run/topmast/x")
+                     "/var/run/topmast/x", "/run/topmast", "/var", "/run", "/dev", "/proc/x",
+                     "/sys")
     ],
+    (("kubernetes",), "work", ["/dev/shm", "//dev//shm/", "/var/run/topmast/x", "/proc", "/a:b"],
+     "not below one of /dev"),
 ]  # fmt: skip
 
 
@@ -107,6 +110,36 @@ def test_a_path_is_shown_one_claim() -> None:
     with pytest.raises(InvalidInput, match="does not say of what") as caught:
         check_engines(spec)
     assert "mount.PATH" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "at"),
+    [
+        ({"mount./tmp": "sets"}, "/tmp"),
+        ({"mount./scratch": "sets", "work": "/scratch"}, "/scratch"),
+        ({"mount./scratch/a": "sets", "work": "//scratch//a/"}, "/scratch/a"),
+    ],
+)
+def test_a_claim_is_not_mounted_over_the_work_folders(options: dict[str, str], at: str) -> None:
+    """Kubernetes would refuse each pod, or show only one of the two."""
+    spec = fleet(replace(cluster("k8s", 1), engine="kubernetes", options=options))
+    with pytest.raises(InvalidInput, match=f"each pod has a folder of its own at {at}") as caught:
+        check_engines(spec)
+    assert caught.value.field.endswith(f"k8s.options.mount.{at}")
+    assert "another path" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mount./tmp": "sets", "work": "/scratch"},
+        {"mount./tmp/sets": "sets"},
+        {"mount./scratch": "sets", "work": "/scratch/work"},
+    ],
+)
+def test_a_claim_may_be_beside_above_or_below_the_work_folders(options: dict[str, str]) -> None:
+    """The container has both."""
+    check_engines(fleet(replace(cluster("k8s", 1), engine="kubernetes", options=options)))
 
 
 FAULTY = """

@@ -12,6 +12,7 @@ from topmast.adapters.engines.far.kubernetes.options import (
     KubernetesOptions,
     refuses_secret,
     resource_of,
+    scratch_of,
     tolerations_of,
 )
 from topmast.adapters.engines.far.kubernetes.pods import RUNNER
@@ -123,7 +124,7 @@ def _container(part: Part, resource: str, options: KubernetesOptions) -> dict[st
             part.hosts[0],
         ],
         # A user without an entry in the image's /etc/passwd has `/` as its home.
-        "env": [{"name": "HOME", "value": _scratch(options)}, *_handed(part)],
+        "env": [{"name": "HOME", "value": scratch_of(options)}, *_handed(part)],
         "resources": _resources(part, resource),
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -132,7 +133,7 @@ def _container(part: Part, resource: str, options: KubernetesOptions) -> dict[st
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "topmast", "mountPath": _FOLDER, "readOnly": True},
-            {"name": "scratch", "mountPath": _scratch(options)},
+            {"name": "scratch", "mountPath": scratch_of(options)},
             {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
             *(
                 {"name": f"claim-{index}", "mountPath": path}

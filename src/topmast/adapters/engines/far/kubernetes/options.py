@@ -15,9 +15,11 @@ from topmast.adapters.engines.forms import (
     OBJECT,
     PATH,
     PROGRAM,
+    SCRATCH,
     TAINTS,
     TENANT,
     keyed_by,
+    plain_path,
 )
 
 Id = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -56,6 +58,7 @@ class KubernetesOptions(FarOptions, frozen=True):
         dict[str, Annotated[str, CLAIM]], keyed_by(PATH, default=False, form=MOUNT)
     ] = field(default_factory=dict)
     """Claims of volumes, by the path at which tasks see them: ``mount./data: datasets``."""
+    work: Annotated[str, SCRATCH] = ""
     user: Id = 1000
     """The number of the user that tasks run as; 0 is refused where pods must be *restricted*."""
     group: Id = 1000
@@ -65,6 +68,14 @@ class KubernetesOptions(FarOptions, frozen=True):
     """Close hosts while other pods use their GPUs: needs the right to list the pods of all."""
     timeout_s: Seconds = 15.0
     """For each answer of the API server."""
+
+
+def scratch_of(options: KubernetesOptions) -> str:
+    """Where a pod has a folder of its own, with the work folders.
+
+    As plain as the paths of mounts: Kubernetes takes `/a/` and `/a` for two.
+    """
+    return plain_path(options.work or "/tmp")  # noqa: S108
 
 
 def resource_of(options: KubernetesOptions, model: str) -> str:
