@@ -172,7 +172,11 @@ class LinkEnd:
             self._bell.clear()
 
     def _exchange(self) -> None:
-        """Send until nothing waits; the first batch of all, and after a failure, is empty."""
+        """Send until nothing waits; the first batch of all, and after a failure, is empty.
+
+        Where messages wait, the link is up once some of them are taken: a side that does not know
+        this one yet, or does not know what they say, takes an empty batch all the same.
+        """
         envelopes = self._next_batch() if self.up else []
         while not self._closed:
             receipt = self._send(envelopes)
@@ -180,10 +184,12 @@ class LinkEnd:
             silent = time.monotonic() - self._heard_s > SILENCE_S
             if silent:
                 raise Unavailable(f"{self.peer.url} answers, but does not reach this side")
-            self._note(True, "")
-            envelopes = self._next_batch()
-            if not envelopes:
+            waiting = self._next_batch()
+            if envelopes or not waiting:
+                self._note(True, "")
+            if not waiting:
                 return
+            envelopes = waiting
 
     def _next_batch(self) -> list[_Waiting]:
         with self._lock:

@@ -228,6 +228,28 @@ def test_an_older_side_refuses_columns_in_words(sides: tuple[Side, Side]) -> Non
     eventually(lambda: east.got, "once the other side is of this version, it arrives")
 
 
+def test_a_link_is_up_once_and_not_before_orders_are_taken(sides: tuple[Side, Side]) -> None:
+    """At a start the other side may not know this one yet: it refuses orders, and nothing else."""
+    for side in sides:
+        side.end.close()
+    queue, east = Side("queue", "east"), Side("east", "queue")
+    queue.connect(east)
+    east.connect(queue)
+    east.tell("relay/queue", m.OpenStream("east-journal"))
+    queue.post("relay/east", stop(1))
+    queue.end.open("queue-journal")
+    eventually(lambda: "has not connected" in queue.end.why, "orders are refused")
+    before = east.requests
+    eventually(lambda: east.requests > before + 4, "it is tried again")
+    assert not any(up for up, _ in queue.news)
+    east.end.open("east-journal")
+    eventually(lambda: queue.end.up and east.end.up, "they know each other")
+    assert [up for up, _ in queue.news].count(True) == 1
+    assert east.got == [stop(1)]
+    queue.end.close()
+    east.end.close()
+
+
 def test_silence_from_the_other_side_counts_as_out_of_reach(
     sides: tuple[Side, Side], monkeypatch: pytest.MonkeyPatch
 ) -> None:
