@@ -367,10 +367,11 @@ def test_a_host_that_forwards_no_sockets_is_closed(lab: SshLab) -> None:
         _restart(host)
 
 
-def test_a_login_shell_may_talk(lab: SshLab) -> None:
-    """What it prints before our program speaks is not taken for an answer."""
+@pytest.mark.parametrize("talk", ["echo welcome; echo 17", r"printf 'you have mail\033]0;t\007'"])
+def test_a_login_shell_may_talk(lab: SshLab, talk: str) -> None:
+    """What it prints before our program speaks is not taken for an answer, nor is half a line."""
     profile = lab.hosts["ssh0"].folder / "home" / ".bashrc"
-    profile.write_text("echo welcome; echo 17\n")
+    profile.write_text(f"{talk}\n")
     noisy = make(lab)
     noisy.open("")
     try:
@@ -427,9 +428,10 @@ def test_discovery_writes_a_fleet_file_of_the_hosts(lab: SshLab, tmp_path: Path)
     assert lab.hosts["ssh1"].run("ls", "-A", HOME) == before, "it changes nothing"
 
 
-def discovered(lab: SshLab, *words: str) -> subprocess.CompletedProcess[str]:
-    """What `topmast fleet discover ssh` says."""
-    settings = [f"--set={name}={text}" for name, text in lab.options.items()]
+def discovered(lab: SshLab, *words: str, **given: str) -> subprocess.CompletedProcess[str]:
+    """What `topmast fleet discover ssh` says, with options of the lab or as they are given."""
+    options = {**lab.options, **given}
+    settings = [f"--set={name}={text}" for name, text in options.items()]
     topmast = str(Path(sys.executable).with_name("topmast"))
     argv = [topmast, "fleet", "discover", "ssh", *settings, *words]
     return subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -479,8 +481,53 @@ def test_what_a_host_lacks_is_to_be_written_as_it_is(lab: SshLab) -> None:
     options = read_options(lab.options, SshOptions, engine="ssh", field="options")
     findings = SshEngine.examine(ClusterSpec("metal", told, "ssh", lab.options), options)
     faults = {one.what: one for one in findings if one.level is Level.FAULT}
-    assert "ssh9: ssh9, port 22" in faults["hosts"].detail
+    assert faults["host ssh9"].detail.startswith("ssh9, port 22: ")
     assert faults["sizes"].remedy == "write what is there"
+
+
+AHEAD = (
+    "import sys, time; text, now = sys.argv[1], time.time; time.time = lambda: now() + 3600; "
+    "exec(text)"
+)
+
+
+def test_what_is_wrong_with_some_hosts_is_said_and_hides_no_other(lab: SshLab) -> None:
+    """A login shell that waits, GPUs with a name that is none, a clock that is wrong, no name."""
+    homes = [lab.hosts[name].folder / "home" for name in lab.names]
+    python = lab.hosts["ssh0"].run("sh", "-c", "command -v python3").strip()
+    programs = {
+        "nvidia-smi": "echo 'WARNING: a page, or two, is gone'; echo 'NVIDIA H100, 81559'",
+        "python3": f'exec {python} -I -u -c "{AHEAD}" "$4"',
+    }
+    for home in homes[:2]:
+        (home / "bin").mkdir()
+        (home / ".bashrc").write_text("PATH=~/bin:$PATH\n")
+        for name, text in programs.items():
+            (home / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+            (home / "bin" / name).chmod(0o755)
+    (homes[1] / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 'a: b, 81559'\n")
+    (homes[2] / ".bashrc").write_text("sleep 100\n")
+    told = tuple(HostSpec(name, "H100", 1) for name in lab.names)
+    given = {**lab.options, "connect_s": "5"}
+    options = read_options(given, SshOptions, engine="ssh", field="options")
+    try:
+        done = discovered(lab, *lab.names, "dots=a..b", "--set", "connect_s=5", "--json")
+        findings = SshEngine.examine(ClusterSpec("metal", told, "ssh", given), options)
+    finally:
+        for home in homes:
+            shutil.rmtree(home / "bin", ignore_errors=True)
+            (home / ".bashrc").unlink()
+    assert done.returncode == 0, done.stderr
+    assert "ssh0: nvidia-smi: WARNING: a page, or two, is gone" in done.stderr
+    assert "left out: ssh1: nvidia-smi calls its GPUs 'a: b', which is no model" in done.stderr
+    assert "left out: ssh2: its login shell does not start python3 within 5 s" in done.stderr
+    assert "left out: dots: 'a..b' is not the name of a host" in done.stderr
+    (cluster,) = json.loads(done.stdout)["regions"]["ssh"]["clusters"].values()
+    assert [entry["names"] for entry in cluster["hosts"]] == [["ssh0"]]
+    said = {one.what: (one.level, one.detail) for one in findings}
+    assert {"host ssh1", "host ssh2", "clock"} <= said.keys(), said
+    assert said["clock"][0] is Level.WARNING
+    assert re.fullmatch(r"ssh0 is 3[56]\d\d s ahead of this machine", said["clock"][1])
 
 
 def test_a_machine_that_is_there_twice_is_written_once(lab: SshLab, tmp_path: Path) -> None:
@@ -492,7 +539,7 @@ def test_a_machine_that_is_there_twice_is_written_once(lab: SshLab, tmp_path: Pa
     known.write_text(f"{host.known}{host.known.replace(host.address, second)}")
     hosts = [f"a={host.address}", f"b={second}", "--gpu", "H100=8"]
     try:
-        done = discovered(lab, *hosts, "--set", f"known_hosts={known}", "--json")
+        done = discovered(lab, *hosts, "--json", known_hosts=str(known))
     finally:
         host.run("ip", "address", "del", f"{second}/24", "dev", "eth0")
     assert "left out: b: it is the same machine as a, by another address" in done.stderr

@@ -42,6 +42,12 @@ def is_name(text: str) -> bool:
     return len(text) <= NAME_LIMIT and _NAME.fullmatch(text) is not None
 
 
+def is_model(text: str) -> bool:
+    """Whether a text may be the name of a GPU model."""
+    plain = text == text.strip() and text.isprintable() and ":" not in text
+    return plain and 0 < len(text) <= MODEL_LIMIT
+
+
 def nearest(word: str, known: Collection[str]) -> str:
     """``did you mean 'x'?`` when a known word is near, else the empty text."""
     words = {_folded(name): name for name in known} if len(known) <= _COMPARED else {}
@@ -167,8 +173,7 @@ class Value:
 
     def check_model(self, text: str) -> str:
         """``text``, if it can be the name of a GPU model."""
-        good = text == text.strip() and text.isprintable() and ":" not in text
-        if not text or not good or len(text) > MODEL_LIMIT:
+        if not is_model(text):
             remedy = f"at most {MODEL_LIMIT} printable characters without ':', such as H100"
             raise self.error(f"{show(text)} is not the name of a GPU model", remedy)
         return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from topmast.adapters.engines.far.discovery import Discovered
@@ -15,6 +15,9 @@ from topmast.model.fleet import ClusterSpec, HostSpec
 from topmast.ports import Finding, Level
 
 MOST_NAMED = 5
+MOST_TOLD = 50
+SKEW_S = 3.0
+"""Clocks further apart make times in listings and logs misleading."""
 ANSWER_S = 3.0
 SLACK = 0.99
 """Sites and fleet files round sizes in ways of their own."""
@@ -94,12 +97,7 @@ def _compare(cluster: ClusterSpec, found: Discovered, closed: Sequence[Host]) ->
         Level.OK, "reach it", f"it answers, and has {len(there)} host{'s' * (len(there) != 1)}"
     )
     missing = [host.name for host in cluster.hosts if host.name not in there]
-    if missing:
-        why = [line for line in found.left_out if line.partition(":")[0] in missing]
-        yield Finding(
-            Level.FAULT, "hosts", f"not there: {_some(missing)}{_because(why)}",
-            "name hosts as the cluster does (topmast fleet discover)",
-        )  # fmt: skip
+    yield from _missing(missing, found.left_out)
     closed = [host for host in closed if host.name not in missing]
     yield from _closed(closed, all_of_them=len(closed) == len(cluster.hosts))
     unnamed = [host.name for host in cluster.hosts if host.name in found.unnamed]
@@ -120,6 +118,33 @@ def _compare(cluster: ClusterSpec, found: Discovered, closed: Sequence[Host]) ->
         )  # fmt: skip
     if cluster.hosts and not missing and not faults and not closed:
         yield Finding(Level.OK, "hosts", f"all {len(cluster.hosts)} are there, with their GPUs")
+
+
+def _missing(names: list[str], left_out: Sequence[str]) -> Iterator[Finding]:
+    """Hosts that are not there, each with the reason where there is one."""
+    said = {name: why for name, colon, why in (line.partition(": ") for line in left_out) if colon}
+    told = [name for name in names if name in said]
+    for name in told[:MOST_TOLD]:
+        yield Finding(Level.FAULT, f"host {name}", said[name])
+    if more := told[MOST_TOLD:]:
+        yield Finding(Level.FAULT, "hosts", f"not there either: {_some(more)}")
+    if unknown := [name for name in names if name not in said]:
+        yield Finding(
+            Level.FAULT, "hosts", f"not there: {_some(unknown)}",
+            "name hosts as the cluster does (topmast fleet discover)",
+        )  # fmt: skip
+
+
+def skewed(skews_s: Mapping[str, float]) -> Iterator[Finding]:
+    """Hosts with a clock that is far from that of this machine."""
+    far = [
+        f"{name} is {abs(skew_s):.0f} s {'ahead' if skew_s > 0 else 'behind'}"
+        for name, skew_s in skews_s.items() if abs(skew_s) > SKEW_S
+    ]  # fmt: skip
+    if far:
+        yield Finding(
+            Level.WARNING, "clock", f"{_some(far)} of this machine", "let all be set by NTP"
+        )
 
 
 def _closed(hosts: Sequence[Host], *, all_of_them: bool) -> Iterator[Finding]:
@@ -147,7 +172,3 @@ def _shortfalls(told: HostSpec, real: HostSpec, *, is_named: bool) -> Iterator[s
 def _some(names: list[str]) -> str:
     more = len(names) - MOST_NAMED
     return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _because(why: list[str]) -> str:
-    return f" ({_some(why)})" if why else ""

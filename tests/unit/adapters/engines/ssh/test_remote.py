@@ -568,9 +568,9 @@ def test_two_topmasts_do_not_share_a_host(program: Program, tmp_path: Path) -> N
     second.ask(op="begin", folder=str(tmp_path / "other"), fleet="another", host="h0")
     told = second.reply(op="open", instance="i2")["refused"]
     assert "in use as host h0 already, by another Topmast" in told
+    first = Program(tmp_path)
     program.end()
     eventually(lambda: "ok" in second.reply(op="open", instance="i2"), "it is kept for nothing")
-    first = Program(tmp_path)
     assert "another Topmast" in first.reply(op="open", instance="i3")["refused"]
     time.sleep(0.6)  # nothing asks the second
     first.ask(op="open", instance="i3")
@@ -614,6 +614,38 @@ def test_the_gpus_of_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     )  # fmt: skip
     smi.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
     assert machine.graphics() == ([], "nvidia-smi: NVIDIA-SMI has failed")
+    smi.write_text("#!/bin/sh\nexit 9\n")
+    assert machine.graphics() == ([], "nvidia-smi: it ended with code 9")
+    smi.write_text("not a program")
+    assert machine.graphics()[1] == "nvidia-smi cannot be started: Exec format error"
+    monkeypatch.setattr(machine, "SMI_S", 0.2)
+    smi.write_text(f"#!/bin/sh\nexec {shutil.which('sleep', path='/usr/bin:/bin')} 60\n")
+    assert machine.graphics()[1].startswith("nvidia-smi does not answer within 0.2 s")
+
+
+@pytest.mark.parametrize(
+    "line", ["GPU is lost, reboot", "H100, \u00b2", "H100, " + "9" * 30, "\x1b["]
+)
+def test_what_nvidia_smi_says_beside_gpus_is_no_gpu(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told as it is."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(f"#!/bin/sh\necho 'H100, 81559'\ncat <<END\n\n{line}\nEND\n")
+    smi.chmod(0o755)
+    h100 = {"name": "H100", "memory_bytes": 81559 << 20}
+    assert machine.graphics() == ([h100], f"nvidia-smi: {line}")
+    smi.write_text(f"#!/bin/sh\ncat <<END\n{line}\nEND\n")
+    assert machine.graphics() == ([], f"nvidia-smi: {line}")
+
+
+def test_a_full_disk_is_a_hindrance(disk: Path) -> None:
+    """It is told before a server starts; nothing is made to find it."""
+    assert files.hindrance(disk / "x") == ""
+    fill(disk)
+    assert files.hindrance(disk / "x").startswith(f"option folder: the disk with {disk} is full")
+    assert not (disk / "x").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_refused_in_words(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ class SshEngine(FarEngine):
     @classmethod
     def examine(cls, cluster: ClusterSpec, options: Any) -> tuple[Finding, ...]:
         """Log in to each host, and compare what it has."""
-        from topmast.adapters.engines.far.examine import calls_home, examined
+        from topmast.adapters.engines.far.examine import calls_home, examined, skewed
 
         try:
             from topmast.adapters.engines.far.ssh.discover import as_told
@@ -42,13 +42,14 @@ class SshEngine(FarEngine):
         if not cluster.hosts:
             return ()
         try:
-            found, unseen = as_told(cluster, options)
+            told = as_told(cluster, options)
         except InvalidInput as error:
             return (Finding(Level.FAULT, "reach it", error.message),)
-        findings = (*examined(cluster, lambda: found), *calls_home(options))
-        if not unseen:
+        findings = (*examined(cluster, lambda: told.found), *calls_home(options))
+        findings += tuple(skewed(told.skews_s))
+        if not told.unseen:
             return findings
-        hosts = f"{len(unseen)} host{'s' * (len(unseen) > 1)}"
-        why = f"those of {hosts} do not show ({unseen[0]}); the fleet file is believed"
+        hosts = f"{len(told.unseen)} host{'s' * (len(told.unseen) > 1)}"
+        why = f"those of {hosts} do not show ({told.unseen[0]}); the fleet file is believed"
         others = [one for one in findings if one.what != "hosts" or one.level is not Level.OK]
         return (*others, Finding(Level.WARNING, "GPUs", why))

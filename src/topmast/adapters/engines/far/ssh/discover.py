@@ -7,16 +7,19 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
+from topmast.adapters.clock import wall_s
 from topmast.adapters.engines.far.discovery import MIB, Discovered, short_model
 from topmast.adapters.engines.far.launcher import Refused, Unreachable
-from topmast.adapters.engines.far.ssh.lines import FAILURES, NotUsable, Where, connected
+from topmast.adapters.engines.far.ssh.lines import NotUsable, Where, connected
 from topmast.adapters.engines.far.ssh.options import SshOptions
 from topmast.model.errors import InvalidInput
+from topmast.model.files.fields import is_model
 from topmast.model.fleet import ClusterSpec, HostSpec
+from topmast.model.units import show
 
-AT_ONCE = 8
+AT_ONCE = 32
 FACTS_S = 30.0
 GB = 10**9
 CLUSTER = "ssh"
@@ -33,7 +36,8 @@ def discover(
         raise InvalidInput(f"host {twice[0]} is named twice", field="HOST")
     facts, left_out = look(names, options)
     hosts = [_host(name, said) for name, said in facts.items()]
-    why = {name: said["why"] for name, said in facts.items() if said["why"]}
+    why = {name: said["why"] for name, said in facts.items() if not said["gpus"]}
+    odd = [f"{name}: {said['why']}" for name, said in facts.items() if said["gpus"] and said["why"]]
     if unseen is not None:
         model, gpus = unseen
         hosts = [structs.replace(h, model=model, gpus=gpus) if h.name in why else h for h in hosts]
@@ -44,7 +48,7 @@ def discover(
             remedy="say what each of them has by --gpu MODEL=N",
         )  # fmt: skip
     has = f"is written with {unseen[1]} {unseen[0]}" if unseen else "has no GPUs"
-    notes = [f"{name} {has}: {reason}" for name, reason in why.items()]
+    notes = [*(f"{name} {has}: {reason}" for name, reason in why.items()), *odd]
     return Discovered(CLUSTER, tuple(hosts), left_out=tuple(left_out), notes=tuple(notes))
 
 
@@ -64,6 +68,10 @@ def look(names: Sequence[str], options: SshOptions) -> tuple[dict[str, Any], lis
             left_out.append(f"{name}: it is the same machine as {first}, by another address")
         elif len(models) > 1:
             left_out.append(f"{name}: GPUs of types {', '.join(models)}; hosts have one model")
+        elif models and not is_model(short_model(models[0])):
+            left_out.append(
+                f"{name}: nvidia-smi calls its GPUs {show(models[0])}, which is no model"
+            )
         else:
             continue
         del facts[name]
@@ -84,20 +92,30 @@ def _host(name: str, said: Any) -> HostSpec:
     )
 
 
-def as_told(cluster: ClusterSpec, options: SshOptions) -> tuple[Discovered, list[str]]:
-    """What the hosts of a cluster have, and which of them do not show their GPUs, with why.
+class Told(Struct, frozen=True):
+    """What the hosts of a cluster say."""
 
-    Of these it is what the fleet file says: a host without nvidia-smi may have GPUs. Raises
-    InvalidInput when no host answers.
-    """
+    found: Discovered
+    """What they have; of those that do not show their GPUs it is what the fleet file says."""
+    unseen: list[str]
+    """Those that do not show them, with why: a host without nvidia-smi may have GPUs."""
+    skews_s: dict[str, float]
+    """How far the clock of each is ahead of ours."""
+
+
+def as_told(cluster: ClusterSpec, options: SshOptions) -> Told:
+    """What the hosts of a cluster say. Raises InvalidInput when none answers."""
     told = {host.name: host for host in cluster.hosts}
     facts, left_out = look(list(told), options)
     hosts = {name: _host(name, said) for name, said in facts.items()}
-    unseen = [name for name, said in facts.items() if said["why"] and told[name].gpus]
+    unseen = [name for name, said in facts.items() if not said["gpus"] and told[name].gpus]
     for name in unseen:
         hosts[name] = structs.replace(hosts[name], model=told[name].model, gpus=told[name].gpus)
-    found = Discovered(CLUSTER, tuple(hosts.values()), left_out=tuple(left_out))
-    return found, [f"{name}: {facts[name]['why']}" for name in unseen]
+    return Told(
+        Discovered(CLUSTER, tuple(hosts.values()), left_out=tuple(left_out)),
+        [f"{name}: {facts[name]['why']}" for name in unseen],
+        {name: said["skew_s"] for name, said in facts.items()},
+    )
 
 
 async def _ask_all(names: Sequence[str], options: SshOptions) -> dict[str, Any]:
@@ -110,12 +128,13 @@ async def _ask_all(names: Sequence[str], options: SshOptions) -> dict[str, Any]:
 async def _ask(name: str, options: SshOptions, slots: asyncio.Semaphore) -> Any:
     where = Where(options.address.get(name, name), options)
     try:
-        async with slots, asyncio.timeout(options.connect_s + FACTS_S), connected(where) as channel:
+        async with slots, connected(where) as channel, asyncio.timeout(FACTS_S):
             said = await channel.ask(op="facts", folder=options.folder)
+            said["skew_s"] = said["now_s"] - wall_s()
             return said["hindrance"] or said
     except TimeoutError:
-        return "it does not answer"
+        return f"no answer within {FACTS_S:g} s after the login: does a disk of it hang?"
     except (Refused, Unreachable, NotUsable) as error:
         return str(error)
-    except FAILURES as error:
+    except Exception as error:  # whatever it is, the other hosts are to be told of
         return where.explain(error)

@@ -56,6 +56,9 @@ def hindrance(folder: Path) -> str:
         return f"option folder: {folder} cannot be made: {there} is no folder"
     if not os.access(there, os.W_OK | os.X_OK):
         return f"option folder: {folder} cannot be made: the account may not write to {there}"
+    room = os.statvfs(there)
+    if not (room.f_bavail if os.geteuid() else room.f_bfree):
+        return f"option folder: the disk with {there} is full: make room, or name another folder"
     return ""
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _UNIX = "unix:"
 CLOSE_S = 5.0
-CONNECTING_AT_ONCE = 8
+CONNECTING_AT_ONCE = 32
 """As sshd begins to drop what is not logged in at ten, and hosts may share a jump host."""
 T = TypeVar("T")
 

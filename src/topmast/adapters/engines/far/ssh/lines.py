@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import random
@@ -22,6 +23,7 @@ from topmast.adapters.engines.far import runner
 from topmast.adapters.engines.far.launcher import Refused, Unreachable
 from topmast.adapters.engines.far.ssh.options import SshOptions
 from topmast.model.files.source import kind_of_file
+from topmast.model.units import show
 
 KEEPALIVE_S = 3
 KEEPALIVES = 3
@@ -32,6 +34,7 @@ STEADY_S = 10.0
 """A connection that held for so long was good: the next is tried at once."""
 NOISE_MOST_LINES = 200
 """Of what a login shell may print before our program speaks."""
+SAID_MOST_BYTES = 2000
 ANSWER_MOST_BYTES = 64 << 20
 HELLO = b"topmast is here\n"
 BOOT = (
@@ -109,16 +112,17 @@ class Line:
         """Connect, and wait until the connection is over; why it is."""
         try:
             async with AsyncExitStack() as stack:
-                async with slots, asyncio.timeout(self._options.connect_s):
+                async with slots:
                     channel = await stack.enter_async_context(connected(self._where()))
-                    await self._begin(channel)
+                    async with asyncio.timeout(self._options.connect_s):
+                        await self._begin(channel)
                 self._channel = channel
                 self.why = ""
                 self._tried.set()
                 log.info("a host is connected", host=self.name)
                 return await channel.over()
         except TimeoutError:
-            return f"no connection within {self._options.connect_s:g} s"
+            return f"no answer within {self._options.connect_s:g} s after the login"
         except (Refused, Unreachable, NotUsable) as error:
             return str(error)
         except FAILURES as error:
@@ -195,7 +199,6 @@ class Where:
             "agent_forwarding": False,
             "keepalive_interval": KEEPALIVE_S,
             "keepalive_count_max": KEEPALIVES,
-            "login_timeout": options.connect_s,
         }
         if options.user:
             given["username"] = options.user
@@ -270,13 +273,32 @@ class Where:
                 return f"option identity: there is no file {error.filename}"
             case OSError() if options.identity and error.filename:
                 return f"option identity: {error.filename} cannot be read: {error.strerror}"
+            case UnicodeError():
+                return f"{show(name)} is not the name of a host: see option `address`"
+        return self._unreached(error)
+
+    def _unreached(self, error: Exception) -> str:
+        """The same of what stands between us and a host, or a session on it."""
+        place = f"{self.address}, port {self.options.port}"
+        match error:
             case asyncssh.ChannelListenError():
                 return "its sshd does not forward sockets: set AllowStreamLocalForwarding to yes"
+            case asyncssh.ChannelOpenError():
+                return f"{place}: no session ({error.reason}): see MaxSessions of its sshd"
+            case asyncssh.ConnectionLost():
+                return f"{place}: the connection broke before the login: is it an SSH server?"
             case asyncssh.Error():
-                return f"{name}: {error.reason}"
+                return f"{self.address}: {error.reason}"
+            case TimeoutError():
+                return (
+                    f"{place}: no connection within {self.options.connect_s:g} s: it is down, a "
+                    f"firewall drops what is sent, or its sshd hangs"
+                )
             case OSError():
-                return f"{name}, port {options.port}: {error.strerror or error}"
-        return f"{name}: {error}"
+                known = error.errno in errno.errorcode
+                why = os.strerror(error.errno or 0) if known else str(error)
+                return f"{place}: {why}: is the host up, and does its sshd listen there?"
+        return f"{self.address}: {error}"
 
     def stale_file(self, error: ValueError) -> str:
         """What to do where a file beside a private key is of another; empty for other errors."""
@@ -322,20 +344,34 @@ async def connected(where: Where) -> AsyncIterator[Channel]:
         hops = where.jumps()
         for index, (host, own) in enumerate([*hops, (where.address, {"port": where.options.port})]):
             try:
-                connection = await asyncssh.connect(host, tunnel=tunnel, **{**shared, **own})
+                async with asyncio.timeout(where.options.connect_s):
+                    connection = await asyncssh.connect(host, tunnel=tunnel, **{**shared, **own})
             except (ValueError, *FAILURES) as error:
                 if isinstance(error, ValueError) and (stale := where.stale_file(error)):
                     raise NotUsable(stale) from None
-                if index < len(hops) and isinstance(error, FAILURES):
+                if index < len(hops):
                     raise NotUsable(f"option jump: {where.jump(index).explain(error)}") from None
-                raise
+                raise NotUsable(where.explain(error)) from None
             stack.callback(connection.abort)
             tunnel = connection
-        command = f"exec {shlex.quote(where.options.python)} -I -u -c {shlex.quote(BOOT)}"
-        process = await connection.create_process(command, encoding=None)
-        channel = Channel(connection, process, where.options.python)
-        await channel.greet()
-        yield channel
+        yield await _begun(connection, where)
+
+
+async def _begun(connection: asyncssh.SSHClientConnection, where: Where) -> Channel:
+    """Our program, started by the login shell. Raises NotUsable when it does not start in time."""
+    limit_s, python = where.options.connect_s, where.options.python
+    command = f"exec {shlex.quote(python)} -I -u -c {shlex.quote(BOOT)}"
+    try:
+        async with asyncio.timeout(limit_s):
+            process = await connection.create_process(command, encoding=None)
+            channel = Channel(connection, process, python)
+            await channel.greet()
+    except TimeoutError:
+        raise NotUsable(
+            f"its login shell does not start {python} within {limit_s:g} s: a file that it reads, "
+            f"such as ~/.bashrc, may wait for something or print without end"
+        ) from None
+    return channel
 
 
 class Channel:
@@ -350,21 +386,35 @@ class Channel:
         self._aborted = ""
 
     async def greet(self) -> None:
-        """Send the program, once the interpreter says that it is there."""
+        """Send the program, once the interpreter says that it is there.
+
+        What the login shell prints before may lack the end of its last line.
+        """
+        noise = b""
         for _ in range(NOISE_MOST_LINES):
             line = await self._process.stdout.readline()
-            if line == HELLO:
+            if line.endswith(HELLO):
                 break
-            if not line:
-                raise NotUsable(await self._complaint())
+            if not line.endswith(b"\n"):
+                raise NotUsable(await self._complaint(noise + line))
+            noise = line
         else:
-            raise NotUsable("its login shell prints too much")
+            raise NotUsable(
+                "its login shell prints too much: see the files that it reads, such as ~/.bashrc"
+            )
         self._send(program())
 
-    async def _complaint(self) -> str:
-        said = (await self._process.stderr.read(2000)).decode(errors="replace").strip()
-        last = said.splitlines()[-1] if said else "the login shell ended"
-        return f"{last} (is there Python 3.8 or newer? Set option `python`, now {self._python})"
+    async def _complaint(self, noise: bytes) -> str:
+        """Why there is no interpreter; a shell that lets no one in says it as output."""
+        errors = await self._process.stderr.read(SAID_MOST_BYTES)
+        for text in (errors, noise[-SAID_MOST_BYTES:]):
+            said = [line.strip() for line in text.decode(errors="replace").splitlines()]
+            if lines := [line for line in said if line]:
+                why = f"{lines[0]} ... {lines[-1]}" if len(lines) > 1 else lines[0]
+                break
+        else:
+            why = "the login shell ended"
+        return f"{why} (is there Python 3.8 or newer? Set option `python`, now {self._python})"
 
     def _send(self, body: bytes) -> None:
         self._process.stdin.write(b"%d\n" % len(body) + body)

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -20,6 +21,9 @@ from typing import Any
 
 Json = Any
 SMI_S = 20.0
+LINE_MOST = 200
+_GPU = re.compile(r"([^\r]+), *([0-9]{1,9}|\[[^]]*\]|N/A) *\r?")
+"""A GPU and its memory in MiB, which some do not tell; anything else is a message."""
 CLAIMS = "topmast-ssh"
 CLAIM_S = 5.0
 NAMED_MOST = 50
@@ -137,26 +141,38 @@ def facts() -> Json:
     gpus, why = graphics()
     return {
         "cpus": len(os.sched_getaffinity(0)), "memory_bytes": memory_kib << 10, "gpus": gpus,
-        "why": why, "machine": machine(),
+        "why": why, "machine": machine(), "now_s": time.time(),
     }  # fmt: skip
 
 
 def graphics() -> tuple[list[Json], str]:
-    """The GPUs as nvidia-smi tells them, or why there are none."""
+    """The GPUs as nvidia-smi tells them, and why there are none, or what else it says."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return [], "there is no nvidia-smi"
     query = ["--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
     try:
         said = subprocess.run([program, *query], timeout=SMI_S, capture_output=True)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return [], f"nvidia-smi: {error}"
-    text = said.stdout.decode(errors="replace").strip()
+    except subprocess.TimeoutExpired:
+        return [], f"nvidia-smi does not answer within {SMI_S:g} s, as where its driver hangs"
+    except OSError as error:
+        return [], f"nvidia-smi cannot be started: {error.strerror}"
+    text = said.stdout.decode(errors="replace")
     if said.returncode:
-        return [], f"nvidia-smi: {text or said.stderr.decode(errors='replace').strip()}"
-    rows = [line.rsplit(",", 1) for line in text.splitlines() if "," in line]
+        told = _first_line(text) or _first_line(said.stderr.decode(errors="replace"))
+        return [], f"nvidia-smi: {told or f'it ended with code {said.returncode}'}"
+    rows = [(line, _GPU.fullmatch(line)) for line in text.split("\n")]
     gpus = [
-        {"name": name.strip(), "memory_bytes": int(size) << 20 if size.strip().isdigit() else 0}
-        for name, size in rows
-    ]
+        {"name": row[1].strip(), "memory_bytes": int(row[2]) << 20 if row[2].isdigit() else 0}
+        for _, row in rows if row
+    ]  # fmt: skip
+    odd = _first_line("\n".join(line for line, row in rows if not row))
+    if odd:
+        return gpus, f"nvidia-smi: {odd}"
     return gpus, "" if gpus else "nvidia-smi shows no GPU"
+
+
+def _first_line(text: str) -> str:
+    """The first line with anything to read, as far as a person would read it."""
+    lines = (line.strip() for line in text.splitlines())
+    return next((line for line in lines if line), "")[:LINE_MOST]
