@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -144,6 +145,21 @@ def test_a_tree_shows_children_below_their_parents(chromium: Browser, url: str) 
         "32 used within it, 8 borrowed, 0 lent, 24 asked for by jobs that wait"
     )
     assert "no quota" in words[3]
+
+
+def test_a_bar_of_a_tree_leads_to_its_tenant_by_keys(chromium: Browser, url: str) -> None:
+    """Each has one stop of the tab key."""
+    with opened(chromium, url) as window:
+        page = window.open("/tree")
+        links = page.locator("quota-tree [role=listitem] a")
+        links.first.wait_for()
+        assert links.nth(1).get_attribute("href") == "/tenants?tenant=vision"
+        assert links.nth(2).get_attribute("href") == f"/tenants?tenant={quote(HOSTILE, safe='()')}"
+        page.keyboard.press("Tab")
+        page.keyboard.press("Tab")
+        assert links.nth(1).evaluate("one => one === one.getRootNode().activeElement")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/tenants?tenant=vision")
 
 
 def test_a_host_is_found_by_keys_alone_and_explained(chromium: Browser, url: str) -> None:

@@ -141,6 +141,38 @@ def test_on_a_telephone_rows_are_short(
     assert sum(heights_px) / len(heights_px) <= most_px
 
 
+@pytest.mark.parametrize(("name", "most_px"), [("queue", 660), ("audit", 330)])
+def test_on_a_telephone_filters_are_folded_above_the_rows(
+    stage: Stage, viewer: Viewer, name: str, most_px: float
+) -> None:
+    """They open by keyboard and stay open as the page is drawn anew; wider windows show them."""
+    field = 'main form[aria-label="Filters"] input[name=tenant]'
+    with viewer.window(width_px=390) as window:
+        page = window.open(address(stage, name))
+        row = page.locator("main tr[data-row]").first.bounding_box()
+        assert row is not None
+        assert row["y"] <= most_px
+        assert page.locator(field).is_hidden()
+        page.get_by_text("Filters", exact=True).focus()
+        page.keyboard.press("Enter")
+        page.locator(field).wait_for()
+        page.evaluate("document.addEventListener('topmast:drawn', () => { window.anew = true; })")
+        page.locator("#main").evaluate(REFRESH)
+        page.wait_for_function("window.anew")
+        page.locator(field).fill("speech")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**tenant=speech**")
+        page.get_by_text("Filters: 1 set", exact=True).wait_for()
+        assert window.violations() == []
+        assert window.too_wide_px() <= 0
+    with viewer.window(width_px=768) as window:
+        page = window.open(address(stage, name))
+        assert page.locator(field).is_visible()
+        assert page.get_by_text("Filters", exact=True).is_hidden()
+        page.locator(f"{field.partition(' input')[0]} input:visible").first.focus()
+        assert page.evaluate("document.activeElement.matches('input')")
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_table_shows_at_its_edge_that_it_scrolls(
     stage: Stage, viewer: Viewer, theme: str
@@ -201,6 +233,11 @@ def test_times_have_one_form_and_name_their_zone(stage: Stage, viewer: Viewer, n
         assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z]\S+", text), text
 
 
+REFRESH = """async () => {
+  const files = document.querySelector("script[src$='/app.js']").src.replace("app.js", "live.js");
+  (await import(files)).refresh();
+}"""
+"""Draws the page anew."""
 UNNAMED = """() => [...document.querySelectorAll(".scroll")]
   .filter((one) => one.tabIndex !== 0 || one.role !== "region" || !one.ariaLabel)
   .map((one) => one.outerHTML.slice(0, 200))"""

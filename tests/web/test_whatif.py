@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -64,6 +67,52 @@ def test_several_changes_of_each_kind_are_compared(
         assert kept == ["vision:H100", "speech:A100"]
         assert window.complaints == []
     eventually(lambda: stage.client.whatif(number).state != "running", "it ends")
+
+
+def test_while_one_runs_another_is_told_which_and_of_which_account(
+    stage: Stage, viewer: Viewer
+) -> None:
+    """The page says so before it is asked, refuses the second in words, and forgets it at its end."""
+    with viewer.window() as window, viewer.window() as other:
+        page, late = window.open("/whatif"), other.open("/whatif")
+        page.get_by_label("Look ahead").select_option("7d")
+        page.get_by_role("button", name="Compare the futures").click()
+        page.wait_for_url("**/whatif?id=*")
+        number = page.url.rpartition("=")[2]
+        os.kill(process_of_whatif(stage), signal.SIGSTOP)
+        late.get_by_role("button", name="Compare the futures").click()
+        trouble = late.locator("#whatif-trouble")
+        trouble.get_by_text(f"what-if {number} of user:root runs: wait until it is done").wait_for()
+        note = late.locator("#whatif-other")
+        note.get_by_text(f"What-if {number} of user:root has run for ").wait_for()
+        other.complaints.clear()  # the browser notes the answer of 409
+        assert other.violations() == []
+        os.kill(process_of_whatif(stage), signal.SIGCONT)
+        note.wait_for(state="detached", timeout=120_000)
+        trouble.wait_for(state="hidden")
+        late.get_by_role("link", name=number, exact=True).wait_for()
+        assert other.complaints == []
+        second = window.open("/whatif?id=" + number)
+        assert f"{number} done" in second.locator("main li").first.inner_text()
+
+
+def process_of_whatif(stage: Stage) -> int:
+    """The one that the server has begun."""
+    found = [
+        int(entry.parent.name)
+        for entry in Path("/proc").glob("[0-9]*/cmdline")
+        if b"whatif" in (words := readable(entry)) and str(stage.server.state).encode() in words
+    ]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def readable(entry: Path) -> bytes:
+    """A file of a process that may have ended."""
+    try:
+        return entry.read_bytes()
+    except OSError:
+        return b""
 
 
 @BY

@@ -54,3 +54,5 @@ class WhatIfView(Struct, frozen=True):
     """Why it failed."""
     result: dict[str, Any] = {}
     """The document of `topmast whatif --json`, once it is done."""
+    by: str = ""
+    """The account that asked."""

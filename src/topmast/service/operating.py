@@ -92,7 +92,7 @@ class Operating(HostActs):
     async def start_whatif(self, caller: Caller, asked: WhatIfAsk) -> WhatIfView:
         """Begin to run the system ahead twice, as it is and with something changed."""
         whatifs = await self.check_whatif(caller, asked)
-        view = whatifs.start(asked)
+        view = whatifs.start(asked, caller.principal.subject)
         await asyncio.wrap_future(self.runtime.note(row(caller, "whatif", view.id)))
         return view
 

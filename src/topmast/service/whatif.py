@@ -88,14 +88,20 @@ class WhatIfs:
         self._task: asyncio.Task[None] | None = None
         self._process: asyncio.subprocess.Process | None = None
 
-    def start(self, asked: WhatIfAsk) -> WhatIfView:
-        """Begin one. Raises InvalidInput, and Conflict while another runs."""
+    @property
+    def running(self) -> WhatIfView | None:
+        """The one that has not ended."""
+        newest = next(reversed(self._views.values()), None)
+        return newest if newest is not None and newest.state == RUNNING else None
+
+    def start(self, asked: WhatIfAsk, by: str) -> WhatIfView:
+        """Begin one for an account. Raises InvalidInput, and Conflict while another runs."""
         self.check(asked).refuse()
         arguments = self._arguments(asked)
-        if self._task is not None and not self._task.done():
-            raise Conflict("another what-if runs: wait until it is done")
+        if other := self.running:
+            raise Conflict(f"what-if {other.id} of {other.by} runs: wait until it is done")
         self._number += 1
-        view = WhatIfView(f"w{self._number}", asked, RUNNING, self._clock.now())
+        view = WhatIfView(f"w{self._number}", asked, RUNNING, self._clock.now(), by=by)
         self._views[view.id] = view
         while len(self._views) > KEPT:
             self._views.popitem(last=False)

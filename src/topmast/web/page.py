@@ -43,6 +43,22 @@ class Standing(Struct, frozen=True):
     """How long ago it had all that the leader had."""
 
 
+MOST_ROWS = 200
+"""Of a table, on one page."""
+
+
+class Part(Struct, frozen=True):
+    """The rows of a long table that a page shows, and the ways to the others."""
+
+    rows: Sequence[Any]
+    first: int
+    """How many come before them."""
+    total: int
+    back: str
+    onward: str
+    """The addresses of the rows before and after them; empty: there are none."""
+
+
 class Ask(Struct, frozen=True):
     """A request for a page."""
 
@@ -65,6 +81,19 @@ class Ask(Struct, frozen=True):
         """What the URL says of names that it repeats together: a row for each time."""
         columns = [[text.strip() for key, text in self.every if key == name] for name in names]
         return list(zip_longest(*columns, fillvalue=""))
+
+    def part(self, rows: Sequence[Any], name: str = "from", most: int = MOST_ROWS) -> Part:
+        """The rows from the one on that the URL names; of too few rows, the last ones."""
+        digits = self.query.get(name, "")
+        known = digits.isascii() and digits.isdigit() and len(digits) < 16
+        last = max(0, len(rows) - 1) // most * most
+        first = min(int(digits), last) if known else 0
+        after = first + most
+        return Part(
+            rows[first:after], first, len(rows),
+            self.link(self.query, **{name: str(max(0, first - most) or "")}) if first else "",
+            self.link(self.query, **{name: str(after)}) if after < len(rows) else "",
+        )  # fmt: skip
 
     def link(self, given: Mapping[str, str], **changes: str) -> str:
         """The address of the same page with other filters; empty ones are left out."""

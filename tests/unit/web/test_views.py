@@ -338,9 +338,9 @@ def test_a_whatif_runs_in_a_process_of_its_own(
 
     async def story() -> None:
         whatifs = WhatIfs((sys.executable, "-c", program), ("mast",), door.service.clock)
-        begun = whatifs.start(WhatIfAsk(add_hosts={"east-a": 2}))
-        with pytest.raises(Conflict):
-            whatifs.start(WhatIfAsk())
+        begun = whatifs.start(WhatIfAsk(add_hosts={"east-a": 2}), "user:ann")
+        with pytest.raises(Conflict, match="what-if w1 of user:ann runs: wait until it is done"):
+            whatifs.start(WhatIfAsk(), "user:bob")
         while whatifs.view(begun.id).state == "running":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         ended = whatifs.view(begun.id)
@@ -373,7 +373,7 @@ def test_a_whatif_that_runs_says_how_far_it_is(
         async with local(door) as client:
             whatifs = WhatIfs((sys.executable, "-c", program), (), door.service.clock)
             door.service.whatifs = whatifs
-            begun = whatifs.start(WhatIfAsk())
+            begun = whatifs.start(WhatIfAsk(), "user:ann")
             while bool(whatifs.view(begun.id).progress) != bool(line):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             text = (await client.get(f"/whatif?id={begun.id}")).text
@@ -407,7 +407,7 @@ def test_a_difference_that_rounds_to_nothing_is_not_shown(door: Entrance) -> Non
                 (sys.executable, "-c", f"print({document!r})"), (), door.service.clock
             )
             door.service.whatifs = whatifs
-            begun = whatifs.start(WhatIfAsk())
+            begun = whatifs.start(WhatIfAsk(), "user:ann")
             while whatifs.view(begun.id).state == "running":  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             text = (await client.get(f"/whatif?id={begun.id}")).text
@@ -438,7 +438,7 @@ def test_the_form_of_a_whatif_keeps_what_was_given(door: Entrance) -> None:
             whatifs = WhatIfs((sys.executable, "-c", "raise SystemExit(1)"), ("mast",),
                               door.service.clock)  # fmt: skip
             door.service.whatifs = whatifs
-            begun = whatifs.start(asked)
+            begun = whatifs.start(asked, "user:ann")
             text = (await client.get(f"/whatif?id={begun.id}")).text
             while whatifs.view(begun.id).state == "running":  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -504,7 +504,7 @@ def test_a_whatif_of_a_job_says_what_it_asks_for(door: Entrance) -> None:
 )  # fmt: skip
 def test_a_whatif_that_cannot_be_is_refused(door: Entrance, asked: WhatIfAsk) -> None:
     with pytest.raises(InvalidInput):
-        WhatIfs(("false",), ("mast",), door.service.clock).start(asked)
+        WhatIfs(("false",), ("mast",), door.service.clock).start(asked, "user:ann")
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,13 @@ async def view(ask: Ask) -> dict[str, Any]:
     own = caller.principal.subject
     return {
         "me": directory.whoami(caller, login=login),
-        "tokens": sorted(tokens, key=lambda token: (token.subject != own, -token.created_s)),
+        "tokens": ask.part(
+            sorted(tokens, key=lambda token: (token.subject != own, -token.created_s)), "tokens"
+        ),
         "own": own,
         "may_see": may_see,
-        "accounts": directory.accounts(caller) if may_see else (),
-        "roles": directory.roles(caller) if may_see else (),
+        "accounts": ask.part(directory.accounts(caller) if may_see else (), "accounts"),
+        "roles": ask.part(directory.roles(caller) if may_see else (), "roles"),
         "every_role": list(Role),
     }
 

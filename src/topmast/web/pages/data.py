@@ -10,12 +10,10 @@ from topmast.model.plan_views import DataPlanView
 from topmast.web.page import Ask, Page, matches_nothing
 from topmast.web.series import PERIODS, USUAL, supply_and_demand
 
-ROWS = 200
-
 
 async def view(ask: Ask) -> dict[str, Any]:
     """Datasets, with what the URL asks for, and the plan."""
-    given = ask.filters("name", "region", "from", "period", "within", "dataset")
+    given = ask.filters("name", "region", "period", "within", "dataset")
     period = given["period"] if given["period"] in PERIODS else USUAL
     over = ask.service.history(ask.caller, period)
     service, caller = ask.service, ask.caller
@@ -30,7 +28,6 @@ async def view(ask: Ask) -> dict[str, Any]:
         and (not given["region"] or any(r.region == given["region"] for r in one.replicas))
     ]
     copies = [copy for one in every for copy in one.copies]
-    first = int(given["from"]) if given["from"].isdecimal() else 0
     return {
         "given": given,
         "no_match": matches_nothing(
@@ -41,11 +38,8 @@ async def view(ask: Ask) -> dict[str, Any]:
             },
         ),
         "regions": regions,
-        "datasets": found[first : first + ROWS],
-        "first": first,
-        "total": len(found),
-        "after": first + ROWS if first + ROWS < len(found) else None,
-        "copies": copies,
+        "datasets": ask.part(found),
+        "copies": ask.part(copies, "copies"),
         "left": sum(copy.bytes - copy.done_bytes for copy in copies),
         "count": len(every),
         "nowhere": {

@@ -70,11 +70,10 @@ class Glance(Struct, frozen=True):
 
 async def view(ask: Ask) -> dict[str, Any]:
     """The fleet, with what the URL asks for."""
-    given = ask.filters("region", "cluster", "model", "state", "host", "by", "from", "job")
+    given = ask.filters("region", "cluster", "model", "state", "host", "by", "job")
     whole = await ask.service.fleet_map(ask.caller)
     every = list(_rows(whole))
     found = _wanted(every, given)
-    first = int(given["from"]) if given["from"].isdecimal() else 0
     clusters = await ask.service.list(ask.caller, "clusters")
     return {
         "given": given,
@@ -84,15 +83,13 @@ async def view(ask: Ask) -> dict[str, Any]:
         "glance": _glance(whole, every, clusters, await ask.service.list(ask.caller, "gpus")),
         "regions": await ask.service.list(ask.caller, "regions"),
         "clusters": clusters,
+        "cluster_rows": ask.part(clusters, "clusters"),
         "cluster": next((one for one in clusters if one.name == given["cluster"]), None),
-        "reservations": await ask.service.reservations(ask.caller),
+        "reservations": ask.part(await ask.service.reservations(ask.caller), "reservations"),
         "models": sorted({row.host.model for row in every if row.host.model}),
         "states": sorted({row.host.state for row in every}),
         "jobs": whole.jobs,
-        "rows": found[first : first + ROWS],
-        "first": first,
-        "total": len(found),
-        "after": first + ROWS if first + ROWS < len(found) else None,
+        "hosts": ask.part(found, most=ROWS),
         "host_selector": _selector(given),
         "sick": [row for row in every if row.host.state != "healthy"][:ROWS],
         **await _host(ask, given["host"]),

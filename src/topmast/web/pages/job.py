@@ -25,8 +25,6 @@ LOG_BYTES = 65_536
 """Of the output that a page without scripts shows."""
 BEYOND = 1 << 49
 """No output is so long: what is read from there on is nothing, and says where the end is."""
-ROWS = 500
-"""Lines of history that are shown; the newest."""
 
 
 class Help(Struct, frozen=True):
@@ -82,20 +80,22 @@ async def view(ask: Ask) -> dict[str, Any]:
     is_over = job.state in TERMINAL
     explanation, trouble = (None, "") if is_over else await explanation_of(ask, job)
     wanted = {} if job.gpu_model else await ask.service.wanted_models(ask.caller, [job.id])
+    attempts = ask.part(story.attempts, "attempts")
     return {
         "title": f"{job.id} {job.name}",
         "job": job,
         "model": job.gpu_model or either(wanted.get(job.id, [])),
         "story": story,
-        "history": [(line, once(line.text, line.kind)) for line in story.history[-ROWS:][::-1]],
+        "history": ask.part(story.history[::-1], "history"),
         "cause": once(job.cause, job.state, of_state=True),
-        "data": {"job": job, "attempts": story.attempts, "now_s": now_s},
+        "attempts": attempts,
+        "data": {"job": job, "attempts": attempts.rows, "now_s": now_s},
         "explanation": explanation,
         "soon_s": SOON_S,
         "no_start": _no_start(explanation) if explanation else "",
         "trouble": trouble,
         "terms": terms_of(explanation) if explanation else (),
-        "candidates": candidates(explanation) if explanation else (),
+        "candidates": ask.part(candidates(explanation) if explanation else (), "places"),
         "bars": [plan_bars(plan, terms_of(explanation)) for plan in explanation.plans]
         if explanation else [],
         "axis": axis_of(explanation, now_s) if explanation else None,

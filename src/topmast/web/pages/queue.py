@@ -118,7 +118,7 @@ async def _listed(
         )  # fmt: skip
         page = await _page(ask, states, selector, 1, "", in_order=True)
         return {
-            "groups": groups, "page_of": page, "lines": (), "onward": "",
+            "groups": ask.part(groups), "page_of": page, "lines": (), "onward": "",
             "group_keys": _group_keys(page, by), "group_link": partial(_group_link, ask, given),
         }  # fmt: skip
     in_order = not any(state in TERMINAL for state in states) and bool(states)

@@ -51,7 +51,7 @@ async def view(ask: Ask) -> dict[str, Any] | Response:
         "no_match": matches_nothing(given, {"period": ("period", PERIODS)}),
         "nameless": NAMELESS,
         "ways": await _ways(ask, by),
-        "rows": rows,
+        "rows": ask.part(rows),
         "since_s": report["since_s"],
         "until_s": report["until_s"],
         "most": max((row.held_gpu_h for row in rows), default=0.0),

@@ -13,6 +13,7 @@ from topmast.model.access import Permission
 from topmast.model.job import Band
 from topmast.model.whatif_views import WhatIfAsk, WhatIfView
 from topmast.policies.registry import load_profile
+from topmast.service.whatif import RUNNING
 from topmast.web.page import Ask, Page
 
 FIGURES = (
@@ -63,8 +64,11 @@ async def view(ask: Ask) -> dict[str, Any]:
         "whatif": whatif,
         "share": whatif.jobs_over / whatif.jobs if whatif and whatif.jobs else None,
         "rows": _rows(whatif),
-        "tenants": _tenants(whatif),
+        "tenants": ask.part(_tenants(whatif), "tenants"),
         "latest": latest,
+        "running": next(
+            (one for one in latest if one.state == RUNNING and one is not whatif), None
+        ),
         "changed_jobs": _changed_jobs(whatif),
         "clusters": await _clusters(ask),
         "policies": _policies(service.whatifs.profiles) if service.whatifs is not None else {},

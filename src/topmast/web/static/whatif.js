@@ -120,6 +120,19 @@ function refused(/** @type {HTMLFormElement} */ form, /** @type {Asked} */ asked
   tell(form, faults, rest);
 }
 
+/** Another what-if runs: say so until it has ended. */
+function untilItEnds(/** @type {HTMLFormElement} */ form) {
+  const line = /** @type {HTMLElement} */ (document.getElementById("whatif-trouble"));
+  const said = line.textContent;
+  const look = () => {
+    if (document.querySelector("[data-running]")) return;
+    if (line.textContent === said) tell(form, [], []);
+    document.removeEventListener("topmast:drawn", look);
+  };
+  document.addEventListener("topmast:drawn", look);
+  refresh();
+}
+
 document.addEventListener("submit", async (event) => {
   const form = /** @type {HTMLFormElement} */ (event.target);
   if (form.id !== "whatif") return;
@@ -135,6 +148,7 @@ document.addEventListener("submit", async (event) => {
     const document_ = await answer.json();
     if (answer.ok) location.assign(`/whatif?id=${encodeURIComponent(document_.id)}`);
     else refused(form, asked, document_.errors?.length ? document_.errors : [document_]);
+    if (answer.status === 409) untilItEnds(form);
   } catch {
     tell(form, [], ["The server does not answer."]);
   }
@@ -157,6 +171,5 @@ document.addEventListener("click", (event) => {
 });
 
 setInterval(() => {
-  const run = document.getElementById("whatif-run");
-  if (run?.dataset.state === "running" && !document.hidden) refresh();
+  if (document.querySelector("[data-running]") && !document.hidden) refresh();
 }, LOOK_MS);

@@ -1,4 +1,4 @@
-// <quota-tree>: the tenants of one GPU model as a tree with bars.
+// <quota-tree>: the tenants of one GPU model as a tree with bars, each of which leads to its tenant.
 //
 // Its data is the list of tenants (`topmast tenants --json`). The attribute `model` chooses a model;
 // by default it is the first.
@@ -115,7 +115,7 @@ function row(t, depth, y, axis) {
     `${t.name}: ${quota}`, `${number(t.used)} used within it`, `${number(t.borrowed)} borrowed`,
     `${number(t.lent)} lent`, `${number(t.pending)} asked for by jobs that wait`,
   ].join(", ");
-  const group = draw("g", { role: "listitem", tabindex: 0, "aria-label": words });
+  const link = draw("a", { href: `/tenants?tenant=${encodeURIComponent(t.name)}`, "aria-label": words });
   const top = y + 4;
   const most = Math.floor((left - depth * INDENT) / LETTER);
   const short = t.name.length > most ? `${t.name.slice(0, Math.max(1, most - 1))}…` : t.name;
@@ -123,18 +123,18 @@ function row(t, depth, y, axis) {
     draw("rect", {
       x: left + from * scale, y: top, width: Math.max(0, gpus * scale), height: BAR, class: kind,
     });
-  group.append(draw("title", {}, words));
-  group.append(draw("text", { x: depth * INDENT, y: top + 13, class: "name" }, short));
-  group.append(bar(0, t.nominal ?? 0, "quota"), bar(0, t.used, "used"));
-  group.append(bar(t.used, t.borrowed, "borrowed"), ...hatched(t.used, t.borrowed, axis, top));
-  group.append(bar(t.used + t.borrowed, t.pending, "pending"));
-  if (t.lent > 0 && t.nominal !== null) group.append(bar(t.nominal - t.lent, t.lent, "lent"));
+  link.append(draw("title", {}, words));
+  link.append(draw("text", { x: depth * INDENT, y: top + 13, class: "name" }, short));
+  link.append(bar(0, t.nominal ?? 0, "quota"), bar(0, t.used, "used"));
+  link.append(bar(t.used, t.borrowed, "borrowed"), ...hatched(t.used, t.borrowed, axis, top));
+  link.append(bar(t.used + t.borrowed, t.pending, "pending"));
+  if (t.lent > 0 && t.nominal !== null) link.append(bar(t.nominal - t.lent, t.lent, "lent"));
   if (t.nominal !== null) {
     const x = left + t.nominal * scale;
-    group.append(draw("path", { d: `M${x} ${top - 3}v${BAR + 6}`, class: "mark" }));
+    link.append(draw("path", { d: `M${x} ${top - 3}v${BAR + 6}`, class: "mark" }));
   }
-  group.append(draw("text", { x: axis.figures, y: top + BAR + 14, class: "figures" }, figures(t)));
-  return group;
+  link.append(draw("text", { x: axis.figures, y: top + BAR + 14, class: "figures" }, figures(t)));
+  return draw("g", { role: "listitem", "aria-label": words }, link);
 }
 
 /**

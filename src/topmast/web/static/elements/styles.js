@@ -38,8 +38,8 @@ text { fill: var(--ink); font: 13px system-ui, sans-serif; }
 .attempt-timeline .hatch { stroke: var(--bad); }
 .blank { fill: transparent; }
 .line { stroke: var(--dim); stroke-width: 1.5; fill: none; stroke-dasharray: 5 3; }
-g:focus-visible { outline: none; }
-g:focus-visible rect { stroke: var(--ink); stroke-width: 3; }
+:is(g, a):focus-visible { outline: none; }
+:is(g, a):focus-visible rect { stroke: var(--ink); stroke-width: 3; }
 
 .quota { fill: none; stroke: var(--dim); }
 .used { fill: var(--series-1); }
@@ -47,6 +47,7 @@ g:focus-visible rect { stroke: var(--ink); stroke-width: 3; }
 .pending { fill: none; stroke: var(--dim); stroke-dasharray: 2 3; }
 .lent { fill: none; stroke: var(--series-3); stroke-width: 2; stroke-dasharray: 6 3; }
 .mark { stroke: var(--ink); stroke-width: 2; }
+.quota-tree a .name { fill: var(--link); text-decoration: underline; }
 
 .panes { display: grid; grid-template-columns: minmax(0, 1fr) 18rem; gap: 1rem 1.5rem; }
 .drawn { min-width: 0; display: flex; flex-wrap: wrap; gap: 0.7rem; align-items: stretch; align-content: start; }
