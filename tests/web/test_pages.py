@@ -158,7 +158,7 @@ def test_on_a_telephone_filters_are_folded_above_the_rows(
         page.locator(field).wait_for()
         page.evaluate("document.addEventListener('topmast:drawn', () => { window.anew = true; })")
         page.locator("#main").evaluate(REFRESH)
-        page.wait_for_function("window.anew")
+        page.wait_for_function("() => window.anew")
         page.locator(field).fill("speech")
         page.keyboard.press("Enter")
         page.wait_for_url("**tenant=speech**")

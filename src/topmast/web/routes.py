@@ -37,6 +37,7 @@ from topmast.web.page import Ask, Page, Replay, Standing
 from topmast.web.registry import all_pages
 
 STATIC = "/static"
+LOGGED_OUT = "/auth/logged-out"
 FRAGMENT = "topmast-fragment"
 """The header of a request for the content alone."""
 TEMPLATES = Path(__file__).parent / "templates"
@@ -87,6 +88,14 @@ def routes(
         router.add_api_route(
             path, _lead(to, permission[to]), methods=["GET"], include_in_schema=False
         )
+
+    @router.get(LOGGED_OUT, include_in_schema=False)
+    @open_to_all
+    async def logged_out(request: Request) -> Response:
+        """Where a logout ends: any other page would ask for a login at once."""
+        if request.scope.get(CALLER) is not None:
+            return RedirectResponse("/", 303)
+        return drawing.plain(request, "logged_out.html", "Logged out")
 
     @router.get(f"{STATIC}/{{tag}}/{{name:path}}", include_in_schema=False)
     @open_to_all
@@ -158,6 +167,10 @@ class Drawing:
         return self._draw(
             request, page.template, {"page": page, "follows": follows, **shown}, status
         )
+
+    def plain(self, request: Request, template: str, title: str) -> Response:
+        """A page outside the navigation."""
+        return self._draw(request, template, {"page": None, "follows": "", "title": title})
 
     def failure(self, request: Request, error: TopmastError) -> Response:
         """What went wrong, as a page."""

@@ -2,8 +2,8 @@
 //
 // A button says in `data-act`, as JSON: the `url` of the route; a `title`; what `body` is sent; the id
 // of a template with further `fields`; a `note` on what it means; a `method` other than POST; and that
-// it is `plain`, without a dry run and a reason. A field `data-as="path"` fills in `{name}` of the url. Within an element with `data-list` it is about what is selected.
-import { refresh } from "./live.js";
+// it is `plain`, without a dry run and a reason; `then` the page that all tabs go to after it. A field `data-as="path"` fills in `{name}` of the url. Within an element with `data-list` it is about what is selected.
+import { leave, refresh, toLogin } from "./live.js";
 import { selectedRows, targetsOf, unselect } from "./selection.js";
 import { serverNowS } from "./times.js";
 import { told } from "./told.js";
@@ -22,7 +22,7 @@ const DECIMAL = /^[0-9]+(\.[0-9]+)?$/;
 const AMOUNT = /^([^=\s]+)\s*=\s*([0-9]+)$/;
 
 /** @typedef {Record<string, any>} Body */
-/** @typedef {{url: string, title: string, body?: Body, fields?: string, note?: string, method?: string, plain?: boolean}} Act */
+/** @typedef {{url: string, title: string, body?: Body, fields?: string, note?: string, method?: string, plain?: boolean, then?: string}} Act */
 
 /** The dialog of all acts, and a part of it. */
 const dialog = /** @type {HTMLDialogElement} */ (document.getElementById("confirm"));
@@ -38,6 +38,8 @@ let stale = false;
 let saying;
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let typing;
+/** What to do when the reader comes back from a login. */
+let back = () => {};
 
 /** Say for a moment what was done. */
 function say(/** @type {string} */ text) {
@@ -71,6 +73,7 @@ async function send(/** @type {Act} */ act, /** @type {Body} */ body) {
 class Refusal extends Error {
   constructor(/** @type {any} */ problem, /** @type {number} */ status) {
     super(problem.title);
+    this.status = status;
     /** @type {any[]} */
     const faults = problem.errors?.length ? problem.errors : [problem];
     this.faults = faults.map(({ field, detail = `the server answers ${status}`, remedy }) =>
@@ -174,16 +177,26 @@ function refused(/** @type {unknown} */ error, unknown = "") {
   part("summary").textContent = isSilent ? `The server does not answer. ${unknown}`.trim()
     : several ? "Refused:" : `Refused: ${faults[0]}`;
   list(several && !isSilent ? faults : []);
+  if (isLoggedOut(error)) part("summary").replaceChildren("Your login has ended. ", toLogin(), " and come back: nothing that stands here is lost.");
+}
+
+function isLoggedOut(/** @type {unknown} */ error) {
+  return error instanceof Refusal && error.status === 401;
 }
 
 function go() {
   return /** @type {HTMLButtonElement} */ (part("do"));
 }
 
-/** Ask anew when the server did not answer: what was done then counts as it is. */
-function askAgain(/** @type {Act} */ act, /** @type {Body} */ targets) {
+/**
+ * Ask anew when the server did not answer, or when the reader comes back from a login: what was done
+ * then counts as it is.
+ */
+function askAgain(/** @type {Act} */ act, /** @type {Body} */ targets, /** @type {unknown} */ error) {
   clearTimeout(typing);
-  if (dialog.open) typing = setTimeout(() => void rehearse(act, targets, true), AGAIN_MS);
+  if (!dialog.open) return;
+  if (error instanceof TypeError) typing = setTimeout(() => void rehearse(act, targets, true), AGAIN_MS);
+  if (isLoggedOut(error)) back = () => void rehearse(act, targets, true);
 }
 
 /** What came to match a filter after its dry run is not in the act: no reader saw it. */
@@ -197,6 +210,7 @@ function shownOf(/** @type {Body} */ targets, /** @type {any} */ answer) {
 /** Ask what an act would do, and show it; `again`: what was said before stays until an answer comes. */
 async function rehearse(/** @type {Act} */ act, /** @type {Body} */ targets, again = false) {
   const turn = ++asked;
+  back = () => {};
   meant = targets;
   if (!again) {
     list([]);
@@ -221,7 +235,7 @@ async function rehearse(/** @type {Act} */ act, /** @type {Body} */ targets, aga
   } catch (error) {
     if (turn !== asked) return;
     if (!again || !(error instanceof TypeError)) refused(error);
-    if (error instanceof TypeError) askAgain(act, targets);
+    askAgain(act, targets, error);
   }
 }
 
@@ -239,13 +253,17 @@ async function carryOut(/** @type {Act} */ act, /** @type {Body} */ targets) {
       refresh();
       return;
     }
+    if (act.then) {
+      leave(act.then);
+      return;
+    }
     const found = told(answer);
     say(found.changes ? `Done. ${found.summary}`.trim() : found.summary);
     dialog.close("yes");
   } catch (error) {
     stale = true;
     refused(error, "Look whether it was done before you try again.");
-    if (turn === asked && error instanceof TypeError) askAgain(act, targets);
+    if (turn === asked) askAgain(act, targets, error);
   }
 }
 
@@ -306,6 +324,7 @@ function confirm(/** @type {HTMLElement} */ button, /** @type {Act} */ act, /** 
   const keepFocus = keeperOf(button, selectedRows(button));
   dialog.onclose = () => {
     clearTimeout(typing);
+    back = () => {};
     part("secret").textContent = "";
     if (dialog.returnValue === "yes") {
       reason.value = "";
@@ -322,6 +341,7 @@ function confirm(/** @type {HTMLElement} */ button, /** @type {Act} */ act, /** 
 
 /** Listen to the page's acts. */
 export function install() {
+  for (const [from, type] of /** @type {const} */ ([[window, "focus"], [document, "topmast:back"]])) from.addEventListener(type, () => back());
   document.addEventListener("click", (event) => {
     const button = /** @type {HTMLElement} */ (event.target).closest("[data-act]");
     if (!(button instanceof HTMLElement)) return;

@@ -19,6 +19,7 @@ const SILENT_MS = 40000;
 const SAID_BY_EVENT = /^event: (.*)$/;
 
 /** @typedef {{kinds: string[], jobs: string[] | null}} News `jobs` null: too many to name. */
+/** @typedef {{news?: News, link?: string, to?: string}} Message between tabs */
 
 const channel = new BroadcastChannel("topmast-events");
 let due = false;
@@ -33,9 +34,9 @@ let anew = false;
 let timer;
 /** @type {AbortController | undefined} */
 let stream;
-let away = false;
-/** Where another server leads meanwhile, if that is known. */
-let awayTo = "";
+/** @type {Away | null} Why the page shows what was last heard. */
+let away = null;
+let leaving = false;
 
 /** Say how the link to the server is; an empty text says that all is well. */
 function say(/** @type {string} */ text) {
@@ -45,28 +46,44 @@ function say(/** @type {string} */ text) {
   if (line.textContent !== text) line.textContent = text;
 }
 
-/** `leader`: the address of another server that leads, if this one says so. */
-function setAway(/** @type {boolean} */ isAway, leader = "") {
-  if (away === isAway && awayTo === leader) return;
-  awayTo = leader;
-  if (isAway) say(leader ? "This server does not lead any more. " : "The server does not answer. This page shows what was last heard, and asks again.");
-  if (isAway && leader) {
-    const href = new URL(location.pathname + location.search, leader).href;
-    document.getElementById("link")?.append(Object.assign(document.createElement("a"), { href, textContent: "This page at the leader" }));
+/** The page cannot be drawn anew; `link`: what the reader can do about it. */
+class Away extends Error {
+  constructor(/** @type {string} */ text, /** @type {HTMLAnchorElement | null} */ link = null) {
+    super(text);
+    this.link = link;
   }
-  if (away === isAway) return;
-  away = isAway;
-  if (away) return;
-  say("");
+}
+
+/** Say why the page shows what was last heard; null: it does not. */
+function setAway(/** @type {Away | null} */ why) {
+  const isSame = away?.message === why?.message && away?.link?.href === why?.link?.href;
+  away = why;
+  if (isSame) return;
+  say(why?.message ?? "");
+  if (why?.link) document.getElementById("link")?.append(" ", why.link);
+  if (why) return;
+  document.dispatchEvent(new CustomEvent("topmast:back"));
   plan();
 }
 
-/** The server stands by. */
-class StandsBy extends Error {
-  constructor(/** @type {string} */ leader) {
-    super("another server leads");
-    this.leader = leader;
-  }
+const silent = () => new Away("The server does not answer. This page shows what was last heard, and asks again.");
+
+/** Another server leads. */
+function standsBy(/** @type {string} */ leader) {
+  if (!leader) return silent();
+  const href = new URL(location.pathname + location.search, leader).href;
+  return new Away("This server does not lead any more.", Object.assign(document.createElement("a"), { href, textContent: "This page at the leader" }));
+}
+
+/** To this page by way of the login, in another tab: this one keeps what the reader has in hand. */
+export function toLogin() {
+  return Object.assign(document.createElement("a"), { href: location.href, target: "_blank", textContent: "Log in again in another tab" });
+}
+
+/** The login has ended: go there, and back to this page, unless the reader would lose something. */
+function loggedOut() {
+  if (!leaving && !inHand()) location.reload();
+  return new Away("Your login has ended. This page shows what was last heard.", toLogin());
 }
 
 // ---------------------------------------------------------------------------------- drawing anew
@@ -100,10 +117,10 @@ async function drawAnew() {
   try {
     await fetchAndMorph();
     tookMs = performance.now() - begun;
-    setAway(false);
+    setAway(null);
   } catch (error) {
     tookMs = 0; // how long a failure took says nothing of the page
-    setAway(true, error instanceof StandsBy ? error.leader : "");
+    setAway(error instanceof Away ? error : silent());
   } finally {
     drawing = false;
     drawnMs = performance.now();
@@ -116,6 +133,16 @@ function busy() {
   return document.querySelector("dialog[open]") !== null;
 }
 
+/** Whether the reader has something open, or has typed or selected what is not sent yet. */
+function inHand() {
+  const fields = /** @type {NodeListOf<HTMLInputElement & HTMLSelectElement>} */ (document.querySelectorAll("main :is(form :is(input, select), [data-select])"));
+  return busy() || [...fields].some((field) => {
+    if (field.localName !== "select") return field.value !== field.defaultValue || field.checked !== field.defaultChecked;
+    const first = [...field.options].findIndex((option) => option.defaultSelected);
+    return field.selectedIndex !== Math.max(0, first);
+  });
+}
+
 /** Draw what the address says. */
 export async function fetchAndMorph() {
   const answer = await fetch(location.href, {
@@ -125,11 +152,8 @@ export async function fetchAndMorph() {
   anew = false;
   restMs = Number(answer.headers.get("Topmast-Rest") ?? 0);
   if (answer.headers.has("Topmast-Behind")) due = true;
-  if (answer.status === 401) {
-    location.reload();
-    return;
-  }
-  if (answer.status === 503) throw new StandsBy((await answer.json().catch(() => ({}))).leader ?? "");
+  if (answer.status === 401) throw loggedOut();
+  if (answer.status === 503) throw standsBy((await answer.json().catch(() => ({}))).leader ?? "");
   if (answer.status === 429 || answer.status >= 500) throw new Error(String(answer.status));
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("main");
   const old = document.getElementById("main");
@@ -165,7 +189,10 @@ async function read(/** @type {AbortSignal} */ signal) {
     try {
       const headers = lastId ? { "Last-Event-ID": lastId } : undefined;
       const answer = await fetch(STREAM, { signal, headers, redirect: "error" });
-      if (answer.status === 401) location.reload();
+      if (answer.status === 401) {
+        setAway(loggedOut());
+        return;
+      }
       if (answer.status === 403 || answer.status === 429) return; // without it, pages are drawn by the clock
       if (!answer.ok || !answer.body) throw new Error(String(answer.status));
       tell({ link: "up" });
@@ -209,13 +236,22 @@ async function pump(/** @type {ReadableStream<Uint8Array>} */ body, /** @type {A
 }
 
 /** Tell all tabs, this one too. */
-function tell(/** @type {{news?: News, link?: string}} */ message) {
+function tell(/** @type {Message} */ message) {
   channel.postMessage(message);
   hear(message);
 }
 
-function hear(/** @type {{news?: News, link?: string}} */ message) {
-  if (message.link) setAway(message.link === "down");
+/** Go to another page, with all tabs: none may ask for a login anew just after a logout. */
+export function leave(/** @type {string} */ to) {
+  tell({ to });
+}
+
+function hear(/** @type {Message} */ message) {
+  if (message.to) {
+    leaving = true;
+    location.assign(message.to);
+  }
+  if (message.link) setAway(message.link === "down" ? silent() : null);
   if (message.news && concerns(message.news)) plan();
 }
 
@@ -235,8 +271,8 @@ function rest() {
 
 /** Follow the events, if this page shows anything that they change. */
 export function start() {
-  if (!document.getElementById("main")?.dataset.follows) return;
   channel.addEventListener("message", (event) => hear(event.data));
+  if (!document.getElementById("main")?.dataset.follows) return;
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) rest();
     else {

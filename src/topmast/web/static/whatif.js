@@ -146,7 +146,8 @@ document.addEventListener("submit", async (event) => {
       body: JSON.stringify(asked.body),
     });
     const document_ = await answer.json();
-    if (answer.ok) location.assign(`/whatif?id=${encodeURIComponent(document_.id)}`);
+    if (answer.status === 401) tell(form, [], ["Your login has ended. Log in again in another tab, then compare."]);
+    else if (answer.ok) location.assign(`/whatif?id=${encodeURIComponent(document_.id)}`);
     else refused(form, asked, document_.errors?.length ? document_.errors : [document_]);
     if (answer.status === 409) untilItEnds(form);
   } catch {
