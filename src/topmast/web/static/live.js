@@ -137,7 +137,8 @@ function busy() {
 function inHand() {
   const fields = /** @type {NodeListOf<HTMLInputElement & HTMLSelectElement>} */ (document.querySelectorAll("main :is(form :is(input, select), [data-select])"));
   return busy() || [...fields].some((field) => {
-    if (field.localName !== "select") return field.value !== field.defaultValue || field.checked !== field.defaultChecked;
+    if (field.type === "checkbox") return field.checked !== field.defaultChecked;
+    if (field.localName !== "select") return field.value !== field.defaultValue;
     const first = [...field.options].findIndex((option) => option.defaultSelected);
     return field.selectedIndex !== Math.max(0, first);
   });
