@@ -135,12 +135,14 @@ function busy() {
 
 /** Whether the reader has something open, or has typed or selected what is not sent yet. */
 function inHand() {
-  const fields = /** @type {NodeListOf<HTMLInputElement & HTMLSelectElement>} */ (document.querySelectorAll("main :is(form :is(input, select), [data-select])"));
+  const fields = document.querySelectorAll("main :is(form :is(input, select), [data-select])");
   return busy() || [...fields].some((field) => {
-    if (field.type === "checkbox") return field.checked !== field.defaultChecked;
-    if (field.localName !== "select") return field.value !== field.defaultValue;
-    const first = [...field.options].findIndex((option) => option.defaultSelected);
-    return field.selectedIndex !== Math.max(0, first);
+    if (field instanceof HTMLSelectElement) {
+      const first = [...field.options].findIndex((option) => option.defaultSelected);
+      return field.selectedIndex !== Math.max(0, first);
+    }
+    const { type, checked, defaultChecked, value, defaultValue } = /** @type {HTMLInputElement} */ (field);
+    return type === "checkbox" ? checked !== defaultChecked : value !== defaultValue;
   });
 }
 
