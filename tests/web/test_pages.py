@@ -141,6 +141,20 @@ def test_on_a_telephone_rows_are_short(
     assert sum(heights_px) / len(heights_px) <= most_px
 
 
+@pytest.mark.parametrize("name", ["queue", "job-waits", "tenants", "host"])
+def test_on_a_telephone_what_has_the_focus_is_seen(stage: Stage, viewer: Viewer, name: str) -> None:
+    """Each stop of the tab key, also in the head of a table, has a ring, and nothing covers it."""
+    with viewer.window(width_px=390) as window:
+        page = window.open(address(stage, name))
+        page.wait_for_timeout(1_000)
+        stops = 0
+        while (found := page.evaluate(FOCUS)) is not None or stops == 0:
+            assert found is None or (found["ring"] and found["seen"]), found
+            page.keyboard.press("Tab")
+            stops += 1
+        assert stops > 20
+
+
 @pytest.mark.parametrize(("name", "most_px"), [("queue", 660), ("audit", 330)])
 def test_on_a_telephone_filters_are_folded_above_the_rows(
     stage: Stage, viewer: Viewer, name: str, most_px: float
@@ -233,6 +247,20 @@ def test_times_have_one_form_and_name_their_zone(stage: Stage, viewer: Viewer, n
         assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z]\S+", text), text
 
 
+FOCUS = """() => {
+  let one = document.activeElement;
+  while (one?.shadowRoot?.activeElement) one = one.shadowRoot.activeElement;
+  if (!one || one === document.body) return null;
+  const { x, y, width, height } = one.getBoundingClientRect();
+  const top = one.getRootNode().elementFromPoint(x + width / 2, y + Math.min(height / 2, innerHeight / 4));
+  const style = getComputedStyle(one);
+  const stroked = [...one.querySelectorAll("rect")].some((rect) => getComputedStyle(rect).strokeWidth === "3px");
+  return {
+    html: one.outerHTML.slice(0, 200), ring: stroked || parseFloat(style.outlineWidth) > 0 && style.outlineStyle !== "none",
+    seen: top !== null && (one.contains(top) || top.contains(one) && top.localName !== "tr"),
+  };
+}"""
+"""What has the focus, and whether it is seen; null: nothing has it."""
 REFRESH = """async () => {
   const files = document.querySelector("script[src$='/app.js']").src.replace("app.js", "live.js");
   (await import(files)).refresh();

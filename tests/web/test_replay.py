@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.web, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 PATHS = {
     "queue": "/", "job": "/jobs/j20", "fleet": "/fleet", "tenants": "/tenants", "data": "/data",
-    "usage": "/usage?period=24h", "events": "/events", "system": "/system",
+    "usage": "/usage?period=24h", "events": "/events", "system": "/system", "account": "/account",
 }  # fmt: skip
 
 
@@ -60,6 +60,7 @@ def test_a_page_of_the_past_has_no_fault_in_any_theme_and_width(watcher: Viewer,
                 page = window.open(f"{path}{glue}at=3000")
                 page.wait_for_timeout(200)
                 where = f"{path} {theme} {width_px}"
+                assert page.locator("[data-act]").count() == 0, where
                 assert window.complaints == [], where
                 assert window.too_wide_px() <= 0, where
                 assert window.violations() == [], where

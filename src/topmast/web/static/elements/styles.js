@@ -38,8 +38,8 @@ text { fill: var(--ink); font: 13px system-ui, sans-serif; }
 .attempt-timeline .hatch { stroke: var(--bad); }
 .blank { fill: transparent; }
 .line { stroke: var(--dim); stroke-width: 1.5; fill: none; stroke-dasharray: 5 3; }
-:is(g, a):focus-visible { outline: none; }
-:is(g, a):focus-visible rect { stroke: var(--ink); stroke-width: 3; }
+svg :is(g, a):focus-visible { outline: none; }
+svg :is(g, a):focus-visible rect { stroke: var(--ink); stroke-width: 3; }
 
 .quota { fill: none; stroke: var(--dim); }
 .used { fill: var(--series-1); }
