@@ -141,7 +141,7 @@ def test_on_a_telephone_rows_are_short(
     assert sum(heights_px) / len(heights_px) <= most_px
 
 
-@pytest.mark.parametrize("name", ["queue", "job-waits", "tenants", "host"])
+@pytest.mark.parametrize("name", ["queue", "tenants", "host"])
 def test_on_a_telephone_what_has_the_focus_is_seen(stage: Stage, viewer: Viewer, name: str) -> None:
     """Each stop of the tab key, also in the head of a table, has a ring, and nothing covers it."""
     with viewer.window(width_px=390) as window:
