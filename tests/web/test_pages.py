@@ -141,6 +141,24 @@ def test_on_a_telephone_rows_are_short(
     assert sum(heights_px) / len(heights_px) <= most_px
 
 
+def test_the_back_button_leads_to_fields_that_say_what_is_listed(
+    stage: Stage, viewer: Viewer
+) -> None:
+    """Browsers fill in again what was typed there, and the list is that of the address."""
+    with viewer.window() as window:
+        page = window.open("/")
+        page.locator("input[name=tenant]").fill("speech")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**tenant=speech**")
+        page.go_back()
+        page.wait_for_url(f"{stage.url}/")
+        page.locator(f'tr[data-key="{stage.jobs["trains"]}"]').wait_for()
+        assert page.locator("input[name=tenant]").input_value() == ""
+        page.go_forward()
+        page.wait_for_url("**tenant=speech**")
+        assert page.locator("input[name=tenant]").input_value() == "speech"
+
+
 @pytest.mark.parametrize("name", ["queue", "tenants", "host"])
 def test_on_a_telephone_what_has_the_focus_is_seen(stage: Stage, viewer: Viewer, name: str) -> None:
     """Each stop of the tab key, also in the head of a table, has a ring, and nothing covers it."""
