@@ -30,7 +30,7 @@ from topmast.service.audit_filter import check_filter
 from topmast.service.limits import Rate, Rates
 from topmast.web import STATIC
 from topmast.web.registry import all_pages
-from topmast.web.routes import LEADS_TO
+from topmast.web.routes import LEADS_TO, LOGGED_OUT
 
 pytestmark = pytest.mark.always
 
@@ -162,7 +162,7 @@ def test_each_route_declares_one_permission(door: Entrance) -> None:
     machines = (METRICS, *PROBES)
     shown = {
         f"{URL}{path}" for path in (*(page.path for page in all_pages()), *LEADS_TO, *machines)
-    } | {FILES}
+    } | {FILES, f"{URL}{LOGGED_OUT}"}
     assert {name.split()[1] for name in names} == known | shown
     assert door.others() == {
         "/openapi.json", "/{region}", "/{region}/books", "/{region}/log", "/{region}/exec",
@@ -171,7 +171,7 @@ def test_each_route_declares_one_permission(door: Entrance) -> None:
     open_to_all = {name for name, found in names.items() if found is None}
     assert open_to_all == {
         "GET /login", "GET /callback", "POST /device", "POST /device/token", "POST /logout",
-        f"GET {FILES}", *(f"GET {URL}{probe}" for probe in PROBES),
+        f"GET {FILES}", f"GET {URL}{LOGGED_OUT}", *(f"GET {URL}{probe}" for probe in PROBES),
     }  # fmt: skip
     needs_body = {n for n, p in names.items() if p and n.split()[0] in ("POST", "PUT")}
     assert needs_body == set(CALLS)
