@@ -271,10 +271,17 @@ FAR = (
         "            self._clear(name, listed)",
         "            pass",
     ),
-    step(
+    Mutant(
         "one listing without a part is not its end",
+        "adapters/engines/far/attempts.py",
         "TWO_LOOKS = 2",
         "TWO_LOOKS = 1",
+        STEPS,
+    ),
+    step(
+        "what is over and gone is forgotten",
+        "        self._draft.actions += map(e.Forget, self.attempts.vanished(by_name, event.unlisted))",
+        "        pass",
         STEPS,
     ),
     step(

@@ -64,6 +64,19 @@ def test_what_ended_is_listed_until_it_is_forgotten_and_then_nothing_is_left(
     launched.launcher.forget(ended)
 
 
+def test_a_pod_that_others_took_away_by_force_leaves_no_secret(launched: Launched) -> None:
+    """Its finalizer with it, so that no listing ever shows its end."""
+    running = launched.started()
+    kubectl = launched.lab.kubectl
+    kubectl("delete", "pod", running.name, "--force", "--grace-period=0", "--wait=false")
+    kubectl("patch", "pod", running.name, "-p", '{"metadata": {"finalizers": null}}')
+    launched.wait(lambda: launched.seen(running.name) is None, "the pod to be gone")
+    left = ("secrets", "-l", f"{FLEET}={launched.fleet}")
+    assert launched.lab.get(*left)["items"], "the case is that of a Secret that stays"
+    launched.launcher.forget(running)
+    assert launched.lab.get(*left)["items"] == []
+
+
 def test_a_name_is_made_once_however_often_it_is_submitted(launched: Launched) -> None:
     part = launched.part()
     with ThreadPoolExecutor(8) as pool:

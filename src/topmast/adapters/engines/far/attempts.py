@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from msgspec import UNSET
@@ -23,6 +23,8 @@ OBEY_S = 10.0
 """How long after the grace a runner may need to end its tasks, before the scheduler is asked to."""
 SAVE_S = 600.0
 """How much longer, if it brings a checkpoint to a bucket."""
+TWO_LOOKS = 2
+"""In a row: one alone may lack what is there."""
 Key = tuple[str, int]
 """Job and epoch."""
 
@@ -301,6 +303,19 @@ class Attempts:
     def open_parts(self) -> Iterator[tuple[Attempt, Part]]:
         """Parts that are not over."""
         return ((a, part) for a in self.known.values() for part in a.parts if not part.over)
+
+    def vanished(self, names: Collection[str], unlisted: Collection[str]) -> Iterator[Listed]:
+        """Parts that are over and that two looks lack, each once: others took them away by force.
+
+        ``names`` are those of the look; of the hosts in ``unlisted`` it told nothing.
+        """
+        for part in (part for a in self.known.values() for part in a.parts if part.over):
+            if part.shown is None or any(host in part.places for host in unlisted):
+                continue
+            part.absent = 0 if part.name in names else part.absent + 1
+            if part.absent >= TWO_LOOKS:
+                shown, part.shown = part.shown, None
+                yield shown
 
     def apply(self, fact: e.Fact) -> None:
         """Take up what was recorded."""

@@ -221,7 +221,8 @@ class Launcher(ABC):
     def forget(self, listed: Listed) -> None:
         """What became of a part that ended is on our disk: its scheduler may forget it.
 
-        Only for one that is listed as ended, or that never started and was cancelled. Where a
+        Only for one that is listed as ended, that never started and was cancelled, or that is over
+        and listed no more, when something of it may be left where it was submitted. Where a
         scheduler keeps what ended until it is asked to forget it, it is listed until then.
         Harmless when repeated. Raises `Unreachable`.
         """

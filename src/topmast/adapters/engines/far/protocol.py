@@ -15,6 +15,7 @@ from msgspec import UNSET, Struct
 
 from topmast.adapters.engines.far import events as e
 from topmast.adapters.engines.far.attempts import (
+    TWO_LOOKS,
     Attempt,
     Attempts,
     Part,
@@ -37,7 +38,6 @@ CANCEL_AGAIN_S = 30.0
 TELL_AGAIN_S = 30.0
 """What a start waits for is told again only so often, as long as it is the same."""
 _OfRunner = e.Claim | e.Beat | e.RankEnded
-TWO_LOOKS = 2
 LINGER_LOOKS = 5
 """How often a part may be seen running after its end before the scheduler is asked to end it."""
 
@@ -314,6 +314,7 @@ class Protocol:
                 self.urgent = True
         for name, listed in by_name.items():
             self._clear(name, listed)
+        self._draft.actions += map(e.Forget, self.attempts.vanished(by_name, event.unlisted))
         self._down_hosts()
         self._tell_truth(event.began_s)
 
@@ -413,15 +414,13 @@ class Protocol:
     def _clear(self, name: str, listed: list[Listed]) -> None:
         """End what the scheduler still has, or has again, of a part that is over."""
         found = self.attempts.part(name)
-        if found is not None and not found[1].over:
-            return
-        if found is None and not self.attempts.were_of(name):
-            return
         part = None if found is None else found[1]
+        if not part.over if part is not None else not self.attempts.were_of(name):
+            return
         live = [one for one in listed if is_live(one)]
         self._draft.actions += [e.Forget(one) for one in listed if not is_live(one)]
         if part is not None:
-            part.lingering = part.lingering + 1 if live else 0
+            part.lingering, part.shown = (part.lingering + 1, part.shown) if live else (0, None)
         for one in live:
             waits = one.state in (State.HELD, State.WAITING)
             if waits or part is None or part.lingering % LINGER_LOOKS == 0:

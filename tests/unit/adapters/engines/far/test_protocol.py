@@ -676,6 +676,44 @@ def test_after_a_second_claim_the_scheduler_is_not_believed() -> None:
         assert bool(lost) is want_lost, nonces
 
 
+def test_what_is_over_and_gone_is_forgotten_once() -> None:
+    """Others deleted it by force: what was made for it is still there. One look alone may lack it."""
+    story = Story().released()
+    story.claims()
+    story.looks(listed(State.RUNNING))
+    assert not only(story.looks(), e.Forget), "its runner may live"
+    story.does(e.RankEnded(PART, "h0", "n1", 0, 0, 1.0))
+    forgotten = [bool(only(story.looks(), e.Forget)) for _ in range(4)]
+    assert forgotten.count(True) == 1
+    assert forgotten.index(True) < 2
+
+
+def test_what_is_over_and_listed_is_forgotten_as_it_is_listed() -> None:
+    """And not again when its scheduler has done that."""
+    story = Story().released()
+    story.claims()
+    story.looks(listed(State.RUNNING))
+    story.does(e.RankEnded(PART, "h0", "n1", 0, 0, 1.0))
+    story.looks()
+    assert not only(story.looks(listed(State.RUNNING)), e.Forget)
+    ended = listed(State.ENDED)
+    assert only(story.looks(ended), e.Forget) == [e.Forget(ended)]
+    assert not any(only(story.looks(), e.Forget) for _ in range(4))
+
+
+def test_what_is_over_on_a_host_that_was_not_listed_is_not_gone() -> None:
+    """Of such a host a look tells nothing."""
+    story = Story().released()
+    story.claims()
+    story.looks(listed(State.RUNNING))
+    story.does(e.RankEnded(PART, "h0", "n1", 0, 0, 1.0))
+    hosts = tuple(Host(host, True) for host in HOSTS)
+    for _ in range(4):
+        story.now_s += 1.0
+        outcome = story.does(e.Looked(story.now_s, (), hosts, unlisted=("h0",)))
+        assert not only(outcome, e.Forget)
+
+
 def test_what_could_not_start_does_not_start_after_a_restart() -> None:
     """It was told to be lost: the same order again has the same answer, whatever is there now."""
     story, order = Story(), gang()

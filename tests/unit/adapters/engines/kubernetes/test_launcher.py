@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.adapters.engines.kubernetes.replies import Reply, kubeconfig_in, replying
 from topmast.adapters.engines.far.kubernetes.launcher import OTHERS_S, KubernetesLauncher
+from topmast.adapters.engines.far.kubernetes.objects import FLEET
 from topmast.adapters.engines.far.kubernetes.options import KubernetesOptions
 from topmast.adapters.engines.far.launcher import (
     Listed,
@@ -173,6 +174,20 @@ def test_the_secret_goes_before_the_pod_is_let_go(tmp_path: Path) -> None:
     })  # fmt: skip
     server.launcher.forget(ENDED)
     assert server.asked == [f"GET {POD}", f"DELETE {SECRET}", f"DELETE {POD}", f"PATCH {POD}"]
+
+
+@pytest.mark.parametrize("fleet", ["f", "other", None])
+def test_a_pod_that_is_gone_leaves_no_secret_of_this_fleet(
+    tmp_path: Path, fleet: str | None
+) -> None:
+    """As after a deletion by force, which no finalizer holds up."""
+    labels = {"labels": {FLEET: fleet}} if fleet else {}
+    server = Server(
+        tmp_path, {f"GET {SECRET}": meta("s1", **labels), f"DELETE {SECRET}": (200, {})}
+    )
+    server.launcher.forget(ENDED)
+    assert (f"DELETE {SECRET}" in server.asked) == (fleet == "f")
+    Server(tmp_path, {}).launcher.forget(ENDED)  # harmless when repeated
 
 
 def test_forgetting_leaves_the_secret_of_another_pod_alone(tmp_path: Path) -> None:

@@ -167,9 +167,11 @@ class KubernetesLauncher(Launcher):
     def forget(self, listed: Listed) -> None:
         """Delete what is left of a part: the Secret first, so that no late pod can start."""
         path, uid = _place(listed)
+        secret = path.replace("/pods/", "/secrets/")
         owner = self._ask(lambda: self._owner(path, uid), listed)
+        if owner is None:  # a pod that was deleted by force leaves its Secret
+            owner = self._ask(lambda: self._own(secret), listed)
         if owner:
-            secret = path.replace("/pods/", "/secrets/")
             self._ask(lambda: self._api.delete(secret, _only(owner)), listed)
         self.cancel(listed, 1.0)
         freed = {"metadata": {"uid": uid, "$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
@@ -180,6 +182,11 @@ class KubernetesLauncher(Launcher):
         meta = self._api.get(_Owned, path).metadata
         owners = meta.owner_references or []
         return next((one.uid for one in owners if one.kind == "Secret" and meta.uid == uid), "")
+
+    def _own(self, path: str) -> str:
+        """The uid of an object, if it has the label of this fleet."""
+        meta = self._api.get(_Owned, path).metadata
+        return meta.uid if (meta.labels or {}).get(FLEET) == self._fleet else ""
 
     def _ask(self, call: Callable[[], Any], listed: Listed) -> Any:
         """The answer to what is harmless when the object is gone, or is another one by now."""
