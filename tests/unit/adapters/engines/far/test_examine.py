@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from topmast.adapters.engines.far.discovery import Discovered
-from topmast.adapters.engines.far.examine import calls_home, examined
+from topmast.adapters.engines.far.examine import MOST_TOLD, calls_home, examined
 from topmast.adapters.engines.far.launcher import Host
 from topmast.adapters.engines.far.options import FarOptions
 from topmast.model.errors import InvalidInput
@@ -48,11 +48,17 @@ def test_what_is_not_there_is_a_fault(told: HostSpec, detail: str) -> None:
 
 
 def test_a_host_that_is_not_there_is_named_with_the_reason() -> None:
-    """Of many, some."""
+    """Each with a reason has a line; of many others, and of very many with one, some are named."""
     told = [HostSpec(f"b{index}", "H100", 8) for index in range(7)]
-    (_, fault) = look(*told, left_out=("b1: GPUs of two types", "z: of no fleet"))
-    assert fault.level is Level.FAULT
-    assert fault.detail == "not there: b0, b1, b2, b3, b4 and 2 more (b1: GPUs of two types)"
+    (_, why, fault) = look(*told, left_out=("b1: GPUs of two types", "z: of no fleet"))
+    assert (why.level, why.what, why.detail) == (Level.FAULT, "host b1", "GPUs of two types")
+    assert (fault.level, fault.what) == (Level.FAULT, "hosts")
+    assert fault.detail == "not there: b0, b2, b3, b4, b5 and 1 more"
+    many = [HostSpec(f"c{index}", "H100", 8) for index in range(MOST_TOLD + 7)]
+    (_, *lines, rest) = look(*many, left_out=tuple(f"{one.name}: down" for one in many))
+    assert [one.what for one in lines] == [f"host {one.name}" for one in many[:MOST_TOLD]]
+    assert rest.detail.startswith(f"not there either: c{MOST_TOLD}, ")
+    assert rest.detail.endswith(" and 2 more")
 
 
 def test_a_host_that_gets_no_work_is_told_with_the_reason() -> None:
