@@ -38,7 +38,7 @@ from topmast.service.standby import Followed
 
 log = structlog.get_logger(__name__)
 
-LOOK_S = 0.5
+LOOK_S = 0.25
 """How often the journal and the lease are looked at without a hint."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.4
 """Between attempts to reach the database."""
