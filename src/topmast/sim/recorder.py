@@ -345,6 +345,7 @@ class Recorder:
             turns = job.turns
             if job.start_s is not None:
                 turns = [*turns, TimeShare(job.start_s, now, job.share, RUNNING)]
+            self.totals.attempts += bool(turns)
             self._rows(job, turns, sum(turn.end_s - turn.start_s for turn in turns), RUNNING)
 
     def _row(

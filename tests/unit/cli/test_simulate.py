@@ -150,6 +150,7 @@ def test_a_run_ends_when_it_is_told_to(call: Call, files: tuple[str, ...], tmp_p
     base = ("simulate", *files, "--profile", "fifo", "--overheads", "none", "--json")
     cut = call(*base, "--until", "1m", "--out", str(out)).document
     assert [cut[x] for x in ("jobs", "finished", "running", "waiting")] == [3, 1, 1, 1]
+    assert cut["attempts"] == 2
     assert [job["job_id"] for job in cut["still_waiting"]] == ["c"]
     assert "1 job still ran when the run ended" in cut["warnings"]
     with (out / "allocations.csv").open() as file:
