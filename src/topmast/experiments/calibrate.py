@@ -16,7 +16,7 @@ from topmast.adapters.kernels import load_kernels, load_solvers
 from topmast.experiments.collector import calm
 from topmast.experiments.holding import CHECKPOINT, RESTORE, STARTUP, Held, fitted, is_known
 from topmast.experiments.rounds_found import rounds_of
-from topmast.experiments.run import RunOptions, load, run
+from topmast.experiments.run import RunOptions, checked, load, run
 from topmast.model.errors import InvalidInput
 from topmast.policies.registry import NO_SHARES
 from topmast.sim.books import JOBS, Tables
@@ -111,6 +111,7 @@ def calibrate(
     """
     if names is not None:
         check_names(names)
+    checked([options], measured)
     real = read_times(measured)
     if names is None:
         known = [times for times in real.values() if times.wait_s is not None]
@@ -352,7 +353,8 @@ def read_times(path: Path) -> dict[str, Times]:
         remedy = f"a table of jobs as CSV in UTF-8, with {', '.join(COLUMNS)}"
         raise InvalidInput("is not text", where=str(path), remedy=remedy) from error
     except (OSError, csv.Error) as error:
-        raise InvalidInput(f"cannot be read: {error}", where=str(path)) from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InvalidInput(f"cannot be read: {why}", where=str(path)) from error
     return dict(sorted(found.items(), key=lambda item: (item[1].submit_s, item[0])))
 
 

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from topmast.experiments.outputs import SUMMARY, folder_for, write_json
 from topmast.experiments.report import write_report
-from topmast.experiments.run import Ran, RunOptions, load, run
+from topmast.experiments.run import Ran, RunOptions, checked, load, run
 from topmast.experiments.workers import worker_pool
 from topmast.model.errors import InvalidInput
 
@@ -29,9 +29,8 @@ def compare(
     if not names:
         raise InvalidInput("names no contender", field="--profile", remedy="give two or more")
     runs = [_one(options, name) for name in names]
-    for each in runs:
-        each.world()  # what is wrong with a profile or the files is said before anything runs
-    load(runs[0])
+    checked(runs)
+    load(runs[0])  # what is wrong with the files is said before anything runs
     if options.out is not None:
         folder_for(options.out)
     found = _run_all(runs, tell)

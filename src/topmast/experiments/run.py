@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +72,31 @@ class Setup(Struct, frozen=True):
     throughputs: Throughputs | None
 
 
+def checked(runs: Sequence[RunOptions], *files: Path) -> Fleet:
+    """The fleet of runs with one trace and one fleet.
+
+    Raises InvalidInput for it, for options, and for files of the runs or ``files`` that are not
+    there: for all of it at once.
+    """
+    fleets: list[Fleet] = []
+    found: dict[str, InvalidInput] = {}
+
+    def read_all() -> None:
+        fleets.append(read_fleet(runs[0].fleet))
+
+    for check in (*(run.world for run in runs), read_all):
+        try:
+            check()
+        except InvalidInput as error:
+            found |= {str(one): one for one in (error, *error.more)}
+    read = (runs[0].trace, runs[0].throughputs, *files)
+    refuse_all((*found.values(), *chain.from_iterable(map(unreadable, filter(None, read)))))
+    return fleets[0]
+
+
 def load(options: RunOptions) -> Setup:
     """Read the files of a run. Raises InvalidInput for what does not fit."""
-    try:
-        fleet = read_fleet(options.fleet)
-    except InvalidInput as error:
-        refuse_all((error, *error.more, *unreadable(options.trace)))
+    fleet = checked([options])
     check_models(options.world()[1], fleet.models())
     widest = max(h.gpus for r in fleet.regions for c in r.clusters for h in c.hosts)
     trace = read(
@@ -117,8 +137,8 @@ def simulate(options: RunOptions, tell: Tell | None = None) -> dict[str, Any]:
 def run(options: RunOptions, tell: Tell | None = None) -> Ran:
     """Run, and write the files of ``options.out``. Raises InvalidInput for what does not fit."""
     begun_s = time.perf_counter()
-    profile, settings = options.world()
     setup = load(options)
+    profile, settings = options.world()
     load_kernels()
     load_solvers(profile)
     jobs, overview = len(setup.trace), Overview()

@@ -198,3 +198,21 @@ def test_what_does_not_fit_is_said(
     assert called.code == 2
     assert told in called.error
     assert not written.exists()
+
+
+def test_all_that_is_wrong_is_said_at_once(call: Call, tmp_path: Path) -> None:
+    """Of each command that runs a trace: the profile, settings, and each file."""
+    absent = [str(tmp_path / name) for name in ("no.csv", "no.yaml", "no.json", "measured.csv")]
+    trace, fleet, table, measured = absent
+    base = ("--trace", trace, "--fleet", fleet, "--throughputs", table, "--set", "nope=1")
+    for command, files in (
+        (("simulate", "--profile", "fiffo"), absent[:3]),
+        (("calibrate", "--profile", "fiffo", "--measured", measured), absent),
+        (("compare", "--profile", "fiffo", "--profile", "sjf"), absent[:3]),
+    ):
+        called = call(*command, *base)
+        assert called.code == 2
+        lines = called.err.splitlines()
+        assert sum("no such file" in line for line in lines) == len(files)
+        for text in (*files, "did you mean 'fifo'?"):
+            assert sum(text in line for line in lines) == 1
