@@ -30,7 +30,7 @@ BaseOption = Annotated[
     typer.Option(
         "--base", metavar="VERSION",
         help="Refuse it unless this is still the version of the fleet; else the version that "
-        "the shown differences are about.",
+        "`fleet show` wrote into the file.",
     ),
 ]  # fmt: skip
 ReasonOption = Annotated[
@@ -66,10 +66,10 @@ def show(session: Session) -> None:
 
 
 def _say_file(found: FleetView) -> None:
-    import yaml
+    from topmast.model.files.fleetdump import fleet_text
 
     note(f"version {found.version}")
-    say_block(yaml.safe_dump(found.fleet, sort_keys=False))
+    say_block(fleet_text(found.fleet, found.version))
 
 
 def diff(session: Session, file: FileArgument, tenants: TenantsOption = False) -> None:
@@ -77,6 +77,8 @@ def diff(session: Session, file: FileArgument, tenants: TenantsOption = False) -
     document = _document(session, file, tenants)
     with session.client() as client, _within(file):
         found = client.fleet_diff(**document)
+    if _base_in(file, found) != found.version:
+        warn("the fleet is another since this file was shown: it would undo what others changed")
     session.show(found, lambda: _say(found))
 
 
@@ -98,11 +100,22 @@ def apply(
     document = _document(session, file, tenants)
     with session.client() as client, _within(file):
         found = client.fleet_diff(**document)
-        version, why = found.version if base is None else base, reason or ""
+        version, why = _base_in(file, found) if base is None else base, reason or ""
         found = client.fleet_apply(**document, base=version, reason=why, dry_run=dry_run)
     if dry_run:
         note("nothing was done")
     session.show(found, lambda: _say(found, applied=not dry_run))
+
+
+def _base_in(file: Path, found: FleetDiff) -> str:
+    """The version of the fleet that a file was made from: the one that it is compared with, unless
+    it says another and would change something.
+    """
+    from topmast.model.files.fleetdump import version_in
+    from topmast.model.files.source import FLEET_LIMITS, read_bytes
+
+    said = version_in(read_bytes(file, str(file), FLEET_LIMITS)) if found.changes else None
+    return said or found.version
 
 
 @contextmanager

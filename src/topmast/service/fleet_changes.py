@@ -150,7 +150,7 @@ class FleetChanges(Pausing):
         if base is not None and base != found.version:
             raise Conflict(
                 f"the fleet is another since version {base}: now it is {found.version}; "
-                "look at the differences again"
+                "make the change in what `topmast fleet show` writes now"
             )
         # The queue looks again at what is left behind: here no engine was opened for nothing.
         left = await self._ask(lambda: stranded(self.machines.queue, fleet))

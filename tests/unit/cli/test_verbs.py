@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tests.unit.cli.conftest import Call
 from tests.unit.client.fake import FakeServer, job, problem
-from topmast.model.act_views import FleetDiff, JobEffect, JobsActed
+from topmast.model.act_views import FleetDiff, FleetView, JobEffect, JobsActed
 from topmast.model.fleet_changes import FleetChange
 from topmast.model.views import JobView
 
@@ -152,6 +152,31 @@ def test_a_fleet_is_applied_on_the_version_that_was_compared(
     assert body == {
         "tenants": {"vision": {"quota": {"H100": 4}}}, "base": "v1", "reason": "more",
     }  # fmt: skip
+
+
+def test_a_file_that_was_shown_is_applied_on_the_version_it_was_shown_at(
+    server: FakeServer, call: Call, tmp_path: Path
+) -> None:
+    """What others changed since is not undone; a file that changes nothing is no conflict."""
+    host = FleetChange("host east-1-9", "removed")
+    fleet = {
+        "regions": {
+            "east": {"clusters": {"e": {"hosts": [{"count": 1, "gpu": "H100", "gpus": 8}]}}}
+        }
+    }
+    server.on("GET", "/fleet", FleetView("v1", fleet))
+    server.on("POST", "/fleet/apply", FleetDiff("v3", (host,)))
+    path = tmp_path / "fleet.yaml"
+    path.write_text(call("fleet", "show").out)
+    for version, changes, base, warned in (
+        ("v1", (host,), "v1", 0), ("v2", (host,), "v1", 1), ("v2", (), "v2", 0),
+    ):  # fmt: skip
+        server.on("POST", "/fleet/diff", FleetDiff(version, changes))
+        assert call("fleet", "diff", path).err.count("what others changed") == warned
+        assert call("fleet", "apply", path).code == 0
+        assert json.loads(server.requests[-1].body)["base"] == base
+    assert call("fleet", "apply", path, "--base", "v9").code == 0
+    assert json.loads(server.requests[-1].body)["base"] == "v9"
 
 
 def test_every_act_has_its_route(server: FakeServer, call: Call) -> None:

@@ -183,6 +183,7 @@ def test_the_fleet_is_told_as_a_file_with_what_changed_it(tmp_path: Path) -> Non
         async def change() -> None:
             found = await door.service.fleet(ROOT)
             assert f"--base {found.version} --dry-run" in before.text
+            assert kept.text.startswith(f"# version {found.version}: ")
             quota = {"quota": {"H100": 3}}
             wanted = {"tenants": {**found.fleet["tenants"], "later": quota}}
             await door.service.fleet_apply(ROOT, wanted, found.version, "a new team")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import yaml
 from fastapi.responses import Response
 
 from topmast.model.access import Permission
+from topmast.model.files.fleetdump import fleet_text
 from topmast.routing import SECURITY_HEADERS
 from topmast.web.page import Ask, Page
 
@@ -23,7 +23,7 @@ FILE_HEADERS = {
 async def view(ask: Ask) -> dict[str, Any] | Response:
     """The file, on a page or to be kept."""
     found = await ask.service.fleet(ask.caller)
-    text = await asyncio.to_thread(_written, found.fleet)
+    text = await asyncio.to_thread(fleet_text, found.fleet, found.version)
     if ask.query.get("as") == "yaml":
         return Response(text, media_type="application/yaml", headers=FILE_HEADERS)
     return {
@@ -32,11 +32,6 @@ async def view(ask: Ask) -> dict[str, Any] | Response:
         "changes": ask.service.recent_events(ask.caller, CHANGES, "fleet-changed"),
         "may_audit": ask.caller.principal.may_somewhere(Permission.AUDIT_VIEW),
     }
-
-
-def _written(fleet: dict[str, Any]) -> str:
-    """O(hosts), some seconds for the largest fleets."""
-    return yaml.safe_dump(fleet, sort_keys=False)
 
 
 PAGE = Page(
