@@ -246,3 +246,19 @@ def _proc(pid: int, file: str) -> str:
     with suppress(OSError):
         return (processes.PROC / str(pid) / file).read_text(errors="replace")
     return ""
+
+
+def test_a_token_of_the_machine_is_good_for_nothing_after_logout(there: Listening) -> None:
+    """Its file is taken away: what was printed once may lie in a terminal's history."""
+    state = str(there.folder / "state")
+    kept = there.token("accounts", "break-glass", "--state", state, "--for", "15m")
+    there.run("login", "--token-stdin", text=kept)
+    assert json.loads(there.run("whoami", "--json"))["subject"] == "user:break-glass"
+    there.run("logout")
+    after = there.tried("whoami", TOPMAST_TOKEN=kept)
+    assert (after.returncode != 0, "whoami" in after.stdout) == (True, False), after.stdout
+    assert not (there.folder / "state" / "break-glass.json").exists()
+    again = there.token("accounts", "break-glass", "--state", state, "--for", "15m")
+    there.run("login", "--token-stdin", text=again)  # the fixture's own is replaced by these
+    lines = json.loads(there.run("audit", "--verb", "logout", "--json"))
+    assert [act["actor"] for act in lines["acts"]] == ["user:break-glass"]

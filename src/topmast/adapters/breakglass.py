@@ -54,6 +54,13 @@ def is_break_glass(state: Path, token: str, now: float) -> bool:
     return hmac.compare_digest(pane.digest, digest_of(token)) and now < pane.expires_s
 
 
+def end_break_glass(state: Path, token: str) -> None:
+    """Take away the file that a token is of, if it is there."""
+    pane = _pane(state)
+    if pane is not None and hmac.compare_digest(pane.digest, digest_of(token)):
+        (state / FILE).unlink(missing_ok=True)
+
+
 def is_one_good(state: Path, now: float) -> bool:
     """Whether the file has a token that is still good."""
     pane = _pane(state)

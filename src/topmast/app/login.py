@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from topmast.accounts import Accounts
-from topmast.adapters.breakglass import is_break_glass
+from topmast.adapters.breakglass import end_break_glass, is_break_glass
 from topmast.adapters.clock import elapsed_s, wall_s
 from topmast.adapters.oidc import OpenId
 from topmast.adapters.secretfile import require_private
@@ -84,6 +84,7 @@ class Entry(Struct, frozen=True):
             return LoopbackGate(_own_name())
         service.set_limits(_rates(self.accounts))
         service.logins.is_break_glass = _break_glass_of(options.state)
+        service.logins.end_break_glass = partial(end_break_glass, options.state)
         return LoginGate(service.logins, self.public_url, (), self.proxies, OPEN_PATHS)
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli import values
-from topmast.cli.command import FOLDER, Session, command
+from topmast.cli.command import Session, command
 from topmast.cli.output import say
 from topmast.cli.text import plural
 
@@ -24,7 +24,7 @@ BY_STATE = "`down` ends a process of this machine: name its state folder by --st
 def add(app: typer.Typer) -> None:
     """Add the command."""
     command(
-        app, "down", asks=FOLDER,
+        app, "down",
         example="topmast down\ntopmast down --state ./state\n"
         "topmast down --state ./state --server http://127.0.0.1:6279",
     )(down)  # fmt: skip

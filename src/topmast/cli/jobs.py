@@ -95,7 +95,7 @@ def queue(
             "-l",
             metavar="KEY=VALUE,...",
             help="Only jobs with these: state, tenant, user, name, cluster, host, band, "
-            "label.KEY, sweep; * stands for any characters.",
+            "sweep, label.KEY; * stands for any characters.",
         ),
     ] = None,
     unfold: Annotated[

@@ -225,7 +225,7 @@ def _say_pause(found: TenantPause, becomes: str) -> None:
         if found.paused:
             say(f"now {found.paused}")
     else:
-        say(found.paused or f"tenant {found.tenant} is not paused")
+        say(found.paused or f"tenant {found.tenant} {becomes}")
     say(f"{plural(found.waiting, 'job')} of it waiting, {found.running} with GPUs")
     if not found.stops:
         return

@@ -36,8 +36,8 @@ SomeJobs = Annotated[
     typer.Argument(metavar="JOB", help="Ids of jobs.", autocompletion=complete_active_jobs),
 ]
 SELECTOR_HELP = (
-    "Jobs by KEY=VALUE,... of state, tenant, user, name, cluster, host, band, label.KEY; * "
-    "stands for any characters. Only jobs that have not ended, unless it names states."
+    "Jobs by KEY=VALUE,... of state, tenant, user, name, cluster, host, band, sweep, label.KEY; "
+    "* stands for any characters. Only jobs that have not ended, unless it names states."
 )
 SelectorOption = Annotated[
     str | None, typer.Option("--selector", "-l", metavar="KEY=VALUE,...", help=SELECTOR_HELP)

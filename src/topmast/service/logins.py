@@ -60,6 +60,8 @@ class Logins:
         self._limits = limits
         self.is_break_glass: Callable[[str], bool] = lambda token: False
         """Whether a token is the one that the server's own machine has in a file."""
+        self.end_break_glass: Callable[[str], None] = lambda token: None
+        """Takes away that file."""
         self._broken: dict[str, str] = {}
         """The break-glass tokens that were used, by the name that their callers have."""
 
@@ -112,6 +114,11 @@ class Logins:
 
     async def log_out(self, caller: Caller) -> None:
         """Make the proof in use good for nothing."""
+        token = self._broken.pop(caller.token, None)
+        if token is not None:
+            await asyncio.to_thread(self.end_break_glass, token)
+            await self.note(row(caller, "logout", caller.principal.subject))
+            return
         if caller.token in self._directory.state.tokens:
             done = act(caller, "logout", caller.token)
             call = self._runtime.call(ids.ACCOUNTS, m.RevokeToken(caller.token), done)

@@ -32,6 +32,12 @@ def test_a_rehearsal_says_that_nothing_was_done(call: Call, server: FakeServer) 
     assert "tenant vision would be resumed" in done.out
     shown = call("tenants", "resume", "vision", "--dry-run", "--json").document
     assert (shown["waiting"], shown["dry_run"]) == (2, True)
+    server.on(
+        "POST",
+        "/tenants/resume",
+        {"tenants": [TenantPause("vision", "", False, 2, 0, (), 0.0, 0.0)]},
+    )
+    assert call("tenants", "resume", "vision").out.startswith("tenant vision resumed\n")
 
 
 def test_a_rehearsal_of_a_drain_says_what_would_be(call: Call, server: FakeServer) -> None:

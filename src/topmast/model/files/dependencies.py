@@ -41,9 +41,7 @@ def read_dependencies(value: Value | None, before: Mapping[str, int]) -> dict[st
 def _check_name(field: Value, name: str, before: Mapping[str, int]) -> None:
     """Refuse what is neither an id nor the name of one job of the same submission."""
     if name not in before:
-        remedy = "such as j7, or s7 of a sweep"
-        if before:
-            remedy += ", or the name of a job that is listed before this one"
+        remedy = "such as j7, or s7 of a sweep; or the name of a job that is listed before this one"
         raise field.error(f"{show(name)} is not the id of a job", remedy)
     if before[name] > 1:
         message = f"{before[name]:,} jobs that are listed before this one are called {show(name)}"
