@@ -39,6 +39,8 @@ BODY_WINDOW_BYTES = 200 * 1024
 """What of a body must arrive in each window: 10 KiB/s, or all of it."""
 PAUSE_S = 0.1
 """After a failure to take a connection."""
+MOST_AHEAD = 8
+"""Requests that one connection may send before they are answered; each is kept in memory."""
 UNREAD_S = 30.0
 """How long a client may leave an answer, or a stream of events, unread."""
 TICKS_PER_SWEEP = 10
@@ -288,6 +290,7 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Make room for another."""
         self.all.forget(self)
+        self.pipeline.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -316,6 +319,9 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """A request begins; its body comes next."""
         self._in_head = False
+        if len(self.pipeline) >= MOST_AHEAD:
+            self._refused_by = b""  # an earlier answer may be half written
+            raise ValueError("too many requests are sent ahead")
         size = sum(len(name) + len(value) + PUNCTUATION for name, value in self.headers)
         if len(self.url) + size > HEAD_BYTES:  # it came in one piece with its end
             self._refused_by = HEAD_TOO_LARGE

@@ -17,6 +17,7 @@ from topmast.adapters.connections import (
     HEAD_BYTES,
     HEAD_S,
     KEPT_S,
+    MOST_AHEAD,
     UNREAD_S,
     Connection,
     Connections,
@@ -190,6 +191,30 @@ def test_beyond_what_is_being_answered_nobody_is_let_in() -> None:
         assert (await reader.read(15)).startswith(b"HTTP/1.1 200")
 
     told(story, most=2)
+
+
+def test_requests_that_are_sent_ahead_are_answered_in_turn() -> None:
+    """As far as they are few."""
+
+    async def story(house: House) -> None:
+        reader, _ = await house.client(GET * (1 + MOST_AHEAD))
+        for _ in range(1 + MOST_AHEAD):
+            await asyncio.wait_for(reader.readuntil(b"ok"), 1.0)
+        assert house.begun == 1 + MOST_AHEAD
+
+    told(story)
+
+
+def test_a_flood_of_requests_that_are_sent_ahead_is_not_kept() -> None:
+    """Thousands of them fit into one piece of what arrives, and each would be kept until its turn."""
+
+    async def story(house: House) -> None:
+        reader, _ = await house.client(WAIT + GET * 9_000)
+        assert await is_closed(reader)
+        assert house.begun == 1
+        assert not len(house.connections)
+
+    told(story)
 
 
 def test_a_head_without_end_is_refused() -> None:
