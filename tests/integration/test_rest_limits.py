@@ -10,6 +10,7 @@ from tests.support.entrance import Entrance, entrance, run
 from topmast.api.observing import LIVE, METRICS, READY
 from topmast.model.access import Role
 from topmast.model.units import show
+from topmast.service import core
 
 ONE = {"run": "true", "resources": {"accelerators": "H100:1"}}
 LONG = "k" * 64
@@ -127,5 +128,30 @@ def test_jobs_of_tenants_that_are_hidden_are_not_counted(door: Entrance) -> None
                 (every,) = (await client.get(f"/{path}")).json()[path]
                 assert (own["running_jobs"], every["running_jobs"]) == (1, 3), path
                 assert own["free_gpus"] == every["free_gpus"]
+
+    run(story)
+
+
+def test_a_selector_counts_as_what_it_costs(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever asks with it; a request without one goes on as before."""
+
+    async def story() -> None:
+        viewer = await door.token("looks", (Role.VIEWER, "vision"))
+        admin = await door.token("asks", (Role.ADMIN, "/"))
+        act = {"selector": "name=*a*b*c", "dry_run": True}
+        async with door.client(admin) as client, door.client(viewer) as other:
+            for _ in range(10):
+                sent = await client.post("/jobs", json={"job": ONE | {"tenant": "vision"}})
+                assert sent.status_code == 201, sent.text
+            monkeypatch.setattr(core, "STEPS_PER_TAKE", 1e-6)
+            looks = ("/jobs?selector=name=*a*b*c", "/jobs?state=active&selector=user=*a*b*c")
+            codes = [(await other.get(looks[n % 2])).status_code for n in range(4)]
+            assert codes[0] == 200
+            assert codes[1:] == [429] * 3
+            codes = [(await client.post("/jobs/cancel", json=act)).status_code for _ in range(4)]
+            assert codes[0] == 200
+            assert codes[1:] == [429] * 3
 
     run(story)

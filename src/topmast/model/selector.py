@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Protocol
 
 from msgspec import Struct, UnsetType
@@ -26,6 +27,8 @@ LONGEST = 2_000
 """Characters of a selector."""
 MOST_PARTS = 100
 """Each job is compared with each of them."""
+MOST_STARS = 100
+"""Each job is looked through for what stands between them."""
 
 
 class Described(Protocol):
@@ -77,6 +80,15 @@ class Selector(Struct, frozen=True):
     def takes_all(self) -> bool:
         """Whether it names nothing."""
         return self == _ALL
+
+    @property
+    def steps(self) -> int:
+        """How many comparisons a look at one job may take: texts, and the stars in them."""
+        texts = (
+            self.tenants, self.users, self.names, self.clusters, self.hosts, self.sweeps,
+            *(wanted for _, wanted in self.labels),
+        )  # fmt: skip
+        return sum(1 + pattern.count("*") for pattern in chain.from_iterable(texts))
 
     @property
     def counts_alike(self) -> bool:
@@ -136,6 +148,8 @@ def parts_of(text: str, field: str) -> list[tuple[str, str]]:
     """
     if len(text) > LONGEST:
         raise InvalidInput(f"longer than {LONGEST} characters", field=field)
+    if text.count("*") > MOST_STARS:
+        raise InvalidInput(f"more than {MOST_STARS} stars", field=field, remedy="leave out some")
     parts = text.split(",") if text.strip() else []
     if len(parts) > MOST_PARTS:
         raise InvalidInput(f"more than {MOST_PARTS} parts", field=field)
@@ -184,7 +198,9 @@ def selector_of(text: str, field: str = "selector") -> Selector:
 
 def right_of(text: str) -> Selector:
     """The parts of a selector that can be read, of one that is refused for others of them."""
-    right = []
+    right: list[str] = []
+    if text.count("*") > MOST_STARS:
+        return _ALL
     for part in text[:LONGEST].split(",")[:MOST_PARTS]:
         with suppress(InvalidInput):
             selector_of(part)

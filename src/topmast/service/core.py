@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,6 +14,7 @@ from topmast.adapters.clock import elapsed_s
 from topmast.model import messages as m
 from topmast.model import views as v
 from topmast.model.access import Caller, Permission
+from topmast.model.selector import Selector
 from topmast.ports import Act, Clock, Journal, LogPage, Mover
 from topmast.runtime.loop import Runtime
 from topmast.service import fleet
@@ -29,7 +31,8 @@ from topmast.service.execs import Commands
 from topmast.service.fleet_map import FleetMaps
 from topmast.service.forecast import Forecasts
 from topmast.service.history import History
-from topmast.service.limits import Limits, Rates
+from topmast.service.limits import STEPS_PER_TAKE, Limits, Rates
+from topmast.service.listing import PORTION
 from topmast.service.live_progress import LiveProgress
 from topmast.service.logins import Logins
 from topmast.service.profile import Profiles
@@ -100,6 +103,8 @@ class Core:
         self.logins = Logins(runtime, self.directory, self.limits)
         self._looking = asyncio.Lock()
         """Held for a long look at the machines."""
+        self._walking = asyncio.Lock()
+        """Held while jobs are compared with a selector, one by one."""
         self.building = asyncio.Lock()
         """Held while the fleet is changed."""
         self.budgets: Budgets | None = None
@@ -134,6 +139,22 @@ class Core:
 
         async with self._looking:
             return await taken(self.runtime, dated)
+
+    async def _walk(
+        self, caller: Caller, jobs: Selector, look: Callable[[Sequence[str]], object]
+    ) -> None:
+        """``look`` at all jobs in memory in portions, between which decisions go on.
+
+        One walk at a time: many at once would leave little between their portions. Raises TooMany.
+        """
+        records = self.machines.queue.jobs.records
+        self.limits.take(caller, "list", jobs.steps * len(records) / STEPS_PER_TAKE)
+        async with self._walking:
+            names = await self._ask(lambda: list(records))
+            size = max(1, PORTION // max(1, jobs.steps))
+            for first in range(0, len(names), size):
+                portion = names[first : first + size]
+                await self._ask(partial(look, portion))
 
     async def _tell(self, to: str, message: m.Message, done: Act) -> Any:
         return await asyncio.wrap_future(self.runtime.call(to, message, done))

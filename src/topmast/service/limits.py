@@ -12,6 +12,8 @@ from topmast.model.errors import TooMany
 
 JOBS_PER_TAKE = 100
 """So many jobs, tenants or clusters of one request count as one more request."""
+STEPS_PER_TAKE = 20_000
+"""So many comparisons of jobs with a selector count as one more request."""
 MOST_BUCKETS = 10_000
 CLIENT_BITS_V6 = 64
 """One client has so much of an IPv6 address as its network, and all addresses in it (RFC 6177)."""

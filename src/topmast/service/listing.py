@@ -24,7 +24,16 @@ from topmast.service.sweeps import seen_by, views_of
 MAX_PAGE = 1_000
 CURSOR_DIGITS = 18
 PORTION = 5_000
-"""Jobs that are walked at a time, on the thread that decides."""
+"""Comparisons of jobs with a selector at a time, on the thread that decides."""
+
+
+class Found(Struct):
+    """Jobs that were compared with a selection one by one."""
+
+    jobs: dict[str, None] = {}
+    """Those that are wanted, the oldest first."""
+    sweeps: dict[str, None] = {}
+    """The sweeps of those that are wanted, also where their jobs are folded."""
 
 
 class Selection(Struct, frozen=True):
@@ -39,9 +48,13 @@ class Selection(Struct, frozen=True):
     """The tenants with jobs that the caller may see; None: all."""
     fold: bool = False
     """Leave out the jobs of sweeps."""
+    found: Found | None = None
+    """The wanted jobs, where each job was looked at before."""
 
     def takes(self, record: JobRecord) -> bool:
         """Whether a job in memory is wanted, and may be seen."""
+        if self.found is not None:
+            return record.id in self.found.jobs
         return not (self.fold and record.spec.part) and selects(self.jobs, record, self.seen)
 
     def takes_view(self, view: JobView) -> bool:
@@ -64,6 +77,18 @@ def selects(jobs: Selector, record: JobRecord, seen: frozenset[str] | None) -> b
         return False
     band = spec.band.name.lower() if jobs.bands else ""
     return jobs.takes(spec, record.state, band, record.cluster, record.hosts)
+
+
+def find(queue: GlobalQueue, wanted: Selection, found: Found, jobs: Iterable[str]) -> None:
+    """Compare some jobs with a selection. O(jobs)."""
+    for job in jobs:
+        record = queue.jobs.records.get(job)
+        if record is None or not selects(wanted.jobs, record, wanted.seen):
+            continue
+        if record.spec.part:
+            found.sweeps[record.spec.in_sweep] = None
+        if not (wanted.fold and record.spec.part):
+            found.jobs[job] = None
 
 
 def select(
@@ -133,12 +158,10 @@ def sweeps(queue: GlobalQueue, wanted: Selection) -> tuple[SweepView, ...]:
     known = queue.jobs.sweeps.records
     if not known:
         return ()
-    found = {
-        record.spec.in_sweep: None
-        for record in queue.jobs.records.values()
-        if record.spec.part and selects(wanted.jobs, record, wanted.seen)
-    }
-    return views_of(queue, [known[name] for name in found if name in known])
+    found = wanted.found
+    if found is None:
+        find(queue, wanted, found := Found(), queue.jobs.records)
+    return views_of(queue, [known[name] for name in found.sweeps if name in known])
 
 
 def total(queue: GlobalQueue, wanted: Selection) -> int | None:
@@ -148,6 +171,8 @@ def total(queue: GlobalQueue, wanted: Selection) -> int | None:
     """
     if wanted.may_be_archived and queue.jobs.has_forgotten:
         return None
+    if wanted.found is not None:
+        return len(wanted.found.jobs)
     if is_tallied(queue, wanted):
         return sum(tally.jobs for _, tally in _tallies(queue, wanted))
     return sum(wanted.takes(job) for job in queue.jobs.records.values())
@@ -171,10 +196,13 @@ def _tallies(queue: GlobalQueue, wanted: Selection) -> Iterator[tuple[Kind, Tall
 def newest(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
     """The newest wanted jobs in memory. O(jobs that are newer than the last of them)."""
     before, records = wanted.cursor, queue.jobs.records  # records are in the order of numbers
+    known = records if wanted.found is None else wanted.found.jobs
     chosen = (
         record
-        for record in reversed(records.values())
-        if (before is None or record.number < before) and wanted.takes(record)
+        for record in map(records.get, reversed(known))
+        if record is not None
+        and (before is None or record.number < before)
+        and wanted.takes(record)
     )
     return list(islice(chosen, wanted.limit))
 

@@ -111,7 +111,13 @@ class Service(Submitting):
         unknown = await self._unknown_in(caller, selector)
         if unknown and not wanted.may_be_archived:
             refuse_all(unknown)
-        page = await self._jobs(msgspec.structs.replace(wanted, fold=fold))
+        wanted = msgspec.structs.replace(wanted, fold=fold)
+        if not wanted.jobs.counts_alike:
+            found = listing.Found()
+            look = partial(listing.find, self.machines.queue, wanted, found)
+            await self._walk(caller, wanted.jobs, look)
+            wanted = msgspec.structs.replace(wanted, found=found)
+        page = await self._jobs(wanted)
         if not (page.jobs or page.sweeps or cursor):
             # What has left the fleet is known as long as it has jobs.
             if tenant and not self.access.sees(caller, tenant):
@@ -204,10 +210,7 @@ class Service(Submitting):
         if groups.is_tallied(queue):
             await self._ask(lambda: groups.take_tallies(queue))
             return groups.shown(self.clock.now())
-        jobs = await self._ask(lambda: list(queue.jobs.records))
-        for first in range(0, len(jobs), listing.PORTION):
-            portion = jobs[first : first + listing.PORTION]
-            await self._ask(partial(groups.take, queue, portion))
+        await self._walk(caller, wanted.jobs, partial(groups.take, queue))
         return groups.shown(self.clock.now())
 
     async def explain(self, caller: Caller, job: str) -> v.Explanation:

@@ -291,15 +291,16 @@ class Verbs(Operating):
         if not jobs.states:
             jobs = replace(jobs, states=GOING)
         names = SelectedNames(self.machines, self.access)
+        refuse_all(await self._ask(lambda: names.unknown(caller, jobs, wanted.permission)))
+        records, found = self.machines.queue.jobs.records, list[_Target]()
 
-        def select() -> list[_Target]:
-            refuse_all(names.unknown(caller, jobs, wanted.permission))
-            records = self.machines.queue.jobs.records.values()
-            return [
-                self._target(wanted, record) for record in records if selects(jobs, record, seen)
-            ]
+        def look(some: Sequence[str]) -> None:
+            for record in filter(None, map(records.get, some)):
+                if selects(jobs, record, seen):
+                    found.append(self._target(wanted, record))
 
-        return await self._ask(select)
+        await self._walk(caller, jobs, look)
+        return found
 
     def _named_jobs(
         self, wanted: JobsAct, names: Sequence[str], seen: frozenset[str] | None

@@ -45,6 +45,18 @@ def walked(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
     return sorted(chosen, key=key)
 
 
+def paged(queue: GlobalQueue, wanted: Selection) -> list[str]:
+    """The jobs of all pages."""
+    order = wanted.queue_order
+    page, found = listing.in_queue_order if order else listing.newest, list[str]()
+    while True:
+        records = page(queue, wanted)
+        found += [record.id for record in records]
+        if len(records) < wanted.limit:
+            return found
+        wanted = replace(wanted, cursor=len(found) if order else records[-1].number)
+
+
 def check(queue: GlobalQueue) -> None:
     """All pages of all selections are those of the walk, and so are the sums."""
     for states, selector in SELECTIONS:
@@ -52,16 +64,12 @@ def check(queue: GlobalQueue) -> None:
             for seen in (None, frozenset({"b", "c"})):
                 wanted = listing.select(states, "", 7, "", order, seen, selector)
                 want = [record.id for record in walked(queue, wanted)]
-                page = listing.in_queue_order if order else listing.newest
-                found: list[str] = []
-                while True:
-                    records = page(queue, wanted)
-                    found += [record.id for record in records]
-                    if len(records) < wanted.limit:
-                        break
-                    wanted = replace(wanted, cursor=len(found) if order else records[-1].number)
-                assert found == want, (states, selector, order)
-                assert listing.total(queue, wanted) == len(want)
+                known = listing.Found()
+                for one in queue.jobs.records:
+                    listing.find(queue, wanted, known, [one])
+                for each in (wanted, replace(wanted, found=known)):
+                    assert paged(queue, each) == want, (states, selector, order)
+                    assert listing.total(queue, each) == len(want)
                 check_groups(queue, wanted)
     sums: dict[str, int] = {}
     for record in queue.jobs.records.values():
