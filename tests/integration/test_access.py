@@ -887,6 +887,37 @@ def act_of_root() -> Act:
     return act(ROOT, "login")
 
 
+def test_a_proof_that_ends_while_a_body_is_sent_is_good_for_nothing(door: Entrance) -> None:
+    """A body may take hours: a thief could hold requests open until the token is revoked."""
+
+    async def story() -> None:
+        directory = door.service.directory
+        for change, want in (("none", 201), ("token", 401), ("role", 403), ("account", 401)):
+            await directory.add_account(ROOT, change, "/")
+            await directory.grant(ROOT, f"sa:{change}", Role.ADMIN, "/")
+            made = await directory.create_token(ROOT, account=change)
+
+            async def body(change: str = change, token: str = made.view.id) -> AsyncIterator[bytes]:
+                yield b'{"subject": "user:evil", "role": "admin", '
+                if change == "token":
+                    await directory.revoke_token(ROOT, token)
+                if change == "role":
+                    await directory.revoke(ROOT, f"sa:{change}", Role.ADMIN, "/")
+                if change == "account":
+                    await directory.remove_account(ROOT, change)
+                yield b'"tenant": "/"}'
+
+            kind = {"Content-Type": "application/json"}
+            async with door.client(made.token) as client:
+                sent = await client.post("/roles/grant", content=body(), headers=kind)
+                assert sent.status_code == want, (change, sent.text)
+            if want == 201:
+                await directory.revoke(ROOT, "user:evil", Role.ADMIN, "/")
+        assert not [view for view in directory.roles(ROOT) if view.subject == "user:evil"]
+
+    run(story)
+
+
 def test_an_open_stream_ends_soon_after_its_token_is_revoked(door: Entrance) -> None:
     """Within five seconds, whatever happens meanwhile."""
 

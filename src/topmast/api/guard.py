@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
@@ -315,6 +316,8 @@ class Guard:
                 caller = scope[CALLER] = await self.gate.caller(head)
                 actor = caller.principal.subject if caller is not None else ""
                 bind_contextvars(request=head.request, actor=actor)
+                if caller is not None:
+                    receive = _Proved(receive, self.gate, head, caller)
         except Refusal as refusal:
             answer = _answer(refusal)
             if refusal.status == 401 and _shows_pages(head):
@@ -339,6 +342,28 @@ class Guard:
         if isinstance(self.gate, LoopbackGate):
             return False
         raise Refusal(401, "links to a server with login ask for a token", "--token-file")
+
+
+class _Proved:
+    """Receives a request, and looks at its proof again when all of it is here.
+
+    A body may take hours, and what proved its caller by the head may be revoked meanwhile.
+    """
+
+    def __init__(self, receive: Receive, gate: Gate, head: Head, caller: Caller) -> None:
+        self.receive, self.gate, self.head, self.caller = receive, gate, head, caller
+
+    async def __call__(self) -> Message:
+        """Raises HTTPException for a caller that is not what it was."""
+        message = await self.receive()
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            try:
+                now = await self.gate.caller(self.head)
+            except Refusal as refusal:
+                raise HTTPException(refusal.status, refusal.detail) from None
+            if now is None or now.principal != self.caller.principal:
+                raise HTTPException(403, "your roles changed while you sent this: send it again")
+        return message
 
 
 class _Dressed:
