@@ -537,3 +537,19 @@ def test_the_order_of_hosts_and_ends_is_told_again(rig: Rig) -> None:
     assert isinstance(rig.truth(), TaskList)
     assert len(rig.news.all(TaskExited)) == 2
     assert isinstance(rig.news, News)
+
+
+def test_a_folder_that_was_moved_while_its_hosts_run_is_refused(tmp_path: Path, rig: Rig) -> None:
+    """They write where it was: ends would never be known, and the jobs would run once more."""
+    moved = tmp_path / "moved"
+    link = tmp_path / "link"
+    here = [Host(name, layout(rig)) for name in HOSTS]
+    eventually(lambda: all(host.process for host in here), "the hosts are there")
+    layout(rig).root.rename(moved)
+    hosts = [Host(name, Layout(moved)) for name in HOSTS]
+    assert [host.old_root(moved) for host in hosts] == [layout(rig).root] * len(HOSTS)
+    moved.rename(layout(rig).root)
+    link.symlink_to(layout(rig).root)
+    assert [host.old_root(link) for host in [Host(name, Layout(link)) for name in HOSTS]] == [
+        None
+    ] * len(HOSTS)

@@ -454,3 +454,32 @@ def test_an_attempt_inherits_nothing_from_one_that_an_old_journal_forgot(tmp_pat
         assert not is_alive(second.pid)
         job.end()
         assert f"{job.id}.2" in server.log_tail()
+
+
+def test_a_restored_server_finds_the_tasks_where_they_write(tmp_path: Path) -> None:
+    """As docs/guides/backup.md says: what runs goes on, and each job starts once."""
+    restored, away = tmp_path / "restored", tmp_path / "away"
+    with server_on(tmp_path) as (server, client):
+        held = Held(client, tmp_path, "H100", 2, name="goes-on")
+        pid = held.started().pid
+        held.until("RUNNING")
+        backed_up(server, restored)
+        away.mkdir()
+        for kept in server.state.iterdir():
+            if kept.name not in ("engines", "checkpoints"):
+                shutil.move(kept, away)
+        for made in restored.iterdir():
+            shutil.move(made, server.state)
+        server.start()
+        server.wait_ready()
+        assert (held.until("RUNNING").attempts, is_alive(pid)) == (1, True)
+        assert held.end().attempts == 1
+        assert len(held.starts()) == 1
+
+
+def backed_up(server: Server, into: Path) -> None:
+    """Back up a server that runs, stop it, and restore the backup beside it."""
+    file = str(into.with_suffix(".backup"))
+    run("backup", file, "--state", str(server.state))
+    assert server.stop() == 0
+    run("restore", file, "--state", str(into))

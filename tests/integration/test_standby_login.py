@@ -120,6 +120,46 @@ def _story(first: Side, second: Side) -> None:
     assert not [token for token in (good, gone, chief, own) if token in told]
 
 
+def test_what_had_a_login_is_not_opened_without_one(tmp_path: Path) -> None:
+    """By a start that forgets the option, nor by a standby: on loopback there is none by default."""
+    side = Side(tmp_path / "a", str(tmp_path / "journal.sqlite"))
+    given = side.server.arguments  # without --store FILE --standby: a journal of its own
+    place = given.index("--store")
+    side.server.arguments = (*given[:place], *given[place + 3 :])
+    side.start()
+    side.server.end()
+    said = refused(side)
+    assert "--accounts: this server has had a login until now" in said
+    assert "an empty file will do" in said
+    side.start()
+    side.server.end()
+    with postgresql.server() as url:
+        if url is None:
+            pytest.skip("PostgreSQL is not installed")
+        first, second = Side(tmp_path / "b", url), Side(tmp_path / "c", url, "--reads")
+        try:
+            first.start()
+            eventually(lambda: first.leads(break_glass(first.state)), "the first leads")
+            assert "--accounts: this server has had a login until now" in refused(second)
+        finally:
+            first.server.end()
+
+
+def refused(side: Side) -> str:
+    """What a start without the option says, before it ends."""
+    place = side.server.arguments.index("--accounts")
+    without = [*side.server.arguments[:place], *side.server.arguments[place + 2 :]]
+    command = [
+        sys.executable, "-m", "topmast.app", "up", "--state", str(side.state), "--port",
+        str(side.server.port), "--fleet", str(side.state.parent / "fleet.yaml"), *without,
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, env=dict(os.environ)
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    return done.stderr
+
+
 def break_glass(state: Path) -> str:
     words = ["accounts", "break-glass", "--state", str(state), "--for", "15m"]
     done = subprocess.run(

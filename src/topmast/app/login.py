@@ -21,6 +21,7 @@ from topmast.adapters.breakglass import end_break_glass, is_break_glass
 from topmast.adapters.clock import elapsed_s, wall_s
 from topmast.adapters.oidc import OpenId
 from topmast.adapters.secretfile import require_private
+from topmast.adapters.store import SqlJournal
 from topmast.adapters.tls import Certificate
 from topmast.api.guard import Gate, LoginGate, LoopbackGate, Network, StandbyGate
 from topmast.api.standby import GUARDED
@@ -38,6 +39,10 @@ from topmast.web import STATIC
 OPEN_PATHS = ("/auth/", f"{STATIC}/")
 """What takes part in logging in, and the files of pages, which are the same for all."""
 LOCAL_ENGINE = "local"
+
+
+LOGIN = "login"
+"""The option of a journal of which the server has had a login."""
 
 
 class Entry(Struct, frozen=True):
@@ -176,6 +181,25 @@ def refuse_local_engines(fleet: Fleet, options: ServeOptions) -> None:
             remedy="use clusters of another engine, or say that all that may submit may do that: "
             "--everyone-is-trusted",
         )
+
+
+def require_login(entry: Entry, kept: SqlJournal) -> None:
+    """Refuse to open without a login what another start of its server, or its leader, has with one.
+
+    Raises InvalidInput.
+    """
+    if entry.accounts is None and kept.option(LOGIN) is not None:
+        raise InvalidInput(
+            "this server has had a login until now: without one, each program of this machine "
+            "would be its administrator",
+            field="--accounts", remedy="--accounts FILE, as before; an empty file will do",
+        )  # fmt: skip
+
+
+def keep_login(entry: Entry, kept: SqlJournal) -> None:
+    """Note that there is a login, for later starts and other servers."""
+    if entry.accounts is not None and kept.option(LOGIN) is None:
+        kept.set_option(LOGIN, "yes")
 
 
 def _break_glass_of(state: Path) -> Callable[[str], bool]:

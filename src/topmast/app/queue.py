@@ -48,9 +48,11 @@ from topmast.app.control_plane import ControlPlane, relays_of, small_fleet
 from topmast.app.folder import leave, own_folder
 from topmast.app.login import (
     check_entry,
+    keep_login,
     network_of,
     open_entry,
     refuse_local_engines,
+    require_login,
     split_address,
 )
 from topmast.app.process import Outside, Term, fail_stop
@@ -211,7 +213,18 @@ class QueueServer:
     def _stand_by(self, store: str, claim: Claim, error: TopmastError) -> None:
         """Follow once before it says so, so that what is refused is refused at once."""
 
+        followed: list[SqlJournal] = []
+        looked: list[int] = []
+
+        def build(journal: SqlJournal) -> Machines:
+            followed[:] = [journal]
+            require_login(self._entry, journal)
+            return self._machines(journal)
+
         def check(follower: Follower, leader: Leader) -> None:
+            if leader.epoch not in looked:  # it may have a login that the one before had not
+                require_login(self._entry, followed[0])
+                looked.append(leader.epoch)
             require_engines_here(
                 follower.machines.queue.fleet, self._apart, leader, claim.folder,
                 self._outside.engines,
@@ -219,7 +232,7 @@ class QueueServer:
             remember_store(self._options.state, store)
 
         self._standby = Standby(
-            store, claim, self._machines, check, self._take_over, self._fail, self._reads.show,
+            store, claim, build, check, self._take_over, self._fail, self._reads.show,
             reads=self._options.reads, full=str(error) if isinstance(error, Full) else "",
         )  # fmt: skip
         if isinstance(error, InUse):
@@ -281,6 +294,7 @@ class QueueServer:
         return Machines(self._profile(journal), relays_of(self._apart), self._speeds)
 
     def _lead(self, journal: SqlJournal, keeper: Keeper, follower: Follower | None) -> None:
+        require_login(self._entry, journal)
         options, profile = self._options, self._profile(journal)
         if follower is not None and follower.machines.profile != profile:
             follower = Follower(self._machines(journal))
@@ -296,6 +310,7 @@ class QueueServer:
         )  # fmt: skip
         self._system = system
         refuse_local_engines(system.fleet, options)
+        keep_login(self._entry, journal)
         if is_database(self._store) or journal.option(PROFILE) is not None:
             journal.set_option(PROFILE, msgspec.json.encode(profile).decode())
         self._keep_foreseen(journal)

@@ -21,6 +21,7 @@ from topmast.adapters.engines.local.options import LocalOptions
 from topmast.adapters.engines.local.room import Room
 from topmast.adapters.engines.local.stops import Stops
 from topmast.adapters.engines.local.tasks import Tasks
+from topmast.model.errors import InvalidInput
 from topmast.model.messages import HostDown, HostUp
 from topmast.ports import Clock, Post
 
@@ -56,8 +57,18 @@ class Agents:
     # --- which hosts there are --------------------------------------------------------------
 
     def adopt(self, names: Sequence[str]) -> None:
-        """Find the agents and tasks of earlier runs; start agents if the cluster is small."""
+        """Find the agents and tasks of earlier runs; start agents if the cluster is small.
+
+        Raises InvalidInput for a folder that was moved while tasks run.
+        """
         left = sorted(folder.name for folder in self._layout.hosts.iterdir())
+        for name in left:
+            old = Host(name, self._layout).old_root(self._layout.root)
+            if old is not None:
+                raise InvalidInput(
+                    f"host {name} runs, and writes to {old}, where this folder was",
+                    field=str(self._layout.root), remedy="put it back there, or end what runs first",
+                )  # fmt: skip
         self.configured = frozenset(names)
         self.hosts = {name: Host(name, self._layout) for name in (*names, *left)}
         eager = len(names) <= self._options.eager_hosts

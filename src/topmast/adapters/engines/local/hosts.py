@@ -116,6 +116,20 @@ class Host:
         """Whether an agent has the host's lock."""
         return files.is_locked(self.folder / "agent.lock")
 
+    def old_root(self, root: Path) -> Path | None:
+        """Where an agent that is alive has the folder of its engine; None: at ``root``, as it is.
+
+        Agents, and what they start, write by the path that they were given.
+        """
+        found = self.process
+        command = [] if found is None else processes.command_of(found[0])
+        place = command.index("-c") + 3 if "-c" in command else len(command)
+        if place >= len(command):
+            return None
+        old = Path(command[place])
+        is_here = old.exists() and root.exists() and old.samefile(root)
+        return None if is_here else old
+
     @property
     def process(self) -> tuple[int, bool] | None:
         """The agent's process while it is alive, and whether it was halted."""

@@ -85,6 +85,15 @@ def identity(pid: int) -> dict[str, object]:
     return {"pid": pid, "start_ticks": start_ticks(pid), "boot": boot_id()}
 
 
+def command_of(pid: int) -> list[str]:
+    """The program of a process and its arguments; empty if it has ended."""
+    try:
+        text = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return []
+    return [os.fsdecode(part) for part in text.split(b"\0")][:-1]
+
+
 def pid_of(known: dict[str, object]) -> int | None:
     """The number in an identity, if a process can have it: tasks can write there."""
     pid = known.get("pid")
