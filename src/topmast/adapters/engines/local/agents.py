@@ -67,7 +67,8 @@ class Agents:
             if old is not None:
                 raise InvalidInput(
                     f"host {name} runs, and writes to {old}, where this folder was",
-                    field=str(self._layout.root), remedy="put it back there, or end what runs first",
+                    field=str(self._layout.root),
+                    remedy="put it back there, or end what runs first",
                 )  # fmt: skip
         self.configured = frozenset(names)
         self.hosts = {name: Host(name, self._layout) for name in (*names, *left)}
