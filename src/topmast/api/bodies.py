@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from fastapi import HTTPException, Request
 
 from topmast.api.wire import faults, truth
+from topmast.model.access import Caller
 from topmast.model.errors import (
     MOST_TOLD,
     InvalidInput,
@@ -35,6 +36,7 @@ from topmast.model.errors import (
     as_invalid,
     refuse_all,
 )
+from topmast.routing import CALLER
 
 T = TypeVar("T")
 Body = dict[str, Any]
@@ -44,6 +46,8 @@ SMALL_BYTES = 2 * 1024 * 1024
 BULK_BYTES = 128 * 1024 * 1024
 ALL_LARGE_BYTES = 256 * 1024 * 1024
 """What bodies over `SMALL_BYTES` may take together, while they are read."""
+ONE_LARGE_BYTES = BULK_BYTES
+"""The same, of one principal: it could else keep the others from all that is large."""
 MOST_SEPARATORS = 2_000_000
 """Commas and opening brackets in one document: each value costs memory and time."""
 LONGEST_VALUE_BYTES = 2 * 1024 * 1024
@@ -62,20 +66,27 @@ class LargeBodies:
 
     def __init__(self) -> None:
         self.held_bytes = 0
+        self.of: dict[str, int] = {}
+        """By principals that share the server with others."""
 
     @contextmanager
-    def room(self) -> Iterator[_Room]:
+    def room(self, request: Request) -> Iterator[_Room]:
         """Room for one body, for as long as it is looked at."""
-        room = _Room(self)
+        caller: Caller | None = request.scope.get(CALLER)
+        owner = ""
+        if caller is not None and not caller.principal.trusted:
+            owner = caller.principal.subject
+        room = _Room(self, owner)
         try:
             yield room
         finally:
-            self.held_bytes -= room.held_bytes
+            room.hold(-room.held_bytes)
 
 
 class _Room:
-    def __init__(self, all_of_them: LargeBodies) -> None:
+    def __init__(self, all_of_them: LargeBodies, owner: str) -> None:
         self._all = all_of_them
+        self._owner = owner
         self.held_bytes = 0
 
     def grow_to(self, size_bytes: int) -> None:
@@ -83,17 +94,26 @@ class _Room:
         if size_bytes <= SMALL_BYTES:
             return
         more = size_bytes - self.held_bytes
-        if self._all.held_bytes + more > ALL_LARGE_BYTES:
+        own = self._all.of.get(self._owner, 0) + more if self._owner else 0
+        if self._all.held_bytes + more > ALL_LARGE_BYTES or own > ONE_LARGE_BYTES:
             raise Unavailable("too many large requests at once; try again soon")
-        self._all.held_bytes += more
-        self.held_bytes = size_bytes
+        self.hold(more)
+
+    def hold(self, more_bytes: int) -> None:
+        """Hold so much more, or less."""
+        self._all.held_bytes += more_bytes
+        self.held_bytes += more_bytes
+        if self._owner:
+            left = self._all.of.pop(self._owner, 0) + more_bytes
+            if left:
+                self._all.of[self._owner] = left
 
 
 async def read_bytes(request: Request, limit_bytes: int = SMALL_BYTES) -> bytearray:
     """The body, refused as soon as it grows over the limit."""
     data = bytearray()
     bodies: LargeBodies = request.app.state.large_bodies
-    with bodies.room() as room:
+    with bodies.room(request) as room:
         async for chunk in _pieces(request, limit_bytes, room):
             data += chunk
     return data
@@ -114,7 +134,7 @@ async def read_object(
     """
     bodies: LargeBodies = request.app.state.large_bodies
     text = Text()
-    with bodies.room() as room:
+    with bodies.room(request) as room:
         async for chunk in _pieces(request, limit_bytes, room):
             text.add(chunk)
         document: Any = {}

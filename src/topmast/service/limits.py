@@ -14,6 +14,8 @@ JOBS_PER_TAKE = 100
 """So many jobs, tenants or clusters of one request count as one more request."""
 STEPS_PER_TAKE = 20_000
 """So many comparisons of jobs with a selector count as one more request."""
+BYTES_PER_TAKE = 1024 * 1024
+"""So much of a work folder counts as one more request."""
 MOST_BUCKETS = 10_000
 CLIENT_BITS_V6 = 64
 """One client has so much of an IPv6 address as its network, and all addresses in it (RFC 6177)."""
@@ -30,7 +32,8 @@ class Rates(Struct, frozen=True):
     """The limits of each principal."""
 
     submit: Rate = Rate(50.0, 500.0)
-    """Requests that submit jobs or change something; each hundred jobs count as one more."""
+    """Requests that submit jobs or change something; each hundred jobs, and each MiB of a work
+    folder, count as one more."""
     explain: Rate = Rate(1.0, 10.0)
     """Explanations and dry runs: each costs the thread that decides as much as a placement."""
     list: Rate = Rate(20.0, 200.0)

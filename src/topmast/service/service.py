@@ -34,6 +34,7 @@ from topmast.service import listing
 from topmast.service.access import row
 from topmast.service.explain import explain_job, rejected_hosts
 from topmast.service.forecast import with_start
+from topmast.service.limits import BYTES_PER_TAKE
 from topmast.service.periods import usual_period
 from topmast.service.regions import LogChunk
 from topmast.service.selecting import SelectedNames
@@ -355,7 +356,7 @@ class Service(Submitting):
 
     async def put_workdir(self, caller: Caller, digest: str, data: bytes) -> bool:
         """Keep a snapshot of a work folder; whether it is new."""
-        self.limits.take(caller, "submit")
+        self.limits.take(caller, "submit", 1.0 + len(data) / BYTES_PER_TAKE)
         self._require_somewhere(caller)
         loop = asyncio.get_running_loop()
         new = await loop.run_in_executor(self.uploads, self.blobs.put, digest, data)

@@ -13,6 +13,7 @@ from topmast.api.bodies import (
     BULK_BYTES,
     LONGEST_VALUE_BYTES,
     MOST_SEPARATORS,
+    ONE_LARGE_BYTES,
     SMALL_BYTES,
     Check,
     LargeBodies,
@@ -20,7 +21,9 @@ from topmast.api.bodies import (
     read_bytes,
     read_object,
 )
+from topmast.model.access import Caller, Principal, local_caller
 from topmast.model.errors import InvalidInput, TooLarge, Unavailable, refuse_all
+from topmast.routing import CALLER
 
 CHUNK = 65_536
 
@@ -33,7 +36,7 @@ def text_of(body: bytes, chunk_bytes: int = CHUNK) -> Text:
     return text
 
 
-def request_of(bodies: LargeBodies, body: bytes) -> Request:
+def request_of(bodies: LargeBodies, body: bytes, caller: Caller | None = None) -> Request:
     """A request with a body, to a process with these large bodies under way."""
     app = Starlette()
     app.state.large_bodies = bodies
@@ -44,7 +47,8 @@ def request_of(bodies: LargeBodies, body: bytes) -> Request:
         return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
 
     headers = [(b"content-type", b"application/json")]
-    return Request({"type": "http", "app": app, "headers": headers}, cast(Any, receive))
+    scope = {"type": "http", "app": app, "headers": headers, CALLER: caller}
+    return Request(scope, cast(Any, receive))
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 2, 7, CHUNK])
@@ -113,6 +117,25 @@ def test_only_a_route_that_says_so_takes_more_than_two_mebibytes() -> None:
     assert len(asyncio.run(read_object(request_of(LargeBodies(), body), None, BULK_BYTES))) == 1
     with pytest.raises(TooLarge):
         asyncio.run(read_bytes(request_of(LargeBodies(), body)))
+
+
+def test_one_principal_leaves_room_for_the_large_bodies_of_others() -> None:
+    """However many connections it has; the one person of a machine without a login has it all."""
+    ann, bob = (Caller(Principal(f"sa:{name}"), name, "10.0.0.1", "1") for name in ("ann", "bob"))
+    bodies = LargeBodies()
+    with bodies.room(request_of(bodies, b"", ann)) as first:
+        first.grow_to(ONE_LARGE_BYTES)
+        with bodies.room(request_of(bodies, b"", ann)) as second:
+            second.grow_to(SMALL_BYTES)
+            with pytest.raises(Unavailable):
+                second.grow_to(SMALL_BYTES + 1)
+        with bodies.room(request_of(bodies, b"", bob)) as other:
+            other.grow_to(ONE_LARGE_BYTES)
+    assert (bodies.held_bytes, bodies.of) == (0, {})
+    here = local_caller("me")
+    with bodies.room(request_of(bodies, b"", here)) as first:
+        first.grow_to(ALL_LARGE_BYTES)
+    assert bodies.held_bytes == 0
 
 
 def test_large_bodies_share_their_room_and_give_it_back() -> None:
