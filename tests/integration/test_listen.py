@@ -158,7 +158,7 @@ def test_a_forwarded_address_of_a_stranger_is_not_believed(there: Listening) -> 
 
 
 def test_a_renewed_certificate_is_used_without_a_restart(there: Listening) -> None:
-    """Half of the pair changes nothing."""
+    """Half of the pair changes nothing; that all users can read its key is said."""
 
     def serial() -> int:
         pem = ssl.get_server_certificate(("127.0.0.1", there.port))
@@ -169,8 +169,11 @@ def test_a_renewed_certificate_is_used_without_a_restart(there: Listening) -> No
     wanted = write_certificate(new, key)
     new.replace(there.certificate)
     assert serial() == there.serial
+    key.chmod(0o644)
     key.replace(there.key)
     eventually(lambda: serial() == wanted, "the new certificate is shown")
+    said = "the key of the new certificate is not private"
+    eventually(lambda: said in there.server.log_tail(), "it is said")
     there.serial = wanted
 
 

@@ -91,6 +91,10 @@ def _story(first: Side, second: Side) -> None:
     good, gone = (one["token"] for one in made)
     second.start()
     eventually(lambda: second.get("/jobs").json()["leader"] == first.url, "it knows the leader")
+    assert second.server.stop() == 0
+    assert second.server.log_tail().splitlines()[-1] == "stopped; it stood by"
+    second.start()
+    eventually(lambda: second.get("/jobs").json()["leader"] == first.url, "it knows the leader")
     for path, token in (("/jobs", ""), ("/jobs", good), ("/audit", chief), ("/events", good)):
         answer = second.get(path, token)
         assert (answer.status_code, answer.json()["leader"]) == (503, first.url), path

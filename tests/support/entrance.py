@@ -28,7 +28,7 @@ from topmast.web import routes as pages
 
 URL = "https://topmast.example.com"
 ROOT = local_caller("root")
-UNLIMITED = Rates(*(Rate(1e6, 1e6) for _ in range(4)))
+UNLIMITED = Rates(*(Rate(1e6, 1e6) for _ in Rates.__struct_fields__))
 FLEET: dict[str, Any] = {
     "regions": {"east": {"clusters": {"east-a": {"hosts": [{"count": 2, "gpu": "H100", "gpus": 2}]}}}},
     "tenants": {

@@ -56,6 +56,11 @@ class Certificate:
             log.error("the new certificate cannot be used", why=str(error))
             return
         self._seen = stamp
+        try:
+            require_private(self._files[1], "--tls-key")
+        except (OSError, InvalidInput) as error:
+            # The next start will refuse it; until then one that expires would be worse.
+            log.error("the key of the new certificate is not private", why=str(error))
         log.info("a new certificate is in use", file=str(self._files[0]))
 
     def _read(self) -> ssl.SSLContext:

@@ -160,8 +160,8 @@ class QueueServer:
         check = partial(check_engines, engines=self._outside.engines)
         return None if file is None else read_fleet(file, check)
 
-    def run(self) -> int:
-        """Serve until a signal; returns how many jobs run on."""
+    def run(self) -> int | None:
+        """Serve until a signal; returns how many jobs run on, or None if it has not led."""
         options = self._options
         if isinstance(self._store, Path):
             require_free(self._store)
@@ -188,7 +188,7 @@ class QueueServer:
                 role=LEADER if is_database(self._store) else "", tls=self._entry.tls,
             )  # fmt: skip
         if self._system is None:
-            return 0
+            return None
         records = self._system.machines.queue.jobs.records.values()
         return sum(record.plan is not None and not record.finished for record in records)
 

@@ -32,13 +32,16 @@ def serve(options: ServeOptions, outside: Outside = REAL) -> int:
     running = role(options, outside, limits)
     if sys.stderr.isatty():
         note("")  # after the ^C
-    jobs = {0: "no job runs", 1: "1 job runs on"}.get(running, f"{running} jobs run on")
-    note(f"stopped; {jobs}")
+    jobs = {0: "no job runs", 1: "1 job runs on", None: "it stood by"}
+    note(f"stopped; {jobs.get(running, f'{running} jobs run on')}")
     return 0
 
 
-def _run_queue(options: ServeOptions, outside: Outside, limits: Limits) -> int:
-    """Run the queue, and every placer that does not run apart; returns how many jobs run on."""
+def _run_queue(options: ServeOptions, outside: Outside, limits: Limits) -> int | None:
+    """Run the queue, and every placer that does not run apart; returns how many jobs run on.
+
+    None if it has stood by: it knows nothing of jobs to speak of.
+    """
     return QueueServer(options, outside, limits).run()
 
 
