@@ -53,7 +53,7 @@ else
 	@rm -f $(SKIPS)
 	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) -n 2 --dist loadfile $(addprefix --ignore=,$(REAL_PROCESSES))
 	@TOPMAST_SKIPS=$(SKIPS) $(PYTEST) -n 3 --dist loadgroup --no-loadscope-reorder $(REAL_PROCESSES) \
-	|| { [ $$? = 1 ] && echo "again, alone, what failed beside others:" && $(PYTEST) -x --last-failed --last-failed-no-failures none $(REAL_PROCESSES); }
+	|| { [ $$? = 1 ] && echo "again, alone, what failed beside others:" && $(filter-out --parts=%,$(PYTEST)) -x --last-failed --last-failed-no-failures none $(REAL_PROCESSES); }
 	@$(PY) -m tests.support.skips $(SKIPS)
 endif
 

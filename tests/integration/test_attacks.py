@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from tests.support.entrance import ROOT, URL, Entrance, entrance, run
 from topmast.accounts import new_token
@@ -327,10 +328,17 @@ def test_a_return_without_the_cookie_of_its_login_is_refused(door: Entrance) -> 
             for state in ("x", "\u00e9", "%ff", ""):
                 answer = await browser.get(f"/auth/callback?code=x&state={state}")
                 assert answer.status_code == 403, answer.text
+            # The burst of a server; however slow this machine is, none comes back before the end.
+            left = Rates().login.burst
+            door.service.set_limits(replace(rates, login=Rate(1e-6, left)))
             codes = [(await browser.get("/auth/login")).status_code for _ in range(30)]
-            assert codes[-1] == 429
+            assert codes == [302] * int(left) + [429] * (30 - int(left))
 
-    run(story)
+    rates = door.service.limits.rates
+    try:
+        run(story)
+    finally:
+        door.service.set_limits(rates)
 
 
 def test_polls_without_pause_ask_the_provider_once(door: Entrance) -> None:
