@@ -27,7 +27,7 @@ class Side:
         """``more`` arguments for `topmast up`."""
         folder.mkdir()
         (folder / "fleet.yaml").write_text(FLEET)
-        (folder / "accounts.yaml").write_text("limits: {}\n")
+        (folder / "accounts.yaml").write_text("")  # no provider, and no limits of its own
         (folder / "secret").write_text("a-secret-of-links-for-tests\n")
         (folder / "secret").chmod(0o600)
         nowhere, port = free_ports(2)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from topmast.model.files.documents import from_document
 from topmast.model.files.every import every_error
 from topmast.model.files.fields import Value
-from topmast.model.files.source import JOB_LIMITS, read_file
+from topmast.model.files.source import JOB_LIMITS, parse_text, read_bytes
 from topmast.model.units import parse_duration_s
 
 LIMITED = ("submit", "explain", "list")
@@ -60,8 +60,12 @@ def parse_accounts(document: Mapping[str, Any], *, where: str = "request") -> Ac
 
 
 def read_accounts(path: Path) -> AccountsFile:
-    """Read and check the file. Raises InvalidInput."""
-    node, where = read_file(path, JOB_LIMITS), str(path)
+    """Read and check the file; an empty one names no provider. Raises InvalidInput."""
+    where = str(path)
+    text = read_bytes(path, where, JOB_LIMITS)
+    if not text.strip():
+        return AccountsFile()
+    node = parse_text(text, where, JOB_LIMITS)
     return every_error(lambda n: _accounts(Value(n, "", where)), node)
 
 
