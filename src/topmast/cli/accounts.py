@@ -286,7 +286,7 @@ def audit(
             limit=limit,
         )  # fmt: skip
     columns = [
-        Column("WHEN", whole=True), Column("ACTOR", whole=True), Column("VERB"),
+        Column("WHEN"), Column("ACTOR", whole=True), Column("VERB"),
         Column("OBJECT", folds=True), Column("TENANT", spare=3), Column("CHANGE", folds=True),
         Column("VIA", spare=1), Column("FROM", spare=2), Column("OUTCOME", folds=True),
     ]  # fmt: skip
@@ -308,10 +308,15 @@ TIMES = ("from_s", "until_s")
 
 
 def _change(before: Any, after: Any) -> str:
-    """What changed, in a few words."""
+    """What changed, in a few words: what is as it was is left out."""
     if before == after:
         return ""
     if isinstance(before, dict) and isinstance(after, dict):
+        same = {name for name, value in after.items() if before.get(name, NOTHING) == value}
+        before, after = (
+            {name: value for name, value in state.items() if name not in same}
+            for state in (before, after)
+        )
         gone = {name: NOTHING for name, value in after.items() if not value and before.get(name)}
         after = {**after, **gone}
     was, is_now = _brief(before), _brief(after)

@@ -8,7 +8,7 @@ from topmast.model.views import Fault
 
 
 def test_what_changed_is_told_in_words(server: FakeServer, call: Call) -> None:
-    """Lists as their words; what is empty is left out."""
+    """Lists as their words; what is empty, or as it was, is left out."""
     acts = (
         ActView(4, 3.0, "ann", "token", "", "", "replicate", "d", "", {"east": ""}, {"east": "copying"},
                 "done"),
@@ -22,7 +22,7 @@ def test_what_changed_is_told_in_words(server: FakeServer, call: Call) -> None:
     server.on("GET", "/audit", ActPage(acts, None))
     out = " ".join(call("audit").out.split())
     assert "jobs=1, users=ann bob" in out
-    assert "state=PENDING -> state=PENDING, reason=later" in out
+    assert "j1 vision reason=later token" in out, "what is as it was is left out"
     assert "cause" not in out
     assert "sa:x - roles=viewer / token" in out, "there was nothing before"
     assert "d - east=copying token" in out
