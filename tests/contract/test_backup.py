@@ -138,6 +138,9 @@ def test_work_folders_are_copied_into_a_database_that_servers_share(
     shared = empty.target.startswith("postgresql")
     with closing(open_journal(empty.target, read_only=True)) as journal:
         assert journal.blob(FILES[1][0]) == (b"another" if shared else None)
+        there = {digest: len(data) for digest, data in FILES}
+        first = FILES[0][0]
+        assert journal.blob_bytes() == (there if shared else {first: there[first]})
 
 
 def test_a_target_that_is_not_empty_is_refused_and_kept(filled: Store, empty: Store) -> None:

@@ -281,6 +281,37 @@ async def try_route(
         assert added[0].request == answer.headers["x-request-id"]
 
 
+def test_a_folder_of_the_server_is_no_source_for_an_operator(tmp_path: Path) -> None:
+    """It could be one with keys. What lies in a store may be entered, and an administrator may copy."""
+
+    async def story(door: Entrance) -> None:
+        (tmp_path / "keys").mkdir()
+        (tmp_path / "keys" / "id").write_text("private")
+        wanted = {"name": "keys", "region": "east", "source": str(tmp_path / "keys")}
+        async with door.client(await door.token("o", (Role.OPERATOR, "/"))) as operator:
+            for also in ({}, {"dry_run": True}):
+                refused = await operator.post("/datasets", json=wanted | also)
+                assert refused.status_code == 403, refused.text
+                told = refused.json()
+                assert told["detail"].startswith("source: sa:o has no role with the permission")
+                assert "roles grant sa:o admin /" in told["remedy"]
+                assert told["remedy"].endswith(
+                    "into the store of the region, and leave out the source"
+                )
+            (line,) = door.acts(actor="sa:o", outcome="refused")[:1]
+            assert "fleet.build" in line.outcome
+            (tmp_path / "stores" / "east" / "there").mkdir(parents=True)
+            (tmp_path / "stores" / "east" / "there" / "a").write_text("a")
+            entered = {"name": "there", "region": "east", "path": "there"}
+            answer = await operator.post("/datasets", json=entered)
+            assert answer.status_code == 201, answer.text
+        async with door.client(await door.token("chief", (Role.ADMIN, "/"))) as admin:
+            assert (await admin.post("/datasets", json=wanted)).status_code == 201
+
+    with entrance(tmp_path) as door:
+        run(lambda: story(door))
+
+
 def test_what_belongs_to_another_tenant_is_not_there(tmp_path: Path) -> None:
     """404 for each object of another; lists, counts, events, usage and texts say nothing of it."""
 

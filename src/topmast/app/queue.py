@@ -92,8 +92,20 @@ from topmast.web import routes as pages
 
 KEEP_MONTHS = "keep_months"
 """The option of the journal with the whole months after which jobs are forgotten; 0: never."""
+KEEP_WORKDIRS = "keep_workdirs"
+"""The option of the journal with the bytes of work folders that are kept at most."""
 
 log = structlog.get_logger(__name__)
+
+
+def _kept(journal: SqlJournal, name: str, asked: int | None, default: int) -> int:
+    """What is asked for is kept for later starts and for other leaders."""
+    kept = journal.option(name)
+    known = default if kept is None else int(kept)
+    if asked is None or asked == known:
+        return known
+    journal.set_option(name, str(asked))
+    return asked
 
 
 def profile_of(options: ServeOptions) -> Profile:
@@ -270,15 +282,6 @@ class QueueServer:
             )
         return profile
 
-    def _keep_months(self, journal: SqlJournal) -> int:
-        """What is asked for is kept for later starts and for other leaders."""
-        kept = int(journal.option(KEEP_MONTHS) or 0)
-        asked = self._options.keep_months
-        if asked is None or asked == kept:
-            return kept
-        journal.set_option(KEEP_MONTHS, str(asked))
-        return asked
-
     def _check_foreseen(self) -> None:
         settings = read_foreseen(self._foreseen, "up")
         if self._fleet is not None:
@@ -317,7 +320,9 @@ class QueueServer:
         system.open()
         if options.validate:
             system.validate()
-        months = self._keep_months(journal)
+        room = system.blobs.room
+        room.most_bytes = _kept(journal, KEEP_WORKDIRS, options.keep_workdirs, room.most_bytes)
+        months = _kept(journal, KEEP_MONTHS, options.keep_months, 0)
         if months:
             self._sweeper = Sweeper(journal, months, system.clock.now, self._fail)
         endpoints = {region: queue_endpoint(system, region) for region in self._apart}

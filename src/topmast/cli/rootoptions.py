@@ -48,6 +48,8 @@ class ServeOptions:
     """Answer what only reads while another process leads, some seconds old at most."""
     keep_months: int | None = None
     """Forget jobs that ended so many whole months ago; 0: never; None: as before."""
+    keep_workdirs: int | None = None
+    """Keep so many bytes of uploaded work folders at most; None: as before."""
     listen: str | None = None
     """HOST:PORT for other machines, over TLS and with login."""
     tls_cert: Path | None = None

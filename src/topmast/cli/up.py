@@ -151,6 +151,14 @@ KeepMonths = Annotated[
         "before, at first 0: keep all.",
     ),
 ]  # fmt: skip
+KeepWorkdirs = Annotated[
+    str | None,
+    typer.Option(
+        "--keep-workdirs", metavar="SIZE", callback=values.SIZE,
+        help="Keep so much of uploaded work folders at most, of one account half. Default: as "
+        "before, at first 100GiB.",
+    ),
+]  # fmt: skip
 PlanDataEvery = Annotated[
     str | None,
     typer.Option(
@@ -202,6 +210,7 @@ def add(app: typer.Typer) -> None:
         standby: StandBy = False,
         reads: Reads = False,
         keep_months: KeepMonths = None,
+        keep_workdirs: KeepWorkdirs = None,
         plan_data_every: PlanDataEvery = None,
         plan_capacity_every: PlanCapacityEvery = None,
         listen: Listen = None,
@@ -229,6 +238,7 @@ def add(app: typer.Typer) -> None:
             checkpoints=_place(checkpoints) if checkpoints else None,
             throughputs=throughputs, store=store, standby=standby, reads=reads,
             keep_months=keep_months,
+            keep_workdirs=values.size_bytes(keep_workdirs, "--keep-workdirs"),
             listen=listen, tls_cert=tls_cert, tls_key=tls_key, public_url=public_url,
             trusted_proxies=tuple(trusted_proxy or ()), accounts=accounts,
             everyone_is_trusted=everyone_is_trusted,
@@ -303,6 +313,7 @@ def _faults_of_placer(options: ServeOptions) -> Iterator[str]:
         (options.store is not None or options.standby,
          "--store and --standby are options of the queue"),
         (options.keep_months is not None, "--keep-months is an option of the queue"),
+        (options.keep_workdirs is not None, "--keep-workdirs is an option of the queue"),
         (options.listen or options.accounts or options.otlp,
          "--listen, --accounts and --otlp are options of the queue"),
         (options.tls_cert is not None or options.tls_key is not None,

@@ -251,6 +251,7 @@ def loopback(host: str) -> str:
 
 DURATION, MOMENT, COMING = checked(duration_s), checked(moment_s), checked(_coming_s)
 DURATION_OR_NONE, ASSIGNMENTS = checked(duration_or_none_s), checked(assignments)
+SIZE = checked(size_bytes)
 COUNTS = checked(counts)
 TASKS, TIME_LIMIT = told_later(whole_number), told_later(duration_s)
 """What an option is checked by, as its ``callback``."""

@@ -387,7 +387,7 @@ class Transport:
             return absent
         if status == 409:
             return Conflict(text)
-        if status in (429, 502, 503, 504):
+        if status in (429, 502, 503, 504, 507):
             return Unavailable(text)
         if status < 500:
             return TopmastError(text)

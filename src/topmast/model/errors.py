@@ -221,3 +221,7 @@ class TooMany(TopmastError):
 
 class Unavailable(TopmastError):
     """A part of the system that cannot be reached now."""
+
+
+class Full(Unavailable):
+    """Something sent for which there is no room, until room is made."""

@@ -7,6 +7,7 @@ from msgspec import UNSET
 from topmast.model.errors import (
     Conflict,
     Forbidden,
+    Full,
     InvalidInput,
     NotFound,
     TooLarge,
@@ -23,6 +24,7 @@ _STATUS: dict[type[TopmastError], tuple[int, str]] = {
     Conflict: (409, "Conflict"),
     Forbidden: (403, "Forbidden"),
     TooMany: (429, "Too many requests"),
+    Full: (507, "Full"),
     Unavailable: (503, "Unavailable"),
 }
 

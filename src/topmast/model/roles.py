@@ -41,7 +41,8 @@ MEANING: Mapping[Permission, str] = {
     Permission.FLEET_VIEW: "see regions, clusters, hosts, GPUs, tenants and plans",
     Permission.FLEET_OPERATE: "cordon, drain and reserve hosts; close and open clusters",
     Permission.FLEET_EDIT: "see the fleet file of a running server, and change fleet and quotas",
-    Permission.FLEET_BUILD: "add and remove regions and clusters, which run programs on the server",
+    Permission.FLEET_BUILD: "add and remove regions and clusters, which run programs on the server; "
+    "name a folder of the server as the source of a dataset",
     Permission.DATA_VIEW: "see datasets and their replicas",
     Permission.DATA_EDIT: "add, copy, drop and remove datasets",
     Permission.USAGE_VIEW: "see the GPU-hours of the tenant",
@@ -63,6 +64,7 @@ BEYOND: Mapping[Permission, tuple[Permission, str]] = {
     ),
     Permission.JOBS_SUBMIT: (Permission.JOBS_OTHERS, "under another name"),
     Permission.FLEET_EDIT: (Permission.FLEET_BUILD, "to add or remove regions and clusters"),
+    Permission.DATA_EDIT: (Permission.FLEET_BUILD, "to name a source on the server"),
 }
 """What some requests that ask for a permission take besides, and which those are."""
 

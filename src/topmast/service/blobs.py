@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from topmast.adapters import archive
-from topmast.model.errors import InvalidInput, TooLarge, Unavailable
+from topmast.model.errors import Full, InvalidInput, TooLarge
+from topmast.service.room import Room
 
 MAX_BYTES = 100 * 1024 * 1024
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -29,6 +30,10 @@ class Shared(Protocol):
         """A file that was kept."""
         ...
 
+    def blob_bytes(self) -> dict[str, int]:
+        """How long each file is that was kept, by digest."""
+        ...
+
 
 class Blobs:
     """A folder of immutable files; a name says what must be inside. Safe to use from any thread.
@@ -40,6 +45,7 @@ class Blobs:
         self.root = root
         self._shared = shared
         self._locks: dict[str, threading.Lock] = {}
+        self.room = Room(root, self._kept_bytes)
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         _sync(root.parent)
         for part in root.glob("*.part"):  # of a process that was killed
@@ -57,23 +63,25 @@ class Blobs:
                 self._write(digest, data)
         return file if file.is_file() else None
 
-    def put(self, digest: str, data: bytes) -> bool:
+    def put(self, digest: str, data: bytes, owner: str = "") -> bool:
         """Store an upload durably; False when it was here already.
 
-        Raises InvalidInput, and Unavailable if the disk does not take it.
+        ``owner``: the principal that it counts for, if that shares the server with others.
+        Raises InvalidInput, and Full if there is no room.
         """
         _check(digest, data)
         _check_archive(data)
         with self._lock(digest):
             if self.path(digest) is not None:
                 return False
-            if self._shared is not None:
-                self._shared.put_blob(digest, data)  # first: what is here is there too
-            try:
-                self._write(digest, data)
-            except OSError as error:
-                why = f"the server cannot keep the work folder: {error.strerror or error}"
-                raise Unavailable(f"{why}; make room for its state folder") from error
+            with self.room.for_one(digest, len(data), owner):
+                if self._shared is not None:
+                    self._shared.put_blob(digest, data)  # first: what is here is there too
+                try:
+                    self._write(digest, data)
+                except OSError as error:
+                    why = f"the server cannot keep the work folder: {error.strerror or error}"
+                    raise Full(f"{why}; make room for its state folder") from error
             return True
 
     def fetch(self, digest: str, load: Callable[[], bytes]) -> Path | None:
@@ -89,6 +97,15 @@ class Blobs:
                 _check(digest, data)
                 self._write(digest, data)
         return self.path(digest)
+
+    def _kept_bytes(self) -> dict[str, int]:
+        if self._shared is not None:
+            return self._shared.blob_bytes()
+        with os.scandir(self.root) as files:
+            found = {f"sha256:{file.name}": file for file in files}
+            return {
+                name: file.stat().st_size for name, file in found.items() if _DIGEST.fullmatch(name)
+            }
 
     def _lock(self, digest: str) -> threading.Lock:
         return self._locks.setdefault(digest, threading.Lock())

@@ -14,7 +14,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model import views as v
 from topmast.model.access import ROOT, Caller, Permission
-from topmast.model.errors import InvalidInput, TopmastError, Unavailable
+from topmast.model.errors import Forbidden, InvalidInput, TopmastError, Unavailable
 from topmast.model.files.fields import no_such
 from topmast.model.fleet import Fleet
 from topmast.model.history_views import FleetHistory
@@ -132,9 +132,14 @@ class Operating(HostActs):
     async def add_dataset(
         self, caller: Caller, document: Any, why: Why = NO_REASON
     ) -> v.DatasetView:
-        """Enter a dataset, uploading a directory of this machine first if ``source`` names one."""
+        """Enter a dataset, uploading a directory of this machine first if ``source`` names one.
+
+        That reads as the user of the server, and jobs read the copy: its keys, or its journal.
+        """
         self.limits.take(caller, "submit")
         self.access.require(caller, Permission.DATA_EDIT, ROOT)
+        if isinstance(document, dict) and document.get("source") is not None:
+            self._require_source(caller)
         act_on = partial(act, caller, "add-dataset", after=why.note)
         spec = await self.arrivals.add(document, act_on, dry_run=why.dry_run)
         if why.dry_run:
@@ -142,6 +147,17 @@ class Operating(HostActs):
                 spec.name, spec.size_bytes, spec.path, spec.allowed, spec.min_replicas, (), ()
             )
         return await self.dataset(caller, spec.name)
+
+    def _require_source(self, caller: Caller) -> None:
+        """Raises Forbidden, with what else can be done."""
+        try:
+            self.access.require(caller, Permission.FLEET_BUILD, ROOT)
+        except Forbidden as error:
+            raise Forbidden(
+                f"source: {error.message}, which a folder of the server takes",
+                f"{error.remedy}; or put the files into the store of the region, and leave out "
+                "the source",
+            ) from None
 
     async def data_plan(self, caller: Caller) -> DataPlanView:
         """What is planned about data."""

@@ -359,7 +359,8 @@ class Service(Submitting):
         self.limits.take(caller, "submit", 1.0 + len(data) / BYTES_PER_TAKE)
         self._require_somewhere(caller)
         loop = asyncio.get_running_loop()
-        new = await loop.run_in_executor(self.uploads, self.blobs.put, digest, data)
+        owner = "" if caller.principal.trusted else caller.principal.subject
+        new = await loop.run_in_executor(self.uploads, self.blobs.put, digest, data, owner)
         done = row(caller, "upload", digest, outcome="done" if new else "unchanged")
         await asyncio.wrap_future(self.runtime.note(done))
         return new

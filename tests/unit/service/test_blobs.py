@@ -169,6 +169,9 @@ class Database:
     def blob(self, digest: str) -> bytes | None:
         return self.kept.get(digest)
 
+    def blob_bytes(self) -> dict[str, int]:
+        return {digest: len(data) for digest, data in self.kept.items()}
+
 
 def test_the_next_server_has_what_the_one_before_was_given(tmp_path: Path) -> None:
     shared = Database()

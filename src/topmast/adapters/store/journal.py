@@ -22,7 +22,8 @@ from topmast.adapters.store.errors import JournalFailure, Retired, explained
 from topmast.adapters.store.inserts import COPIED_ROWS, Inserts, put_options
 from topmast.adapters.store.months import forget
 from topmast.adapters.store.opening import dispose, open_database
-from topmast.adapters.store.retention import DAY_S, Kept, Past
+from topmast.adapters.store.retention import DAY_S, Past
+from topmast.adapters.store.snapshots import retire, snapshots, total_bytes_at
 from topmast.adapters.store.tables import (
     ATTEMPTS,
     BLOBS,
@@ -184,7 +185,7 @@ class SqlJournal:
         seq, count = snapshot.seq, len(snapshot.machines)
         with self._writing() as connection:
             connection.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.seq == seq))
-            total_bytes = _total_bytes(connection, seq)
+            total_bytes = total_bytes_at(connection, seq)
             rows = [
                 (
                     seq,
@@ -197,7 +198,7 @@ class SqlJournal:
                 for machine, blob in snapshot.machines.items()
             ]
             self._insert.rows(connection, self._insert.snapshot, rows)
-            _retire(connection, past)
+            retire(connection, past)
         self._last_seq = max(self._last_seq, seq)
 
     def forget(self, before_s: float, most: int) -> int:
@@ -316,7 +317,7 @@ class SqlJournal:
     def span_s(self) -> tuple[float, float] | None:
         """The first and the last time for which the state can be rebuilt; None: there is none."""
         with self._reading() as connection:
-            kept = connection.execute(_snapshots()).all()
+            kept = connection.execute(snapshots()).all()
             seqs = select(func.min(JOURNAL.c.seq), func.max(JOURNAL.c.seq))
             first, last = connection.execute(seqs).one()
             ends = connection.execute(
@@ -407,6 +408,10 @@ class SqlJournal:
         with self._reading() as connection:
             return connection.scalar(select(BLOBS.c.data).where(BLOBS.c.digest == digest))
 
+    def blob_bytes(self) -> dict[str, int]:
+        """How long each file is that `put_blob` kept."""
+        return dict(self._all(select(BLOBS.c.digest, func.length(BLOBS.c.data)), _pair))
+
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         with explained(self._place):
@@ -426,7 +431,7 @@ class SqlJournal:
 
     def _refuse_retired(self, connection: Connection, after: int) -> None:
         """Retiring leaves no record at or before the oldest snapshot kept."""
-        oldest = connection.execute(_snapshots().limit(1)).first()
+        oldest = connection.execute(snapshots().limit(1)).first()
         if oldest is None or after >= oldest.seq:
             return
         first = connection.scalar(select(func.min(JOURNAL.c.seq)))
@@ -453,43 +458,13 @@ def _newest_seq() -> Any:
     return func.coalesce(newest_record, newest_snapshot)
 
 
-def _snapshots() -> Select[Any]:
-    """One row for each snapshot, oldest first."""
-    table = SNAPSHOTS.c
-    at_s, total = func.min(table.at_s).label("at_s"), func.max(table.total_bytes).label("bytes")
-    columns = (table.seq, at_s, total)
-    return select(*columns).group_by(table.seq).order_by(table.seq)
-
-
-def _total_bytes(connection: Connection, seq: int) -> int:
-    """Bytes of all records ever written up to ``seq``, by the last snapshot and those since."""
-    before = SNAPSHOTS.c.seq < seq
-    last = connection.execute(
-        _snapshots().where(before).order_by(None).order_by(SNAPSHOTS.c.seq.desc())
-    ).first()
-    known, after = (0, 0) if last is None else (last.bytes or 0, last.seq)
-    size = func.sum(func.length(JOURNAL.c.event) + func.length(JOURNAL.c.facts))
-    fresh = select(size).where(JOURNAL.c.seq > after, JOURNAL.c.seq <= seq)
-    return known + int(connection.scalar(fresh) or 0)
-
-
-def _retire(connection: Connection, past: Past) -> None:
-    """Delete the snapshots that are not kept, and the records up to the oldest that is."""
-    found = [Kept(row.seq, row.at_s, row.bytes or 0) for row in connection.execute(_snapshots())]
-    first = connection.execute(
-        select(JOURNAL.c.seq, JOURNAL.c.at_s).order_by(JOURNAL.c.seq).limit(1)
-    ).first()
-    if first is not None and first.seq == 1:
-        found.insert(0, Kept(0, first.at_s, 0))
-    kept = past.keep(found[::-1])
-    seqs = [one.seq for one in kept]
-    connection.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.seq.not_in(seqs)))
-    connection.execute(delete(JOURNAL).where(JOURNAL.c.seq <= seqs[-1]))
-
-
 def _jobs() -> Select[Any]:
     table = FINISHED_JOBS.c
     return select(table.job, table.number, table.finish_s, table.view)
+
+
+def _pair(digest: str, size_bytes: int) -> tuple[str, int]:
+    return digest, size_bytes
 
 
 def _record_row(record: Record, epoch: int) -> tuple[Any, ...]:

@@ -1,0 +1,131 @@
+"""Uploaded work folders: what they may take of the server, all together and of one account."""
+
+import asyncio
+import hashlib
+import io
+import os
+import tarfile
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.entrance import Entrance, entrance, run
+from tests.support.live import live
+from topmast.model.access import Role
+from topmast.model.errors import Full, Unavailable
+from topmast.service import room
+from topmast.service.blobs import Blobs
+
+FLEET = """
+regions: {east: {clusters: {east-a: {hosts: [{count: 1, gpu: H100, gpus: 1}]}}}}
+"""
+FOLDER_BYTES = 10_240
+"""Of an archive: `tarfile` fills it up to so many."""
+
+
+def archive(number: int) -> bytes:
+    """A work folder that no other number has."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo(f"file-{number}"))
+    assert len(packed.getvalue()) == FOLDER_BYTES
+    return packed.getvalue()
+
+
+def digest_of(number: int) -> str:
+    return f"sha256:{hashlib.sha256(archive(number)).hexdigest()}"
+
+
+async def upload(client: httpx.AsyncClient, number: int) -> httpx.Response:
+    return await client.put(f"/workdirs/{digest_of(number)}", content=archive(number))
+
+
+async def _clients(door: Entrance) -> tuple[httpx.AsyncClient, httpx.AsyncClient]:
+    first, second = [
+        door.client(await door.token(name, (Role.SUBMITTER, "vision"))) for name in ("ada", "bob")
+    ]
+    return first, second
+
+
+def test_one_account_fills_half_of_the_room_and_leaves_the_rest(tmp_path: Path) -> None:
+    """Also after a restart, and with several uploads at once; what was removed counts no more."""
+
+    async def fill(door: Entrance) -> None:
+        ada, bob = await _clients(door)
+        answers = await asyncio.gather(*(upload(ada, number) for number in range(4)))
+        assert sorted(answer.status_code for answer in answers) == [201, 201, 507, 507]
+        refused = next(answer for answer in answers if answer.status_code == 507).json()
+        assert refused["detail"] == (
+            "the server does not take this work folder: it keeps 20.5kB of sa:ada, of at most "
+            "20.5kB for one account (leave out of the folder what the job does not need, or ask "
+            "for old ones to be removed)"
+        )
+        assert (await upload(bob, 10)).status_code == 201
+
+    async def after_a_restart(door: Entrance) -> None:
+        ada, bob = await _clients(door)
+        kept = [n for n in range(4) if (await ada.head(f"/workdirs/{digest_of(n)}")).is_success]
+        assert len(kept) == 2
+        assert (await upload(ada, kept[0])).status_code == 200, "it is here already"
+        assert (await upload(ada, 20)).status_code == 507
+        assert (await upload(bob, 11)).status_code == 201
+        full = (await upload(bob, 12)).json()
+        assert full["status"] == 507
+        assert "it keeps 41kB of at most 41kB (ask for old ones to be removed" in full["detail"]
+        (tmp_path / "workdirs" / digest_of(kept[0]).removeprefix("sha256:")).unlink()
+        assert (await upload(ada, 20)).status_code == 201
+
+    for story in (fill, after_a_restart):
+        with entrance(tmp_path) as door:
+            door.service.blobs.room.most_bytes = 4 * FOLDER_BYTES
+
+            run(partial(story, door))
+    files = list((tmp_path / "workdirs").iterdir())
+    assert sum(file.stat().st_size for file in files) == 4 * FOLDER_BYTES
+
+
+def test_no_upload_takes_what_a_disk_keeps_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the disk should have more free than it has; other accounts are refused as well."""
+    blobs = Blobs(tmp_path)
+    assert blobs.put(digest_of(0), archive(0), "sa:ada")
+    monkeypatch.setattr(room, "LEAST_FREE_BYTES", 2**62)
+    monkeypatch.setattr(room, "LEAST_FREE_PART", 1)
+    for owner in ("sa:ada", "sa:bob", ""):
+        with pytest.raises(Full, match="its disk would have less than .* free"):
+            blobs.put(digest_of(1), archive(1), owner)
+    assert not blobs.put(digest_of(0), archive(0), "sa:bob")
+    assert len(os.listdir(tmp_path)) == 1
+
+
+def test_what_could_not_be_written_takes_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = Blobs(tmp_path)
+    blobs.room.most_bytes = 2 * FOLDER_BYTES
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", lambda number: os.close(-1))
+        for _ in range(3):
+            with pytest.raises(Full, match="cannot keep the work folder"):
+                blobs.put(digest_of(0), archive(0), "sa:ada")
+    assert blobs.put(digest_of(0), archive(0), "sa:ada")
+
+
+def test_the_bound_that_a_server_is_given_holds_for_later_starts(tmp_path: Path) -> None:
+    """Without a login there is one account, and it may have all."""
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "weights").write_bytes(os.urandom(FOLDER_BYTES))
+    with live(tmp_path, FLEET, arguments=("--keep-workdirs", "20kB")) as (server, client):
+        assert client.upload_workdir(folders[0])
+        told = r"it keeps 10\.\dkB of at most 20kB .*topmast up --keep-workdirs"
+        with pytest.raises(Unavailable, match=told):
+            client.upload_workdir(folders[1])
+        assert server.stop() == 0
+        server.arguments = ()
+        with server.up() as again, pytest.raises(Unavailable, match=told):
+            again.upload_workdir(folders[1])
