@@ -57,11 +57,22 @@ def has_secret(pid: int) -> bool:
 def test_without_the_value_the_script_does_not_begin(
     rig: Rig, story: str, reference: str, told: str
 ) -> None:
-    """The output says which reference leads nowhere."""
-    rig.engine.start_gang(order("j1", "echo begun", secrets={"KEY": reference}))
-    assert rig.end_of("j1").code == 126
-    assert told in rig.log("j1")
-    assert "begun" not in rig.log("j1")
+    """The output says which reference leads nowhere, and so does the cause; also of a setup."""
+    for job, setup in (("j1", None), ("j2", "echo begun")):
+        rig.engine.start_gang(order(job, "echo begun", setup=setup, secrets={"KEY": reference}))
+        end = rig.end_of(job)
+        assert end.code == 126
+        assert f"task 0: {told}" in end.error
+        assert told in rig.log(job)
+        assert "begun" not in rig.log(job)
+
+
+def test_a_script_that_cannot_run_a_command_lacks_no_secret(rig: Rig, tmp_path: Path) -> None:
+    """It ends with the same status."""
+    secrets = {"KEY": f"file:{tmp_path}/secret"}
+    rig.engine.start_gang(order("j1", "exit 126", secrets=secrets))
+    end = rig.end_of("j1")
+    assert (end.code, "secrets" in end.error) == (126, False)
 
 
 def test_what_an_engine_does_not_have_is_told_before_anything_runs(rig: Rig) -> None:

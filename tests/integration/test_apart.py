@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -177,6 +178,29 @@ NOT_THE_TOKEN = (
     "Bearer a-token-for-tests-onl", "Bearer a-token-for-tests-only2", "Bearer A-TOKEN-FOR-TESTS-ONLY",
 )  # fmt: skip
 """What is shown by those who do not have it: nothing, another one, a part of it, or more."""
+
+
+def test_a_region_of_another_name_is_told_with_what_to_do(tmp_path: Path) -> None:
+    """A misspelt region does not wait for its placer in silence, on either side."""
+    processes = Apart(tmp_path)
+    placer = processes.placers["east"]
+    placer.arguments = ("--role", "placer", "--region", "esat", *placer.arguments[4:])
+    try:
+        for server in (processes.queue, placer):
+            server.start()
+        for server, region in ((processes.queue, "east"), (placer, "esat")):
+            eventually(partial(_is_refused, server), "it is told")
+            told = server.log_tail()
+            assert f"no link to region '{region}' ends here" in told
+            assert "start both sides with the name of the region in the fleet file" in told
+    finally:
+        processes.client.close()
+        for server in processes.all:
+            server.end()
+
+
+def _is_refused(server: Server) -> bool:
+    return "the link is refused" in server.log_tail()
 
 
 def test_a_link_asks_for_its_token_and_a_folder_keeps_its_role(tmp_path: Path) -> None:

@@ -102,6 +102,11 @@ def test_a_stopped_server_moves_into_postgresql_while_its_job_runs(
         assert not (state / "journal.sqlite").exists()
         same = run("db", "copy", "--to", postgres, "--state", state, code=2)
         assert "the copy is the database itself" in same
+        mistyped = tmp_path / "bakcups" / "journal.sqlite"
+        told = run("db", "copy", "--to", mistyped, "--state", state, code=2)
+        assert f"there is no folder {mistyped.parent}" in told
+        assert "name a file in a folder that is there, or make it first" in told
+        assert not mistyped.parent.exists()
         with server.up() as again:
             assert is_alive(pid)
             held.client = again

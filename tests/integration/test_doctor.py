@@ -2,6 +2,9 @@
 
 import json
 import os
+import shutil
+import sqlite3
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support import postgresql
+from topmast.adapters.store import open_journal
 
 FLEET = """
 regions:
@@ -49,6 +53,42 @@ def test_a_folder_where_nothing_can_be_kept_is_a_fault() -> None:
     code, findings, _ = doctor(state=Path("/proc/topmast"))
     (fault,) = [found for found in findings if found["level"] == "fault"]
     assert (code, fault["what"]) == (1, "state folder")
+
+
+def test_a_state_folder_that_a_server_refuses_is_a_fault(tmp_path: Path) -> None:
+    """Open to others and not its own; damaged; of a later version. Nothing of it is changed."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    (home / "thesis.txt").write_text("mine")
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    journal = state / "journal.sqlite"
+    open_journal(journal).close()
+    assert doctor(state=state)[0] == 0
+    shared = tmp_path / "shared"
+    shutil.copytree(state, shared)
+    shared.chmod(0o755)
+    code, findings, _ = doctor(state=shared)
+    (told,) = [found for found in findings if found["level"] != "ok"]
+    assert (code, told["level"], told["what"]) == (0, "warning", "rights")
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o755
+    later = tmp_path / "later"
+    shutil.copytree(state, later)
+    with sqlite3.connect(later / "journal.sqlite") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    journal.write_bytes(b"no database" * 1_000)
+    for folder, what, detail in (
+        (home, "rights", "is open to other users"),
+        (state, "journal", "journal.sqlite"),
+        (later, "journal", "newer"),
+    ):
+        code, findings, _ = doctor(state=folder)
+        (fault,) = [found for found in findings if found["level"] == "fault"]
+        assert (code, fault["what"]) == (1, what)
+        assert detail in fault["detail"]
+        assert fault["remedy"]
+    assert stat.S_IMODE(home.stat().st_mode) == 0o755
 
 
 def test_each_cluster_says_what_it_lacks(tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ def test_one_account_fills_half_of_the_room_and_leaves_the_rest(tmp_path: Path) 
         refused = next(answer for answer in answers if answer.status_code == 507).json()
         assert refused["detail"] == (
             "the server does not take this work folder: it keeps 20.5kB of sa:ada, of at most "
-            "20.5kB for one account (leave out of the folder what the job does not need, or ask "
-            "for old ones to be removed)"
+            "20.5kB for one account (leave out what the job does not need, or ask for old ones to be "
+            "removed)"
         )
         assert (await upload(bob, 10)).status_code == 201
 
@@ -95,10 +95,10 @@ def test_no_upload_takes_what_a_disk_keeps_free(
     monkeypatch.setattr(room, "LEAST_FREE_BYTES", 2**62)
     monkeypatch.setattr(room, "LEAST_FREE_PART", 1)
     for owner in ("sa:ada", "sa:bob", ""):
-        with pytest.raises(Full, match="its disk would have less than .* free"):
+        with pytest.raises(Full, match=r"its disk would have less than .* free"):
             blobs.put(digest_of(1), archive(1), owner)
     assert not blobs.put(digest_of(0), archive(0), "sa:bob")
-    assert len(os.listdir(tmp_path)) == 1
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_what_could_not_be_written_takes_no_room(

@@ -19,6 +19,7 @@ from topmast.api.wire import answer
 from topmast.model.errors import NotFound
 from topmast.model.messages import Receipt
 from topmast.ports import LogPage, Replica
+from topmast.runtime.relay import NOT_HERE
 
 EXEC_BYTES = 1 << 21
 """Of a call about a command: a piece of its input, written as text."""
@@ -87,7 +88,7 @@ def routes(endpoints: Mapping[str, LinkEndpoint]) -> APIRouter:
 
 def _endpoint_of(endpoints: Mapping[str, LinkEndpoint], region: str) -> LinkEndpoint:
     if region not in endpoints:
-        raise NotFound(f"no link to region '{region}' ends here")
+        raise NotFound(f"no link to region '{region}' {NOT_HERE}")
     return endpoints[region]
 
 

@@ -245,7 +245,16 @@ def _target(options: StoreOptions) -> str | Path:
 
 
 def _place(text: str) -> str | Path:
-    return checked(text, "--to") if "://" in text else Path(text).expanduser().absolute()
+    """Where a copy is made: a database, or a file in a folder that is there."""
+    if "://" in text:
+        return checked(text, "--to")
+    place = Path(text).expanduser().absolute()
+    if not place.parent.is_dir():
+        raise InvalidInput(
+            f"there is no folder {place.parent}", field="--to",
+            remedy="name a file in a folder that is there, or make it first",
+        )  # fmt: skip
+    return place
 
 
 def _file(options: StoreOptions) -> Path:

@@ -63,6 +63,7 @@ def _machine(state: Path) -> Iterator[Finding]:
     else:
         yield Finding(Level.OK, "packages", "a server has all that it needs")
     yield from _folder(state)
+    yield from _content(state)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     enough = most == resource.RLIM_INFINITY or most >= LEAST_FILES
     said = "no limit" if most == resource.RLIM_INFINITY else f"at most {most}"
@@ -94,6 +95,33 @@ def _folder(state: Path) -> Iterator[Finding]:
         )  # fmt: skip
     else:
         yield Finding(Level.OK, "state folder", f"{state}: {free >> 30} GiB are free")
+
+
+def _content(state: Path) -> Iterator[Finding]:
+    """What keeps a server from a state folder that is there, as `topmast up` would say it."""
+    try:
+        from topmast.adapters.store import JOURNAL, open_journal
+        from topmast.app.folder import is_open
+    except ImportError:
+        return  # a client alone, which keeps no state
+    if not state.is_dir() or not os.access(state, os.R_OK | os.X_OK):
+        return
+    try:
+        if is_open(state):
+            yield Finding(
+                Level.WARNING, "rights", f"{state} is open to other users of this machine",
+                f"chmod 700 {state}; a server does so at its start",
+            )  # fmt: skip
+        if (state / JOURNAL).is_file():
+            journal = open_journal(state / JOURNAL, read_only=True)
+            try:
+                journal.latest_snapshot()
+            finally:
+                journal.close()
+    except InvalidInput as error:
+        yield Finding(Level.FAULT, "rights", error.message, error.remedy)
+    except TopmastError as error:
+        yield Finding(Level.FAULT, "journal", str(error), f"topmast db check --state {state}")
 
 
 def _remembered(state: Path) -> str | None:

@@ -34,19 +34,26 @@ def own_folder(state: Path) -> None:
             f"{state} cannot be made: {error.strerror}", field="--state",
             remedy="name a folder that this user may make",
         ) from None  # fmt: skip
+    if not is_open(state):
+        return
+    state.chmod(0o700)
+    log.warning(
+        "the state folder was open to other users; it is closed to them now", folder=str(state)
+    )
+
+
+def is_open(state: Path) -> bool:
+    """Whether others may look into a state folder. Raises InvalidInput if it cannot be closed."""
     found = state.stat()
     if not found.st_mode & 0o077:
-        return
+        return False
     ours = (state / ROLE).exists() or (state / JOURNAL).exists() or not any(state.iterdir())
     if found.st_uid != os.geteuid() or not ours:
         raise InvalidInput(
             f"{state} is open to other users of this machine", field="--state",
             remedy=f"chmod 700 {state}, or name a new folder",
         )  # fmt: skip
-    state.chmod(0o700)
-    log.warning(
-        "the state folder was open to other users; it is closed to them now", folder=str(state)
-    )
+    return True
 
 
 def leave(state: Path, made: bool) -> None:

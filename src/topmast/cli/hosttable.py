@@ -43,10 +43,12 @@ def say_hosts(found: Sequence[HostView]) -> None:
     for row in found:
         for job, why in row.stays.items():
             say_text(f"{job} is still on {row.name}: {why}")
+        until = "" if row.until_s is None else f", until {moment(row.until_s)}"
         if row.closed:
             state = f" is {row.state}" if row.state in ("closed", "suspect") else ""
-            until = f", until {moment(row.until_s)}" if row.state == "suspect" else ""
             say_text(f"{row.name}{state}: {row.closed}{until}")
+        elif until:
+            say_text(f"{row.name} is {row.state}{until}")
         for job in row.kept_for:
             say_text(f"GPUs of {row.name} are kept for {job}, which is being moved there")
 

@@ -241,6 +241,8 @@ def _say(acted: JobsActed, named: list[str]) -> None:
         for effect in acted.effects:
             if effect.effect == "unchanged":
                 note(f"{effect.job} is unchanged" + (f": {effect.why}" if effect.why else ""))
+            elif effect.why and acted.verb == "edit":  # what is held says so by itself
+                note(f"{effect.job} {effect.why}")
     if acted.dry_run or len(acted.jobs) > LISTED:
         say(_summary(acted))
 

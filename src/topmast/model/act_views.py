@@ -17,7 +17,7 @@ class JobEffect(Struct, frozen=True):
     effect: str
     """``done``, ``unchanged`` or ``refused``."""
     why: str = ""
-    """Why it does nothing."""
+    """Why it does nothing, or what it does only later."""
     gpus: float = 0.0
     """GPUs that the job lets go of."""
     lost_gpu_h: float = 0.0

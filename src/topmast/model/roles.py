@@ -41,8 +41,8 @@ MEANING: Mapping[Permission, str] = {
     Permission.FLEET_VIEW: "see regions, clusters, hosts, GPUs, tenants and plans",
     Permission.FLEET_OPERATE: "cordon, drain and reserve hosts; close and open clusters",
     Permission.FLEET_EDIT: "see the fleet file of a running server, and change fleet and quotas",
-    Permission.FLEET_BUILD: "add and remove regions and clusters, which run programs on the server; "
-    "name a folder of the server as the source of a dataset",
+    Permission.FLEET_BUILD: "add and remove regions and clusters, which run programs on the "
+    "server; name a folder of the server as the source of a dataset",
     Permission.DATA_VIEW: "see datasets and their replicas",
     Permission.DATA_EDIT: "add, copy, drop and remove datasets",
     Permission.USAGE_VIEW: "see the GPU-hours of the tenant",

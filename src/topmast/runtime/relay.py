@@ -30,7 +30,10 @@ OTHER_JOURNAL = "it answers with another journal than before"
 NOT_OPEN = "it is still starting"
 NOT_PAIRED = "it has not connected to this side yet"
 LOST_HISTORY = "a journal lacks what was exchanged: it was replaced by an old copy"
+NOT_HERE = "ends here"
 REMEDIES = {
+    NOT_HERE: "start both sides with the name of the region in the fleet file: "
+    "the queue with --placer REGION=URL, its placer with --region REGION",
     OTHER_JOURNAL: "stop the side that has a new state folder, "
     "and start it with the folder that has its old journal",
     LOST_HISTORY: "this link is severed for good: "

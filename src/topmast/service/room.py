@@ -71,23 +71,18 @@ class Room:
         least_bytes = min(LEAST_FREE_BYTES, disk.total // LEAST_FREE_PART)
         spare_bytes = disk.free - sum(self._coming.values()) - least_bytes
         if size_bytes > spare_bytes:
-            return (
-                f"its disk would have less than {format_bytes(least_bytes)} free (ask for more room for the state "
-                "folder of the server)"
-            )
+            remedy = "ask for more room for the state folder of the server"
+            return f"its disk would have less than {format_bytes(least_bytes)} free ({remedy})"
         if kept_bytes + size_bytes > self.most_bytes:
-            return (
-                f"it keeps {format_bytes(kept_bytes)} of at most {format_bytes(self.most_bytes)} (ask for old "
-                "ones to be removed, or for more: topmast up --keep-workdirs)"
-            )
-        room_bytes = min(self.most_bytes, kept_bytes + spare_bytes)
+            kept, most = format_bytes(kept_bytes), format_bytes(self.most_bytes)
+            remedy = "ask for old ones to be removed, or for more: topmast up --keep-workdirs"
+            return f"it keeps {kept} of at most {most} ({remedy})"
+        most_own_bytes = min(self.most_bytes, kept_bytes + spare_bytes) // 2
         own_bytes = sum(self._kept.get(one, 0) for one in self._owned(owner)) if owner else 0
-        if owner and own_bytes + size_bytes > room_bytes // 2:
-            return (
-                f"it keeps {format_bytes(own_bytes)} of {owner}, of at most {format_bytes(room_bytes // 2)} "
-                "for one account (leave out of the folder what the job does not need, or ask for "
-                "old ones to be removed)"
-            )
+        if owner and own_bytes + size_bytes > most_own_bytes:
+            own, most = format_bytes(own_bytes), format_bytes(most_own_bytes)
+            remedy = "leave out what the job does not need, or ask for old ones to be removed"
+            return f"it keeps {own} of {owner}, of at most {most} for one account ({remedy})"
         return ""
 
     def _owned(self, owner: str) -> dict[str, None]:

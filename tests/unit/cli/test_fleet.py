@@ -82,6 +82,19 @@ def test_listings(name: str, rows: list[Any], want: str, server: FakeServer, cal
     assert call(name).out.count("\n") == 1
 
 
+def test_a_host_that_is_put_aside_says_until_when(server: FakeServer, call: Call) -> None:
+    """With a reason and without; one that is put aside for good says nothing of it."""
+    rows = [
+        host("h0", "cordoned", closed="cordoned by ada: new fans", until_s=1e9),
+        host("h1", "draining", until_s=1e9), host("h2", "cordoned"),
+    ]  # fmt: skip
+    server.on("GET", "/hosts", {"hosts": rows})
+    called = call("hosts")
+    assert f"h0: cordoned by ada: new fans, until {moment(1e9)}" in called.out
+    assert f"h1 is draining, until {moment(1e9)}" in called.out
+    assert called.out.count("until") == 2
+
+
 def test_a_host_that_is_suspect_says_why_and_until_when(server: FakeServer, call: Call) -> None:
     suspect = host("h0", "suspect", closed="an attempt was lost here", until_s=1e9)
     server.on("GET", "/hosts", {"hosts": [suspect]})

@@ -196,6 +196,18 @@ def test_every_act_has_its_route(server: FakeServer, call: Call) -> None:
     assert call("edit", "j1").code == 2
 
 
+def test_a_change_that_waits_for_the_next_attempt_says_so(server: FakeServer, call: Call) -> None:
+    """The priority of a job with GPUs stays as it is until then; JSON has it in the effect."""
+    why = "has GPUs: it takes effect when the job waits again"
+    later = replace(acted(JobEffect("j1", "done", why), state="RUNNING"), verb="edit")
+    server.on("POST", "/jobs/edit", later)
+    assert call("reprioritize", "high", "j1").error == f"j1 {why}"
+    assert call("reprioritize", "high", "j1", "--json").document["effects"][0]["why"] == why
+    at_once = replace(acted(JobEffect("j1", "done"), state="PENDING"), verb="edit")
+    server.on("POST", "/jobs/edit", at_once)
+    assert call("reprioritize", "high", "j1").err == ""
+
+
 def test_what_is_wrong_with_a_change_is_said_of_what_was_typed(
     server: FakeServer, call: Call
 ) -> None:

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from topmast.adapters.engines.far.runner.references import resolved
+from topmast.adapters.engines.far.runner.references import CANNOT_BEGIN, missing, resolved
 from topmast.adapters.engines.local import files, processes
 from topmast.adapters.engines.local.files import Json, Layout
 
@@ -106,13 +106,14 @@ class Supervisor:
             child = self._fork(lambda: self._exec(self.seat["run"]))
             self.runs = True
             try:
-                return self._wait(child), ""
+                status = self._wait(child)
             finally:
                 self.runs = False
+            return status, self._missing(status, self.rank)
         except StepFailed as failed:
             return failed.code, failed.error
         except OSError as error:
-            code = None if error.errno in files.UNWRITABLE else 126
+            code = None if error.errno in files.UNWRITABLE else CANNOT_BEGIN
             return code, f"could not be started: {error}"
 
     def _record(self, code: int | None, error: str) -> None:
@@ -151,14 +152,15 @@ class Supervisor:
         finally:
             os.close(lock)
         code = done["code"]
-        fault = files.write_fault(self.work) if code == 126 and name == "workdir" else None
+        fault = files.write_fault(self.work) if code == CANNOT_BEGIN and name == "workdir" else None
         if fault is not None:
             raise fault  # neither the archive nor the job is to blame
         if code != 0:
             attempt, rank = files.split_task(done["task"])
             how = "was interrupted" if code is None else f"exited with {code}"
             see = f"topmast logs {files.split_attempt(attempt)[0]} --task {rank}"
-            raise StepFailed(code or 1, f"task {rank}: {what} {how}; see `{see}`")
+            why = self._missing(code, rank)
+            raise StepFailed(code or 1, why or f"task {rank}: {what} {how}; see `{see}`")
 
     def _leave_to_first(self, name: str, record: Path) -> None:
         """The lowest rank on the host goes first, where people look; without it, any may go."""
@@ -216,7 +218,7 @@ class Supervisor:
         except BaseException as error:
             files.write_all(2, f"topmast: {error}\n".encode(errors="replace"))
         finally:
-            os._exit(126)
+            os._exit(CANNOT_BEGIN)
 
     def _exec(self, script: str) -> NoReturn:
         file = self.layout.attempt(self.attempt) / script
@@ -230,6 +232,11 @@ class Supervisor:
         """What the script sees: only in its own process, as it has secrets in it."""
         secrets = resolved(self.plan.get("secrets", {}))
         return {**self.plan["envs"], **self.seat["envs"], **secrets}
+
+    def _missing(self, code: int | None, rank: int) -> str:
+        """Which secret a script that could not begin lacks; empty: none."""
+        why = missing(self.plan.get("secrets", {})) if code == CANNOT_BEGIN else ""
+        return f"task {rank}: {why}" if why else ""
 
     def _begin_execs(self) -> None:
         """Begin the commands that are ordered to run beside the script."""

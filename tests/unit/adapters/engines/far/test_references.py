@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from topmast.adapters.engines.far.runner.references import NoSecret, resolved, without_handed
+from topmast.adapters.engines.far.runner.references import (
+    NoSecret,
+    missing,
+    resolved,
+    without_handed,
+)
 
 
 def test_each_kind_of_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,6 +20,7 @@ def test_each_kind_of_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("ELSEWHERE", "b")
     monkeypatch.setenv("TOPMAST_SECRET_C", "c")
     secrets = {"A": f"file:{tmp_path}/a", "B": "env:ELSEWHERE", "C": "kubernetes:s/k"}
+    assert missing(secrets) == ""
     assert resolved(secrets) == {"A": " two\nlines ", "B": "b", "C": "c"}
     assert "TOPMAST_SECRET_C" not in without_handed(os.environ)
     assert without_handed({"ELSEWHERE": "b"}) == {"ELSEWHERE": "b"}
@@ -28,7 +34,7 @@ def _big(path: Path) -> None:
     ("story", "make", "reference", "told"),
     [
         ("there is none", lambda path: None, "file:{}", "No such file"),
-        ("it is a folder", Path.mkdir, "file:{}", "Is a directory"),
+        ("it is a folder", Path.mkdir, "file:{}", "is not a file"),
         ("it is a pipe, which would wait", os.mkfifo, "file:{}", "is not a file"),
         ("it has no end", lambda path: path.symlink_to("/dev/zero"), "file:{}", "is not a file"),
         ("it is too long", _big, "file:{}", "too long"),
@@ -47,3 +53,5 @@ def test_a_reference_that_leads_nowhere(
     assert told in str(caught.value)
     assert str(caught.value).startswith("secrets.KEY: ")
     assert "s3cret" not in str(caught.value)
+    unread = "" if told in ("too long", "NUL") else str(caught.value)  # what only a reader finds
+    assert missing({"KEY": reference.format(tmp_path / "a")}) == unread

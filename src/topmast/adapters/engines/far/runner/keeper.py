@@ -46,6 +46,8 @@ from topmast.adapters.engines.far.runner.processes import (
     write_bytes,
 )
 from topmast.adapters.engines.far.runner.references import (
+    CANNOT_BEGIN,
+    missing,
     resolved,
 )
 from topmast.adapters.engines.far.runner.tasks import (
@@ -293,7 +295,9 @@ class Keeper:
             return
         for rank, task in self.tasks.items():
             if task.done and rank not in self.ends and not (task.code is None and self._strays()):
-                error = "" if task.code is not None else "its supervisor was killed"
+                error = (
+                    "its supervisor was killed" if task.code is None else self._missing(task, rank)
+                )
                 self._end(rank, task.code, error)
         if self.step is not None:
             self._finish_step(*self.step)
@@ -349,7 +353,12 @@ class Keeper:
             see = "topmast logs %s --task %s" % (self.plan["job"], ranks[0])  # noqa: UP031
             for rank in ranks:
                 error = "task %s: %s %s; see `%s`" % (ranks[0], what, how, see)  # noqa: UP031
-                self._end(rank, task.code or 1, error)
+                self._end(rank, task.code or 1, self._missing(task, ranks[0]) or error)
+
+    def _missing(self, task: Task, rank: str) -> str:
+        """Which secret a script that could not begin lacks; empty: none."""
+        why = missing(self.plan.get("secrets", {})) if task.code == CANNOT_BEGIN else ""
+        return "task %s: %s" % (rank, why) if why else ""  # noqa: UP031
 
     def _end(self, rank: str, code: int | None, error: str, host_fault: bool = False) -> None:
         if rank in self.ends:

@@ -29,6 +29,7 @@ from topmast.adapters.engines.far.runner.processes import (
     temporary,
 )
 from topmast.adapters.engines.far.runner.references import (
+    CANNOT_BEGIN,
     resolved,
     without_handed,
 )
@@ -118,7 +119,7 @@ def become_task(body: Any, log: str) -> NoReturn:
     except BaseException as error:
         os.write(2, ("topmast: %s\n" % error).encode(errors="replace"))  # noqa: UP031
     finally:
-        os._exit(126)
+        os._exit(CANNOT_BEGIN)
 
 
 class Task:
