@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from tests.contract.engines import ENGINES, Rig, alive, eventually, opened, order, scripts_of
 from topmast.model.errors import Unavailable
@@ -21,6 +22,7 @@ from topmast.model.messages import (
     Progress,
     Resumed,
     TaskExited,
+    TaskList,
     TaskLost,
     TaskStarted,
 )
@@ -241,6 +243,26 @@ def test_a_stop_leaves_time_for_a_checkpoint(rig: Rig) -> None:
     for rank in (0, 1):
         rig.end_of("j1", rank)
         assert "saved" in rig.log("j1", rank)
+
+
+def test_an_end_after_a_stop_says_so(rig: Rig) -> None:
+    """Whoever hears of it may not know of the stop: it may have been restored from a backup."""
+    rig.engine.start_gang(order("j1", "sleep 1000 &\nexit 0"))  # what is left is told to end
+    assert rig.end_of("j1").stopped is UNSET
+    rig.engine.start_gang(order("j2", f"trap 'exit 0' TERM\n{FOREVER}"))
+    rig.says("j2", "up")
+    for job in ("j1", "j2"):
+        rig.engine.stop(job, 1, 20.0)
+    ended = rig.end_of("j2")
+    assert (ended.code, ended.stopped) == (0, True)
+    rig.reopen()
+    assert rig.end_of("j1").stopped is UNSET, "it ended by itself, whatever was ordered later"
+    assert rig.end_of("j2").stopped is True
+    rig.engine.list_tasks()
+    tasks = rig.news.wait(TaskList).tasks
+    assert [(task.job, task.code, task.stopped) for task in tasks] == [
+        ("j1", 0, UNSET), ("j2", 0, True),
+    ]  # fmt: skip
 
 
 def test_a_child_of_the_shell_has_the_grace_too(rig: Rig) -> None:

@@ -17,6 +17,12 @@ from tests.support.live import Server, eventually, is_alive, live, until_state
 FLEET = """
 regions: {east: {clusters: {east-a: {hosts: [{count: 1, gpu: H100, gpus: 2}]}}}}
 """
+OBEDIENT = """
+trap 'sleep 1; exit $STATUS' TERM
+touch "$FOLDER/starts.$TOPMAST_EPOCH"
+until [ -e "$FOLDER/go" ]; do sleep 0.05 || true; done
+"""
+"""Ends when it is told to stop, with a status, a second later."""
 SETTINGS = {"min_runtime_s": "0", "restart_cost_s": "1", "backoff_s": "0.2", "suspect_s": "1"}
 
 
@@ -83,6 +89,50 @@ def test_a_backup_of_a_running_server_starts_another_one(tmp_path: Path, other: 
         assert "".join(chunk.text for chunk in client.logs(reads.id)) == "from the work folder"
         assert client.submit({"run": "true"}).id == later.id, "which the backup knows nothing of"
     assert run("db", "check", "--state", state)["faults"] == []
+
+
+@pytest.mark.parametrize("is_down", [False, True], ids=["a server hears", "no server hears"])
+def test_what_was_stopped_since_the_backup_is_done_once_more(tmp_path: Path, is_down: bool) -> None:
+    """Restored as the guide says, a server knows of no stop: the task's status is no word on its work."""
+    file, old, restored = tmp_path / "b.backup", tmp_path / "old", tmp_path / "restored"
+    with live(tmp_path, FLEET, SETTINGS) as (server, client):
+        jobs = {}
+        for status in ("0", "1"):
+            folder = tmp_path / status
+            folder.mkdir()
+            jobs[client.submit({
+                "run": OBEDIENT, "envs": {"FOLDER": str(folder), "STATUS": status}, "max_restarts": 0,
+                "resources": {"accelerators": "H100:1"}, "checkpoint": {"grace": 60},
+            }).id] = folder  # fmt: skip
+        for job, folder in jobs.items():
+            eventually((folder / "starts.1").exists, f"{job} begins")
+            until_state(client, job, "RUNNING")
+        run("backup", file, "--state", server.state)
+        client.suspend(list(jobs))
+        engines = server.state / "engines"
+        if is_down:
+            eventually(lambda: len(list(engines.rglob("stop.json"))) == len(jobs), "orders to stop")
+            server.kill()
+        else:
+            for job in jobs:
+                until_state(client, job, "PENDING")
+            assert server.stop() == 0
+        eventually(lambda: len(list(engines.rglob("*.end"))) == len(jobs), "their tasks end")
+        run("restore", file, "--state", restored)
+        old.mkdir()
+        for path in list(server.state.iterdir()):
+            if path.name not in ("engines", "checkpoints"):
+                path.rename(old / path.name)
+        for path in list(restored.iterdir()):
+            path.rename(server.state / path.name)
+        with server.up() as again:
+            for job, folder in jobs.items():
+                told = f"{job} runs again, and is {again.job(job).state}"
+                eventually((folder / "starts.2").exists, told, 30)
+                (folder / "go").touch()
+                until_state(again, job, "SUCCEEDED")
+                outcomes = [attempt.outcome for attempt in again.story(job).attempts]
+                assert outcomes == ["preempted", "succeeded"]
 
 
 def test_a_stopped_server_moves_into_postgresql_while_its_job_runs(

@@ -267,6 +267,12 @@ FAR = (
         STEPS,
     ),
     step(
+        "an end that a runner tells after a stop says so",
+        "event.report, attempt.stop is not None,",
+        "event.report,",
+        STEPS,
+    ),
+    step(
         "what is over is cleared from the scheduler",
         "            self._clear(name, listed)",
         "            pass",

@@ -247,6 +247,20 @@ MUTANTS = (
         "tests/unit/fast/cluster/test_gangs.py::test_the_life_of_a_gang",
     ),
     Mutant(
+        "what was stopped for a reason that is not known is not done",
+        "fast/cluster/gangs.py",
+        "        if event.stopped is True and attempt.phase is not AttemptPhase.STOPPING:\n",
+        "        if False:\n",
+        "tests/unit/fast/cluster/test_gangs.py::test_the_life_of_a_gang",
+    ),
+    Mutant(
+        "a record says whether its task was told to stop",
+        f"{LOCAL}/supervisor.py",
+        "        stopped = self._stopping()  # now: what the script left is told to end too\n",
+        "        stopped = False\n",
+        "tests/contract/test_engine.py::test_an_end_after_a_stop_says_so",
+    ),
+    Mutant(
         "an operator does not open what its cluster closed",
         "fast/region/applying.py",
         "        state.suspect.pop(fact.host, None)\n    else:",

@@ -185,7 +185,8 @@ class Engine(EngineOrders):
 
     Contract (tests/contract): `start_gang` twice for one attempt starts it once, also across a
     restart of Topmast and after the attempt has ended; `TaskExited`, `TaskLost` and `HostDown` are
-    posted only when no process of the task is alive; tasks survive the end of this process.
+    posted only when no process of the task is alive; tasks survive the end of this process. A
+    `TaskExited` says whether a stop had been ordered by then: a restored journal may not know.
 
     What not every engine can do has a default. A cluster is refused if its policies need more than
     the ``capabilities`` of its engine, and jobs that need more are not placed there. Without

@@ -174,6 +174,10 @@ class Attempt(Struct, gc=False, omit_defaults=True):
         times = [task.ended_s for task in self.tasks if task.ended_s is not UNSET]
         return max(times, default=self.opened_s)
 
+    def end_of_task_s(self, at_s: float, now: float) -> float | UnsetType:
+        """When a task ended: as its engine says, if that was before now; else now."""
+        return at_s if self.opened_s < at_s < now else UNSET
+
     @property
     def up(self) -> bool:
         """Whether every task has started."""

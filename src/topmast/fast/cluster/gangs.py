@@ -148,19 +148,19 @@ class GangLifecycle(EventMachine):
     # --- news of tasks ------------------------------------------------------------------------
 
     def task_exited(self, event: m.TaskExited) -> None:
-        key, report = (event.job, event.epoch, event.rank), event.report
-        at_s = self._when(event)
-        self._task_ended(
-            f.TaskDown(*key, event.code, report.step, report.metrics, at_s),
-            cause=event.error or f"task {event.rank} exited with {status_text(event.code)}",
-        )
+        """After a stop that the journal does not know, as after a restore, the gang is preempted.
 
-    def _when(self, event: m.TaskExited) -> float | UnsetType:
-        """When a task ended: as the engine says, if this process was away; else now."""
+        Even if its status is 0: a job that runs once more is safe, one that counts as done is lost.
+        """
         attempt = self.attempt(event.job, event.epoch)
-        if attempt is not None and attempt.opened_s < event.at_s < self.now:
-            return event.at_s
-        return UNSET
+        if attempt is None:
+            return
+        cause = event.error or f"task {event.rank} exited with {status_text(event.code)}"
+        if event.stopped is True and attempt.phase is not AttemptPhase.STOPPING:
+            self.stop(attempt, Outcome.PREEMPTED, f"{cause}, after a stop of unknown reason")
+        key, report = (event.job, event.epoch, event.rank), event.report
+        at_s = attempt.end_of_task_s(event.at_s, self.now)
+        self._task_ended(f.TaskDown(*key, event.code, report.step, report.metrics, at_s), cause)
 
     def task_lost(self, event: m.TaskLost) -> None:
         self._task_ended(

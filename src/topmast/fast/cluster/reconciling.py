@@ -77,7 +77,8 @@ def _compare_task(gangs: GangLifecycle, task: m.TruthTask) -> None:
     elif task.running:
         gangs.task_started(m.TaskStarted(*key, task.at_s))
     elif task.code is not None:
-        gangs.task_exited(m.TaskExited(*key, task.code, task.at_s, task.report))
+        at = (task.code, task.at_s, task.report)
+        gangs.task_exited(m.TaskExited(*key, *at, stopped=task.stopped))
     elif given(task.evicted, None) is not None:
         gangs.task_evicted(m.TaskEvicted(*key, given(task.evicted, "")))
     else:

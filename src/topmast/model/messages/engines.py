@@ -94,6 +94,8 @@ class TaskExited(Message, frozen=True):
     at_s: float
     report: TaskReport = TaskReport()
     error: str = ""
+    stopped: bool | UnsetType = UNSET
+    """It had been told to stop before: whatever its status, its work may not be done."""
 
 
 UNPREPARED = "the host cannot be prepared: "
@@ -210,6 +212,8 @@ class TruthTask(Struct, frozen=True):
     report: TaskReport = TaskReport()
     evicted: str | UnsetType = UNSET
     """Why the cluster's own people or scheduler ended it, if they did."""
+    stopped: bool | UnsetType = UNSET
+    """As `TaskExited.stopped`."""
 
 
 class TaskList(Message, frozen=True, tag="EngineTruth"):

@@ -56,7 +56,8 @@ def test_a_living_task_is_not_buried(layout: Layout) -> None:
     os.close(lock)
     layout.progress("j1.1.0").write_text('{"step": 3, "metrics": {"loss": 0.5}}\n')
     end = files.bury(layout, "j1.1.0", "lost", 2.0)
-    want = {"code": None, "at_s": 2.0, "error": "lost", "step": 3, "metrics": {"loss": 0.5}}
+    want = {"code": None, "at_s": 2.0, "error": "lost", "step": 3, "metrics": {"loss": 0.5},
+            "stopped": False}  # fmt: skip
     assert end == want
     assert files.bury(layout, "j1.1.0", "again", 3.0) == want
 
@@ -80,6 +81,8 @@ def test_a_recorded_end_wins(layout: Layout) -> None:
         ("a status that no process has", '{"code": 256, "at_s": 5}', {"at_s": 5.0}),
         ("a status that is text", '{"code": "0"}', {}),
         ("an object that says nothing", "{}", {}),
+        ("a stop that is text", '{"stopped": "no"}', {}),
+        ("an end after a stop", '{"code": 0, "stopped": true}', {"code": 0, "stopped": True}),
         ("an error that is an object", '{"error": {"a": 1}}', {"error": "{'a': 1}"}),
     ],
 )  # fmt: skip
@@ -94,6 +97,7 @@ def test_a_record_says_only_what_can_be_told(
         "error": "",
         "step": None,
         "metrics": {},
+        "stopped": False,
     }
     end = files.read_end(layout, "j1.1.0")
     assert end == {**nothing, **want}

@@ -119,6 +119,28 @@ LIVES = [
         (*UP, exited(0, 1), evicted(1)), Outcome.PREEMPTED, (RAN, STOPPED, ENDED), 1,
     ),
     Life(
+        "it ends well after a stop that is not known here, as after a restore: it waits again",
+        (*UP, exited(0, stopped=True), exited(1, stopped=True)), Outcome.PREEMPTED,
+        (RAN, STOPPED, ENDED), 1,
+    ),
+    Life(
+        "it ends badly after such a stop: that is no failure",
+        (*UP, exited(0, 143, stopped=True), exited(1, 1, stopped=True)), Outcome.PREEMPTED,
+        (RAN, STOPPED, ENDED), 1,
+    ),
+    Life(
+        "one was done before such a stop", (*UP, exited(0), exited(1, stopped=True)),
+        Outcome.PREEMPTED, (RAN, STOPPED, ENDED), 1,
+    ),
+    Life(
+        "such a stop came before all were up", (started(0), exited(0, stopped=True), lost(1)),
+        Outcome.PREEMPTED, (STOPPED, ENDED), 1,
+    ),
+    Life(
+        "one fails, and the other is stopped for it: the failure stands",
+        (*UP, exited(0, 1), exited(1, stopped=True)), Outcome.FAILED, (RAN, STOPPED, ENDED), 1,
+    ),
+    Life(
         "it is cancelled, and evicted while it stops", (*UP, CANCEL, evicted(0), evicted(1)),
         Outcome.CANCELLED, (RAN, ENDED), 1,
     ),

@@ -141,6 +141,18 @@ def test_a_task_that_was_evicted_meanwhile_is_no_lost_task() -> None:
     assert manager.end().suspects == ()
 
 
+def test_the_truth_tells_of_a_stop_too() -> None:
+    """One that is not known here, as after a restore."""
+    manager = Manager()
+    manager.run()
+    manager.ask_truth()
+    ends = [m.TruthTask("j1", 1, rank, False, 0, stopped=True) for rank in (0, 1)]
+    manager.tell(m.TaskList(tuple(ends)))
+    assert manager.end().outcome is Outcome.PREEMPTED
+    assert manager.end().cause == "task 0 exited with status 0, after a stop of unknown reason"
+    assert manager.end().exit_code is None
+
+
 def test_the_truth_says_all_hosts_that_are_closed() -> None:
     """What was told in vain is told again, and what has not changed is not."""
     manager = Manager()

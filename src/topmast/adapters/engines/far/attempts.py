@@ -422,7 +422,7 @@ def news_of(end: e.Ended) -> TaskEvicted | TaskLost | TaskExited:
         return TaskEvicted(*at, end.error)
     if end.code is None:
         return TaskLost(*at, end.error, end.blameless or UNSET)
-    return TaskExited(*at, end.code, end.at_s, end.report, end.error)
+    return TaskExited(*at, end.code, end.at_s, end.report, end.error, end.stopped or UNSET)
 
 
 def is_live(listed: Listed) -> bool:
@@ -440,7 +440,7 @@ def truth_of(attempt: Attempt) -> list[TruthTask]:
                 if end is not None:
                     task = TruthTask(
                         *attempt.key, rank, False, end.code, end.at_s, end.report,
-                        end.error if end.evicted else UNSET,
+                        end.error if end.evicted else UNSET, end.stopped or UNSET,
                     )  # fmt: skip
                     found.append(task)
                 elif place.nonce:

@@ -245,6 +245,8 @@ class Ended(Struct, frozen=True, tag=True):
     blameless: bool = False
     """Its host did not cause that."""
     report: TaskReport = TaskReport()
+    stopped: bool = False
+    """A stop had been ordered by then."""
 
 
 class Forgotten(Struct, frozen=True, tag=True):

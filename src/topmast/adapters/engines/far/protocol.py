@@ -272,7 +272,7 @@ class Protocol:
                 e.Ended(
                     *attempt.key, event.rank, event.code, event.at_s, event.error,
                     event.evicted and not self.attempts.was_cancelled(event.part),
-                    event.code is None, event.report,
+                    event.code is None, event.report, attempt.stop is not None,
                 ),
             )  # fmt: skip
         self._draft.answer = e.Answer(e.GRANTED, attempt.orders())
@@ -458,8 +458,9 @@ class Protocol:
         """End the ranks of a place that tells nothing. An unclaimed place starts no more."""
         for rank in place.ranks:
             if rank not in attempt.ends:
-                end = e.Ended(*attempt.key, rank, code, self._now.wall_s, why, evicted, blameless)
-                self._over(attempt, end)
+                at = (*attempt.key, rank, code, self._now.wall_s, why)
+                stopped = attempt.stop is not None
+                self._over(attempt, e.Ended(*at, evicted, blameless, stopped=stopped))
 
     def _over(self, attempt: Attempt, end: e.Ended) -> None:
         self._note(end)

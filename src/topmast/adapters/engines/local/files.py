@@ -311,15 +311,17 @@ def bury(layout: Layout, task: str, error: str, now: float) -> Json | None:
 
 
 def record_end(
-    layout: Layout, task: str, code: int | None, at_s: float, error: str, report: Report
-) -> Json:
-    """Write how a task ended; `code` None: lost."""
+    layout: Layout, task: str, code: int | None, at_s: float, error: str, report: Report,
+    *, stopped: bool = False,
+) -> Json:  # fmt: skip
+    """Write how a task ended; `code` None: lost; `stopped`: it had been told to stop."""
     end = {
         "code": code,
         "at_s": at_s,
         "error": clean_text(error),
         "step": report.step,
         "metrics": report.metrics,
+        "stopped": stopped,
     }
     write_json(layout.end(task), end)
     return end
@@ -342,6 +344,7 @@ def read_end(layout: Layout, task: str) -> Json | None:
         "error": clean_text(str(found.get("error", ""))),
         "step": report.step,
         "metrics": report.metrics,
+        "stopped": found.get("stopped") is True,  # supervisors of earlier versions do not say
     }
 
 

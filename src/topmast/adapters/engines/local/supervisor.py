@@ -90,8 +90,9 @@ class Supervisor:
         )
         self._tell({"op": "started", "task": self.task, "at_s": note["at_s"]})
         code, error = self._steps()
+        stopped = self._stopping()  # now: what the script left is told to end too
         self._clear()
-        self._record(code, error)
+        self._record(code, error, stopped=stopped)
 
     def _steps(self) -> tuple[int | None, str]:
         """Setup, then the script: its exit code, and what to add to it; None: the disk failed."""
@@ -116,13 +117,13 @@ class Supervisor:
             code = None if error.errno in files.UNWRITABLE else CANNOT_BEGIN
             return code, f"could not be started: {error}"
 
-    def _record(self, code: int | None, error: str) -> None:
+    def _record(self, code: int | None, error: str, *, stopped: bool = False) -> None:
         """Write how the task ended as soon as the disk allows: unrecorded, it would run again."""
         at_s = time.time()
         report = files.last_report(self.layout.progress(self.task))
         while True:
             try:
-                files.record_end(self.layout, self.task, code, at_s, error, report)
+                files.record_end(self.layout, self.task, code, at_s, error, report, stopped=stopped)
             except OSError as failure:
                 if failure.errno not in files.UNWRITABLE:
                     raise

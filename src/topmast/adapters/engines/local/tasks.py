@@ -142,7 +142,14 @@ class Tasks:
             except OSError as failure:  # a full disk does not make it any less lost
                 self._room.failed(failure)
                 text = files.clean_text(f"{error}; not recorded: {failure}")
-                end = {"code": None, "at_s": now, "error": text, "step": None, "metrics": {}}
+                end = {
+                    "code": None,
+                    "at_s": now,
+                    "error": text,
+                    "step": None,
+                    "metrics": {},
+                    "stopped": False,
+                }
             if end is None:
                 return False
             task.end = {**end, "blameless": bool(self._room.why)}
@@ -163,7 +170,8 @@ class Tasks:
             self._post(TaskLost(*task.key, error=error, blameless=blameless))
         else:
             at_s, report = task.end["at_s"], _report(task.end)
-            self._post(TaskExited(*task.key, code=code, at_s=at_s, report=report, error=error))
+            stopped = task.end["stopped"] or UNSET
+            self._post(TaskExited(*task.key, code, at_s, report, error, stopped))
 
     def poll(self) -> None:
         """Post what the running tasks have reported since the last time."""
@@ -215,8 +223,9 @@ def _truth(task: Task) -> TruthTask:
     if end is None:
         return TruthTask(*task.key, running=True, at_s=task.started_s or 0.0)
     return TruthTask(
-        *task.key, running=False, code=end["code"], at_s=end["at_s"], report=_report(end)
-    )
+        *task.key, running=False, code=end["code"], at_s=end["at_s"], report=_report(end),
+        stopped=end["stopped"] or UNSET,
+    )  # fmt: skip
 
 
 def _report(end: Json) -> TaskReport:

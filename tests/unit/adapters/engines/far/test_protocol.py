@@ -857,6 +857,27 @@ def test_an_eviction_is_told_as_one() -> None:
         assert [one.why for one in news(story.does(ended), m.TaskEvicted)] == ["preempted"]
 
 
+@pytest.mark.parametrize("by_runner", [True, False], ids=["its runner says it", "a look shows it"])
+@pytest.mark.parametrize("stops", [True, False], ids=["stopped", "by itself"])
+def test_an_end_after_a_stop_says_so(by_runner: bool, stops: bool) -> None:
+    """Also after a restart, and whatever was ordered since it ended."""
+    story = Story().released()
+    story.does(e.Claim(PART, "h0", "n1", run="r1"))
+    story.looks(listed(State.RUNNING, run="r1"))
+    if stops:
+        story.does(e.Stop("j1", 1, 5.0))
+    if by_runner:
+        ended = story.does(e.RankEnded(PART, "h0", "n1", 0, 0, 5.0))
+    else:
+        story.now_s += 40.0
+        ended = story.looks(listed(State.ENDED, run="r1", code=0))
+    story.does(e.Stop("j1", 1, 1.0))
+    other = story.restarted()
+    for outcome in (ended, other.protocol.recover(e.Moment(other.now_s, other.now_s))):
+        ends = [(end.code, end.stopped) for end in news(outcome, m.TaskExited)]
+        assert ends == [(0, True if stops else UNSET)]
+
+
 def test_what_we_have_the_scheduler_end_is_not_evicted() -> None:
     """Nor what a process before this one may have had it end."""
     story = Story().released()
