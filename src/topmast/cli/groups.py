@@ -161,7 +161,8 @@ class CommandBehind(Command):
         """Read the arguments."""
         if "--" in args:
             at = args.index("--")
-            args = [*args[:at], *(f"--behind={word}" for word in args[at + 1 :])]
+            # First: an option before -- whose value is missing must not take a word of it.
+            args = [*(f"--behind={word}" for word in args[at + 1 :]), *args[:at]]
         ctx.allow_extra_args = True
         left: list[str] = super().parse_args(ctx, args)
         if left and not ctx.resilient_parsing:

@@ -607,6 +607,8 @@ def test_every_command_is_documented(path: tuple[str, ...]) -> None:
             ("exec", "j4", "hostname"),
             "write the command behind --, as in: topmast exec JOB -- hostname",
         ),
+        (("launch", "--gpus", "--", "echo"), "'--gpus' requires an argument"),
+        (("exec", "j4", "--task", "--", "ls"), "'--task' requires an argument"),
         (("whatif", "--add-hosts", "east-1:2"), "whatif asks no server"),
         (("reproduce", "tiresias", "--data", "/nowhere"), "/nowhere is not a folder"),
     ],
