@@ -20,6 +20,7 @@ def usage_csv(by: str, rows: Iterable[UsageRow], since_s: float, until_s: float)
     writer.writerow([by, *figures, "since_s", "until_s"])
     for row in rows:
         name = getattr(row, key)
-        shown = f"'{name}" if name[:1] in _FORMULA else name
+        formula = name[:1] in _FORMULA and name != "-"  # what has no name is a dash
+        shown = f"'{name}" if formula else name
         writer.writerow([shown, *(getattr(row, figure) for figure in figures), since_s, until_s])
     return text.getvalue()

@@ -540,7 +540,7 @@ def test_usage(server: FakeServer, call: Call) -> None:
     assert asked[0].query == {"by": "user", "since": "1000000000.0"}
     rows = [
         v.UsageRow("=cmd", 3, 10.0, 7.5, 2.5, 25.0, 0.0),
-        v.UsageRow("b", 1, 1.0, 1.0, 0.0, 0.0, 1.0),
+        v.UsageRow("-", 1, 1.0, 1.0, 0.0, 0.0, 1.0),
     ]
     server.on("GET", "/usage", {**report, "usage": msgspec.to_builtins(rows)})
     priced = call("usage", "--by", "user")
@@ -552,6 +552,7 @@ def test_usage(server: FakeServer, call: Call) -> None:
         "since_s,until_s"
     )
     assert written[1] == "'=cmd,3,10.0,7.5,2.5,25.0,0.0,0.0,1000000000.0,1000000060.0"
+    assert written[2].startswith("-,1,"), "what has no name is no formula"
     assert call("usage", "--csv", "--json").code == 2
     assert asked[1].query == {"by": "tenant"}
 
