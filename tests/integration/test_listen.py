@@ -262,6 +262,9 @@ def test_a_token_of_the_machine_is_good_for_nothing_after_logout(there: Listenin
     assert (after.returncode != 0, "whoami" in after.stdout) == (True, False), after.stdout
     assert not (there.folder / "state" / "break-glass.json").exists()
     again = there.token("accounts", "break-glass", "--state", state, "--for", "15m")
-    there.run("login", "--token-stdin", text=again)  # the fixture's own is replaced by these
+    # The fixture's own is replaced by these. What the variable has is good for nothing by now.
+    done = there.tried("login", "--token-stdin", text=again, TOPMAST_TOKEN=kept)
+    assert "user:break-glass is logged in" in done.stdout, done.stderr
+    assert "$TOPMAST_TOKEN goes before the token that is kept now" in done.stderr
     lines = json.loads(there.run("audit", "--verb", "logout", "--json"))
     assert [act["actor"] for act in lines["acts"]] == ["user:break-glass"]

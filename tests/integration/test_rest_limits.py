@@ -10,7 +10,8 @@ from tests.support.entrance import Entrance, entrance, run
 from topmast.api.observing import LIVE, METRICS, READY
 from topmast.model.access import Role
 from topmast.model.units import show
-from topmast.service import core
+from topmast.service import core, submitting
+from topmast.service.limits import Rate, Rates
 
 ONE = {"run": "true", "resources": {"accelerators": "H100:1"}}
 LONG = "k" * 64
@@ -155,3 +156,53 @@ def test_a_selector_counts_as_what_it_costs(
             assert codes[1:] == [429] * 3
 
     run(story)
+
+
+def test_what_jobs_wait_for_has_a_bound_and_counts(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each wait of each job is kept: a request may be small, and what it says large."""
+    mine = ONE | {"tenant": "vision"}
+
+    async def story() -> None:
+        token = await door.token("waits", (Role.SUBMITTER, "vision"))
+        async with door.client(token) as client:
+            first = (await client.post("/jobs", json={"job": mine | {"name": "first"}})).json()[
+                "id"
+            ]
+            monkeypatch.setattr(submitting, "MAX_WAITS", 10)
+            names = [f"w{i}" for i in range(5)]
+            jobs = [mine | {"name": n, "depends_on": names[:i]} for i, n in enumerate(names)]
+            sent = await client.post("/jobs/bulk", json={"jobs": jobs})
+            assert len(sent.json()["ids"]) == 5
+            more = mine | {"depends_on": ["w0"]}
+            sweep = {"sweep": {"range": {"variable": "N", "from": 1, "to": 11}}}
+            for path, body in (
+                ("/jobs/bulk", {"jobs": [*jobs, more]}),
+                ("/jobs", {"job": mine | sweep | {"depends_on": [first]}}),
+            ):
+                refused = await client.post(path, json=body)
+                assert refused.status_code == 422, refused.text
+                assert "wait for more than 10 others" in refused.text
+
+    run(story)
+
+
+def test_a_sweep_that_counts_more_than_the_burst_is_taken_once(door: Entrance) -> None:
+    """Its size is paid off after, as that of many jobs in a request."""
+    sweep = {"sweep": {"range": {"variable": "N", "from": 1, "to": 1000}}, "tenant": "vision"}
+
+    async def story() -> None:
+        token = await door.token("sweeps", (Role.SUBMITTER, "vision"))
+        door.service.set_limits(Rates(submit=Rate(1e-6, 3)))
+        async with door.client(token) as client:
+            codes = [
+                (await client.post("/jobs", json={"job": ONE | sweep})).status_code for _ in "ab"
+            ]
+        assert codes == [201, 429]
+
+    rates = door.service.limits.rates
+    try:
+        run(story)
+    finally:
+        door.service.set_limits(rates)

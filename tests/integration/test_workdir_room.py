@@ -5,6 +5,7 @@ import hashlib
 import io
 import os
 import tarfile
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -13,9 +14,10 @@ import pytest
 
 from tests.support.entrance import Entrance, entrance, run
 from tests.support.live import live
+from topmast.adapters import archive as archives
 from topmast.model.access import Role
 from topmast.model.errors import Full, Unavailable
-from topmast.service import room
+from topmast.service import judging, room
 from topmast.service.blobs import Blobs
 
 FLEET = """
@@ -129,3 +131,43 @@ def test_the_bound_that_a_server_is_given_holds_for_later_starts(tmp_path: Path)
         server.arguments = ()
         with server.up() as again, pytest.raises(Unavailable, match=told):
             again.upload_workdir(folders[1])
+
+
+def test_what_one_account_uploads_leaves_a_thread_to_others_and_counts_as_it_costs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive of a MiB may take seconds to read; what is here already is not read again."""
+    go, put, read = threading.Event(), Blobs.put, archives.fault
+    slow = {digest_of(number) for number in range(3)}
+    looked: list[bytes] = []
+
+    def wait(self: Blobs, digest: str, data: bytes, owner: str = "") -> bool:
+        if digest in slow:
+            assert go.wait(60)
+        return put(self, digest, data, owner)
+
+    async def story(door: Entrance) -> None:
+        ada, bob = await _clients(door)
+        monkeypatch.setattr(Blobs, "put", wait)
+        waiting = [asyncio.create_task(upload(ada, number)) for number in range(3)]
+        await asyncio.sleep(0.1)
+        quick = await asyncio.wait_for(upload(bob, 3), 30)
+        assert (quick.status_code, go.is_set()) == (201, False)
+        go.set()
+        assert [(await task).status_code for task in waiting] == [201] * 3
+
+        def note(data: bytes) -> str:
+            looked.append(data)
+            return read(data)
+
+        monkeypatch.setattr(archives, "fault", note)
+        assert (await upload(bob, 0)).status_code == 200
+        assert (await upload(bob, 4)).status_code == 201
+        assert looked == [archive(4)]
+        monkeypatch.setattr(judging, "TAKES_PER_S", 1e12)
+        assert (await upload(bob, 5)).status_code == 201
+        assert (await upload(bob, 6)).status_code == 429
+        assert (await upload(ada, 6)).status_code == 201
+
+    with entrance(tmp_path) as door:
+        run(partial(story, door))

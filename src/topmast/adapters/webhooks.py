@@ -179,7 +179,8 @@ def _address(host: str, port: int, secure: bool, allowed: Sequence[Network]) -> 
         ours = any(one in net for one in leads_to for net in allowed if one.version == net.version)
         if not ours and not all(_is_public(one) for one in leads_to):
             remedy = "topmast up --notify-network NETWORK allows it"
-            raise Undelivered(f"{host} is {text}, which is not in the Internet ({remedy})")
+            where = text if host == text else f"{host} is {text}, which"
+            raise Undelivered(f"{where} is not in the Internet ({remedy})")
         if not ours and not secure:
             raise Undelivered(f"{host}: only https may go to the Internet")
     return addresses[0]

@@ -161,7 +161,7 @@ class CommandBehind(Command):
         """Read the arguments."""
         if "--" in args:
             at = args.index("--")
-            # First: an option before -- whose value is missing must not take a word of it.
+            # First: an option that lacks its value before -- must not take a word of it.
             args = [*(f"--behind={word}" for word in args[at + 1 :]), *args[:at]]
         ctx.allow_extra_args = True
         left: list[str] = super().parse_args(ctx, args)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from functools import partial
@@ -42,6 +43,7 @@ def login(
     with session.client() as client:
         if token_stdin:
             keep_token(client.url, _read_token())
+            _leave_variable()
             found = client.whoami()
             session.show(found, lambda: say(f"{found.subject} is logged in"))
             return
@@ -49,8 +51,17 @@ def login(
         note(f"Open {begun.whole_url or begun.url} and enter {begun.user_code}")
         made = _confirmed(client, begun)
         keep_token(client.url, made.token)
+    _leave_variable()
     text = f"{made.view.subject} is logged in until {moment(made.view.expires_s)}"
     session.show(made.view, partial(say, text))
+
+
+def _leave_variable() -> None:
+    """Go by the kept token from here on, and say that later commands will not."""
+    from topmast.client.credentials import VARIABLE
+
+    if os.environ.pop(VARIABLE, ""):
+        note(f"${VARIABLE} goes before the token that is kept now: unset it to use this one")
 
 
 def _confirmed(client: Client, begun: DeviceLogin) -> NewToken:

@@ -127,7 +127,9 @@ class Admission:
             spec = replace(spec, workdir=workdir)
         if spec.workdir and self._blobs.path(spec.workdir) is None:
             raise InvalidInput(
-                "this snapshot was not uploaded", field="workdir", remedy="PUT it first"
+                "the server does not have this work folder",
+                field="workdir",
+                remedy="upload it: --workdir FOLDER, or PUT it first",
             )
         return spec
 

@@ -70,10 +70,10 @@ class Blobs:
         Raises InvalidInput, and Full if there is no room.
         """
         _check(digest, data)
-        _check_archive(data)
         with self._lock(digest):
             if self.path(digest) is not None:
                 return False
+            _check_archive(data)
             with self.room.for_one(digest, len(data), owner):
                 if self._shared is not None:
                     self._shared.put_blob(digest, data)  # first: what is here is there too

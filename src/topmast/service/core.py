@@ -31,6 +31,7 @@ from topmast.service.execs import Commands
 from topmast.service.fleet_map import FleetMaps
 from topmast.service.forecast import Forecasts
 from topmast.service.history import History
+from topmast.service.judging import Judging
 from topmast.service.limits import STEPS_PER_TAKE, Limits, Rates
 from topmast.service.listing import PORTION
 from topmast.service.live_progress import LiveProgress
@@ -43,10 +44,6 @@ from topmast.service.webhooks import Webhooks
 from topmast.service.whatif import WhatIfs
 
 T = TypeVar("T")
-
-UPLOADS = 2
-"""So many archives are looked into at the same time. They have threads of their own: what takes
-long to read takes none of those that all requests share."""
 
 OUTSIDE = 8
 """So many calls wait at the same time for what tasks write: their output, and commands beside them.
@@ -81,7 +78,6 @@ class Core:
         self.read_log = read_log
         self.arrivals = Arrivals(runtime, mover)
         self.blobs = blobs
-        self.uploads = ThreadPoolExecutor(UPLOADS, "upload")
         self.outside = ThreadPoolExecutor(OUTSIDE, "outside")
         self.live_progress = live_progress
         self.event_stream = event_stream
@@ -96,6 +92,7 @@ class Core:
         self.started_s = clock.now()
         self.access = Access(runtime.machines.queue)
         self.limits = Limits(Rates(), elapsed_s)
+        self.judging = Judging(self.limits)
         self.profiles = Profiles(runtime, self.access, journal.option, self.limits)
         self.directory = Directory(
             runtime, journal, clock, self.access, self.limits, self.redaction

@@ -74,6 +74,13 @@ class Limits:
         if not caller.principal.trusted:
             self.take_of(caller.principal.subject, kind, count)
 
+    def charge(self, caller: Caller, kind: str, count: float) -> None:
+        """Count what a request turned out to cost: it refuses nothing, what comes next pays."""
+        name = caller.principal.subject
+        if not caller.principal.trusted and (name, kind) in self._left:
+            left, since = self._left[name, kind]
+            self._left[name, kind] = (left - count, since)
+
     def take_of(self, name: str, kind: str, count: float = 1.0) -> None:
         """Count a request under a name. Raises TooMany. O(1)."""
         rate: Rate = getattr(self.rates, kind)

@@ -358,9 +358,8 @@ class Service(Submitting):
         """Keep a snapshot of a work folder; whether it is new."""
         self.limits.take(caller, "submit", 1.0 + len(data) / BYTES_PER_TAKE)
         self._require_somewhere(caller)
-        loop = asyncio.get_running_loop()
         owner = "" if caller.principal.trusted else caller.principal.subject
-        new = await loop.run_in_executor(self.uploads, self.blobs.put, digest, data, owner)
+        new = await self.judging.run(caller, partial(self.blobs.put, digest, data, owner))
         done = row(caller, "upload", digest, outcome="done" if new else "unchanged")
         await asyncio.wrap_future(self.runtime.note(done))
         return new

@@ -88,8 +88,9 @@ class StandbyRuntime(PastRuntime):
         options: Mapping[str, str] = NO_OPTIONS,
         told: tuple[HistoryRow, ...] = (),
     ) -> Future[None]:
-        """The audit log is the leader's: a refusal here is a line of this server's own log."""
-        log.warning("refused", actor=row.actor, verb=row.verb, object=row.object, why=row.outcome)
+        """The audit log is the leader's: an act here is a line of this server's own log."""
+        say = log.info if row.outcome == "done" else log.warning
+        say(row.verb, actor=row.actor, object=row.object, outcome=row.outcome)
         return super().note(row, options, told)
 
     def close(self) -> None:

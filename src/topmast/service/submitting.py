@@ -32,6 +32,8 @@ from topmast.service.submission import submission
 from topmast.service.turns import Turns
 
 MAX_BULK = 100_000
+MAX_WAITS = 200_000
+"""What the jobs of one request wait for, counted for each job: each such wait is kept and looked at."""
 MAX_WARNINGS = 20
 
 Ended = dict[str, JobState]
@@ -48,8 +50,7 @@ class Submitting(Reserving):
         self.limits.take(caller, "submit")
         spec, ended = await self._read_job(caller, document, user, workdir)
         size = size_of((spec,))
-        if size > 1:
-            self.limits.take(caller, "submit", size / JOBS_PER_TAKE)
+        self.limits.charge(caller, "submit", (size - 1 + _waits_of(spec)) / JOBS_PER_TAKE)
         job = (await self._admit(caller, (spec,), key, ended))[0]
         if spec.sweep:
             job = ids.sweep_id(ids.job_number(job))
@@ -120,6 +121,8 @@ class Submitting(Reserving):
             if not isinstance(error.rest, JobSpec):
                 raise
             faults, spec = (error, *error.more), error.rest
+        if _waits_of(spec) > MAX_WAITS:
+            raise _too_many_waits("depends_on")
         ended, absent = await self._awaited(caller, ((0, spec),), "job")
         refuse_all((*faults, *absent))
         return spec, ended
@@ -138,7 +141,7 @@ class Submitting(Reserving):
             raise InvalidInput(f"more than {MAX_BULK} jobs", field="jobs", remedy=remedy)
         self.limits.take(caller, "submit", 1.0 + len(documents) / JOBS_PER_TAKE)
         many, refused = ManyJobs(self.admission, caller, user), Refused()
-        jobs, waiting = list[Checked](), dict[int, JobSpec]()
+        jobs, waiting, waits = list[Checked](), dict[int, JobSpec](), 0
         for i, document in enumerate(documents):
             try:
                 jobs.append(many.read(document, i))
@@ -149,9 +152,12 @@ class Submitting(Reserving):
                     continue
                 spec = error.rest
             if spec.depends_on:
-                waiting[i] = spec
+                waiting[i], waits = spec, waits + _waits_of(spec)
+                if waits > MAX_WAITS:
+                    raise _too_many_waits("jobs")
             if i % 100 == 99:
                 await asyncio.sleep(0)  # others' requests get their turn
+        self.limits.charge(caller, "submit", waits / JOBS_PER_TAKE)
         ended, absent = await self._awaited(caller, waiting.items(), "jobs[{}]")
         refused.add_all(absent)
         refused.refuse()
@@ -227,3 +233,16 @@ class Submitting(Reserving):
         if fault is not None:
             raise fault
         return outstanding(spec, jobs, ended)
+
+
+def _waits_of(spec: JobSpec) -> int:
+    """What the jobs that it becomes wait for, counted for each of them."""
+    return size_of((spec,)) * len(spec.depends_on or ())
+
+
+def _too_many_waits(field: str) -> InvalidInput:
+    remedy = "let one job wait for the others, and the rest for that one; or send several requests"
+    return InvalidInput(
+        f"the jobs wait for more than {MAX_WAITS:,} others, counted for each", field=field,
+        remedy=remedy,
+    )  # fmt: skip
