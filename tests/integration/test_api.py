@@ -270,7 +270,7 @@ def test_errors_of_form_hide_no_name_that_there_is_not(http: httpx.Client) -> No
         ("run", "wanted text, found the number 7"),
         ("tenant", "unknown tenant 'nosuch'"),
     ]
-    unsent = ("workdir", "the server does not have this work folder")
+    unsent = ("workdir", "the server does not have this snapshot")
     for path, whole in (("/jobs", sorted([*want, unsent])), ("/jobs/dry-run", want)):
         for body in ({"job": bad}, {"job": bad, "user": 7}):
             problem = problem_of(http.post(path, json=body), 422)

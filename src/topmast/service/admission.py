@@ -127,7 +127,7 @@ class Admission:
             spec = replace(spec, workdir=workdir)
         if spec.workdir and self._blobs.path(spec.workdir) is None:
             raise InvalidInput(
-                "the server does not have this work folder",
+                "the server does not have this snapshot",
                 field="workdir",
                 remedy="upload it: --workdir FOLDER, or PUT it first",
             )

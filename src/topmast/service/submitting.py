@@ -33,7 +33,7 @@ from topmast.service.turns import Turns
 
 MAX_BULK = 100_000
 MAX_WAITS = 200_000
-"""What the jobs of one request wait for, counted for each job: each such wait is kept and looked at."""
+"""What the jobs of one request wait for, counted for each job: each is kept and looked at."""
 MAX_WARNINGS = 20
 
 Ended = dict[str, JobState]
