@@ -180,8 +180,8 @@ def test_a_pair_goes_on_once_there_is_room_in_its_state_folder(
         fill(disk)
         job = _submitted(first, "first").json()["id"]
         refused = _uploaded(first)
-        assert refused.status_code == 503
-        assert "No space left on device; make room" in refused.json()["detail"]
+        assert refused.status_code == 507
+        assert "its disk would have less than" in refused.json()["detail"]
         time.sleep(2.0)  # some looks of the standby
         assert _has_role(second, "standby")
         servers[0].kill()
