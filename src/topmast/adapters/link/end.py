@@ -19,7 +19,7 @@ import structlog
 from msgspec import Struct
 
 from topmast.adapters.backoff import Backoff
-from topmast.adapters.link.peer import Peer
+from topmast.adapters.link.peer import NotUnderstood, Peer
 from topmast.adapters.link.wire import Batch, decode_receipt, encode_batch, encode_envelope
 from topmast.model import ids
 from topmast.model import messages as m
@@ -31,6 +31,9 @@ SILENCE_S = 10.0
 """The other end sends something every second; after this long without, it does not reach us."""
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
+OTHER_VERSION_PAUSE_S = 30.0
+"""An end of another version takes the empty batch of the next trial, and refuses the next message
+again: the link would come and go each second."""
 CLOSING_S = 2.0
 ENVELOPES_PER_BATCH = 1_000
 BATCH_BYTES = 4 * 1024 * 1024
@@ -158,7 +161,8 @@ class LinkEnd:
             except TopmastError as error:
                 self._note(False, str(error))
                 self._drop_what_may_be_lost()
-                self._sleep(backoff.take())
+                other_version = isinstance(error, NotUnderstood)
+                self._sleep(OTHER_VERSION_PAUSE_S if other_version else backoff.take())
             else:
                 backoff.reset()
                 self._bell.wait(HEARTBEAT_S)

@@ -16,6 +16,11 @@ from topmast.model.errors import Unavailable
 
 CONNECT_S = 2.0
 ANSWER_S = 5.0
+NOT_UNDERSTOOD = 422
+
+
+class NotUnderstood(Unavailable):
+    """The other end cannot read what it was sent: as a rule it is of another version."""
 
 
 def is_loopback(url: str) -> bool:
@@ -85,7 +90,8 @@ class Peer:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unavailable(f"{self.url} cannot be reached: {error}") from None
         if answer.status_code != 200:
-            raise Unavailable(f"{self.url} answers {answer.status_code}: {_detail(answer)}")
+            kind = NotUnderstood if answer.status_code == NOT_UNDERSTOOD else Unavailable
+            raise kind(f"{self.url} answers {answer.status_code}: {_detail(answer)}")
         return answer.content
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 """Two ends of a link and a bad line between them: real threads, real batches, no sockets."""
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from functools import partial
@@ -112,6 +113,7 @@ def sides(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Side, Side]]:
     """A queue and a placer, linked."""
     monkeypatch.setattr(link_end, "HEARTBEAT_S", 0.02)
     monkeypatch.setattr(link_end, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(link_end, "OTHER_VERSION_PAUSE_S", 0.02)
     queue, east = Side("queue", "east"), Side("east", "queue")
     queue.connect(east)
     east.connect(queue)
@@ -226,6 +228,22 @@ def test_an_older_side_refuses_columns_in_words(sides: tuple[Side, Side]) -> Non
         assert "not a batch of this version" in queue.end.why
         assert east.got == []
     eventually(lambda: east.got, "once the other side is of this version, it arrives")
+
+
+def test_a_link_to_a_side_of_another_version_does_not_come_and_go(
+    sides: tuple[Side, Side], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes empty batches: then a question would have it down, and the next trial up."""
+    queue, east = sides
+    monkeypatch.setattr(link_end, "OTHER_VERSION_PAUSE_S", 3600.0)
+    east.end.carry(m.Forward(0, m.SubmitJobs(())))
+    eventually(lambda: not east.end.up, "it is refused")
+    asked = queue.requests
+    for _ in range(20):
+        east.end.carry(m.Forward(0, m.SubmitJobs(())))
+        time.sleep(0.01)
+    assert [up for up, _ in east.news] == [True, False]
+    assert queue.requests == asked
 
 
 def test_a_link_is_up_once_and_not_before_orders_are_taken(sides: tuple[Side, Side]) -> None:
