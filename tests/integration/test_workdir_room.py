@@ -8,10 +8,12 @@ import tarfile
 import threading
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from tests.support.entrance import FLEET as LOGIN_FLEET
 from tests.support.entrance import Entrance, entrance, run
 from tests.support.live import live
 from topmast.adapters import archive as archives
@@ -51,41 +53,120 @@ async def _clients(door: Entrance) -> tuple[httpx.AsyncClient, httpx.AsyncClient
     return first, second
 
 
-def test_one_account_fills_half_of_the_room_and_leaves_the_rest(tmp_path: Path) -> None:
+def test_an_account_has_as_much_as_it_leaves_free_of_what_its_tenant_has(tmp_path: Path) -> None:
     """Also after a restart, and with several uploads at once; what was removed counts no more."""
 
     async def fill(door: Entrance) -> None:
         ada, bob = await _clients(door)
-        answers = await asyncio.gather(*(upload(ada, number) for number in range(4)))
-        assert sorted(answer.status_code for answer in answers) == [201, 201, 507, 507]
+        answers = await asyncio.gather(*(upload(ada, number) for number in range(6)))
+        assert sorted(answer.status_code for answer in answers) == [201] * 4 + [507] * 2
         refused = next(answer for answer in answers if answer.status_code == 507).json()
         assert refused["detail"] == (
-            "the server does not take this work folder: it keeps 20.5kB of sa:ada, of at most "
-            "20.5kB for one account (leave out what the job does not need, or ask for old ones to be "
-            "removed)"
+            "the server does not take this work folder: it keeps 41kB of sa:ada and has 0B left for "
+            "it: no account and no tenant may have more than it leaves free (leave out what the job "
+            "does not need, or ask for old ones to be removed)"
         )
         assert (await upload(bob, 10)).status_code == 201
 
     async def after_a_restart(door: Entrance) -> None:
         ada, bob = await _clients(door)
-        kept = [n for n in range(4) if (await ada.head(f"/workdirs/{digest_of(n)}")).is_success]
-        assert len(kept) == 2
+        kept = [n for n in range(6) if (await ada.head(f"/workdirs/{digest_of(n)}")).is_success]
+        assert len(kept) == 4
         assert (await upload(ada, kept[0])).status_code == 200, "it is here already"
         assert (await upload(ada, 20)).status_code == 507
         assert (await upload(bob, 11)).status_code == 201
-        full = (await upload(bob, 12)).json()
-        assert full["status"] == 507
-        assert "it keeps 41kB of at most 41kB (ask for old ones to be removed" in full["detail"]
-        (tmp_path / "workdirs" / digest_of(kept[0]).removeprefix("sha256:")).unlink()
+        assert (await upload(bob, 12)).status_code == 507
+        for number in kept[:2]:
+            (tmp_path / "workdirs" / digest_of(number).removeprefix("sha256:")).unlink()
         assert (await upload(ada, 20)).status_code == 201
+        door.service.blobs.room.most_bytes = 5 * FOLDER_BYTES
+        full = (await upload(ada, 21)).json()
+        assert full["status"] == 507
+        assert "it keeps 51.2kB of at most 51.2kB (ask for old ones to be removed" in full["detail"]
 
     for story in (fill, after_a_restart):
         with entrance(tmp_path) as door:
-            door.service.blobs.room.most_bytes = 4 * FOLDER_BYTES
+            door.service.blobs.room.most_bytes = 16 * FOLDER_BYTES
 
             run(partial(story, door))
     files = list((tmp_path / "workdirs").iterdir())
-    assert sum(file.stat().st_size for file in files) == 4 * FOLDER_BYTES
+    assert sum(file.stat().st_size for file in files) == 5 * FOLDER_BYTES
+
+
+async def _account(boss: httpx.AsyncClient, name: str, tenant: str) -> str:
+    """The token of an account that a tenant-admin makes."""
+    made = await boss.post("/accounts", json={"name": name, "tenant": tenant})
+    role = {"subject": f"sa:{name}", "role": "submitter", "tenant": tenant}
+    given = await boss.post("/roles/grant", json=role)
+    token = await boss.post("/tokens", json={"account": name})
+    assert made.is_success
+    assert given.is_success
+    return str(token.json()["token"])
+
+
+async def _taken(client: httpx.AsyncClient, first: int) -> int:
+    """How many folders of one account are taken."""
+    for number in range(first, first + 100):
+        answer = await upload(client, number)
+        if answer.status_code == 507:
+            return number - first
+        assert answer.status_code == 201
+    raise AssertionError("there is no end")
+
+
+def test_accounts_that_a_tenant_admin_makes_leave_room_to_other_tenants(tmp_path: Path) -> None:
+    """However many, below the tenant too, after their removal, and after a restart."""
+
+    async def fill(door: Entrance) -> None:
+        boss = door.client(await door.token("boss", (Role.TENANT_ADMIN, "vision")))
+        taken = []
+        for number, tenant in enumerate(("vision", "nlp", "vision", "nlp", "vision")):
+            client = door.client(await _account(boss, f"copy{number}", tenant))
+            taken.append(await _taken(client, 100 * number))
+            if number == 1:
+                assert (await boss.delete(f"/accounts/copy{number}")).is_success
+        assert 16 <= sum(taken) <= 32, taken
+        told = [(act.tenant, act.after) for act in door.acts(verb="upload", actor="sa:copy1")]
+        assert told == [("", '{"tenant":"nlp"}')] * taken[1]
+        seen = (await boss.get("/audit", params={"verb": "upload"})).json()["acts"]
+        assert seen == [], "a digest is the key to the content"
+
+    async def others(door: Entrance) -> None:
+        boss = door.client(await door.token("boss", (Role.TENANT_ADMIN, "vision")))
+        again = door.client(await _account(boss, "again", "vision"))
+        assert await _taken(again, 500) <= 1
+        dan = door.client(await door.token("dan", (Role.SUBMITTER, "speech")))
+        role = {"subject": "sa:dan", "role": "submitter", "tenant": "vision"}
+        assert (await boss.post("/roles/grant", json=role)).status_code == 404, "sa:dan is hidden"
+        await door.token("dan", (Role.SUBMITTER, "vision"))  # as to a person or a group
+        assert await _taken(dan, 600) >= 8
+
+    for story in (fill, others):
+        with entrance(tmp_path) as door:
+            door.service.blobs.room.most_bytes = 64 * FOLDER_BYTES
+
+            run(partial(story, door))
+
+
+def test_an_account_whose_tenants_have_left_the_fleet_uploads_nothing(tmp_path: Path) -> None:
+    """It can submit no job, and would else count beside the tenants."""
+
+    async def story(door: Entrance) -> None:
+        ada = door.client(await door.token("ada", (Role.SUBMITTER, "vision")))
+        assert (await upload(ada, 0)).status_code == 201
+
+    async def later(door: Entrance) -> None:
+        ada = door.client(await door.token("ada"))
+        assert (await upload(ada, 1)).status_code == 403
+        assert (await ada.head(f"/workdirs/{digest_of(0)}")).status_code == 403
+        boss = door.client(await door.token("boss", (Role.SUBMITTER, "/")))
+        assert (await upload(boss, 1)).status_code == 201
+
+    with entrance(tmp_path) as door:
+        run(partial(story, door))
+    without = {**LOGIN_FLEET, "tenants": {"speech": {}}}
+    with entrance(tmp_path, without) as door:
+        run(partial(later, door))
 
 
 def test_no_upload_takes_what_a_disk_keeps_free(
@@ -141,10 +222,10 @@ def test_what_one_account_uploads_leaves_a_thread_to_others_and_counts_as_it_cos
     slow = {digest_of(number) for number in range(3)}
     looked: list[bytes] = []
 
-    def wait(self: Blobs, digest: str, data: bytes, owner: str = "") -> bool:
+    def wait(self: Blobs, digest: str, *upload: Any) -> bool:
         if digest in slow:
             assert go.wait(60)
-        return put(self, digest, data, owner)
+        return put(self, digest, *upload)
 
     async def story(door: Entrance) -> None:
         ada, bob = await _clients(door)

@@ -53,6 +53,7 @@ from topmast.service.live_progress import LiveProgress
 from topmast.service.metrics import Metrics, Sources
 from topmast.service.notifier import Notifier, Told
 from topmast.service.regions import Regions
+from topmast.service.room import uploads
 from topmast.service.service import Service
 from topmast.service.webhooks import Webhooks
 from topmast.slow.data.planner import Options
@@ -143,6 +144,8 @@ class ControlPlane(Process):
             self.live_progress, self.event_stream, self._process_of, regions,
             self.data_plans, self.capacity_plans,
         )  # fmt: skip
+        self.blobs.room.path = self.service.access.path
+        self.blobs.room.uploads = partial(uploads, self.journal)
         self.service.surroundings = LiveSurroundings(
             self, self.mover, self.stores_of, self.apart, require
         )

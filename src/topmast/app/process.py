@@ -37,7 +37,6 @@ from topmast.runtime.machines import Machines
 from topmast.runtime.recovery import Follower, Rebuilt
 from topmast.service.blobs import Blobs
 from topmast.service.metrics import Metrics, Sources
-from topmast.service.room import uploads
 from topmast.service.validating import Validator
 
 log = structlog.get_logger(__name__)
@@ -115,7 +114,6 @@ class Process(ABC):
         )  # fmt: skip
         self.rebuilt = self._recover(follower)
         self.blobs = Blobs(state / "workdirs", self.journal if self.journal.must_renew else None)
-        self.blobs.room.owners = partial(uploads, self.journal)
         self.leader = self.journal.epoch
         """The epoch of the leader that the orders of this process come from."""
         self.site = Site(

@@ -155,8 +155,8 @@ KeepWorkdirs = Annotated[
     str | None,
     typer.Option(
         "--keep-workdirs", metavar="SIZE", callback=values.SIZE,
-        help="Keep so much of uploaded work folders at most, of one account half. Default: as "
-        "before, at first 100GiB.",
+        help="Keep so much of uploaded work folders at most, of an account and of a tenant as much "
+        "as they leave free. Default: as before, at first 100GiB.",
     ),
 ]  # fmt: skip
 PlanDataEvery = Annotated[

@@ -105,6 +105,13 @@ class Access:
         names = self._queue.tenancy.ledger.tenants
         return frozenset(name for name in names if self.may(caller, permission, name))
 
+    def granted(self, caller: Caller, permission: Permission) -> tuple[str, ...]:
+        """Where the caller has a role with it: the root, and tenants of the fleet, by name."""
+        principal = caller.principal
+        places = dict.fromkeys(grant.tenant for grant in principal.grants)
+        there = (name for name in places if name == ROOT or self.has_tenant(name))
+        return tuple(sorted(name for name in there if principal.may(permission, (name,))))
+
     def user(self, caller: Caller, named: str, tenant: str) -> str:
         """The user that a job is for. To name another than oneself is a permission."""
         principal = caller.principal

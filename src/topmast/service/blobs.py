@@ -7,11 +7,12 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from topmast.adapters import archive
+from topmast.model.access import ROOT
 from topmast.model.errors import Full, InvalidInput, TooLarge
 from topmast.service.room import Room
 
@@ -63,18 +64,21 @@ class Blobs:
                 self._write(digest, data)
         return file if file.is_file() else None
 
-    def put(self, digest: str, data: bytes, owner: str = "") -> bool:
+    def put(
+        self, digest: str, data: bytes, account: str = "", tenants: Sequence[str] = (ROOT,)
+    ) -> bool:
         """Store an upload durably; False when it was here already.
 
-        ``owner``: the principal that it counts for, if that shares the server with others.
-        Raises InvalidInput, and Full if there is no room.
+        ``account``: the principal that it counts for, if that shares the server with others.
+        ``tenants``: those that it may submit for. Raises InvalidInput, and Full if there is no
+        room.
         """
         _check(digest, data)
         with self._lock(digest):
             if self.path(digest) is not None:
                 return False
             _check_archive(data)
-            with self.room.for_one(digest, len(data), owner):
+            with self.room.for_one(digest, len(data), account, tenants):
                 if self._shared is not None:
                     self._shared.put_blob(digest, data)  # first: what is here is there too
                 try:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct
+
+from topmast.model.access import ROOT, TOP
 from topmast.model.errors import Full
 from topmast.model.units import format_bytes
-from topmast.ports import ActFilter, Journal
+from topmast.ports import ActFilter, ActRow, Journal
 
 MOST_KEPT_BYTES = 100 * 1024**3
 """All work folders that are kept, unless the server was told another bound."""
@@ -22,78 +26,152 @@ MOST_UPLOADS = 1_000_000
 """Of more uploads the oldest count for no account."""
 
 
+class Owner(Struct, frozen=True):
+    """What an uploaded work folder counts for."""
+
+    account: str = ""
+    """A principal; empty: it has no bound of its own."""
+    tenant: str = ROOT
+    """A tenant that the principal may submit for."""
+
+
 class Room:
     """Counts the work folders that are kept. Safe to use from any thread.
 
     The room is what is kept, and what may come: up to ``most_bytes``, and as long as the disk has
-    more free than its floor. One principal may have half of it, so that others can go on.
+    more free than its floor. So that others can go on, each tenant may have as much as it leaves
+    free, and what is below it shares that in the same way: tenants, and at last accounts. Accounts
+    alone do not do: those that manage a tenant can make as many as they like.
     ``load`` tells how long each kept folder is, by digest.
     """
 
     def __init__(self, root: Path, load: Callable[[], dict[str, int]]) -> None:
         self.most_bytes = MOST_KEPT_BYTES
-        self.owners: Callable[[], Iterable[tuple[str, str]]] = tuple
-        """The principal and the digest of each upload of earlier servers; asked once."""
+        self.uploads: Callable[[], Iterable[tuple[str, Owner]]] = tuple
+        """The digest and the owner of each upload to earlier servers, newest first; asked once."""
+        self.path: Callable[[str], tuple[str, ...]] = lambda tenant: (tenant, ROOT)
+        """A tenant and all above it."""
         self._root = root
         self._load = load
-        self._kept: dict[str, int] | None = None
+        self._kept: dict[Owner, int] | None = None
+        """The bytes that are kept."""
         self._coming: dict[str, int] = {}
         """Those that are being written: not yet in what `_load` finds."""
-        self._of: dict[str, dict[str, None]] | None = None
+        self._of: dict[str, Owner] | None = None
         self._lock = threading.Lock()
 
     @contextmanager
-    def for_one(self, digest: str, size_bytes: int, owner: str) -> Iterator[None]:
-        """Room for a folder that is written within. Raises Full."""
+    def for_one(
+        self, digest: str, size_bytes: int, account: str, tenants: Sequence[str]
+    ) -> Iterator[None]:
+        """Room for a folder that is written within. Raises Full.
+
+        Of the ``tenants`` that the account may submit for, it counts for the one with most left:
+        a role that a tenant gives takes nothing away.
+        """
         with self._lock:
-            self._take(digest, size_bytes, owner)
+            self._take(digest, size_bytes, account, tenants)
         try:
             yield
         finally:
             with self._lock:
                 del self._coming[digest]
 
-    def _take(self, digest: str, size_bytes: int, owner: str) -> None:
-        if self._kept is None or self._fault(size_bytes, owner):
-            self._kept = {**self._load(), **self._coming}  # some were removed, or not written
-        fault = self._fault(size_bytes, owner)
+    def owner(self, digest: str) -> Owner:
+        """What a folder counts for."""
+        with self._lock:
+            return self._owners().get(digest, Owner())
+
+    def _take(self, digest: str, size_bytes: int, account: str, tenants: Sequence[str]) -> None:
+        kept = self._kept if self._kept is not None else self._look()
+        owner, fault = self._judge(kept, size_bytes, account, tenants)
+        if fault:
+            kept = self._look()  # some were removed, or not written
+            owner, fault = self._judge(kept, size_bytes, account, tenants)
         if fault:
             raise Full(f"the server does not take this work folder: {fault}")
-        self._kept[digest] = self._coming[digest] = size_bytes
-        if owner:
-            self._owned(owner)[digest] = None
+        kept[owner] = kept.get(owner, 0) + size_bytes
+        self._owners()[digest] = owner
+        self._coming[digest] = size_bytes
 
-    def _fault(self, size_bytes: int, owner: str) -> str:
-        """Why there is no room; empty if there is. O(folders of the owner)."""
-        assert self._kept is not None
-        kept_bytes = sum(self._kept.values())
+    def _look(self) -> dict[Owner, int]:
+        """O(what is kept)."""
+        self._kept = kept = dict[Owner, int]()
+        owners = self._owners()
+        for digest, size_bytes in {**self._load(), **self._coming}.items():
+            owner = owners.get(digest, Owner())
+            kept[owner] = kept.get(owner, 0) + size_bytes
+        return kept
+
+    def _owners(self) -> dict[str, Owner]:
+        if self._of is None:
+            self._of = {}
+            for digest, owner in self.uploads():
+                self._of.setdefault(digest, owner)
+        return self._of
+
+    def _judge(
+        self, kept: dict[Owner, int], size_bytes: int, account: str, tenants: Sequence[str]
+    ) -> tuple[Owner, str]:
+        """What it would count for; and why there is no room, empty if there is."""
+        kept_bytes = sum(kept.values())
         disk = shutil.disk_usage(self._root)
         least_bytes = min(LEAST_FREE_BYTES, disk.total // LEAST_FREE_PART)
         spare_bytes = disk.free - sum(self._coming.values()) - least_bytes
         if size_bytes > spare_bytes:
             remedy = "ask for more room for the state folder of the server"
-            return f"its disk would have less than {format_bytes(least_bytes)} free ({remedy})"
+            why = f"its disk would have less than {format_bytes(least_bytes)} free ({remedy})"
+            return Owner(), why
         if kept_bytes + size_bytes > self.most_bytes:
-            kept, most = format_bytes(kept_bytes), format_bytes(self.most_bytes)
+            now, most = format_bytes(kept_bytes), format_bytes(self.most_bytes)
             remedy = "ask for old ones to be removed, or for more: topmast up --keep-workdirs"
-            return f"it keeps {kept} of at most {most} ({remedy})"
-        most_own_bytes = min(self.most_bytes, kept_bytes + spare_bytes) // 2
-        own_bytes = sum(self._kept.get(one, 0) for one in self._owned(owner)) if owner else 0
-        if owner and own_bytes + size_bytes > most_own_bytes:
-            own, most = format_bytes(own_bytes), format_bytes(most_own_bytes)
-            remedy = "leave out what the job does not need, or ask for old ones to be removed"
-            return f"it keeps {own} of {owner}, of at most {most} for one account ({remedy})"
-        return ""
+            return Owner(), f"it keeps {now} of at most {most} ({remedy})"
+        if not account:
+            return Owner(), ""
+        free_bytes = min(self.most_bytes - kept_bytes, spare_bytes)
+        own_bytes = sum(size for one, size in kept.items() if one.account == account)
+        below = self._below(kept)
+        left = [_left_bytes(self.path(one), below, own_bytes, free_bytes) for one in tenants]
+        most_bytes = max(left)
+        owner = Owner(account, tenants[left.index(most_bytes)])
+        if size_bytes <= most_bytes:
+            return owner, ""
+        own, more = format_bytes(own_bytes), format_bytes(max(0, most_bytes))
+        remedy = "leave out what the job does not need, or ask for old ones to be removed"
+        why = "no account and no tenant may have more than it leaves free"
+        return owner, f"it keeps {own} of {account} and has {more} left for it: {why} ({remedy})"
 
-    def _owned(self, owner: str) -> dict[str, None]:
-        if self._of is None:
-            self._of = {}
-            for name, digest in self.owners():
-                self._of.setdefault(name, {})[digest] = None
-        return self._of.setdefault(owner, {})
+    def _below(self, kept: dict[Owner, int]) -> dict[str, int]:
+        """The bytes of each tenant and of those below it. O(owners x depth of the tree)."""
+        found: dict[str, int] = {}
+        for owner, size_bytes in kept.items():
+            for tenant in self.path(owner.tenant):
+                found[tenant] = found.get(tenant, 0) + size_bytes
+        return found
 
 
-def uploads(journal: Journal) -> Iterator[tuple[str, str]]:
-    """The principal and the digest of each upload that the audit log has. O(the log)."""
+def _left_bytes(
+    path: Sequence[str], below: Mapping[str, int], own_bytes: int, free_bytes: int
+) -> int:
+    """What an account may upload for the tenant of a path; below 0 if it has too much already.
+
+    As long as own + x <= free - x, x more may come, which leaves free - own - x to what is below.
+    """
+    left_bytes = free_bytes
+    for tenant in reversed(path):
+        if tenant != ROOT:
+            left_bytes = (left_bytes - below.get(tenant, 0)) // 2
+    return (left_bytes - own_bytes) // 2
+
+
+def note(done: ActRow, owner: Owner) -> ActRow:
+    """The line of the audit log that says what an upload counts for, for later servers."""
+    told = {"tenant": owner.tenant or TOP}
+    return msgspec.structs.replace(done, after=msgspec.json.encode(told).decode())
+
+
+def uploads(journal: Journal) -> Iterator[tuple[str, Owner]]:
+    """The digest and the owner of each upload that the audit log has. O(the log)."""
     for act in journal.acts(ActFilter(verb="upload", outcome="done", limit=MOST_UPLOADS)):
-        yield act.actor, act.object
+        told = msgspec.json.decode(act.after)["tenant"] if act.after else TOP
+        yield act.object, Owner(act.actor, ROOT if told == TOP else told)

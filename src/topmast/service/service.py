@@ -37,6 +37,7 @@ from topmast.service.forecast import with_start
 from topmast.service.limits import BYTES_PER_TAKE
 from topmast.service.periods import usual_period
 from topmast.service.regions import LogChunk
+from topmast.service.room import note
 from topmast.service.selecting import SelectedNames
 from topmast.service.sentences import standing
 from topmast.service.submitting import Submitting
@@ -357,10 +358,15 @@ class Service(Submitting):
     async def put_workdir(self, caller: Caller, digest: str, data: bytes) -> bool:
         """Keep a snapshot of a work folder; whether it is new."""
         self.limits.take(caller, "submit", 1.0 + len(data) / BYTES_PER_TAKE)
-        self._require_somewhere(caller)
-        owner = "" if caller.principal.trusted else caller.principal.subject
-        new = await self.judging.run(caller, partial(self.blobs.put, digest, data, owner))
+        tenants = self._require_somewhere(caller)
+        account = "" if caller.principal.trusted else caller.principal.subject
+        put = partial(self.blobs.put, digest, data, account, tenants)
+        new = await self.judging.run(caller, put)
         done = row(caller, "upload", digest, outcome="done" if new else "unchanged")
+        if new and account:
+            # Not as the tenant of the line: a digest is the key to the content, and what an account
+            # uploads for one of its tenants is not for those that audit another.
+            done = note(done, self.blobs.room.owner(digest))
         await asyncio.wrap_future(self.runtime.note(done))
         return new
 
@@ -369,6 +375,9 @@ class Service(Submitting):
         self._require_somewhere(caller)
         return self.blobs.path(digest) is not None
 
-    def _require_somewhere(self, caller: Caller) -> None:
-        if not caller.principal.may_somewhere(Permission.JOBS_SUBMIT):
+    def _require_somewhere(self, caller: Caller) -> tuple[str, ...]:
+        """Where the caller has a role to submit jobs. Raises Forbidden without one."""
+        tenants = self.access.granted(caller, Permission.JOBS_SUBMIT)
+        if not tenants:
             raise caller.principal.forbidden(Permission.JOBS_SUBMIT)
+        return tenants
