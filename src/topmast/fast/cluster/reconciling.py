@@ -73,6 +73,7 @@ def _compare_task(gangs: GangLifecycle, task: m.TruthTask) -> None:
     key = (task.job, task.epoch, task.rank)
     if gangs.attempt(task.job, task.epoch) is None:
         if task.running:
+            # Without grace: its GPUs count as free, and its job may be started again meanwhile.
             gangs.send(ids.engine(gangs.name), m.StopTasks(task.job, task.epoch, 0.0))
     elif task.running:
         gangs.task_started(m.TaskStarted(*key, task.at_s))
