@@ -144,8 +144,6 @@ class ControlPlane(Process):
             self.live_progress, self.event_stream, self._process_of, regions,
             self.data_plans, self.capacity_plans,
         )  # fmt: skip
-        self.blobs.room.path = self.service.access.path
-        self.blobs.room.uploads = partial(uploads, self.journal)
         self.service.surroundings = LiveSurroundings(
             self, self.mover, self.stores_of, self.apart, require
         )
@@ -162,6 +160,8 @@ class ControlPlane(Process):
         self.service.profiles.fits = lambda wanted: with_engines(
             self.machines.queue.fleet, wanted, self.outside.engines
         )
+        self.blobs.room.path = self.service.access.path
+        self.blobs.room.uploads = partial(uploads, self.journal)
         begin_with_kernels(log.info)
         load_solvers(self.machines.profile)
         self._check_regions_apart()
