@@ -214,12 +214,12 @@ def test_the_bound_that_a_server_is_given_holds_for_later_starts(tmp_path: Path)
             again.upload_workdir(folders[1])
 
 
-def test_what_one_account_uploads_leaves_a_thread_to_others_and_counts_as_it_costs(
+def test_what_one_account_or_tenant_uploads_leaves_a_thread_to_others_and_counts_as_it_costs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An archive of a MiB may take seconds to read; what is here already is not read again."""
     go, put, read = threading.Event(), Blobs.put, archives.fault
-    slow = {digest_of(number) for number in range(3)}
+    slow = {digest_of(number) for number in (0, 1, 2, 1000, 1001, 1002)}
     looked: list[bytes] = []
 
     def wait(self: Blobs, digest: str, *upload: Any) -> bool:
@@ -234,8 +234,16 @@ def test_what_one_account_uploads_leaves_a_thread_to_others_and_counts_as_it_cos
         await asyncio.sleep(0.1)
         quick = await asyncio.wait_for(upload(bob, 3), 30)
         assert (quick.status_code, go.is_set()) == (201, False)
+        for name, number in (("carl", 1000), ("cora", 1001), ("cleo", 1002)):
+            one = door.client(await door.token(name, (Role.SUBMITTER, "nlp")))
+            waiting.append(asyncio.create_task(upload(one, number)))
+        await asyncio.sleep(0.1)
+        dan = door.client(await door.token("dan", (Role.SUBMITTER, "speech")))
+        await door.token("dan", (Role.SUBMITTER, "vision"))
+        quick = await asyncio.wait_for(upload(dan, 2000), 30)
+        assert (quick.status_code, go.is_set()) == (201, False)
         go.set()
-        assert [(await task).status_code for task in waiting] == [201] * 3
+        assert [(await task).status_code for task in waiting] == [201] * 6
 
         def note(data: bytes) -> str:
             looked.append(data)

@@ -45,6 +45,11 @@ class Access:
             return (ROOT,)
         return tuple(node.name for node in self._queue.tenancy.ledger.tree.node(tenant).up())
 
+    def top(self, tenant: str) -> str:
+        """The tenant above all others that a tenant is below; the root of the root."""
+        path = self.path(tenant)
+        return path[-2] if len(path) > 1 else ROOT
+
     def has_tenant(self, tenant: str) -> bool:
         """Whether the fleet has a tenant of this name."""
         return tenant in self._queue.tenancy.ledger.tenants

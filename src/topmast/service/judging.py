@@ -1,4 +1,4 @@
-"""Threads that look into what is uploaded, so that one account does not keep all of them.
+"""Threads that look into what is uploaded, so that no account and no tenant keeps all of them.
 
 They are threads of their own: what takes long to read takes none of those that all requests share.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -15,27 +15,33 @@ from weakref import WeakValueDictionary
 from topmast.model.access import Caller
 from topmast.service.limits import Limits
 
-THREADS = 2
+THREADS = 3
 """Uploads that are looked into at the same time."""
+OF_TENANT = THREADS - 1
+"""Those of one tenant, with all below it: its administrators can make any number of accounts."""
 TAKES_PER_S = 100.0
 """A second of a thread counts as so many requests: a small file may be long to read."""
 T = TypeVar("T")
 
 
 class Judging:
-    """One upload of each account at a time; used on the event loop alone."""
+    """One upload of each account at a time, and few of a tenant; used on the event loop alone."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._threads = ThreadPoolExecutor(THREADS, "upload")
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        """By account, and by tenant at the top of the tree."""
 
-    async def run(self, caller: Caller, work: Callable[[], T]) -> T:
-        """What ``work`` returns or raises; a caller that goes away keeps its turn until then."""
-        return await asyncio.shield(asyncio.ensure_future(self._run(caller, work)))
+    async def run(self, caller: Caller, tenants: Sequence[str], work: Callable[[], T]) -> T:
+        """What ``work`` returns or raises; a caller that goes away keeps its turn until then.
 
-    async def _run(self, caller: Caller, work: Callable[[], T]) -> T:
-        turn = self._turns.setdefault(caller.principal.subject, asyncio.Lock())
+        ``tenants``: those at the top of the tree, or the root, that the upload may count for. It
+        waits for the turn of one alone: a role that a tenant gives delays nothing.
+        """
+        return await asyncio.shield(asyncio.ensure_future(self._run(caller, tenants, work)))
+
+    async def _run(self, caller: Caller, tenants: Sequence[str], work: Callable[[], T]) -> T:
         cost_s = 0.0
 
         def judge() -> T:
@@ -46,8 +52,13 @@ class Judging:
             finally:
                 cost_s = time.thread_time() - begun_s
 
-        async with turn:
-            try:
-                return await asyncio.get_running_loop().run_in_executor(self._threads, judge)
-            finally:
-                self._limits.charge(caller, "submit", cost_s * TAKES_PER_S)
+        async with self._turn(caller.principal.subject, 1):
+            turns = [self._turn(tenant, OF_TENANT) for tenant in tenants]
+            async with min(turns, key=asyncio.Semaphore.locked):
+                try:
+                    return await asyncio.get_running_loop().run_in_executor(self._threads, judge)
+                finally:
+                    self._limits.charge(caller, "submit", cost_s * TAKES_PER_S)
+
+    def _turn(self, name: str, most: int) -> asyncio.Semaphore:
+        return self._turns.setdefault(name, asyncio.Semaphore(most))

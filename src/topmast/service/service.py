@@ -361,7 +361,8 @@ class Service(Submitting):
         tenants = self._require_somewhere(caller)
         account = "" if caller.principal.trusted else caller.principal.subject
         put = partial(self.blobs.put, digest, data, account, tenants)
-        new = await self.judging.run(caller, put)
+        tops = [self.access.top(tenant) for tenant in tenants]
+        new = await self.judging.run(caller, tops, put)
         done = row(caller, "upload", digest, outcome="done" if new else "unchanged")
         if new and account:
             # Not as the tenant of the line: a digest is the key to the content, and what an account
