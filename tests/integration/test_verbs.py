@@ -800,6 +800,9 @@ def test_hosts_are_acted_on_by_selector_in_one_request(door: Entrance) -> None:
                 assert answer.status_code == 422
                 details = [one["detail"] for one in told.get("errors", [told])]
                 assert details == [f"selects no host: {want}" for want in wants]
+            right = await client.post("/hosts/uncordon", json={"selector": "state=draining"})
+            assert right.status_code == 422
+            assert right.json().get("remedy", "") == ""  # the state is none that was mistyped
             either = {"selector": "state=healthy,state=draining", "dry_run": True}
             assert (await client.post("/hosts/cordon", json=either)).status_code == 200
             unknown = await client.post("/hosts/cordon", json={"hosts": [host, "east-a-9"]})

@@ -316,6 +316,7 @@ def _nothing(scene: Scene, found: re.Match[str]) -> None:
 
 
 GANG = r"\d+ tasks? with .*?(?: each)?"
+OF_ENGINE = r" of an engine that .*?"
 PLACE = r"(?P<region>[a-z]+)/(?P<cluster>[a-z0-9-]+)"
 SCORE = r"(?P<score>-?[0-9.e+-]+)"
 NOT_FREE = r"(?P<none>no place (?:is|was) free for it|no free place was chosen)"
@@ -353,8 +354,9 @@ CLAIMS: tuple[tuple[str, Check], ...] = (
      r"(?:, and stopping the jobs that it may stop would not make enough)?", _no_room),
     (rf"{GANG} would fit into {PLACE} now, but the job waits(?: until the queue asks again)?",
      _stays_away),
-    (rf"{GANG} (?:fit|fits) into no \w+, even if it were empty", _never),
-    (rf"no host could run (?:one task of )?{GANG}, even if it were empty", _never),
+    (rf"{GANG} (?:fit|fits) into no \w+(?:{OF_ENGINE})?, even if it were empty", _never),
+    (rf"no host(?:{OF_ENGINE})? could run (?:one task of )?{GANG}, even if it were empty", _never),
+    (r"the job needs an engine that .*, and no cluster has one", _never),
     (rf"no job of tenant \w may hold {GANG}: one has to lie within .*", _nothing),
     (r"(?P<count>\d+) hosts? of (?P<cluster>[\w-]+) would do, but (?:is|are) out of service \(.*?\)",
      _out_of_service),

@@ -33,18 +33,21 @@ ClustersArgument = Annotated[
 ]
 
 
+ClusterSelector = Annotated[
+    str | None,
+    typer.Option(
+        "--selector", "-l", metavar="KEY=VALUE,...",
+        help="Clusters by KEY=VALUE,... of cluster, region, engine, state; * stands for any "
+        "characters.",
+    ),
+]  # fmt: skip
+
+
 @dataclass(frozen=True)
 class ClusterOptions(ActOptions):
     """What both acts on clusters have in common."""
 
-    selector: Annotated[
-        str | None,
-        typer.Option(
-            "--selector", "-l", metavar="KEY=VALUE,...",
-            help="Clusters by KEY=VALUE,... of cluster, region, engine, state; * stands for any "
-            "characters.",
-        ),
-    ] = None  # fmt: skip
+    selector: ClusterSelector = None
 
 
 def add(app: typer.Typer) -> None:
@@ -68,6 +71,7 @@ def list_all(
     plan: Annotated[
         bool, typer.Option("--plan", help="The plan of which hosts belong to which clusters.")
     ] = False,
+    selector: ClusterSelector = None,
 ) -> None:
     """Engine, hosts, GPUs and jobs, by cluster; whether it takes new work, and why not."""
     if plan:
@@ -76,7 +80,8 @@ def list_all(
     with session.client() as client:
         everywhere = client.clusters()
     values.known(region, (row.region for row in everywhere), "region")
-    found = [row for row in everywhere if region in (None, row.region)]
+    chosen = values.selected("cluster", selector, everywhere)
+    found = [row for row in chosen if region in (None, row.region)]
     session.show({"clusters": found}, lambda: _say_clusters(found))
 
 

@@ -10,6 +10,7 @@ from topmast.cli import values
 from topmast.cli.command import Session, command
 from topmast.cli.completion import complete_hosts
 from topmast.cli.hosttable import say_hosts
+from topmast.cli.hostverbs import HostSelector
 from topmast.cli.jobs import say_history
 from topmast.cli.output import Column, say, say_table
 from topmast.cli.text import number
@@ -27,7 +28,8 @@ def add(app: typer.Typer) -> None:
     command(app, "regions", example="topmast regions")(regions)
     command(
         app, "hosts",
-        example="topmast hosts --cluster east-1\ntopmast hosts --history east-1-0",
+        example="topmast hosts --cluster east-1\ntopmast hosts -l gpu=H100,state=cordoned\n"
+        "topmast hosts --history east-1-0",
     )(hosts)  # fmt: skip
     command(app, "gpus", example="topmast gpus --json")(gpus)
 
@@ -72,6 +74,7 @@ def hosts(
             help="One host and its history: cordons, drains, losses.",
         ),
     ] = None,
+    selector: HostSelector = None,
 ) -> None:
     """State, place, GPUs and jobs, by host."""
     if history is not None:
@@ -81,6 +84,7 @@ def hosts(
         rows = client.hosts()
     values.known(region, (row.region for row in rows), "region")
     values.known(cluster, (row.cluster for row in rows), "cluster")
+    rows = values.selected("host", selector, rows)
     found = [row for row in rows if region in (None, row.region) and cluster in (None, row.cluster)]
     session.show({"hosts": found}, lambda: say_hosts(found))
 

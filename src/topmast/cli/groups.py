@@ -54,6 +54,7 @@ _WORDS = (
     (re.compile(r"Input should be a valid number.*"), "wanted a number"),
     (re.compile(r"Value error, "), ""),
     (re.compile(r"^Invalid value: "), ""),
+    (re.compile(r"^No such option: (\S+)"), r"no option '\1'"),
 )
 """What a library says about a value, and how all other errors say it."""
 

@@ -36,18 +36,21 @@ UntilOption = Annotated[
 ]
 
 
+HostSelector = Annotated[
+    str | None,
+    typer.Option(
+        "--selector", "-l", metavar="KEY=VALUE,...",
+        help="Hosts by KEY=VALUE,... of host, region, cluster, datacenter, pod, rack, gpu, "
+        "state; * stands for any characters.",
+    ),
+]  # fmt: skip
+
+
 @dataclass(frozen=True)
 class HostOptions(ActOptions):
     """What all acts on hosts have in common."""
 
-    selector: Annotated[
-        str | None,
-        typer.Option(
-            "--selector", "-l", metavar="KEY=VALUE,...",
-            help="Hosts by KEY=VALUE,... of host, region, cluster, datacenter, pod, rack, gpu, "
-            "state; * stands for any characters.",
-        ),
-    ] = None  # fmt: skip
+    selector: HostSelector = None
 
 
 Act = Callable[["Client", list[str]], "HostsActed"]

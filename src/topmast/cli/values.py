@@ -6,13 +6,17 @@ import ipaddress
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 from topmast.cli.groups import Later
 
+if TYPE_CHECKING:
+    from topmast.model.fleet_selector import Named
+
 T = TypeVar("T")
+V = TypeVar("V", bound="Named")
 
 MOST_SHOWN = 80
 """Of a value, in a refusal."""
@@ -233,6 +237,17 @@ def known(name: str | None, names: Iterable[str], what: str) -> None:
 
     remedy = one_of(name, there)
     raise NotFound(f"no {what} '{name}'" + (f" ({remedy})" if remedy else ""))
+
+
+def selected(kind: str, selector: str | None, rows: list[V]) -> list[V]:
+    """The hosts or clusters that a selector means, as acts on them read it; without one, all."""
+    if selector is None:
+        return rows
+    from topmast.model.errors import restated
+    from topmast.model.fleet_selector import selected
+
+    with restated(lambda error: error.at(field="--selector")):
+        return selected(kind, selector, rows, may_be_none=True)
 
 
 def loopback(host: str) -> str:

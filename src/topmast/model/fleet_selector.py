@@ -75,20 +75,27 @@ def meant(kind: str, names: Sequence[str], selector: str, views: Sequence[View])
     return found or [of[name] for name in wanted]
 
 
-def selected(kind: str, text: str, views: Sequence[View]) -> list[View]:
-    """Those that a text selects, at least one. Raises InvalidInput. O(views x patterns)."""
+def selected(
+    kind: str, text: str, views: Sequence[View], *, may_be_none: bool = False
+) -> list[View]:
+    """Those that a text selects. Raises InvalidInput. O(views x patterns).
+
+    ``may_be_none``: it is no error if none is in a state, or like a pattern with a star.
+    """
     faults = Faults()
     selector = faults.rest_of(partial(fleet_selector_of, kind, text)) or FleetSelector(())
-    faults.of(lambda: refuse_all(_unlike(kind, selector, views)))
+    faults.of(lambda: refuse_all(_unlike(kind, selector, views, may_be_none)))
     faults.refuse()
     found = [view for view in views if selector.takes(view)]
-    if not found:
+    if not (found or may_be_none):
         message = f"selects no {kind}: none has all of this"
         raise InvalidInput(message, field="selector")
     return found
 
 
-def _unlike(kind: str, selector: FleetSelector, views: Sequence[Named]) -> Iterator[InvalidInput]:
+def _unlike(
+    kind: str, selector: FleetSelector, views: Sequence[Named], may_be_none: bool
+) -> Iterator[InvalidInput]:
     """The patterns that none is like, each with what is near it.
 
     None need be in a state, or like a pattern with a star, that is one of several.
@@ -96,11 +103,12 @@ def _unlike(kind: str, selector: FleetSelector, views: Sequence[Named]) -> Itera
     for key, field, patterns in selector.wanted:
         there = list(dict.fromkeys(_value(view, field) for view in views))
         known = [*there, *STATES[kind]] if key == "state" else there
-        nothing = not any(like(patterns, value) for value in there)
+        nothing = not (may_be_none or any(like(patterns, value) for value in there))
         for pattern in patterns:
             if nothing or ("*" not in pattern and pattern not in known):
                 message = f"selects no {kind}: none has {key}={pattern}"
-                yield InvalidInput(message, field="selector", remedy=one_of(pattern, known))
+                remedy = "" if pattern in known else one_of(pattern, known)
+                yield InvalidInput(message, field="selector", remedy=remedy)
 
 
 def _value(view: Named, field: str) -> str:

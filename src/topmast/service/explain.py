@@ -47,7 +47,7 @@ from topmast.service.foresight import (
 from topmast.service.quotas import quota_changes
 from topmast.service.sentences import Scene
 from topmast.service.turns import WHOLE, Turns
-from topmast.service.warnings import nowhere, to_add, too_large
+from topmast.service.warnings import engines_for, nowhere, to_add, too_large
 
 PLANS_SHOWN = 5
 HELP_SHOWN = 8
@@ -299,6 +299,7 @@ def _explanation(
         spec, seen, inquiry.over_quota,
         may_preempt(queue, record, inquiry.over_quota, inquiry.costs),
         bool(queue.tenancy.choices(spec, True)), record.bound, record.suspended is True,
+        *engines_for(queue, spec),
     )  # fmt: skip
     detail = "" if verdict is None else sentences.detail_of(queue, spec, verdict)
     if reason is PendingReason.INSUFFICIENT_CAPACITY:

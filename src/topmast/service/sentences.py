@@ -14,7 +14,7 @@ from topmast.model.plan import Binding, Plan, Reservation
 from topmast.model.reason import PendingReason
 from topmast.model.states import WAITING, JobState
 from topmast.service.foresight import Foreseen
-from topmast.service.warnings import gang_in_words, nowhere
+from topmast.service.warnings import engines_for, gang_in_words, nowhere
 
 HOSTS_SHOWN = 4
 
@@ -34,6 +34,10 @@ class Scene(Struct, frozen=True):
     """The only place that the job may have."""
     suspended: bool = False
     """What holds the job stopped it, too."""
+    engine: str = ""
+    """What the job needs of an engine that not all can do, in words."""
+    engines: bool = True
+    """There is a cluster with an engine that can do it."""
 
 
 _ASIDE = {
@@ -69,12 +73,17 @@ def waiting(scene: Scene, reason: PendingReason | None, detail: str) -> str:
             return f"{wanted} must wait for quota: {detail}, and {also}"
         case PendingReason.WAITING_FOR_DATA:
             return f"the job waits for its data: {detail}"
+        case PendingReason.NO_MATCHING_HARDWARE if not scene.engines:
+            return f"the job needs an engine that {scene.engine}, and no cluster has one"
         case PendingReason.NO_MATCHING_HARDWARE:
             some = "one task of " if scene.spec.tasks > 1 else ""
-            return f"no host could run {some}{wanted}, even if it were empty"
+            host = f"host of an engine that {scene.engine}" if scene.engine else "host"
+            return f"no {host} could run {some}{wanted}, even if it were empty"
         case PendingReason.TOPOLOGY_DOES_NOT_FIT:
             level = scene.spec.topology.required
             within = "cluster" if level is None else level.name.lower()
+            if scene.engine:
+                within += f" of an engine that {scene.engine}"
             return f"{wanted} {fits} into no {within}, even if it were empty"
         case PendingReason.INSUFFICIENT_CAPACITY:
             return _no_room(scene, detail)
@@ -147,9 +156,10 @@ def standing(queue: GlobalQueue, record: JobRecord) -> str:
     if verdict is None:
         return "the queue has not looked at the job yet"
     may_borrow = bool(queue.tenancy.choices(record.spec, True))
+    engine, engines = engines_for(queue, record.spec)
     scene = Scene(
         record.spec, may_borrow=may_borrow, bound=record.bound,
-        suspended=record.suspended is True,
+        suspended=record.suspended is True, engine=engine, engines=engines,
     )  # fmt: skip
     return waiting(scene, verdict.reason, detail_of(queue, record.spec, verdict))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -21,8 +21,8 @@ from topmast.model.bisection import most_with
 from topmast.model.engines import Capability
 from topmast.model.files.fields import nearest
 from topmast.model.fleet import Fleet
-from topmast.model.job import MILLI, JobSpec, TaskGroup
-from topmast.model.plan import GroupRequest, PlacementRequest
+from topmast.model.job import MILLI, JobSpec, TaskGroup, has_image
+from topmast.model.plan import GroupRequest, PlacementRequest, capabilities_for
 from topmast.model.reason import PendingReason
 from topmast.model.units import format_bytes, format_gpus
 
@@ -105,14 +105,28 @@ def too_large(queue: GlobalQueue, regions: Sequence[Columns], spec: JobSpec) -> 
 
 def _unsupported(ask: PlacementRequest, spec: JobSpec) -> str:
     """What no engine can do of those of the clusters with room."""
-    field = "resources.accelerators"
+    field, without = "resources.accelerators", "ask for whole GPUs"
     if Capability.IMAGES in ask.capabilities:
         field = "image" if spec.image else "secrets"
-    wants = " and ".join(_WANTS[capability] for capability in ask.capabilities)
+        without = "leave it out" if spec.image else "leave out those of Kubernetes"
     return (
-        f"{field}: no cluster with the hardware for it has an engine that {wants}: "
-        "the job waits until one has"
+        f"{field}: no cluster with the hardware for it has an engine that "
+        f"{_in_words(ask.capabilities)}: {without}, or the job waits until one has"
     )
+
+
+def engines_for(queue: GlobalQueue, spec: JobSpec) -> tuple[str, bool]:
+    """What a job needs of an engine that not all can do, and whether a cluster has such an engine.
+
+    In words; empty if all engines will do. O(clusters).
+    """
+    needs = capabilities_for([g.resources for g in spec.groups], image=bool(has_image(spec)))
+    clusters = (cluster for region in queue.fleet.regions for cluster in region.clusters)
+    return _in_words(needs), any(all(map(one.can, needs)) for one in clusters)
+
+
+def _in_words(capabilities: Iterable[Capability]) -> str:
+    return " and ".join(_WANTS[capability] for capability in capabilities)
 
 
 _WANTS = {

@@ -43,8 +43,9 @@ REASONS: Mapping[PendingReason, tuple[str, str]] = {
         "Wait for the copy, or copy the dataset.",
     ),
     PendingReason.NO_MATCHING_HARDWARE: (
-        "No host has the GPU model, or as many GPUs, as one task asks for.",
-        "Another GPU model, or fewer GPUs for each task.",
+        "No host has the GPU model, or as many GPUs, as one task asks for; or none of an engine "
+        "that runs container images, or gives parts of a GPU, if the job needs that.",
+        "Another GPU model, or fewer GPUs for each task; a job without an image, or whole GPUs.",
     ),
     PendingReason.TOPOLOGY_DOES_NOT_FIT: (
         "Each task would fit on a host, but no rack (or what else the job asks for) is large "

@@ -131,7 +131,12 @@ def test_unlimited_is_said(server: FakeServer, call: Call) -> None:
         (["hosts", "--region", "west"], ["h1"]),
         (["hosts", "--cluster", "east-1"], ["h0"]),
         (["hosts", "--cluster", "east-1", "--region", "west"], []),
+        (["hosts", "-l", "cluster=west-1,gpu=H100"], ["h1"]),
+        (["hosts", "--selector", "state=down", "--region", "east"], []),
+        (["hosts", "-l", "state=cordoned"], []),
+        (["hosts", "-l", "host=x*"], []),
         (["clusters", "--region", "east"], ["east-1"]),
+        (["clusters", "-l", "region=w*,engine=local"], ["west-1"]),
         (["gpus", "--region", "west"], []),
     ],
 )
@@ -165,6 +170,25 @@ def test_a_name_of_nothing_is_no_empty_table(
     )
     called = call(*arguments)
     assert (called.code, called.error) == (1, f"topmast: {want}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        (["hosts", "-l", "cluster=easst-1"],
+         "selects no host: none has cluster=easst-1 (did you mean 'east-1'?)"),
+        (["hosts", "-l", "state=dwon"],
+         "selects no host: none has state=dwon (did you mean 'down'?)"),
+        (["clusters", "-l", "regoin=east"], "unknown key 'regoin' (did you mean 'region'?)"),
+    ],
+)  # fmt: skip
+def test_a_selector_that_nothing_can_match_is_no_empty_table(
+    arguments: list[str], want: str, server: FakeServer, call: Call
+) -> None:
+    """As for acts; but what could match is listed, even if nothing does."""
+    server.on("GET", "/hosts", {"hosts": HOSTS}).on("GET", "/clusters", {"clusters": CLUSTERS})
+    called = call(*arguments)
+    assert (called.code, called.error) == (2, f"topmast: --selector: {want}")
 
 
 def test_the_story_of_a_host(server: FakeServer, call: Call) -> None:

@@ -220,6 +220,9 @@ MISTAKES = [
     Mistake(
         "no such option", ["queue", "--frob"], "no option '--frob' (see: topmast queue --help)"
     ),
+    Mistake(
+        "no such letter", ["tenants", "-l", "x=y"], "no option '-l' (see: topmast tenants --help)"
+    ),
     Mistake("an option with a slip", ["queue", "--tennant", "x"], "did you mean '--tenant'?"),
     Mistake("an option of others", ["cancel", "--name", "x"], "no option '--name' (see"),
     Mistake("none of these", ["usage", "--by", "label"], "'--by': 'label' is not one of 'tenant',"),

@@ -14,6 +14,7 @@ from topmast.model.reason import Rejection
 from topmast.model.states import HostState, JobState
 from topmast.policies.registry import load_profile
 from topmast.service.explain import explain_job
+from topmast.service.sentences import standing
 from topmast.service.warnings import warnings_of
 
 IMAGE = "site/train:1"
@@ -117,11 +118,40 @@ def test_it_is_explained_what_the_engine_cannot_do() -> None:
     ]
     warned = (
         "image: no cluster with the hardware for it has an engine that runs container images: "
-        "the job waits until one has"
+        "leave it out, or the job waits until one has"
     )
+    assert (
+        told.summary == "the job needs an engine that runs container images, and no cluster has one"
+    )
+    assert standing(world.queue, world.jobs["j1"]) == told.summary
     assert told.would_help == (warned,)
     columns = [placer.columns for placer in world.machines.placers.values()]
     assert warnings_of(world.queue, columns, spec) == (warned,)
+
+
+ENGINE = "of an engine that runs container images"
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        (job(gpus=0.5, model="TPU"),
+         "no host of an engine that gives parts of a GPU could run 1 task with 0.5 TPU"),
+        (job(gpus=8, image=IMAGE), f"no host {ENGINE} could run 1 task with 8 H100"),
+        (job(gpus=4, count=2, model="A100", image=IMAGE),
+         f"2 tasks with 4 A100 each fit into no cluster {ENGINE}"),
+        (job(gpus=4, model="TPU"), "no host could run 1 task with 4 TPU"),
+    ],
+    ids=["parts of a GPU", "as many GPUs", "as many tasks", "no matter which engine"],
+)  # fmt: skip
+def test_it_is_said_of_which_engine_a_host_is_not_there(spec: JobSpec, want: str) -> None:
+    """Where another cluster has the hardware, or the engine, but none has both."""
+    contained = replace(cluster("east-1", 1, 4, "A100"), capabilities=(Capability.IMAGES,))
+    world = World(fleet(contained, cluster("west-1"), cluster("west-2", 2, 4, "A100")))
+    world.submit(spec)
+    told = explain_job(world.queue, world.machines.placers, world.jobs["j1"], world.now)
+    assert told.summary == f"{want}, even if it were empty"
+    assert standing(world.queue, world.jobs["j1"]) == told.summary
 
 
 @pytest.mark.parametrize("first", ["with an image", "without"])
