@@ -41,10 +41,20 @@ IMPORTERS = {
 _SIGNS = {
     "sbatch": (re.compile(rb"\A#!|^#SBATCH\b", re.MULTILINE),),
     "kubernetes": tuple(
-        re.compile(rb"^%b:" % field, re.MULTILINE) for field in (b"apiVersion", b"kind")
+        re.compile(rb"^%b:|\A\s*\{(?s:.*)\"%b\"\s*:" % (field, field), re.MULTILINE)
+        for field in (b"apiVersion", b"kind")
+    ),
+    "skypilot": (
+        re.compile(
+            rb"^(run|setup|resources|num_nodes):|"
+            rb"\A\s*\{(?s:.*)\"(run|setup|resources|num_nodes)\"\s*:",
+            re.MULTILINE,
+        ),
     ),
 }
-"""What a kind of file has that no other has. A script may have a file of another kind in it."""
+"""What a kind of file has that none before it has. A script may have files of other kinds in it."""
+_ALSO = {"skypilot": "; a job file is launched as it is"}
+"""What else a file that looks like one of a kind may be, and what to do with it then."""
 
 
 def _refuse_others(data: bytes, where: str, module: str) -> None:
@@ -54,5 +64,6 @@ def _refuse_others(data: bytes, where: str, module: str) -> None:
     kinds = (name for name, signs in _SIGNS.items() if all(one.search(data) for one in signs))
     found = next(kinds, module)
     if found != module:
-        message, remedy = f"this looks like {IMPORTERS[found].what}", f"topmast import {found}"
+        message = f"this looks like {IMPORTERS[found].what}"
+        remedy = f"topmast import {found}{_ALSO.get(found, '')}"
         raise InvalidInput(message, where=where, remedy=remedy)

@@ -72,6 +72,13 @@ def test_what_is_no_file_of_a_kind_is_called_what_it_is(
         ("#!/bin/bash\n#SBATCH -N 2\nsrun x\n", "sbatch"),
         ("\n#SBATCH --wrap=x\n", "sbatch"),
         ("apiVersion: batch/v1\nkind: Job\nspec: {}\n", "kubernetes"),
+        ('{"apiVersion": "batch/v1",\n "kind": "Job", "spec": {}}\n', "kubernetes"),
+        ("apiVersion: batch/v1\nkind: Job\nresources: {}\n", "kubernetes"),
+        ("name: t\nresources:\n  accelerators: A100:1\nrun: x\n", "skypilot"),
+        ("---\nname: a\nrun: x\n---\nname: b\nrun: y\n", "skypilot"),
+        ('{"run": "x", "resources": {"accelerators": "A100:1"}}\n', "skypilot"),
+        ("run: |\n  cat <<END | kubectl apply -f -\n  apiVersion: v1\n  kind: Job\n", "skypilot"),
+        ("#!/bin/sh\ncat <<END >task.yaml\nrun: x\nEND\n", "sbatch"),
         ("#!/bin/sh\ncat <<END | kubectl apply -f -\napiVersion: v1\nkind: Job\nEND\n", "sbatch"),
     ],
 )
@@ -82,7 +89,7 @@ def test_a_file_of_another_kind_is_recognised(
     file = tmp_path / "it"
     file.write_text(text)
     for name in IMPORTERS:
-        told = f"this looks like {IMPORTERS[kind].what} (topmast import {kind})"
+        told = f"this looks like {IMPORTERS[kind].what} (topmast import {kind}"
         assert (told in call("import", name, file).err) == (name != kind)
 
 
