@@ -19,6 +19,8 @@ from topmast.cli.text import plural
 
 LOOK_S = 0.05
 BY_STATE = "`down` ends a process of this machine: name its state folder by --state"
+NOTHING_THERE = "there is nothing to stop"
+ANOTHER = "--state names another folder"
 
 
 def add(app: typer.Typer) -> None:
@@ -56,9 +58,11 @@ def down(
     known = _meant(session, folder)
     url, role = str(known["url"]), str(known.get("role") or "")
     counts: dict[str, int] | None = None
+    has_login = False
     with suppress(TopmastError), Session(session.root, server=url).client(timeout_s=5.0) as client:
         if role != STANDBY:
             counts = client.job_page(limit=1).counts
+            has_login = client.whoami().login
     _require_here(known, folder)
     _require_own(known, folder)
     pid, ticks = int(known["pid"]), int(known["start_ticks"])
@@ -79,7 +83,7 @@ def down(
         "pid": pid, "state": str(folder), "role": role or "server", "url": url,
         "running_jobs": _count(counts, HOLDING), "waiting_jobs": _count(counts, WAITING),
     }  # fmt: skip
-    session.show(document, lambda: _say(document))
+    session.show(document, lambda: _say(document, has_login=has_login))
     return 0
 
 
@@ -89,15 +93,17 @@ def _meant(session: Session, folder: Path) -> dict[str, Any]:
     from topmast.model.errors import InvalidInput, Unavailable
 
     standbys = written_standbys(folder)
+    named, where = session.server or "", "--server"
+    if not named and session.state is None:
+        named, where = os.environ.get("TOPMAST_SERVER", ""), "TOPMAST_SERVER"
+    by_url = BY_STATE if named else f"{NOTHING_THERE} ({ANOTHER})"
+    none = NOTHING_THERE if session.state is not None else by_url
     try:
-        found = [written_server(folder, BY_STATE), *standbys]
+        found = [written_server(folder, none), *standbys]
     except Unavailable:
         if not standbys:
             raise
         found = standbys
-    named, where = session.server or "", "--server"
-    if not named and session.state is None:
-        named, where = os.environ.get("TOPMAST_SERVER", ""), "TOPMAST_SERVER"
     if named:
         url = checked_urls(named, where)
         found, there = [one for one in found if _same(str(one["url"]), url)], found
@@ -171,7 +177,7 @@ def _require_own(known: dict[str, Any], folder: Path) -> None:
         )
 
 
-def _say(document: dict[str, Any]) -> None:
+def _say(document: dict[str, Any], *, has_login: bool) -> None:
     from topmast.client.address import LEADER, STANDBY, default_state
 
     is_usual = document["state"] == str(default_state())
@@ -191,10 +197,12 @@ def _say(document: dict[str, Any]) -> None:
         told = f"{plural(running, 'job')} {'runs' if running == 1 else 'run'} on, {waits}"
     else:
         told = f"No job runs, {waits}"
-    then = "a standby, or `topmast up{}`," if role == LEADER else "`topmast up{}`"
-    say(f"{told}; {then.format(where)} goes on with them.")
+    # What has had a login is not started without one.
+    up = f"`topmast up{where}{' --accounts FILE' if has_login else ''}`"
+    then = f"a standby, or {up}," if role == LEADER else up
+    say(f"{told}; {then} goes on with them.")
     if running:
         say(
-            f"To end them: `topmast up{where}`, `topmast cancel{where} --selector 'name=*'`, "
-            f"`topmast down{where}`."
+            f"To end them: {up}, `topmast cancel{where} --selector 'name=*'`"
+            f"{' with the role of an operator' if has_login else ''}, `topmast down{where}`."
         )

@@ -14,6 +14,7 @@ import pytest
 from tests.unit.cli.conftest import Call
 from tests.unit.client.fake import FakeServer
 from topmast.adapters.engines.local import processes
+from topmast.model.account_views import WhoAmI
 from topmast.model.views import JobPage
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -48,23 +49,43 @@ def test_down_stops_the_server_of_a_folder(server: FakeServer, call: Call, tmp_p
     assert f"`topmast cancel {where} --selector 'name=*'`, `topmast down {where}`" in third
     again = call("down", "--state", tmp_path / "s")
     assert again.code == 1
-    assert f"no Topmast server runs on {tmp_path / 's'}" in again.error
-    assert "name its state folder by --state" in again.error
+    none = f"no Topmast server runs on {tmp_path / 's'}: the last one was killed"
+    assert again.error == f"topmast: {none}; there is nothing to stop"
 
 
-def test_down_where_no_server_runs_names_the_folder_as_the_remedy(
-    call: Call, tmp_path: Path
+def test_down_where_no_server_runs_says_just_that(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not `--server`, which was just used, and not to start what is to be stopped."""
-    called = call("down", "--state", tmp_path, "--server", "http://127.0.0.1:9")
-    remedy = "`down` ends a process of this machine: name its state folder by --state"
-    assert (called.code, called.error) == (
-        1, f"topmast: no Topmast server runs on {tmp_path}; {remedy}",
-    )  # fmt: skip
-    absent = call("down", "--state", tmp_path / "no").error
-    assert (
-        absent == f"topmast: no Topmast server runs on {tmp_path}/no, which is not there; {remedy}"
-    )
+    """It names the option that names what was meant, unless that was given; and not to start one."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    usual = tmp_path / "topmast"
+    usual.mkdir()
+    nothing, url = "there is nothing to stop", "http://127.0.0.1:9"
+    by_state = "`down` ends a process of this machine: name its state folder by --state"
+    for arguments, want in (
+        (["--state", tmp_path], f"{tmp_path}; {nothing}"),
+        (["--state", tmp_path, "--server", url], f"{tmp_path}; {nothing}"),
+        (["--state", tmp_path / "no"], f"{tmp_path}/no, which is not there; {nothing}"),
+        ([], f"{usual}; {nothing} (--state names another folder)"),
+        (["--server", url], f"{usual}; {by_state}"),
+    ):
+        called = call("down", *arguments)
+        assert (called.code, called.error) == (1, f"topmast: no Topmast server runs on {want}")
+
+
+@pytest.mark.parametrize("login", [False, True])
+def test_what_down_advises_can_be_done(
+    server: FakeServer, call: Call, tmp_path: Path, login: bool
+) -> None:
+    """What has had a login does not start without one."""
+    server.on("GET", "/jobs", JobPage((), None, {"RUNNING": 1}))
+    server.on("GET", "/whoami", WhoAmI("user:ann", "token ...abcd", (), login=login))
+    announced(tmp_path, server.url)
+    out = call("down", "--state", tmp_path).out
+    up = f"topmast up --state {tmp_path}{' --accounts FILE' if login else ''}"
+    assert f"`{up}` goes on with them." in out
+    assert f"To end them: `{up}`, " in out
+    assert ("with the role of an operator" in out) is login
 
 
 @pytest.mark.parametrize(
