@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,9 +12,12 @@ from topmast.cli.actoptions import ActOptions
 from topmast.cli.command import FOLDER, Session, command, group
 from topmast.cli.completion import complete_roles
 from topmast.cli.groups import Later
-from topmast.cli.output import Column, note, say, say_fields, say_table
+from topmast.cli.output import Column, note, say, say_fields, say_table, warn
 from topmast.cli.text import moment
 from topmast.model.roles import Role
+
+if TYPE_CHECKING:
+    from topmast.client import Client
 
 Tenant = Annotated[
     str, typer.Argument(metavar="TENANT", help="A tenant, as a name or path; / is all of them.")
@@ -148,14 +152,35 @@ def create_token(
     life_s = values.duration_s(life, "--for")
     with session.client() as client:
         made = client.create_token(label, account=account, ttl_s=life_s, scopes=scope)
-    if not session.json:
-        view = made.view
-        note(f"{view.id} of {view.subject}, until {moment(view.expires_s)}; keep it secret")
-    session.show(made, lambda: say(made.token))
+        session.show(made, lambda: say(made.token))
+        if not session.json:
+            view = made.view
+            note(f"{view.id} of {view.subject}, until {moment(view.expires_s)}; keep it secret")
+            _warn_without_roles(client, view.subject)
+
+
+def _warn_without_roles(client: Client, subject: str) -> None:
+    """Say of a token that it is good for nothing yet."""
+    from topmast.model.access import BREAK_GLASS
+    from topmast.model.errors import TopmastError
+
+    # The token is made: that its roles are not told is no failure.
+    with suppress(TopmastError):
+        me = client.whoami()
+        own = me.subject == subject and not me.via.startswith(BREAK_GLASS)
+        if me.roles if own else any(role.subject == subject for role in client.roles()):
+            return
+        remedy = f"topmast roles grant {subject} ROLE TENANT"
+        if subject.endswith(f":{BREAK_GLASS}"):
+            remedy = "--account NAME makes one for a service account with roles"
+        warn(f"{subject} has no role, so this token may do nothing: {remedy}")
 
 
 def list_tokens(session: Session) -> None:
-    """List the own tokens, and those of service accounts that one may see."""
+    """List the own tokens, and those of service accounts that one may see.
+
+    A use is noted once an hour: the last one may be up to an hour later than LAST USED.
+    """
     with session.client() as client:
         found = client.tokens()
     columns = [

@@ -9,7 +9,7 @@ import typer
 
 from topmast.cli.command import FOLDER, Session, command, group
 from topmast.cli.documents import say_document
-from topmast.cli.output import note
+from topmast.cli.output import note, say_text
 from topmast.cli.rootoptions import StoreOptions
 from topmast.cli.text import moment
 
@@ -43,7 +43,7 @@ def _add_check(app: typer.Typer) -> None:
     def check(session: Session, store: Store = None) -> int:
         """Read the whole database and rebuild the state from it, while its server runs or not."""
         document = _run(session, "check", store=store)
-        session.show(document, lambda: say_document(document))
+        session.show(document, lambda: _say_state(document))
         for fault in document["faults"]:
             note(f"topmast: {document['database']}: {fault}")
         if not document["current"]:
@@ -122,7 +122,20 @@ def _add_restore(app: typer.Typer) -> None:
 
 
 def _say_backup(document: dict[str, Any]) -> None:
-    say_document({**document, "made_at_s": moment(document.get("made_at_s"))})
+    _say_state({**document, "made_at_s": moment(document.get("made_at_s"))})
+
+
+def _say_state(document: dict[str, Any]) -> None:
+    """The document; and of jobs by state that these are not all."""
+    from topmast.model.states import TERMINAL
+
+    say_document(document)
+    jobs, ended = document.get("jobs") or {}, document.get("rows", {}).get("finished_jobs", 0)
+    if jobs and ended > sum(jobs.get(state, 0) for state in TERMINAL):
+        say_text(
+            "jobs: what a server keeps in memory, of those that have ended the newest alone; the "
+            "records of all are there, and finished_jobs counts them"
+        )
 
 
 def _run(session: Session, verb: str, **given: Any) -> dict[str, Any]:

@@ -45,7 +45,10 @@ def add(app: typer.Typer) -> None:
 
 
 def listed(session: Session) -> None:
-    """All webhooks, and how they go."""
+    """All webhooks, and how they go.
+
+    DELIVERED and LAST count from when this server began to lead, or the webhook was changed.
+    """
     with session.client() as client:
         found = client.webhooks()
     session.show({"webhooks": found}, lambda: _say(found))

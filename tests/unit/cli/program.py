@@ -49,7 +49,11 @@ def bench(name: str, options: BenchOptions) -> object:
 def database(verb: str, options: StoreOptions) -> dict[str, Any]:
     """The options."""
     faults = ["record 3 is damaged"] if options.store == "postgresql://damaged" else []
-    document = {"verb": verb, "database": "d", "current": True, "faults": faults}
+    rows = {"finished_jobs": 12} if options.store == "postgresql://old" else {"finished_jobs": 2}
+    document = {
+        "verb": verb, "database": "d", "current": True, "faults": faults, "rows": rows,
+        "jobs": {"RUNNING": 3, "FAILED": 2},
+    }  # fmt: skip
     return {**document, **{name: str(value) for name, value in asdict(options).items()}}
 
 

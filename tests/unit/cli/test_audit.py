@@ -1,9 +1,11 @@
 """Acts as `topmast audit` shows them."""
 
+import pytest
+
 from tests.unit.cli.conftest import Call
 from tests.unit.client.fake import FakeServer, problem
 from topmast.cli.text import moment
-from topmast.model.account_views import ActPage, ActView
+from topmast.model.account_views import ActPage, ActView, NewToken, RoleView, TokenView, WhoAmI
 from topmast.model.views import Fault
 
 
@@ -63,6 +65,48 @@ def test_times_without_a_unit_are_said_in_full(server: FakeServer, call: Call) -
         assert call("audit", "--since", text).err == "no such acts\n"
     assert "--for 15 means 15s" in call("accounts", "break-glass", "--for", "15").error
     assert call("accounts", "break-glass", "--for", "15m").err == ""
+
+
+NAMED = RoleView("sa:named", "submitter", "vision")
+ADMIN = RoleView("user:break-glass", "admin", "/")
+VIEWER = RoleView("user:ann", "viewer", "/")
+OF_GROUPS = WhoAmI("user:ann", "token ...abcd", (VIEWER,), groups=("ops",))
+BY_GLASS = WhoAmI("user:break-glass", "break-glass ...abcd", (ADMIN,))
+
+
+@pytest.mark.parametrize(
+    ("me", "subject", "want"),
+    [
+        (OF_GROUPS, "sa:named", ""),
+        (OF_GROUPS, "sa:new", "sa:new has no role, so this token may do nothing: "
+         "topmast roles grant sa:new ROLE TENANT"),
+        (OF_GROUPS, "user:ann", ""),
+        (WhoAmI("user:ann", "token ...abcd", ()), "user:ann", "user:ann has no role, "),
+        (BY_GLASS, "user:break-glass", "user:break-glass has no role, so this token may do "
+         "nothing: --account NAME makes one for a service account with roles"),
+        (BY_GLASS, "sa:named", ""),
+        (None, "sa:new", ""),
+    ],
+)  # fmt: skip
+def test_a_token_that_may_do_nothing_is_told(
+    server: FakeServer, call: Call, me: WhoAmI | None, subject: str, want: str
+) -> None:
+    """The token of break-glass has rights, and a token that it makes for itself has none."""
+    view = TokenView("t1", "personal", subject, "", "abcd", 0.0, 1e9, None)
+    server.on("POST", "/tokens", NewToken("tmp_abcd", view))
+    server.on("GET", "/roles", {"roles": [NAMED]})
+    if me is not None:
+        server.on("GET", "/whoami", me)
+    called = call("tokens", "create")
+    assert (called.code, called.out) == (0, "tmp_abcd\n"), "it is shown, whatever happens"
+    assert (f"warning: {want}" in called.err) is bool(want)
+    assert ("warning" in called.err) is bool(want)
+
+
+def test_when_a_token_was_used_is_explained(call: Call) -> None:
+    """Who looks for a stolen token must not trust the second."""
+    said = " ".join(call("tokens", "list", "--help").out.split())
+    assert "up to an hour later than LAST USED" in said
 
 
 def test_what_is_wrong_with_a_token_is_said_of_its_options(server: FakeServer, call: Call) -> None:

@@ -37,6 +37,14 @@ def test_a_check_that_finds_faults_fails_and_names_them(call: Call) -> None:
     assert call("db", "check").code == 0
 
 
+@pytest.mark.parametrize("arguments", [["db", "check"], ["restore", "b", "--verify"]])
+def test_it_is_said_which_jobs_are_counted(call: Call, arguments: list[str]) -> None:
+    """Those that ended long ago are not lost: a server does not keep them in memory."""
+    said = "jobs: what a server keeps in memory"
+    assert said not in call(*arguments).out
+    assert said in call(*arguments, "--store", "postgresql://old").out
+
+
 def test_a_copy_needs_a_target(call: Call) -> None:
     called = call("db", "copy")
     assert called.code == 2
