@@ -54,7 +54,7 @@ def waiting(scene: Scene, reason: PendingReason | None, detail: str) -> str:
     if reason is None:
         assert seen is not None
         return _starts(scene, seen)
-    wanted, fits = gang_in_words(scene.spec), "fit" if scene.spec.tasks > 1 else "fits"
+    wanted = gang_in_words(scene.spec)
     more = f" ({detail})" if detail else ""
     if reason is PendingReason.HELD and scene.suspended:
         return f"the job waits until it is resumed: {detail}"
@@ -73,23 +73,26 @@ def waiting(scene: Scene, reason: PendingReason | None, detail: str) -> str:
             return f"{wanted} must wait for quota: {detail}, and {also}"
         case PendingReason.WAITING_FOR_DATA:
             return f"the job waits for its data: {detail}"
-        case PendingReason.NO_MATCHING_HARDWARE if not scene.engines:
-            return f"the job needs an engine that {scene.engine}, and no cluster has one"
-        case PendingReason.NO_MATCHING_HARDWARE:
-            some = "one task of " if scene.spec.tasks > 1 else ""
-            host = f"host of an engine that {scene.engine}" if scene.engine else "host"
-            return f"no {host} could run {some}{wanted}, even if it were empty"
-        case PendingReason.TOPOLOGY_DOES_NOT_FIT:
-            level = scene.spec.topology.required
-            within = "cluster" if level is None else level.name.lower()
-            if scene.engine:
-                within += f" of an engine that {scene.engine}"
-            return f"{wanted} {fits} into no {within}, even if it were empty"
+        case PendingReason.NO_MATCHING_HARDWARE | PendingReason.TOPOLOGY_DOES_NOT_FIT:
+            return _nowhere(scene, reason, wanted)
         case PendingReason.INSUFFICIENT_CAPACITY:
             return _no_room(scene, detail)
         case PendingReason.PENDING_EVALUATION:
             return detail or "the queue has not looked at the job yet"
     return f"{reason.value}{more}"
+
+
+def _nowhere(scene: Scene, reason: PendingReason, wanted: str) -> str:
+    """What there is too little of, whatever ran; engines that cannot run the job do not count."""
+    if not scene.engines:
+        return f"the job needs an engine that {scene.engine}, and no cluster has one"
+    of, several = f" of an engine that {scene.engine}" if scene.engine else "", scene.spec.tasks > 1
+    if reason is PendingReason.NO_MATCHING_HARDWARE:
+        some = "one task of " if several else ""
+        return f"no host{of} could run {some}{wanted}, even if it were empty"
+    level = scene.spec.topology.required
+    within, fits = "cluster" if level is None else level.name.lower(), "fit" if several else "fits"
+    return f"{wanted} {fits} into no {within}{of}, even if it were empty"
 
 
 def _starts(scene: Scene, seen: Foreseen) -> str:
