@@ -44,7 +44,7 @@ demo: $(RUNTIME) ## run a small fleet with jobs on this machine (ARGS="...")
 	@$(VENV)/bin/topmast demo $(ARGS)
 
 test: PYTEST += $(addprefix --parts=,$(PARTS))
-test: $(DEV) ## run the tests that are not slow (ARGS="tests/unit -k name" for some, PARTS=3 for a sample)
+test: $(DEV) ## run the tests that are not slow (ARGS="tests/unit -k name" for some, PARTS=4 for a sample)
 ifdef ARGS
 	@$(PYTEST) $(ARGS)
 else

@@ -63,7 +63,7 @@ commit, not at one of so many.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`make test PARTS=3` gives it."""
+    """`make test PARTS=4` gives it."""
     parser.addoption(PARTS, type=int, default=1, help="run one of so many parts of the slow kinds")
 
 

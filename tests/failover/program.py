@@ -48,7 +48,8 @@ def halt(where: str) -> None:
     if file.exists():
         file.unlink()
         halted.set()
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # To this thread: one to the process may stop it when this thread is a few lines further on.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def order(process: Process, engine: Engine, message: Any) -> None:

@@ -144,10 +144,23 @@ class Rounds:
             begun_s = time.monotonic()
         self.system.wait_for(lambda: self._leads_after(before), f"nothing leads after {name}")
         if leader.frozen:
-            time.sleep(0.2 if name == "stall" else 1.0)  # until the next leader has given orders
+            self._let_the_next_give_orders(name)
             leader.thaw()
         leader.mend()
         return begun_s
+
+    def _let_the_next_give_orders(self, name: str) -> None:
+        """Else what the one before sends comes before all of the next, and is not of an old epoch."""
+        if name != "send":
+            time.sleep(0.2 if name == "stall" else 1.0)
+            return
+        sent = len(self._batches())  # what the one before sent has long come
+        self.system.wait_for(lambda: len(self._batches()) > sent, "the next leader sends nothing")
+
+    def _batches(self) -> list[str]:
+        """Those that the region apart has taken."""
+        file = self.system.apart / "batches"
+        return file.read_text().splitlines() if file.exists() else []
 
     def _leads_after(self, before: tuple[int, int]) -> bool:
         """Whether something leads, and is not what led before."""

@@ -246,9 +246,11 @@ class System:
             self._region.wait()
         for state in (self.state, self.apart / "state"):
             end_agents(state)
-        self.database.stop("immediate")
-        for server in self.servers.values():
-            server.unplug()
+        try:
+            self.database.stop("immediate")
+        finally:
+            for server in self.servers.values():
+                server.unplug()
 
     def leader(self) -> Server | None:
         """The server that leads."""
