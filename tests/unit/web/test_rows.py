@@ -12,7 +12,8 @@ import pytest
 
 from tests.support.entrance import ROOT, URL, Entrance, entrance, run
 from tests.unit.web.support import JOB, local
-from topmast.model.access import Role
+from topmast.model.access import Caller, Role
+from topmast.model.plan_views import CapacityPlanView, CapacityRow
 from topmast.model.whatif_views import WhatIfAsk, WhatIfView
 from topmast.service.whatif import WhatIfs
 from topmast.web.page import MOST_ROWS, Ask
@@ -54,6 +55,7 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entrance]:
         whatifs = WhatIfs(("false",), (), found.service.clock)
         whatifs._views["w1"] = compared()
         found.service.whatifs = whatifs
+        found.service.capacity_plan = planned  # type: ignore[method-assign]
         yield found
         found.service.whatifs = None
 
@@ -72,6 +74,12 @@ def compared() -> WhatIfView:
         "at_s": 0.0, "moved": {"sooner": 0, "later": 0, "gain_most": [], "lose_most": []},
     }  # fmt: skip
     return WhatIfView("w1", WhatIfAsk(), "done", 0.0, ended_s=1.0, result=result)
+
+
+async def planned(_: Caller) -> CapacityPlanView:
+    """A plan of many clusters."""
+    rows = tuple(CapacityRow("east", f"east-{at}", "H100", 1, 0, 0, 1, 0, 1) for at in range(MANY))
+    return CapacityPlanView(600.0, None, False, 1, 0.0, {}, rows, (), None, None)
 
 
 def tables(text: str) -> list[list[str]]:
@@ -94,6 +102,7 @@ def way_on(text: str, name: str, at: int = MOST_ROWS) -> str:
         ("/usage?by=user", 'data-key="user', "from", MANY),
         ("/?group=user", 'data-key="user', "from", MANY),
         ("/fleet", 'data-key="cluster ', "clusters", MANY),
+        ("/system", 'data-key="place ', "places", MANY),
         ("/account", 'data-key="sa:account', "accounts", MANY),
         ("/whatif?id=w1", 'data-key="tenant ', "tenants", MANY),
         (f"/jobs/j{MANY}", 'td class="when', "history", MANY + 4),

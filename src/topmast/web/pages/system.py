@@ -34,6 +34,7 @@ async def view(ask: Ask) -> dict[str, Any]:
         "system": system,
         "timing": {one.step: one for one in system.timings},
         "capacity": capacity,
+        "places": ask.part(capacity.clusters if capacity else (), "places"),
         "steps": STEPS,
         "warnings": [cluster for cluster in await service.list(caller, "clusters")
                      if cluster.state != "open"],
