@@ -105,6 +105,13 @@ def are_kept(part: str) -> bool:
     return all(_kept(kernel) for kernel in _kernels_of(part))
 
 
+def kept_in(part: str) -> Path:
+    """The folder that has what was compiled of a part, all loaded before. It is made."""
+    cache = _kernels_of(part)[0]._cache
+    cache._impl.locator.ensure_cache_path()
+    return Path(cache.cache_path)
+
+
 def _kernels_of(part: str) -> list[Any]:
     """Those that Python calls."""
     return [kernel for kernel in _kernels if kernel.__module__.startswith(f"topmast.{part}.")]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from topmast import jit
 from topmast.fast.region import warm
@@ -106,7 +108,21 @@ def _compile_part(part: str, nice: int) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.nice(nice)
     gc.disable()  # a tenth of the time to compile would go into looking for rubbish
-    PARTS[part]()
+    with alone(part):
+        PARTS[part]()
+
+
+@contextmanager
+def alone(part: str) -> Iterator[None]:
+    """One process compiles a part: others that began meanwhile wait, and find it in the cache."""
+    try:
+        file = (jit.kept_in("fast") / f"{part}.lock").open("w")
+    except OSError:  # then nothing can be kept there either
+        yield
+        return
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _end_with_parent() -> None:
