@@ -55,7 +55,7 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entrance]:
         whatifs = WhatIfs(("false",), (), found.service.clock)
         whatifs._views["w1"] = compared()
         found.service.whatifs = whatifs
-        found.service.capacity_plan = planned  # type: ignore[method-assign]
+        found.service.capacity_plan = planned  # type: ignore[assignment,method-assign]
         yield found
         found.service.whatifs = None
 
