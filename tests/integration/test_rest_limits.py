@@ -10,7 +10,7 @@ from tests.support.entrance import Entrance, entrance, run
 from topmast.api.observing import LIVE, METRICS, READY
 from topmast.model.access import Role
 from topmast.model.units import show
-from topmast.service import core, submitting
+from topmast.service import core, room, submitting
 from topmast.service.limits import Rate, Rates
 
 ONE = {"run": "true", "resources": {"accelerators": "H100:1"}}
@@ -206,3 +206,48 @@ def test_a_sweep_that_counts_more_than_the_burst_is_taken_once(door: Entrance) -
         run(story)
     finally:
         door.service.set_limits(rates)
+
+
+def test_jobs_count_by_how_long_they_are(door: Entrance) -> None:
+    """All that they say is kept: a few long ones are as much as many short ones."""
+    long = ONE | {"tenant": "vision", "run": "#" + 99_000 * "x"}
+    mine = ONE | {"tenant": "vision"}
+    asks = (("/jobs/bulk", {"jobs": [long] * 40}, {"jobs": [mine] * 40}, 9.0),
+            ("/jobs", {"job": long}, {"job": mine}, 2.5))  # fmt: skip
+
+    async def story() -> None:
+        for n, (path, body, short, burst) in enumerate(asks):
+            door.service.set_limits(Rates(submit=Rate(1e-6, burst)))
+            for name, sent, want in (("long", body, [201, 429]), ("short", short, [201, 201])):
+                token = await door.token(f"{name}{n}", (Role.SUBMITTER, "vision"))
+                async with door.client(token) as client:
+                    codes = [(await client.post(path, json=sent)).status_code for _ in "ab"]
+                assert codes == want, (path, name)
+
+    rates = door.service.limits.rates
+    try:
+        run(story)
+    finally:
+        door.service.set_limits(rates)
+
+
+def test_accounts_submit_nothing_once_the_disk_has_only_what_running_jobs_need(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One account could else fill it, and the server of all would end. Other acts go on."""
+
+    async def story() -> None:
+        token = await door.token("fills", (Role.SUBMITTER, "vision"))
+        async with door.client(token) as client:
+            mine = ONE | {"tenant": "vision"}
+            job = (await client.post("/jobs", json={"job": mine})).json()["id"]
+            monkeypatch.setattr(room, "LEAST_FREE_BYTES", 2**62)
+            monkeypatch.setattr(room, "LEAST_FREE_PART", 1)
+            for path, body in (("/jobs", {"job": mine}), ("/jobs/bulk", {"jobs": [mine]})):
+                refused = await client.post(path, json=body)
+                assert refused.status_code == 507, refused.text
+                assert "takes no more jobs: its disk would have less than" in refused.text
+            done = await client.post("/jobs/cancel", json={"jobs": [job]})
+            assert done.status_code == 200, done.text
+
+    run(story)

@@ -55,6 +55,7 @@ ON_LOOP_BYTES = 64 * 1024
 """Larger documents are decoded by a thread, so that other requests do not wait for them."""
 _ALTERNATIVES = frozenset({"jobs", "hosts", "clusters", "tenants", "selector", "cluster", "region"})
 """Fields that say what a request is about: one of those of a route is enough."""
+_SIZE = "topmast.body_bytes"
 Check = Callable[[Body], object]
 """Raises InvalidInput for what is wrong with a body, if its fields are of their types."""
 CheckNames = Callable[[Body], Awaitable[object]]
@@ -138,6 +139,7 @@ async def read_object(
         async for chunk in _pieces(request, limit_bytes, room):
             text.add(chunk)
         document: Any = {}
+        request.scope[_SIZE] = text.size_bytes
         if text.size_bytes:
             _check_type(request)
             inline = text.size_bytes <= ON_LOOP_BYTES
@@ -162,6 +164,12 @@ async def read_object(
         refused.add_all(found)
         refused.refuse()
     return document
+
+
+def size_bytes(request: Request) -> int:
+    """How long the body was that `read_object` has read."""
+    size: int = request.scope.get(_SIZE, 0)
+    return size
 
 
 async def acted(

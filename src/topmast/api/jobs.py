@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from topmast.api.bodies import BULK_BYTES, read_bytes, read_object
+from topmast.api.bodies import BULK_BYTES, read_bytes, read_object, size_bytes
 from topmast.api.wire import (
     WHY,
     Natural,
@@ -71,7 +71,7 @@ def routes(service: Service) -> APIRouter:
         body = await _one(service, request, is_sent=True)
         receipt = await service.submit(
             caller_of(request), body.get("job"), user(body), text(body, "workdir"),
-            idempotency_key(request),
+            idempotency_key(request), size_bytes(request),
         )  # fmt: skip
         return answer(receipt, 201)
 
@@ -131,8 +131,9 @@ def _many_jobs(router: APIRouter, service: Service) -> None:
 
         body = await read_object(request, _MANY, BULK_BYTES, beside=check)
         receipt = await service.submit_many(
-            caller_of(request), body.get("jobs"), user(body), idempotency_key(request)
-        )
+            caller_of(request), body.get("jobs"), user(body), idempotency_key(request),
+            size_bytes(request),
+        )  # fmt: skip
         return answer(receipt, 201)
 
 

@@ -12,6 +12,9 @@ from topmast.model.errors import TooMany
 
 JOBS_PER_TAKE = 100
 """So many jobs, tenants or clusters of one request count as one more request."""
+JOB_BYTES_PER_TAKE = 100 * 1024
+"""So much of what a request says of jobs counts as one more request, where it has fewer jobs than
+that: all of it is kept, in memory and in the journal."""
 STEPS_PER_TAKE = 20_000
 """So many comparisons of jobs with a selector count as one more request."""
 BYTES_PER_TAKE = 1024 * 1024
@@ -32,8 +35,8 @@ class Rates(Struct, frozen=True):
     """The limits of each principal."""
 
     submit: Rate = Rate(50.0, 500.0)
-    """Requests that submit jobs or change something; each hundred jobs, and each MiB of a work
-    folder, count as one more."""
+    """Requests that submit jobs or change something; each hundred jobs, each 100 KiB of
+    fewer jobs, and each MiB of a work folder, count as one more."""
     explain: Rate = Rate(1.0, 10.0)
     """Explanations and dry runs: each costs the thread that decides as much as a placement."""
     list: Rate = Rate(20.0, 200.0)

@@ -110,17 +110,27 @@ class Room:
                 self._of.setdefault(digest, owner)
         return self._of
 
+    def refuse_jobs_if_full(self) -> None:
+        """Raises Full where jobs would take what the journal needs for those that run. O(1)."""
+        spare_bytes, why = self._spare_bytes()
+        if spare_bytes <= 0:
+            raise Full(f"the server takes no more jobs: {why}")
+
+    def _spare_bytes(self) -> tuple[int, str]:
+        """What the disk has over its floor; and what to say where that does not do."""
+        disk = shutil.disk_usage(self._root)
+        least_bytes = min(LEAST_FREE_BYTES, disk.total // LEAST_FREE_PART)
+        remedy = "ask for more room for the state folder of the server"
+        why = f"its disk would have less than {format_bytes(least_bytes)} free ({remedy})"
+        return disk.free - sum(self._coming.values()) - least_bytes, why
+
     def _judge(
         self, kept: dict[Owner, int], size_bytes: int, account: str, tenants: Sequence[str]
     ) -> tuple[Owner, str]:
         """What it would count for; and why there is no room, empty if there is."""
         kept_bytes = sum(kept.values())
-        disk = shutil.disk_usage(self._root)
-        least_bytes = min(LEAST_FREE_BYTES, disk.total // LEAST_FREE_PART)
-        spare_bytes = disk.free - sum(self._coming.values()) - least_bytes
+        spare_bytes, why = self._spare_bytes()
         if size_bytes > spare_bytes:
-            remedy = "ask for more room for the state folder of the server"
-            why = f"its disk would have less than {format_bytes(least_bytes)} free ({remedy})"
             return Owner(), why
         if kept_bytes + size_bytes > self.most_bytes:
             now, most = format_bytes(kept_bytes), format_bytes(self.most_bytes)

@@ -26,7 +26,7 @@ from topmast.service.admission import Checked, ManyJobs
 from topmast.service.explain import explain_spec
 from topmast.service.forecast import with_start
 from topmast.service.holders import quotas_in_parts
-from topmast.service.limits import JOBS_PER_TAKE
+from topmast.service.limits import JOB_BYTES_PER_TAKE, JOBS_PER_TAKE
 from topmast.service.reserving import Reserving
 from topmast.service.submission import submission
 from topmast.service.turns import Turns
@@ -44,23 +44,27 @@ class Submitting(Reserving):
     """What brings jobs into the queue."""
 
     async def submit(
-        self, caller: Caller, document: Any, user: str, workdir: str, key: str
+        self, caller: Caller, document: Any, user: str, workdir: str, key: str, size_bytes: int = 0
     ) -> v.Receipt:
-        """Admit one job; returns when that is durable."""
+        """Admit one job, of a document so long; returns when that is durable."""
         self.limits.take(caller, "submit")
+        self._refuse_if_full(caller)
         spec, ended = await self._read_job(caller, document, user, workdir)
         size = size_of((spec,))
         self.limits.charge(caller, "submit", (size - 1 + _waits_of(spec)) / JOBS_PER_TAKE)
+        self._charge_size(caller, size_bytes, size)
         job = (await self._admit(caller, (spec,), key, ended))[0]
         if spec.sweep:
             job = ids.sweep_id(ids.job_number(job))
         return v.Receipt(job, spec.name, self.admission.warnings(spec), size)
 
     async def submit_many(
-        self, caller: Caller, documents: Any, user: str, key: str
+        self, caller: Caller, documents: Any, user: str, key: str, size_bytes: int = 0
     ) -> v.BulkReceipt:
-        """Admit many jobs, all or none; returns when that is durable."""
+        """Admit many jobs, of documents so long, all or none; returns when that is durable."""
+        self._refuse_if_full(caller)
         jobs, ended = await self._read_jobs(caller, documents, user)
+        self._charge_size(caller, size_bytes, len(jobs))
         warnings = [f"jobs[{i}]: {text}" for i, job in enumerate(jobs) for text in job.warnings]
         if len(warnings) > MAX_WARNINGS:
             more = len(warnings) - MAX_WARNINGS
@@ -68,6 +72,16 @@ class Submitting(Reserving):
         specs = tuple([job.spec for job in jobs])
         kinds = None if any(s.depends_on for s in specs) else tuple([job.kind for job in jobs])
         return v.BulkReceipt(await self._admit(caller, specs, key, ended, kinds), tuple(warnings))
+
+    def _refuse_if_full(self, caller: Caller) -> None:
+        """One account could else fill the disk, and the server of all would end. Raises Full."""
+        if not caller.principal.trusted:
+            self.blobs.room.refuse_jobs_if_full()
+
+    def _charge_size(self, caller: Caller, size_bytes: int, jobs: int) -> None:
+        """Count what is longer than so many jobs are as a rule."""
+        more = size_bytes / JOB_BYTES_PER_TAKE - jobs / JOBS_PER_TAKE
+        self.limits.charge(caller, "submit", max(0.0, more))
 
     async def _admit(
         self,
