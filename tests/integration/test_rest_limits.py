@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.entrance import Entrance, entrance, run
 from topmast.api.observing import LIVE, METRICS, READY
-from topmast.model.access import Role
+from topmast.model.access import Caller, Principal, Role
 from topmast.model.units import show
-from topmast.service import core, room, submitting
+from topmast.service import core, forecast, room, submitting
 from topmast.service.limits import Rate, Rates
 
 ONE = {"run": "true", "resources": {"accelerators": "H100:1"}}
@@ -212,8 +215,12 @@ def test_jobs_count_by_how_long_they_are(door: Entrance) -> None:
     """All that they say is kept: a few long ones are as much as many short ones."""
     long = ONE | {"tenant": "vision", "run": "#" + 99_000 * "x"}
     mine = ONE | {"tenant": "vision"}
-    asks = (("/jobs/bulk", {"jobs": [long] * 40}, {"jobs": [mine] * 40}, 9.0),
-            ("/jobs", {"job": long}, {"job": mine}, 2.5))  # fmt: skip
+    sweep = {"sweep": {"range": {"variable": "N", "from": 1, "to": 40}}}
+    asks = [
+        ("/jobs", {"job": long | sweep}, {"job": mine | sweep}, 9.0),
+        ("/jobs/bulk", {"jobs": [long] * 40}, {"jobs": [mine] * 40}, 9.0),
+        ("/jobs", {"job": long}, {"job": mine}, 2.5),
+    ]
 
     async def story() -> None:
         for n, (path, body, short, burst) in enumerate(asks):
@@ -249,5 +256,94 @@ def test_accounts_submit_nothing_once_the_disk_has_only_what_running_jobs_need(
                 assert "takes no more jobs: its disk would have less than" in refused.text
             done = await client.post("/jobs/cancel", json={"jobs": [job]})
             assert done.status_code == 200, done.text
+
+    run(story)
+
+
+def test_an_explanation_counts_as_what_it_costs(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second of the processor is one more question; other accounts go on."""
+    seconds = itertools.count(0.0, 60.0)
+
+    async def story() -> None:
+        tokens = [await door.token(name, (Role.SUBMITTER, "vision")) for name in ("dear", "fair")]
+        mine = {"job": ONE | {"tenant": "vision"}}
+        door.service.set_limits(Rates(explain=Rate(1e-6, 3.0)))
+        async with door.client(tokens[0]) as client, door.client(tokens[1]) as other:
+            codes = [(await other.post("/jobs/dry-run", json=mine)).status_code for _ in "ab"]
+            assert codes == [200, 200], "they cost some ms"
+            monkeypatch.setattr(time, "thread_time", lambda: next(seconds))
+            codes = [(await client.post("/jobs/dry-run", json=mine)).status_code for _ in "ab"]
+            assert codes == [200, 429]
+
+    rates = door.service.limits.rates
+    try:
+        run(story)
+    finally:
+        door.service.set_limits(rates)
+
+
+def test_an_account_has_one_explanation_made_at_a_time(door: Entrance) -> None:
+    explaining, begun = door.service.explaining, list[str]()
+
+    async def ask(name: str, end: asyncio.Event) -> None:
+        async with explaining.turn(Caller(Principal(name))):
+            begun.append(name)
+            await end.wait()
+
+    async def story() -> None:
+        end = asyncio.Event()
+        tasks = [asyncio.create_task(ask(name, end)) for name in ("sa:a", "sa:a", "sa:b")]
+        await asyncio.sleep(0.1)
+        assert begun == ["sa:a", "sa:b"]
+        end.set()
+        await asyncio.gather(*tasks)
+        assert begun == ["sa:a", "sa:b", "sa:a"]
+
+    run(story)
+
+
+def test_a_gang_of_very_many_unlike_tasks_is_placed_and_not_explained(door: Entrance) -> None:
+    """The machines would stand still for seconds. One group alone is no trouble."""
+    group = {"run": "true", "resources": {"cpus": 0.01}}
+    many = [
+        group | {"name": f"g{n}", "count": 2_501, "resources": {"cpus": 0.01 + n / 1000}}
+        for n in range(4)
+    ]
+
+    async def story() -> None:
+        token = await door.token("wide", (Role.SUBMITTER, "vision"))
+        async with door.client(token) as client:
+            job = {"tenant": "vision", "groups": many}
+            refused = await client.post("/jobs/dry-run", json={"job": job})
+            assert refused.status_code == 413, refused.text
+            assert "10,004 tasks in 4 groups are too many to explain" in refused.text
+            sent = await client.post("/jobs", json={"job": job})
+            assert sent.status_code == 201, sent.text
+            name = sent.json()["id"]
+            waits = (await client.get(f"/jobs/{name}")).json()["state"] in ("QUEUED", "PENDING")
+            told = await client.get(f"/jobs/{name}/explain")
+            assert told.status_code == (413 if waits else 200), told.text
+            await client.post("/jobs/cancel", json={"jobs": [name]})
+
+    run(story)
+
+
+def test_no_forecast_copies_more_text_than_there_is_room_for(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest of an explanation is told all the same."""
+
+    async def story() -> None:
+        token = await door.token("foresees", (Role.SUBMITTER, "vision"))
+        async with door.client(token) as client:
+            mine = {"job": ONE | {"tenant": "vision"}}
+            await client.post("/jobs", json=mine)
+            told = (await client.post("/jobs/dry-run", json=mine)).json()
+            assert told["expected_start"] is not None
+            monkeypatch.setattr(forecast, "MOST_COPIED_BYTES", 3)
+            told = (await client.post("/jobs/dry-run", json=mine)).json()
+            assert (told["expected_start"], bool(told["summary"])) == (None, True)
 
     run(story)

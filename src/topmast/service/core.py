@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -28,6 +29,7 @@ from topmast.service.capacityplans import CapacityPlans
 from topmast.service.dataplans import DataPlans
 from topmast.service.event_stream import EventStream
 from topmast.service.execs import Commands
+from topmast.service.explaining import Explaining
 from topmast.service.fleet_map import FleetMaps
 from topmast.service.forecast import Forecasts
 from topmast.service.history import History
@@ -93,6 +95,7 @@ class Core:
         self.access = Access(runtime.machines.queue)
         self.limits = Limits(Rates(), elapsed_s)
         self.judging = Judging(self.limits)
+        self.explaining = Explaining(self.limits)
         self.profiles = Profiles(runtime, self.access, journal.option, self.limits)
         self.directory = Directory(
             runtime, journal, clock, self.access, self.limits, self.redaction
@@ -121,21 +124,30 @@ class Core:
     async def _ask(self, question: Callable[[], T]) -> T:
         return await asyncio.wrap_future(self.runtime.ask(question))
 
-    async def _look(self, look: Callable[[Turns], T]) -> T:
+    async def _look(self, caller: Caller, look: Callable[[Turns], T]) -> T:
         """A long look at the machines, one after the other; decisions go on between its slices.
 
-        What is an explanation says on which events it rests.
+        What is an explanation says on which events it rests. The caller pays for its time.
         """
+        cost_s = 0.0
 
         def dated(turns: InTurns) -> T:
-            found = look(turns)
+            nonlocal cost_s
+            begun_s = time.thread_time()
+            try:
+                found = look(turns)
+            finally:
+                cost_s += time.thread_time() - begun_s
             if isinstance(found, v.Explanation):
                 first, last = turns.first_seq, turns.last_seq
                 return msgspec.structs.replace(found, from_event=first, to_event=last)
             return found
 
         async with self._looking:
-            return await taken(self.runtime, dated)
+            try:
+                return await taken(self.runtime, dated)
+            finally:
+                self.explaining.pay(caller, cost_s)
 
     async def _walk(
         self, caller: Caller, jobs: Selector, look: Callable[[Sequence[str]], object]

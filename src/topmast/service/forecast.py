@@ -7,14 +7,17 @@ The last one is kept for a while, so that questions about other jobs continue wh
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
+from typing import TypeVar
 
 import msgspec
 import structlog
 
+from topmast.fast.queue import JobRecord
 from topmast.model.job import JobSpec
 from topmast.model.views import ExpectedStart, Explanation
 from topmast.ports import Clock
@@ -40,6 +43,10 @@ LIST_WAITS_S = 0.3
 """How long a list waits for a forecast at most that was begun for it."""
 MOST_LISTED = 20_000
 """With more jobs than these, no forecast is made for a list."""
+MOST_COPIED_BYTES = 512 * 1024 * 1024
+"""Of the commands and variables of all jobs: a copy takes several times as much memory."""
+SAMPLED = 1_000
+T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
@@ -58,7 +65,7 @@ class Forecasts:
         self._option = option
         self._regions = regions
         self._clock = clock
-        self._lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, "forecast")
         self._last: Forecast | None = None
         self._made_s = 0.0
         self._making: asyncio.Task[None] | None = None
@@ -68,7 +75,13 @@ class Forecasts:
         state = None
         if not self._serves(job):
             state = await self._snapshot()
-        return await asyncio.to_thread(self._look_up, job, state)
+            if state is None:
+                return None
+        return await self._on_thread(partial(self._look_up, job, state))
+
+    async def _on_thread(self, work: Callable[[], T]) -> T:
+        """On a thread of its own: those of all requests do not wait for one another's forecasts."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def ends(self) -> Mapping[str, float]:
         """When running jobs will be over, as far as the last forecast was run ahead."""
@@ -102,18 +115,18 @@ class Forecasts:
     async def _foresee(self, jobs: Sequence[str]) -> None:
         """Run a new copy until it has started all these jobs, or for as long as one may run."""
         state = await self._snapshot()
-        await asyncio.to_thread(self._run_on, jobs, state)
+        if state is not None:
+            await self._on_thread(partial(self._run_on, jobs, state))
 
     def _run_on(self, jobs: Sequence[str], state: StateSnapshot) -> None:
         try:
-            with self._lock:
-                profile = self._runtime.machines.profile
-                last = self._last = Forecast(state, profile, self._settings())
-                self._made_s = time.monotonic()
-                known, give_up = last.whatif.machines.queue.jobs.records, patience()
-                for job in jobs:
-                    if job in known and not give_up():
-                        last.start_of(job, give_up)
+            profile = self._runtime.machines.profile
+            last = self._last = Forecast(state, profile, self._settings())
+            self._made_s = time.monotonic()
+            known, give_up = last.whatif.machines.queue.jobs.records, patience()
+            for job in jobs:
+                if job in known and not give_up():
+                    last.start_of(job, give_up)
         except Exception:
             self._last = None
             log.exception("no forecast", jobs=len(jobs))
@@ -121,15 +134,20 @@ class Forecasts:
     async def of_spec(self, spec: JobSpec) -> ExpectedStart | None:
         """When a job would start if it were submitted now."""
         state = await self._snapshot()
-        return await asyncio.to_thread(self._try, state, spec)
+        if state is None:
+            return None
+        return await self._on_thread(partial(self._try, state, spec))
 
-    async def _snapshot(self) -> StateSnapshot:
-        """The machines one after the other, between which decisions go on.
+    async def _snapshot(self) -> StateSnapshot | None:
+        """The machines one after the other, between which decisions go on; None: too much to copy.
 
         The queue is last: what it has learned of a region meanwhile is news on its way there, as
         it is with a region of another process (see `WhatIf`).
         """
         runtime, states = self._runtime, dict[str, RegionState]()
+        text_bytes = await asyncio.wrap_future(runtime.ask(self._text_bytes))
+        if text_bytes > MOST_COPIED_BYTES:
+            return None
         for region in await asyncio.wrap_future(runtime.ask(lambda: sorted(self._regions.placers))):
             state = await asyncio.wrap_future(runtime.ask(partial(self._regions.state, region)))
             if state is not None:
@@ -140,6 +158,9 @@ class Forecasts:
             return state_snapshot_of(queue, states, self._clock.now(), runtime.seq)
 
         return await asyncio.wrap_future(runtime.ask(question))
+
+    def _text_bytes(self) -> int:
+        return text_bytes_of(self._runtime.machines.queue.jobs.records)
 
     def _settings(self) -> Settings:
         return read_foreseen(foreseen(self._option(FORESEEN)), "up")
@@ -153,15 +174,14 @@ class Forecasts:
 
     def _look_up(self, job: str, state: StateSnapshot | None) -> ExpectedStart | None:
         try:
-            with self._lock:
-                give_up = patience()
-                if state is not None or self._last is None:
-                    if state is None:
-                        return None
-                    profile = self._runtime.machines.profile
-                    self._last = Forecast(state, profile, self._settings())
-                    self._made_s = time.monotonic()
-                return self._last.start_of(job, give_up)
+            give_up = patience()
+            if state is not None or self._last is None:
+                if state is None:
+                    return None
+                profile = self._runtime.machines.profile
+                self._last = Forecast(state, profile, self._settings())
+                self._made_s = time.monotonic()
+            return self._last.start_of(job, give_up)
         except Exception:
             self._last = None
             log.exception("no forecast", job=job)
@@ -169,12 +189,20 @@ class Forecasts:
 
     def _try(self, state: StateSnapshot, spec: JobSpec) -> ExpectedStart | None:
         try:
-            with self._lock:
-                profile = self._runtime.machines.profile
-                return forecast_start(state, profile, spec, self._settings(), patience())
+            profile = self._runtime.machines.profile
+            return forecast_start(state, profile, spec, self._settings(), patience())
         except Exception:
             log.exception("no forecast", job=spec.name)
             return None
+
+
+def text_bytes_of(records: Mapping[str, JobRecord]) -> int:
+    """How much text all jobs have, roughly: by a thousand of them. O(jobs), in ns for each."""
+    some = list(islice(records.values(), 0, None, len(records) // SAMPLED + 1))
+    specs = [one.spec for one in some]
+    scripts = sum(len(group.run) + len(group.setup) for spec in specs for group in spec.groups)
+    variables = sum(len(text) for spec in specs for text in spec.envs.values())
+    return (scripts + variables) * len(records) // max(1, len(some))
 
 
 def foreseen(kept: str | None) -> dict[str, str]:

@@ -33,6 +33,7 @@ from topmast.ports import LogPage
 from topmast.service import listing
 from topmast.service.access import row
 from topmast.service.explain import explain_job, rejected_hosts
+from topmast.service.explaining import refuse_too_large
 from topmast.service.forecast import with_start
 from topmast.service.limits import BYTES_PER_TAKE
 from topmast.service.periods import usual_period
@@ -217,7 +218,10 @@ class Service(Submitting):
 
     async def explain(self, caller: Caller, job: str) -> v.Explanation:
         """Why a job stands where it stands."""
-        self.limits.take(caller, "explain")
+        async with self.explaining.turn(caller):
+            return await self._explain(caller, job)
+
+    async def _explain(self, caller: Caller, job: str) -> v.Explanation:
         view = await self.job(caller, job)
         job, start, ends = view.id, None, None
         if view.state in WAITING and view.reason not in HOPELESS:
@@ -229,6 +233,8 @@ class Service(Submitting):
             record = queue.jobs.records.get(job)
             if record is None:
                 return None
+            if record.state in WAITING:
+                refuse_too_large(record.spec)
             told = explain_job(queue, self.regions.placers, record, now, turns=turns, ends=ends)
             told = self._with_quota(caller, told, given(record.next_spec, record.spec))
             preparing = self._view(record).preparing
@@ -239,7 +245,7 @@ class Service(Submitting):
             return msgspec.structs.replace(told, warnings=(*told.warnings, *more))
 
         await self.regions.look()
-        found = await self._look(look)
+        found = await self._look(caller, look)
         if found is not None:
             waits = found.state in WAITING and found.reason not in HOPELESS
             found = with_start(found, start) if waits else found
@@ -250,7 +256,6 @@ class Service(Submitting):
 
     async def rejected_hosts(self, caller: Caller, job: str) -> dict[str, Rejection]:
         """Why hosts are no place for a waiting job; those that could take a task are left out."""
-        self.limits.take(caller, "explain")
         view = await self.job(caller, job)
 
         def look(turns: Turns) -> dict[str, Rejection]:
@@ -258,10 +263,12 @@ class Service(Submitting):
             record = queue.jobs.records.get(view.id)
             if record is None:
                 return {}
+            refuse_too_large(record.spec)
             return rejected_hosts(queue, self.regions.placers, record, self.clock.now(), turns)
 
-        await self.regions.look()
-        return await self._look(look)
+        async with self.explaining.turn(caller):
+            await self.regions.look()
+            return await self._look(caller, look)
 
     def _trouble_with_data(self, record: JobRecord) -> tuple[str, ...]:
         """What a job that waits for its data should know of the planner."""

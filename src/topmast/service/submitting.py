@@ -24,6 +24,7 @@ from topmast.model.reason import HOPELESS, PendingReason
 from topmast.model.states import JobState
 from topmast.service.admission import Checked, ManyJobs
 from topmast.service.explain import explain_spec
+from topmast.service.explaining import refuse_too_large
 from topmast.service.forecast import with_start
 from topmast.service.holders import quotas_in_parts
 from topmast.service.limits import JOB_BYTES_PER_TAKE, JOBS_PER_TAKE
@@ -52,7 +53,7 @@ class Submitting(Reserving):
         spec, ended = await self._read_job(caller, document, user, workdir)
         size = size_of((spec,))
         self.limits.charge(caller, "submit", (size - 1 + _waits_of(spec)) / JOBS_PER_TAKE)
-        self._charge_size(caller, size_bytes, size)
+        self._charge_size(caller, size * size_bytes, size)
         job = (await self._admit(caller, (spec,), key, ended))[0]
         if spec.sweep:
             job = ids.sweep_id(ids.job_number(job))
@@ -217,8 +218,12 @@ class Submitting(Reserving):
 
     async def dry_run(self, caller: Caller, document: Any, user: str) -> v.Explanation:
         """What would become of a job, without submitting it."""
-        self.limits.take(caller, "explain")
+        async with self.explaining.turn(caller):
+            return await self._dry_run(caller, document, user)
+
+    async def _dry_run(self, caller: Caller, document: Any, user: str) -> v.Explanation:
         spec, ended = await self._read_job(caller, document, user, None)
+        refuse_too_large(spec)
         waits = await self._ask(lambda: self._still_awaited(spec, ended))
         await self.regions.look()
         warnings = self.admission.warnings(spec)
@@ -233,7 +238,7 @@ class Submitting(Reserving):
             told = explain_spec(self.machines.queue, placers, spec, now, warnings, turns)
             return self._with_quota(caller, told, spec)
 
-        found = await self._look(look)
+        found = await self._look(caller, look)
         may_start = found.reason not in HOPELESS
         # A forecast knows no jobs that have left the memory.
         spec = msgspec.structs.replace(spec, depends_on=waits or UNSET)

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from topmast.model.access import Caller
-from topmast.model.errors import TooMany, Unavailable
+from topmast.model.errors import TooLarge, TooMany, Unavailable
 from topmast.model.reason import Rejection
 from topmast.model.views import Explanation, JobView
 from topmast.service.service import Service
@@ -61,7 +61,7 @@ async def _told(
         found = await question(ask.caller, job.id)
     except TooMany as error:
         return known.answer if known else None, str(error)
-    except Unavailable as error:
+    except (TooLarge, Unavailable) as error:
         return None, str(error)
     took_s = time.monotonic() - begun_s
     while len(kept) >= MOST_KEPT:
