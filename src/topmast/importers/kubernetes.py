@@ -8,6 +8,7 @@ from typing import Any
 
 from topmast.importers.notes import Imported, Notes, Part
 from topmast.model.errors import InvalidInput
+from topmast.model.files.environment import OURS
 from topmast.model.files.source import JOB_LIMITS, parse_text
 from topmast.model.units import show
 
@@ -78,6 +79,7 @@ _METADATA = {"namespace": "--tenant says for which tenant it is", "annotations":
 _GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 _CPU = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m?)")
 _MEMORY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(|[kMGTPE]i?|Ki|m)")
+_ENV = re.compile(r"(?!TOPMAST_)[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 
 
@@ -152,7 +154,7 @@ def _pytorch(spec: Part) -> dict[str, Any]:
             }
         )
     replicas = spec.get("pytorchReplicaSpecs")
-    groups = []
+    groups, parts = [], []
     for role in replicas.keys() if replicas else ():
         part = replicas.get(role) if replicas else None
         if part is None:
@@ -162,19 +164,25 @@ def _pytorch(spec: Part) -> dict[str, Any]:
         if not isinstance(group["count"], int):
             raise InvalidInput("is not a number", field=f"{part.field}.replicas")
         groups.append(group | (_pod(template, "") if template else {}))
+        parts.append(part)
         part.leave({}, ignored=("restartPolicy",))
     elastic = spec.get("elasticPolicy")
-    job |= _one_group(groups, elastic)
+    job |= _one_group(groups, parts, elastic)
     spec.leave({"nprocPerNode": "torchrun --nproc-per-node=$TOPMAST_GPUS_PER_TASK"})
     return job
 
 
-def _one_group(groups: list[dict[str, Any]], elastic: Part | None) -> dict[str, Any]:
+def _one_group(
+    groups: list[dict[str, Any]], parts: list[Part], elastic: Part | None
+) -> dict[str, Any]:
     """One kind of task if all roles are alike, else a group for each."""
     alike = {
         repr({k: v for k, v in group.items() if k not in ("name", "count")}) for group in groups
     }
-    shared = ("image", "envs", "secrets", "checkpoint")
+    if len(alike) > 1:
+        if elastic:
+            elastic.note("is left out", "write min_count and max_count in one of the groups")
+        return _unlike(groups, parts)
     tasks = sum(int(group["count"]) for group in groups)
     size: dict[str, Any] = {"num_nodes": tasks if tasks != 1 else None}
     for name, field in (("minReplicas", "min_nodes"), ("maxReplicas", "max_nodes")):
@@ -183,12 +191,57 @@ def _one_group(groups: list[dict[str, Any]], elastic: Part | None) -> dict[str, 
             size[field] = limit.plain
     if elastic:
         elastic.leave({"rdzvBackend": "torchrun meets at MASTER_ADDR:MASTER_PORT"})
-    if len(alike) <= 1:
-        first = groups[0] if groups else {}
-        return {**{k: v for k, v in first.items() if k not in ("name", "count")}, **size}
-    job = {field: groups[0].get(field) for field in shared}
+    first = groups[0] if groups else {}
+    return {**{k: v for k, v in first.items() if k not in ("name", "count")}, **size}
+
+
+def _unlike(groups: list[dict[str, Any]], parts: list[Part]) -> dict[str, Any]:
+    """A group for each role. What only a whole job can have is of the first role that has it."""
+    job: dict[str, Any] = {"envs": _envs(groups, parts), "secrets": {}, "checkpoint": {}}
+    listed = [_of_the_job(group) for group in groups]
+    for place in dict.fromkeys(place for has in listed for place in has):
+        field, name = place
+        value = next(has[place] for has in listed if place in has)
+        if name:
+            job[field][name] = value
+        else:
+            job[field] = value
+        for group, part, has in zip(groups, parts, listed, strict=True):
+            own, called = has.get(place), f"{field} {name}".strip()
+            if own != value:
+                found = f"has {called} {show(own)}" if own else f"has no {called}"
+                remedy = "the groups of a job share it"
+                part.note(f"group {group['name']} {found}, and gets {show(value)}", remedy)
+    shared = (*job, "image")
     own = [{k: v for k, v in group.items() if v and k not in shared} for group in groups]
     return {**job, "groups": own}
+
+
+def _of_the_job(group: dict[str, Any]) -> dict[tuple[str, str], Any]:
+    """What a group of a job file cannot have by itself, by field and name."""
+    found = {("image", ""): group["image"]} if group.get("image") else {}
+    return found | {
+        (field, name): value
+        for field in ("secrets", "checkpoint")
+        for name, value in group.get(field, {}).items()
+    }
+
+
+def _envs(groups: list[dict[str, Any]], parts: list[Part]) -> dict[str, str]:
+    """The variables that all groups have alike; the script of a group sets what it has alone."""
+    of_each = [group.get("envs", {}) for group in groups]
+    same = {k: v for k, v in of_each[0].items() if all(envs.get(k) == v for envs in of_each)}
+    for group, part, envs in zip(groups, parts, of_each, strict=True):
+        own = {name: value for name, value in envs.items() if name not in same}
+        run = group.get("run")
+        lines = []
+        for name, value in own.items():
+            if run and _ENV.fullmatch(name) and name not in OURS:
+                lines.append(f"export {name}={shlex.quote(value)}\n")
+            else:
+                part.note(f"envs {name} of group {group['name']} is left out", "set it in its run")
+        group["run"] = "".join(lines) + run if run else None
+    return same
 
 
 def _policy(part: Part) -> dict[str, Any]:

@@ -93,6 +93,58 @@ def test_roles_that_are_alike_are_one_gang() -> None:
     ]  # fmt: skip
 
 
+ROLES = """\
+kind: PyTorchJob
+spec:
+  elasticPolicy: {minReplicas: 2}
+  pytorchReplicaSpecs:
+    Master: {template: {spec: {containers: [{image: a, command: [env], env: [
+      {name: BOTH, value: x}, {name: ROLE, value: "it's master"}, {name: RANK, value: 7},
+      {name: TOK, valueFrom: {secretKeyRef: {name: s, key: k}}}]}]}}}
+    Worker: {replicas: 3, template: {spec: {terminationGracePeriodSeconds: 60,
+      containers: [{image: b, command: [env], env: [{name: BOTH, value: x}, {name: ROLE, value: w},
+      {name: MORE, value: m}, {name: a.b, value: n}]}]}}}
+    Third: {template: {spec: {containers: [{env: [{name: BOTH, value: x}, {name: LOST, value: y}]}]}}}
+"""
+
+
+def test_what_roles_do_not_share_is_kept_or_told() -> None:
+    """Variables are set by the script of each group; what only a whole job has gets a line."""
+    found = import_kubernetes(ROLES.encode(), "x")
+    job = dict(found.job)
+    groups = {group["name"]: group for group in job.pop("groups")}
+    assert job == {
+        "envs": {"BOTH": "x"}, "secrets": {"TOK": "kubernetes:s/k"}, "image": "a",
+        "checkpoint": {"grace": 60},
+    }  # fmt: skip
+    for name, own in (
+        ("master", {"ROLE": "it's master"}), ("worker", {"ROLE": "w", "MORE": "m"}),
+    ):  # fmt: skip
+        script = ["bash", "-euc", groups[name]["run"]]
+        done = subprocess.run(script, env={"RANK": "1"}, capture_output=True, check=True, text=True)
+        lines = done.stdout.splitlines()
+        assert {f"{key}={value}" for key, value in own.items()} <= set(lines)
+        assert ("MORE=m" in lines, "RANK=1" in lines) == ("MORE" in own, True)
+    told = [
+        (note.line, note.field.removeprefix("spec."), note.message)
+        for note in found.notes
+        if "command" not in note.message
+    ]
+    master, worker, third = (f"pytorchReplicaSpecs.{r}" for r in ("Master", "Worker", "Third"))
+    assert told == [
+        (3, "elasticPolicy", "is left out"),
+        (5, master, "envs RANK of group master is left out"),
+        (5, master, "group master has no checkpoint grace, and gets '60'"),
+        (8, worker, "envs a.b of group worker is left out"),
+        (8, worker, "group worker has image 'b', and gets 'a'"),
+        (8, worker, "group worker has no secrets TOK, and gets 'kubernetes:s/k'"),
+        (11, third, "envs LOST of group third is left out"),
+        (11, third, "group third has no image, and gets 'a'"),
+        (11, third, "group third has no secrets TOK, and gets 'kubernetes:s/k'"),
+        (11, third, "group third has no checkpoint grace, and gets '60'"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "want"),
     [
