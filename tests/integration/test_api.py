@@ -513,6 +513,25 @@ def test_a_workdir_that_cannot_be_unpacked_is_refused(http: httpx.Client) -> Non
         assert "the archive is damaged" in problem["detail"]
 
 
+def test_requeue_of_a_sweep_leaves_out_what_succeeded(http: httpx.Client, client: Client) -> None:
+    """So does a selector; a job that is named itself is refused."""
+    receipt = http.post("/jobs", json=job(
+        name="half", run='test "$X" = a', max_restarts=0,
+        sweep={"matrix": {"X": ["a", "b"]}},
+    )).json()  # fmt: skip
+    sweep = receipt["id"]
+    done, failed = (client.job(f"{sweep}[{index}]").id for index in (0, 1))
+    until_state(client, done, "SUCCEEDED")
+    until_state(client, failed, "FAILED")
+    for body in ({"jobs": [sweep]}, {"selector": f"sweep={sweep},state=FAILED,state=SUCCEEDED"}):
+        dry = http.post("/jobs/requeue", json=body | {"dry_run": True}).json()
+        assert [(e["job"], e["effect"]) for e in dry["effects"]] == [(failed, "done")], body
+    for named in (done, f"{sweep}[0]"):
+        both = http.post("/jobs/requeue", json={"jobs": [sweep, named], "dry_run": True}).json()
+        assert (both["counts"]["refused"], both["counts"]["done"]) == (1, 1)
+    assert [e.job for e in client.requeue([sweep]).effects] == [failed]
+
+
 def test_usage_is_accounted(http: httpx.Client, client: Client) -> None:
     """By tenant, user or GPU model, over a period."""
     held = http.post("/jobs", json=job(resources={"accelerators": "H100:1"})).json()["id"]

@@ -232,7 +232,8 @@ def _refusals(refused: list[JobEffect]) -> str:
 
 def _say(acted: JobsActed, named: list[str]) -> None:
     if not acted.effects:
-        note(f"all jobs of {', '.join(named)} have ended" if named else "no such jobs")
+        have = "succeeded" if acted.verb == "requeue" else "ended"
+        note(f"all jobs of {', '.join(named)} have {have}" if named else "no such jobs")
         return
     if len(acted.jobs) <= LISTED and acted.dry_run:
         _say_effects(acted)

@@ -53,12 +53,15 @@ def _view(sweep: SweepRecord, live: list[JobRecord]) -> SweepView:
 
 
 def jobs_named(
-    queue: GlobalQueue, names: Iterable[str], sees: Callable[[str], bool], also_ended: bool
+    queue: GlobalQueue,
+    names: Iterable[str],
+    sees: Callable[[str], bool],
+    takes: Callable[[JobRecord], bool],
 ) -> Iterator[str]:
     """The jobs that names stand for: ``s7`` for those of a sweep, ``s7[3]`` for one of them.
 
-    Of a sweep only those in memory; those that have ended only if ``also_ended``. A sweep of a
-    tenant that the caller does not see stands for itself. O(jobs named).
+    Of a sweep only those in memory that it ``takes``. A sweep of a tenant that the caller does not
+    see stands for itself. O(jobs named).
     """
     records = queue.jobs.records
     for name in names:
@@ -68,7 +71,7 @@ def jobs_named(
             continue
         for index in range(sweep.size):
             record = records.get(sweep.job(index))
-            if record is not None and (also_ended or not record.finished):
+            if record is not None and takes(record):
                 yield record.id
 
 

@@ -59,6 +59,10 @@ class JobsAct(Struct, frozen=True):
             return partial(judge_requeue, tenants=tenants)
         return JUDGES[self.verb]
 
+    def leaves_out(self, record: JobRecord) -> bool:
+        """Whether a sweep or a selector does not mean a job here, which by itself is refused."""
+        return self.verb == "requeue" and record.state is JobState.SUCCEEDED
+
     @property
     def permission(self) -> Permission:
         """What it takes to act so on own jobs."""
@@ -261,8 +265,12 @@ class Verbs(Operating):
             return await self._selected(caller, wanted, jobs, seen)
         queue, also_ended = self.machines.queue, wanted.verb == "requeue"
         sees = partial(self.access.may, caller, Permission.JOBS_VIEW)
+
+        def takes(record: JobRecord) -> bool:
+            return not wanted.leaves_out(record) and (also_ended or not record.finished)
+
         names = await self._ask(
-            lambda: tuple(dict.fromkeys(jobs_named(queue, wanted.jobs, sees, also_ended)))
+            lambda: tuple(dict.fromkeys(jobs_named(queue, wanted.jobs, sees, takes)))
         )
         found = await self._ask(lambda: self._named_jobs(wanted, names, seen))
         missing = [target.job for target in found if not target.tenant]
@@ -296,7 +304,7 @@ class Verbs(Operating):
 
         def look(some: Sequence[str]) -> None:
             for record in filter(None, map(records.get, some)):
-                if selects(jobs, record, seen):
+                if selects(jobs, record, seen) and not wanted.leaves_out(record):
                     found.append(self._target(wanted, record))
 
         await self._walk(caller, jobs, look)

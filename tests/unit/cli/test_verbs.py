@@ -317,3 +317,5 @@ def test_what_an_act_does_to_jobs_that_wait_or_need_it_not(server: FakeServer, c
     assert "j1 is unchanged: is not held" in call("release", "j1").error
     server.on("POST", "/jobs/hold", acted())
     assert call("hold", "s3").error == "all jobs of s3 have ended"
+    server.on("POST", "/jobs/requeue", replace(acted(), verb="requeue"))
+    assert call("requeue", "s3").error == "all jobs of s3 have succeeded"

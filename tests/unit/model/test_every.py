@@ -107,6 +107,13 @@ FLEETS = [
          "2 links[1].gbps", "3 datasets.a.replicas[1]", "3 datasets.a.allowed[0]"],
         id="a reference hides nothing of what it is in",
     ),
+    pytest.param(
+        "regions: {east: {clusters: {e: {hosts: [{count: 1, gpu: H100, gpus: 1}]}}}}\ntenants:\n"
+        "  product: {quota: {H100: 16}}\n  search: {parent: product, quota: {H100: 8}}\n"
+        "  ads: {parent: product, quota: {H100: 16}}\n  big: {parent: product, quota: {H100: 17}}\n",
+        ["3 tenants.product.quota.H100", "6 tenants.big.quota.H100"],
+        id="a quota that is too small for those below it is told once",
+    ),
     pytest.param("links: []\n", ["1 regions"], id="no fleet"),
 ]  # fmt: skip
 

@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from topmast.model.budget import AtLimit, Budget
 from topmast.model.files.fields import Value
+from topmast.model.files.source import Kind
 from topmast.model.fleet import TenantSpec
 from topmast.model.units import show
 
@@ -36,7 +37,7 @@ def read_tenants(value: Value | None, models: Collection[str]) -> tuple[TenantSp
     for name in specs:
         _check_parents(listed[name], specs[name], specs)
     for name in specs:
-        _check_quota(listed[name], specs[name], specs)
+        _check_quota(listed, specs[name], specs)
     _check_sums(listed, specs)
     return tuple(specs.values()) or (TenantSpec(DEFAULT_TENANT),)
 
@@ -128,15 +129,21 @@ def _check_parents(value: Value, spec: TenantSpec, specs: Specs) -> None:
         spec = specs[spec.parent]
 
 
-def _check_quota(value: Value, spec: TenantSpec, specs: Specs) -> None:
+def _is_aside(value: Value, model: str) -> bool:
+    """Whether the quota of a model is set aside: how large it should be is not known."""
+    part = value.node.entries["quota"].entries.get(model)
+    return part is not None and part.kind is Kind.ASIDE
+
+
+def _check_quota(listed: Mapping[str, Value], spec: TenantSpec, specs: Specs) -> None:
     """No tenant is promised more than the one above it has."""
     home = _home(spec, specs)
     for model, count in (spec.quota or {}).items() if home else ():
         most = (home.quota or {}).get(model, 0) if home else 0
-        if home and count > most:
+        if home and count > most and not _is_aside(listed[home.name], model):
             message = f"{count:,} {model} is more than the {most:,} of {show(home.name)} above it"
             remedy = f"at most {most:,}, or raise the quota of {show(home.name)}"
-            raise _field(value, "quota", model).error(message, remedy)
+            raise _field(listed[spec.name], "quota", model).error(message, remedy)
 
 
 def _check_sums(listed: Mapping[str, Value], specs: Specs) -> None:
@@ -150,7 +157,7 @@ def _check_sums(listed: Mapping[str, Value], specs: Specs) -> None:
     for name, sums in given.items():
         quota = specs[name].quota or {}
         for model, count in sums.items():
-            if count > quota.get(model, 0):
+            if model in quota and count > quota[model]:
                 below = f"the tenants below it have quotas of {count:,} {model}"
                 message = f"{below}, and it has {quota[model]:,}"
                 remedy = f"at least {count:,}, or lower theirs"
