@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -189,28 +189,52 @@ def quota(
                 until_s=until_s,
                 **options.given,
             )
-    session.show(found, lambda: _say_quota(found))
+        # What a tenant without a quota may use, the tenants above it say.
+        rows = [] if found.before and found.quota else client.tenants()
+    session.show(found, lambda: _say_quota(found, rows))
 
 
-def _say_quota(found: QuotaActed) -> None:
+def _say_quota(found: QuotaActed, tenants: Sequence[TenantView]) -> None:
     if found.dry_run:
         note("nothing was done")
     columns = [Column("GPU"), Column("QUOTA BEFORE", right=True), Column("QUOTA", right=True)]
     models = dict.fromkeys((*found.before, *found.quota))
+    above = _QuotasAbove(tenants)
+
+    def of(quota: dict[str, int], model: str) -> str:
+        if quota:  # a model that it does not list has none
+            return number(quota.get(model, 0))
+        return above.of(found.tenant, model)
+
     say_table(
         columns,
-        [
-            [model, _quota_of(found.before, model), _quota_of(found.quota, model)]
-            for model in models
-        ],
+        [[model, of(found.before, model), of(found.quota, model)] for model in models],
     )
     if found.until_s is not None:
         say(f"from {moment(found.from_s)} to {moment(found.until_s)}")
     say(f"{plural(found.waiting, 'job')} of it waiting, {found.running} with GPUs")
 
 
-def _quota_of(quota: dict[str, int], model: str) -> str:
-    return number(quota[model]) if model in quota else "unlimited"
+class _QuotasAbove:
+    """What tenants without a quota of their own may use: that of the nearest one that states one."""
+
+    def __init__(self, rows: Sequence[TenantView]) -> None:
+        self._parents = {row.name: row.parent for row in rows}
+        self._stated: dict[str, dict[str, float]] = {}
+        for row in rows:
+            if row.nominal is not None:
+                self._stated.setdefault(row.name, {})[row.gpu_model] = row.nominal
+
+    def of(self, tenant: str, model: str) -> str:
+        """In words; without a model only which tenant states it. O(depth)."""
+        above = self._parents.get(tenant)
+        while above in self._parents and above not in self._stated:
+            above = self._parents[above]
+        if above is None:
+            return "unlimited"
+        if not model or above not in self._parents:  # not in there: the caller does not see it
+            return f"of {above}"
+        return f"{number(self._stated[above].get(model, 0))} of {above}"
 
 
 def _say_pauses(found: list[TenantPause], becomes: str) -> None:
@@ -256,9 +280,12 @@ def list_all(session: Session) -> None:
         Column("PENDING", right=True), Column("WEIGHT", right=True, spare=2),
         Column("FAIR", right=True), Column("LATELY", right=True, spare=1), Column("PARENT"),
     ]  # fmt: skip
+    above = _QuotasAbove(found)
     rows = [
         [
-            row.name, row.gpu_model, "unlimited" if row.nominal is None else number(row.nominal),
+            row.name, row.gpu_model,
+            above.of(row.name, row.gpu_model)
+            if row.nominal is None else number(row.nominal),
             number(row.used), number(row.borrowed), number(row.lent), number(row.pending),
             number(row.weight), f"{row.fair_share:.0%}", f"{row.usage_share:.0%}", row.parent or "",
         ]

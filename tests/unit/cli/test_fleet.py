@@ -125,6 +125,30 @@ def test_unlimited_is_said(server: FakeServer, call: Call) -> None:
     assert call("regions").out.splitlines()[2].endswith(" 0B")
 
 
+def test_a_quota_of_a_tenant_above_is_said(server: FakeServer, call: Call) -> None:
+    """It limits the tenants below it that state none, also by models of which it has none."""
+
+    def row(name: str, model: str, nominal: float | None, parent: str | None) -> v.TenantView:
+        return v.TenantView(name, model, nominal, 0, 0, 0, 0, 1.0, parent)
+
+    rows = [
+        row("product", "H100", 16.0, "all"), row("all", "", None, None),
+        row("ads", "H100", None, "product"), row("ads", "A100", None, "product"),
+        row("video", "H100", None, "ads"), row("new", "", None, "product"),
+        row("mine", "H100", None, "hidden"), row("free", "H100", None, "all"),
+    ]  # fmt: skip
+    server.on("GET", "/tenants", {"tenants": rows})
+    lines = [" ".join(line.split()) for line in call("tenants").out.splitlines()[1:]]
+    said = [line.split(" 0 0 0 0 ")[0] for line in lines]
+    assert said == [
+        "product H100 16", "all - unlimited", "ads H100 16 of product", "ads A100 0 of product",
+        "video H100 16 of product", "new - of product", "mine H100 of hidden", "free H100 unlimited",
+    ]  # fmt: skip
+    server.on("POST", "/tenants/ads/quota", QuotaActed("ads", True, {}, {"H100": 8}, 1.0, 2.0, "", 0, 0))
+    told = call("tenants", "quota", "ads", "--gpus", "H100=8", "--for", "3d", "--dry-run").out
+    assert told.splitlines()[1].split() == ["H100", "16", "of", "product", "8"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "want"),
     [
@@ -454,7 +478,7 @@ def test_a_quota_is_given_for_a_while(server: FakeServer, call: Call) -> None:
     lines = called.out.splitlines()
     assert [line.split() for line in lines[1:3]] == [
         ["H100", "2", "64"],
-        ["A100", "unlimited", "8"],
+        ["A100", "0", "8"],
     ]
     assert lines[-1] == "3 jobs of it waiting, 1 with GPUs"
     (order,) = server.asked("POST", "/tenants/vision/quota")
