@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.entrance import Entrance, entrance, run
+from tests.support.entrance import ROOT, Entrance, entrance, run
 from topmast.model.access import Role
 from topmast.ports import JobRow
 from topmast.service.whatif import WhatIfs
@@ -70,6 +70,19 @@ def test_a_selector_cancels_what_it_finds_and_nothing_else(door: Entrance) -> No
                 assert view["cause"] == "cancelled by sa:chief: it diverged"
             for job in other:
                 assert "CANCEL" not in (await client.get(f"/jobs/{job}")).json()["state"]
+
+    run(story)
+
+
+def test_a_job_without_a_tenant_goes_to_that_of_its_account(door: Entrance) -> None:
+    """If the account may submit there; else to the first tenant for which it may."""
+
+    async def story() -> None:
+        for name, of, want in (("bob", "nlp", "nlp"), ("eve", "speech", "vision")):
+            await door.service.directory.add_account(ROOT, name, of)
+            async with door.client(await door.token(name, (Role.SUBMITTER, "vision"))) as client:
+                job = (await client.post("/jobs", json={"job": ONE})).json()["id"]
+                assert (await client.get(f"/jobs/{job}")).json()["tenant"] == want, name
 
     run(story)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -52,3 +53,13 @@ class AfterOptions:
             for job in jobs
             if job.strip()
         ]
+
+
+_OPTIONS = {"started": "--after", "ok": "--after-ok", "any": "--after-any"}
+
+
+def option_of(field: str, message: str, changed: Mapping[str, Any]) -> str:
+    """The option that an error of ``depends_on`` is about; any other field as it is."""
+    named = changed.get("depends_on", []) if field == "depends_on" else []
+    found = [_OPTIONS[one["after"]] for one in named if f"'{one['job']}'" in message]
+    return found[0] if found else field

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from topmast.cli.afteroptions import option_of
 from topmast.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class JobSource:
             raise
         return sent_document(file, self.folder)
 
-    def check_folder(self, folder: Path | None, changed: Collection[str]) -> None:
+    def check_folder(self, folder: Path | None, changed: Mapping[str, Any]) -> None:
         """Raises InvalidInput for a work folder that is none; ``changed``: as of `placed`."""
         from topmast.client.workdir import check_folder
 
@@ -75,8 +76,8 @@ class JobSource:
                 check_folder(folder)
 
     @contextmanager
-    def placed(self, changed: Collection[str]) -> Iterator[None]:
-        """Name the line of the job file in errors; ``changed``: fields that an option gave."""
+    def placed(self, changed: Mapping[str, Any]) -> Iterator[None]:
+        """Name the line of the job file in errors; ``changed``: fields with what options gave."""
         from topmast.model.errors import restated
         from topmast.model.files.every import at_lines
         from topmast.model.files.source import JOB_LIMITS
@@ -86,7 +87,7 @@ class JobSource:
         def placed(error: InvalidInput) -> InvalidInput:
             told = error.field
             if not error.where and any(told == f or told.startswith(f"{f}.") for f in changed):
-                return error.at(where=COMMAND_LINE)
+                return error.at(where=COMMAND_LINE, field=option_of(told, error.message, changed))
             return in_file(error) if self.data else error
 
         with restated(placed):

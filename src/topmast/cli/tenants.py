@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -216,7 +216,7 @@ def _say_quota(found: QuotaActed, tenants: Sequence[TenantView]) -> None:
 
 
 class _QuotasAbove:
-    """What tenants without a quota of their own may use: that of the nearest one that states one."""
+    """What tenants without a quota may use: that of the nearest above that states one."""
 
     def __init__(self, rows: Sequence[TenantView]) -> None:
         self._parents = {row.name: row.parent for row in rows}

@@ -216,6 +216,10 @@ def _gpus(options: dict[str, _Option], size: _Size, notes: Notes) -> tuple[float
         if not count:
             continue
         gpus = count * part
+        if name in ("gres", "gpus-per-node") and gpus < 1:
+            remedy = "in Slurm each of them sees all GPUs of its node"
+            text = f"the {size.per_node} tasks of a node share its GPUs"
+            notes.add(option.line, f"--{name}", f"{text}: {gpus:g} each", remedy)
         if gpus > 1 and gpus % 1:
             notes.add(
                 option.line, f"--{name}", f"{gpus:g} GPUs a task", f"{int(gpus) + 1} are taken"

@@ -14,6 +14,7 @@ from topmast.model.errors import InvalidInput, refuse_all
 from topmast.model.expansion import with_places
 from topmast.model.files.alike import read_like, shared_part
 from topmast.model.files.jobfile import JobFile, faults_in_fleet, parse_job
+from topmast.model.files.tenants import DEFAULT_TENANT
 from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec, has_image
 from topmast.runtime.machines import Machines
@@ -69,7 +70,7 @@ class Admission:
         tenants = self._machines.queue.tenancy.ledger.tenants
         own = self._access.tenants(caller, Permission.JOBS_SUBMIT)
         usable = tenants if own is None else [name for name in tenants if name in own]
-        default = "default" if "default" in usable else next(iter(usable), "default")
+        default = self._default_tenant(caller, usable)
         found = list[InvalidInput]()
         try:
             file = parse_job(
@@ -95,6 +96,14 @@ class Admission:
         self._access.require(caller, Permission.JOBS_SUBMIT, spec.tenant)
         for_user = self._access.user(caller, user, spec.tenant)
         return spec if for_user == user else replace(spec, user=for_user)
+
+    def _default_tenant(self, caller: Caller, usable: Collection[str]) -> str:
+        """Where a job goes that names no tenant; ``usable``: those that it may be submitted for."""
+        accounts = self._machines.accounts.accounts
+        account = accounts.get(caller.principal.subject.removeprefix("sa:"))
+        if account is not None and account.tenant in usable:
+            return account.tenant
+        return DEFAULT_TENANT if DEFAULT_TENANT in usable else next(iter(usable), DEFAULT_TENANT)
 
     def _faults_in_fleet(
         self, caller: Caller, spec: JobSpec, usable: Collection[str], where: str

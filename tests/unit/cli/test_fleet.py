@@ -144,7 +144,9 @@ def test_a_quota_of_a_tenant_above_is_said(server: FakeServer, call: Call) -> No
         "product H100 16", "all - unlimited", "ads H100 16 of product", "ads A100 0 of product",
         "video H100 16 of product", "new - of product", "mine H100 of hidden", "free H100 unlimited",
     ]  # fmt: skip
-    server.on("POST", "/tenants/ads/quota", QuotaActed("ads", True, {}, {"H100": 8}, 1.0, 2.0, "", 0, 0))
+    server.on(
+        "POST", "/tenants/ads/quota", QuotaActed("ads", True, {}, {"H100": 8}, 1.0, 2.0, "", 0, 0)
+    )
     told = call("tenants", "quota", "ads", "--gpus", "H100=8", "--for", "3d", "--dry-run").out
     assert told.splitlines()[1].split() == ["H100", "16", "of", "product", "8"]
 

@@ -78,6 +78,18 @@ def test_launch_with_labels_and_jobs_to_wait_for(
     assert len(server.asked("POST", "/jobs")) == 1
 
 
+def test_what_a_server_refuses_of_dependencies_names_the_option(
+    server: FakeServer, call: Call, file: Path
+) -> None:
+    """That which brought the job; of a job of the file the field."""
+    refused = problem(422, "no job 'j99'", field="depends_on")
+    server.on("POST", "/jobs", refused)
+    said = call("launch", file, "--after", "j1", "--after-ok", "j9,j99").error
+    assert said == "topmast: command line: --after-ok: no job 'j99'"
+    file.write_text("run: x\ndepends_on: [{job: j99, after: ok}]\n")
+    assert call("launch", file).error == f"topmast: {file}:2: depends_on: no job 'j99'"
+
+
 @pytest.mark.parametrize(
     ("change", "want"),
     [

@@ -84,6 +84,19 @@ def test_options_become_fields(options: str, want: dict[str, Any]) -> None:
 INDEX = "SLURM_ARRAY_TASK_ID"
 
 
+@pytest.mark.parametrize("option", ["--gres=gpu:2", "--gpus-per-node=2"])
+def test_gpus_of_a_node_that_its_tasks_share_are_told(option: str) -> None:
+    """Here each has a part of one; where each has one of its own there is nothing to tell."""
+    found = import_sbatch(f"#SBATCH -n 8 --ntasks-per-node=4 {option}\nsrun a\n".encode(), "x")
+    assert found.job["resources"] == {"accelerators": 0.5}
+    name = option.partition("=")[0]
+    assert [note.message for note in found.notes if note.field == name] == [
+        "the 4 tasks of a node share its GPUs: 0.5 each"
+    ]
+    alone = import_sbatch(f"#SBATCH -n 8 --ntasks-per-node=2 {option}\nsrun a\n".encode(), "x")
+    assert not [note for note in alone.notes if note.field == name]
+
+
 @pytest.mark.parametrize(
     ("array", "want", "bounds"),
     [
