@@ -99,8 +99,8 @@ class Admission:
 
     def _default_tenant(self, caller: Caller, usable: Collection[str]) -> str:
         """Where a job goes that names no tenant; ``usable``: those that it may be submitted for."""
-        accounts = self._machines.accounts.accounts
-        account = accounts.get(caller.principal.subject.removeprefix("sa:"))
+        kind, _, name = caller.principal.subject.partition(":")
+        account = self._machines.accounts.accounts.get(name) if kind == "sa" else None
         if account is not None and account.tenant in usable:
             return account.tenant
         return DEFAULT_TENANT if DEFAULT_TENANT in usable else next(iter(usable), DEFAULT_TENANT)
