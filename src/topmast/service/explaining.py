@@ -34,8 +34,8 @@ class Explaining:
             yield
 
     def pay(self, caller: Caller, cost_s: float) -> None:
-        """Count what a look took of the processor: a second is as much as a question."""
-        self._limits.charge(caller, "explain", cost_s)
+        """Count what a look took of the processor: each second but the first is a question more."""
+        self._limits.charge(caller, "explain", max(0.0, cost_s - 1.0))
 
 
 def refuse_too_large(spec: JobSpec) -> None:
