@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import re
 import shutil
 import socket
@@ -31,7 +32,7 @@ from topmast.adapters.engines.far.ssh.lines import Channel
 from topmast.adapters.engines.registry import read_options
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import ClusterSpec, HostSpec
-from topmast.ports import Level
+from topmast.ports import Finding, Level
 
 NUMBERS = itertools.count()
 HOME = str(Path.home())
@@ -348,8 +349,10 @@ def test_a_host_that_does_not_let_us_in_is_closed(lab: SshLab, keys: str, door: 
         shut.close()
 
 
-def test_a_host_that_forwards_no_sockets_is_closed(lab: SshLab) -> None:
-    """A runner there could not call home."""
+def test_a_host_that_forwards_no_sockets_is_closed_and_found_before_a_server_starts(
+    lab: SshLab,
+) -> None:
+    """A runner there could not call home, unless it needs no socket for that."""
     host = lab.hosts["ssh0"]
     config = host.folder / "sshd_config"
     before = config.read_text()
@@ -361,10 +364,58 @@ def test_a_host_that_forwards_no_sockets_is_closed(lab: SshLab) -> None:
         shut.list()
         assert "AllowStreamLocalForwarding" in shut.hosts()[0].closed
         assert shut.hosts()[1].answers
+        (fault,) = _faults(lab)
+        assert fault.what == "host ssh0"
+        assert fault.detail == shut.hosts()[0].closed
+        assert _faults(lab, listen=f"{host.address.rpartition('.')[0]}.1:0") == []
     finally:
         shut.close()
         config.write_text(before)
         _restart(host)
+
+
+def test_a_key_that_may_not_forward_is_found_before_a_server_starts(lab: SshLab) -> None:
+    """Sites give it `restrict`."""
+    host = lab.hosts["ssh0"]
+    config, restricted = host.folder / "sshd_config", host.folder / "restricted.pub"
+    before = config.read_text()
+    keys = re.search("AuthorizedKeysFile (.*)", before)
+    assert keys is not None
+    restricted.write_text(f"restrict {Path(keys[1]).read_text()}")
+    config.write_text(before.replace(keys[1], str(restricted)))
+    _restart(host)
+    try:
+        (fault,) = _faults(lab)
+        assert "`restrict`" in fault.detail
+    finally:
+        config.write_text(before)
+        _restart(host)
+    assert _faults(lab) == []
+
+
+def test_the_socket_that_is_tried_is_gone_afterwards(lab: SshLab) -> None:
+    """With the folder that it was in."""
+    home = lab.hosts["ssh0"].folder / "home"
+    folder = home / "scratch"
+    folder.mkdir()
+    os.utime(folder, (0, 0))
+    (home / ".bashrc").write_text(f"export TMPDIR={HOME}/scratch\n")
+    try:
+        assert _faults(lab) == []
+        assert folder.stat().st_mtime > 0, "it was in another folder"
+        until(lambda: not list(folder.iterdir()), "what was made is still there", 10.0)
+    finally:
+        (home / ".bashrc").unlink()
+        shutil.rmtree(folder)
+
+
+def _faults(lab: SshLab, **given: str) -> list[Finding]:
+    """What `topmast doctor` finds wrong with the first two hosts."""
+    told = (HostSpec("ssh0", "H100", 8), HostSpec("ssh1", "H100", 8))
+    words = {**lab.options, **given}
+    options = read_options(words, SshOptions, engine="ssh", field="options")
+    findings = SshEngine.examine(ClusterSpec("metal", told, "ssh", words), options)
+    return [one for one in findings if one.level is Level.FAULT]
 
 
 @pytest.mark.parametrize("talk", ["echo welcome; echo 17", r"printf 'you have mail\033]0;t\007'"])

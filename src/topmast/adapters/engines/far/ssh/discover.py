@@ -14,6 +14,7 @@ from topmast.adapters.engines.far.discovery import MIB, Discovered, short_model
 from topmast.adapters.engines.far.launcher import Refused, Unreachable
 from topmast.adapters.engines.far.ssh.lines import NotUsable, Where, connected
 from topmast.adapters.engines.far.ssh.options import SshOptions
+from topmast.adapters.engines.forms import UNIX
 from topmast.model.errors import InvalidInput
 from topmast.model.files.fields import is_model
 from topmast.model.fleet import ClusterSpec, HostSpec
@@ -22,6 +23,8 @@ from topmast.model.units import show
 AT_ONCE = 32
 FACTS_S = 30.0
 GB = 10**9
+NOWHERE = "/nowhere"
+"""Where a socket leads that is forwarded only to see whether it can be."""
 CLUSTER = "ssh"
 
 
@@ -131,7 +134,11 @@ async def _ask(name: str, options: SshOptions, slots: asyncio.Semaphore) -> Any:
         async with slots, connected(where) as channel, asyncio.timeout(FACTS_S):
             said = await channel.ask(op="facts", folder=options.folder)
             said["skew_s"] = said["now_s"] - wall_s()
-            return said["hindrance"] or said
+            if said["hindrance"]:
+                return said["hindrance"]
+            if options.listen.startswith(UNIX):  # else runners need no way through the connection
+                await channel.forward((await channel.ask(op="trial"))["socket"], NOWHERE)
+            return said
     except TimeoutError:
         return f"no answer within {FACTS_S:g} s after the login: does a disk of it hang?"
     except (Refused, Unreachable, NotUsable) as error:

@@ -282,7 +282,10 @@ class Where:
         place = f"{self.address}, port {self.options.port}"
         match error:
             case asyncssh.ChannelListenError():
-                return "its sshd does not forward sockets: set AllowStreamLocalForwarding to yes"
+                return (
+                    "its sshd does not forward sockets: set AllowStreamLocalForwarding to yes; "
+                    "where authorized_keys has `restrict` before our key, add `port-forwarding`"
+                )
             case asyncssh.ChannelOpenError():
                 return f"{place}: no session ({error.reason}): see MaxSessions of its sshd"
             case asyncssh.ConnectionLost():

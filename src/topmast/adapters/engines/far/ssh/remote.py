@@ -33,6 +33,7 @@ import shutil
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -438,6 +439,8 @@ def main() -> None:
     """Answer until the connection ends. The first request names the folder, fleet and host."""
     source, out = sys.stdin.buffer, sys.stdout.buffer
     keeper: Keeper | None = None
+    trial: tempfile.TemporaryDirectory[str] | None = None
+    """For a socket that is forwarded to see whether it can be; it goes with the connection."""
     reply: Json
     while True:
         if keeper is not None and not select.select([source], [], [], QUIET_S)[0]:
@@ -453,6 +456,9 @@ def main() -> None:
             elif request["op"] == "facts":
                 folder = Path(request["folder"]).expanduser().absolute()
                 reply = {"ok": {**facts(), "hindrance": hindrance(folder)}}
+            elif request["op"] == "trial":
+                trial = tempfile.TemporaryDirectory(prefix="topmast-")
+                reply = {"ok": {"socket": f"{trial.name}/s"}}
             else:
                 assert keeper is not None
                 if request["op"] in ("submit", "list"):
