@@ -238,6 +238,33 @@ def test_a_task_begins_when_its_caller_knows_of_it(
     assert {path.name for path in tmp_path.iterdir()} - {"log"} == want
 
 
+ENDING = """
+import os, struct, time
+from topmast.adapters.engines.far.runner.keeper import Keeper
+from topmast.adapters.engines.far.runner.processes import fork, now_s
+
+def ends(wire):
+    wire.end.close()
+    time.sleep(60)
+
+keeper, (reader, _) = Keeper({"lease_s": None, "grace_s": 1.0}, "h0"), os.pipe()
+struct.pack_into("dd", keeper.turns, 0, now_s(), now_s())
+keeper.caller, keeper.wire = fork(ends)
+until_s, turns = time.monotonic() + 0.8, 0
+while time.monotonic() < until_s:
+    keeper._turn(reader)
+    turns += 1
+os.kill(keeper.caller, 9)
+print(turns)
+"""
+
+
+def test_a_runner_waits_for_the_end_of_a_process_without_computing() -> None:
+    """It closes what it had at once, and is there until it has a core to end on."""
+    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 5, "it turned without a pause"
+
+
 def test_a_runner_asks_for_its_claim_at_once(tmp_path: Path) -> None:
     """It waits only after an answer that does not count: that would be a part of each start."""
     slow = runner.text()  # each wait is a long one, and so is what the keeper loads meanwhile

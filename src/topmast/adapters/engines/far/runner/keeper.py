@@ -131,10 +131,12 @@ class Keeper:
     def _turn(self, reader: int) -> None:
         struct.pack_into("d", self.turns, 0, now_s())
         poll = select.poll()
-        wires = {task.wire.end.fileno(): task for task in self.alive()}
+        # A wire that is over would be ready until its process is reaped, which may take a while on a
+        # busy host: the keeper would turn without a pause, and take the core that the other needs.
+        wires = {task.wire.end.fileno(): task for task in self.alive() if not task.wire.over}
         for number in (reader, *wires):
             poll.register(number, select.POLLIN)
-        if self.left is None:
+        if self.left is None and not self.wire.over:
             poll.register(self.wire.end, select.POLLIN)
         hurry = self.stop_s < float("inf") or any(t.code is not None for t in self.alive())
         ready = {number for number, _ in poll.poll(1000 * (RETRY_S if hurry else TURN_S))}

@@ -134,6 +134,8 @@ class Wire:
 
     def __init__(self, end: socket.socket) -> None:
         self.end = end
+        self.over = False
+        """Whether the other process has closed its end: nothing more is to be waited for."""
         self._rest = b""
         self._lock = threading.Lock()
 
@@ -148,6 +150,7 @@ class Wire:
             got = self.end.recv(1 << 20)
         except OSError:
             got = b""
+        self.over = not got
         *lines, self._rest = (self._rest + got).split(b"\n")
         return [json.loads(line) for line in lines] if got else None
 
