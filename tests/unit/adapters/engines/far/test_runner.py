@@ -261,8 +261,65 @@ print(turns)
 
 def test_a_runner_waits_for_the_end_of_a_process_without_computing() -> None:
     """It closes what it had at once, and is there until it has a core to end on."""
-    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING], capture_output=True, text=True, check=True
+    )
     assert int(done.stdout) < 5, "it turned without a pause"
+
+
+LOOKS = """
+import os, struct, sys, time
+from topmast.adapters.engines.far.runner import keeper as keepers, processes
+from topmast.adapters.engines.far.runner.processes import fork, now_s
+from topmast.adapters.engines.far.runner.tasks import Task
+
+looks, look = [], processes.all_pids
+
+def counting():
+    looks.append(now_s())
+    return look()
+
+processes.all_pids = keepers.all_pids = counting
+keeper, (reader, _) = keepers.Keeper({"lease_s": None, "grace_s": 1.0}, "h0"), os.pipe()
+struct.pack_into("dd", keeper.turns, 0, now_s(), now_s())
+keeper.caller, keeper.wire = fork(lambda wire: wire.hear() and 0)
+words = ["sh", "-c", sys.argv[1]]
+task = keeper.tasks["0"] = Task(lambda: os.execvp("sh", words), sys.argv[2], ())
+task.go()
+began_s = now_s()
+while not task.done and now_s() < began_s + 20.0:
+    if sys.argv[3] and now_s() > began_s + 0.5:
+        keeper.stop_s = min(keeper.stop_s, now_s() + float(sys.argv[3]))
+    keeper._turn(reader)
+assert task.done, "it is still there"
+keeper.wire.tell(op="end")
+while keeper.left is None:
+    keeper._turn(reader)
+assert not keeper._strays()
+print(len(looks), task.code, now_s() - began_s)
+"""
+
+
+@pytest.mark.parametrize(
+    ("story", "script", "grace", "looks", "code", "takes_s"),
+    [
+        ("it ends by itself", "exit 3", "", 0, 3, 0.0),
+        ("it leaves a process behind", "sleep 60 & exit 3", "", 1, 3, 0.0),
+        ("it uses its grace", "trap 'sleep 2; exit 4' TERM; sleep 60 & wait", "10", 1, 4, 2.0),
+        ("it outlives its grace", "trap '' TERM; sleep 60 & wait", "3", 10, 137, 3.0),
+    ],
+)
+def test_a_runner_looks_at_all_processes_only_to_signal_some(
+    tmp_path: Path, story: str, script: str, grace: str, looks: int, code: int, takes_s: float
+) -> None:
+    """A host of a site has thousands, and a task the time of its grace for a checkpoint."""
+    words = [sys.executable, "-c", LOOKS, script, str(tmp_path / "log"), grace]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert not done.stderr
+    seen, ended, took_s = done.stdout.split()
+    assert int(ended) == code
+    assert float(took_s) >= takes_s
+    assert int(seen) <= looks, story
 
 
 def test_a_runner_asks_for_its_claim_at_once(tmp_path: Path) -> None:

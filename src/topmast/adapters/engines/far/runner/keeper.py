@@ -143,8 +143,8 @@ class Keeper:
         if reader in ready:
             os.read(reader, 4096)
         for number, task in wires.items():
-            for message in (task.wire.hear() or ()) if number in ready else ():
-                task.code = message["code"]
+            if number in ready:
+                task.hear()
         if self.left is None and self.wire.end.fileno() in ready:
             for message in self.wire.hear() or ():
                 self._obey(message)
@@ -177,8 +177,7 @@ class Keeper:
             for task in self.alive():
                 if task.pid == pid:
                     task.done = True
-                    for message in task.wire.hear() or ():
-                        task.code = message["code"]
+                    task.hear()
                     task.wire.end.close()
             if pid == self.caller and self.left is None:
                 self._caller_left(exit_code(status))
@@ -194,6 +193,10 @@ class Keeper:
 
     def _strays(self) -> bool:
         """Kill what a supervisor left that was killed; True while anything is there."""
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False  # so the kernel says, without a look at all processes of the host
         known = {self.caller, *(task.pid for task in self.alive())}
         found = []
         for pid in all_pids():

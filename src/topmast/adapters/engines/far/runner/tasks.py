@@ -79,15 +79,17 @@ def supervise(wire: Wire, body: Any, log: str, beside: Any) -> None:
 
 def reap(child: int, wire: Wire) -> bool:
     """Collect what has ended, and tell how the child did; whether anything is left."""
-    while True:
+    ended, pid = None, -1
+    while pid:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return False
-        if pid == 0:
-            return True
-        if pid == child:
-            wire.tell(code=exit_code(status))
+            break
+        ended = status if pid == child else ended
+    left = pid == 0
+    if ended is not None:
+        wire.tell(code=exit_code(ended), left=left)
+    return left
 
 
 def begin_beside(wire: Wire, beside: Any, order: Json) -> NoReturn:
@@ -129,6 +131,8 @@ class Task:
         """``beside`` keeps a command that runs beside it, as `begin` orders."""
         self.pid, self.wire = fork(lambda wire: supervise(wire, body, log, beside), keep)
         self.code: int | None = None
+        self.left = True
+        """Whether anything of it may live besides its supervisor."""
         self.done = False
         self.asked = False
         """Whether SIGTERM was sent."""
@@ -140,15 +144,24 @@ class Task:
         self.kill_s = min(self.kill_s, stop_s, over_s)
         if self.kill_s == float("inf") or self.done:
             return
-        tree = descendants(self.pid)
-        if not self.asked:
-            self.asked = True
-            send(tree, signal.SIGTERM)
-            send(tree, signal.SIGCONT)
-        if now_s() >= self.kill_s:
-            send(tree, signal.SIGKILL)
-        if now_s() >= self.kill_s + OBEY_S:
+        late_s = now_s() - self.kill_s
+        # A look at all processes of a host takes tens of milliseconds where there are thousands,
+        # which the tasks need for their checkpoints: no more of them than signals to send.
+        if self.left and (late_s >= 0 or not self.asked):
+            tree = descendants(self.pid)
+            if not self.asked:
+                self.asked = True
+                send(tree, signal.SIGTERM)
+                send(tree, signal.SIGCONT)
+            if late_s >= 0:
+                send(tree, signal.SIGKILL)
+        if late_s >= OBEY_S:
             send([self.pid], signal.SIGKILL)  # it stands still; what it leaves comes to us
+
+    def hear(self) -> None:
+        """Take what its supervisor tells of its end."""
+        for message in self.wire.hear() or ():
+            self.code, self.left = message["code"], message["left"]
 
     def go(self) -> None:
         """Let it begin; what must know of it does."""
