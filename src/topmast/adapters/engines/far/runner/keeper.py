@@ -131,8 +131,8 @@ class Keeper:
     def _turn(self, reader: int) -> None:
         struct.pack_into("d", self.turns, 0, now_s())
         poll = select.poll()
-        # A wire that is over would be ready until its process is reaped, which may take a while on a
-        # busy host: the keeper would turn without a pause, and take the core that the other needs.
+        # A wire that is over would be ready until its process is reaped, which may take a while
+        # on a busy host: the keeper would turn without a pause, and take the core that it needs.
         wires = {task.wire.end.fileno(): task for task in self.alive() if not task.wire.over}
         for number in (reader, *wires):
             poll.register(number, select.POLLIN)
