@@ -18,6 +18,7 @@ from topmast.fast.queue.backlog.backlog import effective_band
 from topmast.fast.queue.cycle.deciding import FETCH_AGAIN_S
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.facts import Requeued
+from topmast.fast.queue import Weights
 from topmast.fast.queue.invariants import check_jobs, check_quotas
 from topmast.fast.queue.jobs.dependencies import looked_up
 from topmast.fast.queue.jobs.record import JobRecord
@@ -153,6 +154,9 @@ def check_figures(world: World) -> None:
     assert figures.pending_jobs == pending
     assert {k: round(v * MILLI) for k, v in figures.pending_gpus.items()} == gpus
     assert {k: v for k, v in world.meter.running.items() if v} == running
+    kept, counted = world.queue.jobs.weights, Weights(world.jobs.values())
+    assert (kept.by_tenant, kept.by_user) == (counted.by_tenant, counted.by_user)
+    assert kept.ended_bytes == counted.ended_bytes
 
 
 def check_placer(placer: RegionalPlacer) -> None:

@@ -93,6 +93,7 @@ from topmast.web import routes as pages
 KEEP_MONTHS = "keep_months"
 """The option of the journal with the whole months after which jobs are forgotten; 0: never."""
 KEEP_WORKDIRS = "keep_workdirs"
+QUEUE_MEMORY = "queue_memory"
 """The option of the journal with the bytes of work folders that are kept at most."""
 
 log = structlog.get_logger(__name__)
@@ -322,6 +323,10 @@ class QueueServer:
             system.validate()
         room = system.blobs.room
         room.most_bytes = _kept(journal, KEEP_WORKDIRS, options.keep_workdirs, room.most_bytes)
+        queue_room = system.service.queue_room
+        queue_room.most_bytes = _kept(
+            journal, QUEUE_MEMORY, options.queue_memory, queue_room.most_bytes
+        )
         months = _kept(journal, KEEP_MONTHS, options.keep_months, 0)
         if months:
             self._sweeper = Sweeper(journal, months, system.clock.now, self._fail)

@@ -50,6 +50,8 @@ class ServeOptions:
     """Forget jobs that ended so many whole months ago; 0: never; None: as before."""
     keep_workdirs: int | None = None
     """Keep so many bytes of uploaded work folders at most; None: as before."""
+    queue_memory: int | None = None
+    """Take jobs of accounts until all have so many bytes, by an estimate; None: as before."""
     listen: str | None = None
     """HOST:PORT for other machines, over TLS and with login."""
     tls_cert: Path | None = None

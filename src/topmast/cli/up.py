@@ -159,6 +159,15 @@ KeepWorkdirs = Annotated[
         "as they leave free. Default: as before, at first 100GiB.",
     ),
 ]  # fmt: skip
+QueueMemory = Annotated[
+    str | None,
+    typer.Option(
+        "--queue-memory", metavar="SIZE", callback=values.SIZE,
+        help="Take jobs of accounts until those that have not ended have so much memory, by an "
+        "estimate; of an account and of a tenant as much as they leave free. Default: as before, "
+        "at first 2GiB.",
+    ),
+]  # fmt: skip
 PlanDataEvery = Annotated[
     str | None,
     typer.Option(
@@ -211,6 +220,7 @@ def add(app: typer.Typer) -> None:
         reads: Reads = False,
         keep_months: KeepMonths = None,
         keep_workdirs: KeepWorkdirs = None,
+        queue_memory: QueueMemory = None,
         plan_data_every: PlanDataEvery = None,
         plan_capacity_every: PlanCapacityEvery = None,
         listen: Listen = None,
@@ -239,6 +249,7 @@ def add(app: typer.Typer) -> None:
             throughputs=throughputs, store=store, standby=standby, reads=reads,
             keep_months=keep_months,
             keep_workdirs=values.size_bytes(keep_workdirs, "--keep-workdirs"),
+            queue_memory=values.size_bytes(queue_memory, "--queue-memory"),
             listen=listen, tls_cert=tls_cert, tls_key=tls_key, public_url=public_url,
             trusted_proxies=tuple(trusted_proxy or ()), accounts=accounts,
             everyone_is_trusted=everyone_is_trusted,
@@ -314,6 +325,7 @@ def _faults_of_placer(options: ServeOptions) -> Iterator[str]:
          "--store and --standby are options of the queue"),
         (options.keep_months is not None, "--keep-months is an option of the queue"),
         (options.keep_workdirs is not None, "--keep-workdirs is an option of the queue"),
+        (options.queue_memory is not None, "--queue-memory is an option of the queue"),
         (options.listen or options.accounts or options.otlp,
          "--listen, --accounts and --otlp are options of the queue"),
         (options.tls_cert is not None or options.tls_key is not None,

@@ -173,11 +173,15 @@ class Refused:
         """Take errors that come from no other document."""
         self._errors += errors
 
-    def refuse(self) -> None:
-        """Raise what was taken: some one by one, the rest as a count; nothing if there is none."""
+    def refuse(self, *, is_all: bool = True) -> None:
+        """Raise what was taken: some one by one, the rest as a count; nothing if there is none.
+
+        ``is_all``: false if there may be others, which were not looked for.
+        """
         told, left = self._errors[:MOST_TOLD], len(self._errors) - MOST_TOLD
         if left > 0:
-            told.append(InvalidInput(f"and {left:,} more errors"))
+            rest = "" if is_all else "; what comes after them was not read"
+            told.append(InvalidInput(f"and {left:,} more errors{rest}"))
         refuse_all(told)
 
 

@@ -46,6 +46,7 @@ class Auditing:
         if asked and not rows and wanted.before_id is None:
             faults.of(partial(self._refuse_unaudited, caller, asked))
         faults.refuse()
+        self._limits.charge_rows(caller, len(rows))
         hides = self._redaction(caller)
         acts = tuple(self._shown(caller, row, hides) for row in rows)
         return v.ActPage(acts, str(acts[-1].id) if len(acts) == limit else None)

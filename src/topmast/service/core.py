@@ -39,6 +39,7 @@ from topmast.service.listing import PORTION
 from topmast.service.live_progress import LiveProgress
 from topmast.service.logins import Logins
 from topmast.service.profile import Profiles
+from topmast.service.queue_room import QueueRoom
 from topmast.service.redaction import Redaction
 from topmast.service.regions import Regions
 from topmast.service.turns import InTurns, Turns, taken
@@ -94,6 +95,8 @@ class Core:
         self.started_s = clock.now()
         self.access = Access(runtime.machines.queue)
         self.limits = Limits(Rates(), elapsed_s)
+        queue = runtime.machines.queue
+        self.queue_room = QueueRoom(lambda: queue.jobs.weights, self.access.path)
         self.judging = Judging(self.limits)
         self.explaining = Explaining(self.limits)
         self.profiles = Profiles(runtime, self.access, journal.option, self.limits)

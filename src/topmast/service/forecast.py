@@ -11,13 +11,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import islice
 from typing import TypeVar
 
 import msgspec
 import structlog
 
-from topmast.fast.queue import JobRecord
 from topmast.model.job import JobSpec
 from topmast.model.views import ExpectedStart, Explanation
 from topmast.ports import Clock
@@ -44,8 +42,7 @@ LIST_WAITS_S = 0.3
 MOST_LISTED = 20_000
 """With more jobs than these, no forecast is made for a list."""
 MOST_COPIED_BYTES = 512 * 1024 * 1024
-"""Of the commands and variables of all jobs: a copy takes several times as much memory."""
-SAMPLED = 1_000
+"""Of the text of all jobs: a copy takes several times as much memory."""
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
@@ -160,7 +157,8 @@ class Forecasts:
         return await asyncio.wrap_future(runtime.ask(question))
 
     def _text_bytes(self) -> int:
-        return text_bytes_of(self._runtime.machines.queue.jobs.records)
+        jobs = self._runtime.machines.queue.jobs
+        return jobs.weights.text_bytes(len(jobs.records))
 
     def _settings(self) -> Settings:
         return read_foreseen(foreseen(self._option(FORESEEN)), "up")
@@ -194,15 +192,6 @@ class Forecasts:
         except Exception:
             log.exception("no forecast", job=spec.name)
             return None
-
-
-def text_bytes_of(records: Mapping[str, JobRecord]) -> int:
-    """How much text all jobs have, roughly: by a thousand of them. O(jobs), in ns for each."""
-    some = list(islice(records.values(), 0, None, len(records) // SAMPLED + 1))
-    specs = [one.spec for one in some]
-    scripts = sum(len(group.run) + len(group.setup) for spec in specs for group in spec.groups)
-    variables = sum(len(text) for spec in specs for text in spec.envs.values())
-    return (scripts + variables) * len(records) // max(1, len(some))
 
 
 def foreseen(kept: str | None) -> dict[str, str]:

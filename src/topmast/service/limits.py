@@ -17,6 +17,8 @@ JOB_BYTES_PER_TAKE = 100 * 1024
 that: all of it is kept, in memory and in the journal."""
 STEPS_PER_TAKE = 20_000
 """So many comparisons of jobs with a selector count as one more request."""
+ROWS_PER_TAKE = 250
+"""So many rows on the page of a list, beyond as many, count as one more request."""
 BYTES_PER_TAKE = 1024 * 1024
 """So much of a work folder counts as one more request."""
 MOST_BUCKETS = 10_000
@@ -40,7 +42,7 @@ class Rates(Struct, frozen=True):
     explain: Rate = Rate(1.0, 10.0)
     """Explanations and dry runs: each costs the thread that decides as much as a placement."""
     list: Rate = Rate(20.0, 200.0)
-    """Requests for jobs and lists."""
+    """Requests for jobs and lists; each 250 rows beyond the first 250 count as one more."""
     refused: Rate = Rate(1.0, 20.0)
     """Refusals of one network address, or of one principal: each is a line of the audit log."""
     login: Rate = Rate(1.0, 20.0)
@@ -83,6 +85,10 @@ class Limits:
         if not caller.principal.trusted and (name, kind) in self._left:
             left, since = self._left[name, kind]
             self._left[name, kind] = (left - count, since)
+
+    def charge_rows(self, caller: Caller, rows: int) -> None:
+        """Count a page of a list that was so long."""
+        self.charge(caller, "list", max(0, rows - ROWS_PER_TAKE) / ROWS_PER_TAKE)
 
     def take_of(self, name: str, kind: str, count: float = 1.0) -> None:
         """Count a request under a name. Raises TooMany. O(1)."""

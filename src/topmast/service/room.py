@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from topmast.model.access import ROOT, TOP
 from topmast.model.errors import Full
 from topmast.model.units import format_bytes
 from topmast.ports import ActFilter, ActRow, Journal
+from topmast.service.sharing import RULE, below, left_bytes
 
 MOST_KEPT_BYTES = 100 * 1024**3
 """All work folders that are kept, unless the server was told another bound."""
@@ -140,38 +141,15 @@ class Room:
             return Owner(), ""
         free_bytes = min(self.most_bytes - kept_bytes, spare_bytes)
         own_bytes = sum(size for one, size in kept.items() if one.account == account)
-        below = self._below(kept)
-        left = [_left_bytes(self.path(one), below, own_bytes, free_bytes) for one in tenants]
+        sums = below(((one.tenant, size) for one, size in kept.items()), self.path)
+        left = [left_bytes(self.path(one), sums, own_bytes, free_bytes) for one in tenants]
         most_bytes = max(left)
         owner = Owner(account, tenants[left.index(most_bytes)])
         if size_bytes <= most_bytes:
             return owner, ""
         own, more = format_bytes(own_bytes), format_bytes(max(0, most_bytes))
         remedy = "leave out what the job does not need, or ask for old ones to be removed"
-        why = "no account and no tenant may have more than it leaves free"
-        return owner, f"it keeps {own} of {account} and has {more} left for it: {why} ({remedy})"
-
-    def _below(self, kept: dict[Owner, int]) -> dict[str, int]:
-        """The bytes of each tenant and of those below it. O(owners x depth of the tree)."""
-        found: dict[str, int] = {}
-        for owner, size_bytes in kept.items():
-            for tenant in self.path(owner.tenant):
-                found[tenant] = found.get(tenant, 0) + size_bytes
-        return found
-
-
-def _left_bytes(
-    path: Sequence[str], below: Mapping[str, int], own_bytes: int, free_bytes: int
-) -> int:
-    """What an account may upload for the tenant of a path; below 0 if it has too much already.
-
-    As long as own + x <= free - x, x more may come, which leaves free - own - x to what is below.
-    """
-    left_bytes = free_bytes
-    for tenant in reversed(path):
-        if tenant != ROOT:
-            left_bytes = (left_bytes - below.get(tenant, 0)) // 2
-    return (left_bytes - own_bytes) // 2
+        return owner, f"it keeps {own} of {account} and has {more} left for it: {RULE} ({remedy})"
 
 
 def note(done: ActRow, owner: Owner) -> ActRow:

@@ -121,6 +121,7 @@ class Service(Submitting):
             await self._walk(caller, wanted.jobs, look)
             wanted = msgspec.structs.replace(wanted, found=found)
         page = await self._jobs(wanted)
+        self.limits.charge_rows(caller, len(page.jobs))
         if not (page.jobs or page.sweeps or cursor):
             # What has left the fleet is known as long as it has jobs.
             if tenant and not self.access.sees(caller, tenant):

@@ -36,6 +36,8 @@ MAX_BULK = 100_000
 MAX_WAITS = 200_000
 """What the jobs of one request wait for, counted for each job: each is kept and looked at."""
 MAX_WARNINGS = 20
+MOST_WRONG = 1_000
+"""After so many errors no more jobs of a request are read: each costs many times what a job does."""
 
 Ended = dict[str, JobState]
 """How jobs ended, by id."""
@@ -95,6 +97,8 @@ class Submitting(Reserving):
         digest = hashlib.sha256(msgspec.json.encode(specs)).hexdigest() if key else ""
         if key and not caller.principal.trusted:
             key = f"{caller.principal.subject} {key}"  # a key is its sender's own
+        if not caller.principal.trusted and key not in self.machines.queue.jobs.keys:
+            self.queue_room.take(specs)
         order = m.SubmitJobs(specs, key, digest, ended or UNSET, True, kinds or UNSET)
         admitted: tuple[str, ...] = await self._tell(ids.QUEUE, order, submission(caller, specs))
         return admitted
@@ -163,6 +167,9 @@ class Submitting(Reserving):
                 spec = jobs[-1].spec
             except InvalidInput as error:
                 refused.add(error)
+                if len(refused) >= MOST_WRONG:
+                    refused.refuse(is_all=False)
+                await asyncio.sleep(0)
                 if not isinstance(error.rest, JobSpec):
                     continue
                 spec = error.rest

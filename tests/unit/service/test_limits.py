@@ -2,6 +2,7 @@
 
 import pytest
 
+from topmast.model.access import Caller, Principal
 from topmast.model.errors import TooMany
 from topmast.service.limits import Limits, Rate, Rates, client_of
 
@@ -17,6 +18,19 @@ def test_what_costs_more_than_a_burst_is_paid_off() -> None:
         assert told.value.retry_s == pytest.approx(left_s)
     now[0] = 90.2
     limits.take_of("ann", "submit")
+
+
+def test_long_pages_of_a_list_count_as_several() -> None:
+    """A page of 1,000 rows costs what four of 250 do, or of fewer."""
+    limits = Limits(Rates(list=Rate(1e-6, 8.0)), lambda: 0.0)
+    pages = {10: 8, 250: 8, 500: 4, 1_000: 2}
+    for rows, most in pages.items():
+        caller = Caller(Principal(f"sa:{rows}"), "token")
+        for _ in range(most):
+            limits.take(caller, "list")
+            limits.charge_rows(caller, rows)
+        with pytest.raises(TooMany):
+            limits.take(caller, "list")
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.support import invariants
 from tests.support.build import cluster, fleet, job
 from tests.support.world import World
+from topmast.fast.queue import bytes_of
 from topmast.fast.queue.jobs import jobs
 from topmast.model import ids
 from topmast.model import messages as m
@@ -80,6 +82,25 @@ def test_finished_jobs_leave_memory_oldest_first(monkeypatch: pytest.MonkeyPatch
     assert "j2" not in world.jobs
     assert len(world.jobs) <= 11
     assert world.journal.finished_job("j2") is not None
+
+
+def test_finished_jobs_with_much_text_leave_memory_earlier(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of one step stay until the next, and what is kept has a bound in bytes, too."""
+    monkeypatch.setattr(jobs, "FINISHED_BYTES", 4 * bytes_of(job()))
+    world = World(fleet(cluster("east-1", gpus=1)))
+    together = [world.submit(job(gpus=8))[0] for _ in range(6)]
+    world.cancel(*together)
+    assert [one in world.jobs for one in together] == [True] * 6
+    for number in range(7, 30):
+        world.advance(1.0)
+        world.submit(job())
+        world.finish(f"j{number}")
+        invariants.check_figures(world)
+        assert world.queue.jobs.weights.ended_bytes <= 4 * bytes_of(job())
+    assert list(world.jobs) == [f"j{number}" for number in range(30 - len(world.jobs), 30)]
+    assert all(world.journal.finished_job(one) is not None for one in together)
 
 
 def test_jobs_that_end_together_all_have_a_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.jobs.sweeps import Sweeps
 from topmast.fast.queue.jobs.tallies import Tallies
+from topmast.fast.queue.jobs.weights import Weights, bytes_of
 from topmast.model import ids
 from topmast.model.expansion import size_of
 from topmast.model.job import JobSpec
@@ -16,7 +17,9 @@ from topmast.model.messages import SkipAttempts, SubmitJobs
 from topmast.model.states import JobState
 
 FINISHED_KEPT = 10_000
-"""At least so many finished jobs are kept in memory; older ones are in the audit tables."""
+"""So many finished jobs are kept in memory, or a few more; older ones are in the audit tables."""
+FINISHED_BYTES = 256 * 1024 * 1024
+"""What finished jobs take in memory at most, after the step that ended them."""
 KEYS_KEPT = 200_000
 
 
@@ -34,6 +37,7 @@ class Jobs:
     def __init__(self) -> None:
         self.records: dict[str, JobRecord] = {}
         self.tallies = Tallies(self.records)
+        self.weights = Weights()
         self.placed: dict[str, JobRecord] = {}
         """Jobs with a plan."""
         self.finished: list[str] = []
@@ -52,6 +56,7 @@ class Jobs:
         """Take up the records of a snapshot. O(jobs)."""
         self.records = records
         self.tallies = Tallies(records)
+        self.weights = Weights(records.values())
 
     def add(self, record: JobRecord) -> None:
         """A job is admitted."""
@@ -61,6 +66,7 @@ class Jobs:
     def note(self, record: JobRecord) -> None:
         """A job is admitted that the tallies are told of by themselves."""
         self.records[record.id] = record
+        self.weights.enter(record)
 
     def move(self, record: JobRecord, to: JobState) -> None:
         """A job comes to another state."""
@@ -71,7 +77,9 @@ class Jobs:
     def change(self, record: JobRecord, spec: JobSpec) -> None:
         """A job asks for something else."""
         self.tallies.leave(record)
+        self.weights.leave(record)
         record.spec = spec
+        self.weights.enter(record)
         self.tallies.enter(record)
 
     @property
@@ -111,6 +119,8 @@ class Jobs:
     def revive(self, record: JobRecord) -> None:
         """A job that was over goes on. O(FINISHED_KEPT)."""
         record.finish_s = None
+        self.weights.leave(record, ended=True)
+        self.weights.enter(record)
         self.sweeps.revived(record)
         self.finished.remove(record.id)
 
@@ -121,6 +131,8 @@ class Jobs:
         """
         self.skipped.pop(record.id, None)
         record.finish_s = finish_s
+        self.weights.leave(record)
+        self.weights.enter(record, ended=True)
         self.sweeps.retired(record, finish_s)
         if now != self._over_at_s:
             self._over_now, self._over_at_s = 0, now
@@ -128,8 +140,27 @@ class Jobs:
         self._over_now += 1
         old = len(self.finished) - max(FINISHED_KEPT, self._over_now)
         if old >= FINISHED_KEPT // 10:
-            for job in self.finished[:old]:
-                forgotten = self.records.pop(job, None)
-                if forgotten is not None:
-                    self.tallies.leave(forgotten)
-            del self.finished[:old]
+            self._forget(old)
+        elif self.weights.ended_bytes > FINISHED_BYTES:
+            self._forget(self._too_much())
+
+    def _too_much(self) -> int:
+        """How many of the oldest to forget until the rest takes three quarters of its room.
+
+        Amortised O(1): where it is not enough, all that is left is of this step.
+        """
+        most, left_bytes = len(self.finished) - self._over_now, self.weights.ended_bytes
+        for count, job in enumerate(self.finished[:most]):
+            if left_bytes <= FINISHED_BYTES * 3 // 4:
+                return count
+            left_bytes -= bytes_of(self.records[job].spec) if job in self.records else 0
+        return most
+
+    def _forget(self, count: int) -> None:
+        """Drop so many of the jobs that are over, the oldest first."""
+        for job in self.finished[:count]:
+            forgotten = self.records.pop(job, None)
+            if forgotten is not None:
+                self.tallies.leave(forgotten)
+                self.weights.leave(forgotten, ended=True)
+        del self.finished[:count]

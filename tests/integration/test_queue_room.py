@@ -1,0 +1,109 @@
+"""Jobs of accounts: what they may take of the server's memory, all together and of one account."""
+
+import sqlite3
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support.entrance import ROOT, Entrance, entrance, run
+from tests.support.live import live
+from topmast.fast.queue.jobs.weights import JOB_BYTES
+from topmast.model.access import Role
+
+SCRIPT = "true " * 1_000
+JOB: dict[str, Any] = {"tenant": "vision", "run": SCRIPT, "resources": {"accelerators": "H100:8"}}
+"""More GPUs than a host has: it waits for as long as the server runs."""
+ONE_BYTES = JOB_BYTES + len(SCRIPT)
+FLEET = """
+regions: {east: {clusters: {east-a: {hosts: [{count: 1, gpu: H100, gpus: 1}]}}}}
+"""
+
+
+async def _taken(client: httpx.AsyncClient, job: dict[str, Any] = JOB) -> int:
+    """How many jobs of one account are taken."""
+    for number in range(100):
+        answer = await client.post("/jobs", json={"job": job})
+        if answer.status_code == 507:
+            return number
+        assert answer.status_code == 201, answer.text
+    raise AssertionError("there is no end")
+
+
+def test_an_account_has_as_much_as_it_leaves_free(tmp_path: Path) -> None:
+    """Also after a restart, in bulk, in a sweep, and for another; what ended counts no more."""
+
+    async def fill(door: Entrance) -> None:
+        ada = door.client(await door.token("ada", (Role.SUBMITTER, "vision")))
+        bob = door.client(await door.token("bob", (Role.SUBMITTER, "vision")))
+        keyed = {"Idempotency-Key": "first"}
+        first = await ada.post("/jobs", json={"job": JOB}, headers=keyed)
+        assert await _taken(ada) == 3
+        again = await ada.post("/jobs", json={"job": JOB}, headers=keyed)
+        assert (again.status_code, again.json()["id"]) == (201, first.json()["id"])
+        refused = (await ada.post("/jobs", json={"job": JOB})).json()
+        assert refused["detail"] == (
+            "the server takes no more jobs of sa:ada: those that have not ended take 28.2kB of its "
+            "memory, these would take 7.05kB, and 0B is left for them: no account and no tenant may "
+            "have more than it leaves free (cancel what need not run, wait for jobs to end, or ask "
+            "for topmast up --queue-memory)"
+        )
+        assert await _taken(bob) == 2
+
+    async def after_a_restart(door: Entrance) -> None:
+        ada = door.client(await door.token("ada", (Role.SUBMITTER, "vision")))
+        assert await _taken(ada) == 0
+        bob = door.client(await door.token("bob", (Role.SUBMITTER, "vision")))
+        dan = door.client(await door.token("dan", (Role.SUBMITTER, "speech")))
+        many = [JOB | {"tenant": "speech"}]
+        for count, status in ((3, 507), (1, 201)):
+            sent = await dan.post("/jobs/bulk", json={"jobs": many * count})
+            assert sent.status_code == status, sent.text
+        sweep = many[0] | {"sweep": {"range": {"variable": "SEED", "to": 2}}}
+        assert (await dan.post("/jobs", json={"job": sweep})).status_code == 507
+        page = (await ada.get("/jobs", params={"limit": 100})).json()["jobs"]
+        mine = [job["id"] for job in page if job["user"] == "sa:ada"]
+        assert len(mine) == 4
+        assert (await ada.post("/jobs/cancel", json={"jobs": mine})).is_success
+        assert 1 <= await _taken(ada) <= 4
+        await door.service.submit_many(ROOT, [JOB] * 50, "root", "")
+        assert await _taken(bob) == 0
+
+    for story in (fill, after_a_restart):
+        with entrance(tmp_path) as door:
+            door.service.queue_room.most_bytes = 16 * ONE_BYTES
+            run(partial(story, door))
+
+
+def test_a_longer_job_takes_more(tmp_path: Path) -> None:
+    """So do its variables, labels and dependencies."""
+
+    async def story(door: Entrance) -> None:
+        ada = door.client(await door.token("ada", (Role.SUBMITTER, "vision")))
+        for more in (
+            {"run": SCRIPT * 6},
+            {"envs": {"A": SCRIPT * 5}},
+            {"run": SCRIPT * 4, "labels": {f"label-{n}": "x" for n in range(40)}},
+        ):
+            assert (await ada.post("/jobs", json={"job": JOB | more})).status_code == 507
+        assert await _taken(ada) == 4
+
+    with entrance(tmp_path) as door:
+        door.service.queue_room.most_bytes = 16 * ONE_BYTES
+        run(partial(story, door))
+
+
+def test_one_person_has_no_bound_and_the_option_is_kept(tmp_path: Path) -> None:
+    """Without a login all memory is that person's own."""
+    job = {"run": "true", "resources": {"accelerators": "H100:1"}}
+    with live(tmp_path, FLEET, arguments=("--queue-memory", "10kB")) as (server, client):
+        assert len(client.submit_many([job] * 20).ids) == 20
+        server.stop()
+        server.arguments = ()
+        server.start()
+        server.wait_ready()
+        with sqlite3.connect(server.state / "journal.sqlite") as connection:
+            kept = connection.execute("SELECT value FROM options WHERE name = 'queue_memory'")
+            assert kept.fetchone() == ("10000",)
+        connection.close()
