@@ -300,6 +300,17 @@ def test_many_jobs_are_admitted_all_or_none(http: httpx.Client) -> None:
     assert http.get(f"/jobs/{two}").json()["depends_on"] == {one: "ok"}
 
 
+def test_very_many_wrong_jobs_are_not_all_read(http: httpx.Client) -> None:
+    """An error costs many times what a job does: after so many the rest is not looked at."""
+    few, many = ([{"run": "true", "num_nodes": 0}] * count for count in (999, 2_000))
+    for jobs, told in (
+        (few, "and 979 more errors"),
+        (many, "and 980 more errors; what comes after them was not read"),
+    ):
+        problem = problem_of(http.post("/jobs/bulk", json={"jobs": jobs}), 422)
+        assert problem["errors"][-1]["detail"] == told
+
+
 def test_jobs_are_listed_page_by_page(http: httpx.Client) -> None:
     """Following the cursor shows every job once, newest first, however small the pages."""
     posted = http.post("/jobs/bulk", json={"jobs": [{"run": "true"}] * 7}).json()["ids"]

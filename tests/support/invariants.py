@@ -14,11 +14,11 @@ import msgspec
 
 from tests.support.engine import Life
 from tests.support.world import World
+from topmast.fast.queue import Weights
 from topmast.fast.queue.backlog.backlog import effective_band
 from topmast.fast.queue.cycle.deciding import FETCH_AGAIN_S
 from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.facts import Requeued
-from topmast.fast.queue import Weights
 from topmast.fast.queue.invariants import check_jobs, check_quotas
 from topmast.fast.queue.jobs.dependencies import looked_up
 from topmast.fast.queue.jobs.record import JobRecord

@@ -37,7 +37,7 @@ MAX_WAITS = 200_000
 """What the jobs of one request wait for, counted for each job: each is kept and looked at."""
 MAX_WARNINGS = 20
 MOST_WRONG = 1_000
-"""After so many errors no more jobs of a request are read: each costs many times what a job does."""
+"""After so many errors no more of a request is read: each costs many times what a job does."""
 
 Ended = dict[str, JobState]
 """How jobs ended, by id."""

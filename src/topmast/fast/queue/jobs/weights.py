@@ -1,4 +1,4 @@
-"""What jobs take of memory, roughly: their number alone does not tell, since scripts may be long."""
+"""What jobs take of memory, roughly: a number does not tell, since scripts may be long."""
 
 from __future__ import annotations
 
