@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -52,6 +53,20 @@ def test_it_starts_without_what_takes_long_to_compile(tmp_path: Path) -> None:
     done = subprocess.run(quiet, capture_output=True, text=True, check=True)
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert not loaded & {*runner.LATER, "email", "http", "typing", "urllib"}
+
+
+def test_a_site_is_told_which_modules_an_image_compiles_for_it() -> None:
+    """By a line for its build, which loads what every start needs."""
+    guide = Path(__file__).parents[5] / "docs/guides/kubernetes.md"
+    command = re.search(r'^RUN python3 -I -c "(.*)"$', guide.read_text(), re.MULTILINE)
+    assert command is not None
+    loads = f"{command[1]}, sys; print(*sys.modules)"
+    quiet = [sys.executable, "-I", "-S", "-c", loads]
+    done = subprocess.run(quiet, capture_output=True, text=True, check=True)
+    tree = ast.parse(runner.text())
+    needed = {a.name for node in tree.body if isinstance(node, ast.Import) for a in node.names}
+    machine_code = {"mmap", "fcntl"}
+    assert {*needed, "ctypes", "ssl"} - {*done.stdout.split()} <= machine_code
 
 
 @pytest.mark.parametrize(
