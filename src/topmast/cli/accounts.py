@@ -311,16 +311,18 @@ def audit(
             limit=limit,
         )  # fmt: skip
     columns = [
-        Column("WHEN"), Column("ACTOR", whole=True), Column("VERB"),
-        Column("OBJECT", folds=True), Column("TENANT", spare=3), Column("CHANGE", folds=True),
-        Column("VIA", spare=1), Column("FROM", spare=2), Column("OUTCOME", folds=True),
+        Column("WHEN", whole=True), Column("ACTOR", folds=True), Column("VERB"),
+        Column("OBJECT", folds=True), Column("TENANT", spare=3), Column("VIA", spare=1),
+        Column("FROM", spare=2), Column("OUTCOME"), Column("DETAIL", beneath=True),
     ]  # fmt: skip
     rows = [
         [
             moment(act.at_s), act.actor or "unknown", act.verb, act.object, act.tenant,
-            _change(act.before, act.after), act.via, act.address, act.outcome,
+            act.via, act.address, outcome,
+            "; ".join(part for part in (why, _change(act.before, act.after)) if part),
         ]
         for act in page.acts
+        for outcome, _, why in (act.outcome.partition(": "),)
     ]  # fmt: skip
     session.show(page, lambda: say_table(columns, rows))
     if not (rows or session.json):

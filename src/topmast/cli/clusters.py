@@ -13,7 +13,7 @@ from topmast.cli.actoptions import ActOptions
 from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_clusters
 from topmast.cli.each import named_or_selected, require_each
-from topmast.cli.output import Cell, Column, Row, note, say, say_table, say_text
+from topmast.cli.output import Cell, Column, Row, note, say_table, say_text
 from topmast.cli.text import moment, number, plural
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def list_all(
 
 def _say_clusters(found: list[ClusterView]) -> None:
     columns = [
-        Column("CLUSTER", whole=True), Column("REGION"), Column("ENGINE"),
+        Column("CLUSTER", whole=True), Column("REGION", folds=True), Column("ENGINE", spare=2),
         Column("HOSTS", right=True), Column("HEALTHY", right=True), Column("GPUS", right=True),
         Column("FREE", right=True), Column("RUNNING", right=True), Column("STATE"),
         Column("CAN", spare=1),
@@ -197,13 +197,13 @@ def _capacity_plan(session: Session, region: str | None) -> None:
 
 def _say_plan(view: CapacityPlanView, region: str | None) -> None:
     if view.every_s is None:
-        say(
+        say_text(
             "There is no capacity plan: "
             "start the server with `topmast up --plan-capacity-every 30m`."
         )
         return
     if view.number is None:
-        say("There is no plan yet.")
+        say_text("There is no plan yet.")
     else:
         columns = [
             Column("CLUSTER", whole=True), Column("REGION"), Column("GPU"),

@@ -225,9 +225,9 @@ def _hosts(hosts: Sequence[str]) -> str:
 
 def _say_victims(plans: Sequence[PlanView], *, is_placed: bool) -> None:
     columns = [
-        Column("PLAN"), Column("JOB", whole=True), Column("TENANT"), Column("BAND"),
-        Column("LOST GPU-S", right=True), Column("RESTART GPU-S", right=True, spare=1),
-        Column("PRICE", right=True),
+        Column("PLAN", folds=True), Column("JOB", whole=True), Column("TENANT", folds=True),
+        Column("BAND"), Column("LOST GPU-S", right=True),
+        Column("RESTART GPU-S", right=True, spare=1), Column("PRICE", right=True),
     ]  # fmt: skip
     rows: list[Row] = [
         [

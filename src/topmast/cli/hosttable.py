@@ -20,9 +20,10 @@ _HOST_STYLES = {
     "stopped": "red",
 }
 _HOST_COLUMNS = [
-    Column("HOST", whole=True), Column("REGION"), Column("CLUSTER"), Column("STATE"),
-    Column("GPU"), Column("FREE", right=True), Column("GPUS", right=True),
-    Column("DATACENTER", spare=1), Column("POD", spare=2), Column("RACK", spare=3), Column("JOBS"),
+    Column("HOST", whole=True), Column("REGION", spare=4), Column("CLUSTER", folds=True),
+    Column("STATE"), Column("GPU", folds=True), Column("FREE", right=True),
+    Column("GPUS", right=True), Column("DATACENTER", spare=1), Column("POD", spare=2),
+    Column("RACK", spare=3), Column("JOBS", beneath=True),
 ]  # fmt: skip
 
 

@@ -48,7 +48,8 @@ COUNTED_ENDED = 10_000
 _QUEUE_COLUMNS = [
     Column("ID", whole=True), Column("NAME", folds=True), Column("TENANT", spare=3),
     Column("BAND", spare=2),
-    Column("STATE", whole=True), Column("REASON"), Column("WHERE"), Column("GPUS", right=True),
+    Column("STATE", whole=True), Column("REASON"), Column("WHERE", folds=True),
+    Column("GPUS", right=True),
     Column("TRIES", right=True, spare=4), Column("STEP", right=True, spare=1),
     Column("AGE", right=True),
 ]  # fmt: skip
@@ -351,7 +352,7 @@ def _say_attempts(attempts: Sequence[AttemptView]) -> None:
     from topmast.model.units import format_duration
 
     columns = [
-        Column("ATTEMPT", right=True), Column("WHERE"), Column("GPUS"), Column("BEGUN"),
+        Column("ATTEMPT", right=True), Column("WHERE", folds=True), Column("GPUS"), Column("BEGUN"),
         Column("TOOK", right=True), Column("KEPT", right=True), Column("OUTCOME"),
     ]  # fmt: skip
     rows = [

@@ -144,9 +144,9 @@ def _is_of_the_site(url: str) -> bool:
 
 def _say(found: list[WebhookView]) -> None:
     columns = [
-        Column("NAME", whole=True), Column("URL"), Column("EVENTS"), Column("TENANTS"),
-        Column("DELIVERED", right=True), Column("LAST"), Column("BEHIND", right=True),
-        Column("ERROR"),
+        Column("NAME", whole=True), Column("URL", beneath=True), Column("EVENTS"),
+        Column("TENANTS"), Column("DELIVERED", right=True), Column("LAST"),
+        Column("BEHIND", right=True), Column("ERROR", beneath=True),
     ]  # fmt: skip
     rows = [
         [

@@ -6,26 +6,30 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO
 
 from topmast.cli.text import clean, clean_json, clean_text, width
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table as RichTable
+    from rich.console import Console, Group
+    from rich.text import Text
 
 
 _NARROWEST = 20
 _FOLDED = 12
 _LIST_COMMA = re.compile(r",(?=[A-Za-z])")
 """Between names, and not in a number like 1,234."""
+_GAP = re.compile(r"[ ,]+")
+_SEAM = re.compile(r"(?<=[-_/=@+])(?=[^\W_])|(?<=[.:,])(?=[A-Za-z])")
+"""Where a name goes on in the next line if it has to: behind its signs, and not in a number."""
 
 
 class Column(NamedTuple):
     """A column of a table.
 
-    On a terminal that is too narrow, columns with a number in ``spare`` are left out. Elsewhere
-    lines are as wide as they have to be.
+    On a terminal that is too narrow, columns with a number in ``spare`` are left out. What is left
+    is folded between words, and columns for which there is still no room are told beneath each row.
+    Elsewhere lines are as wide as they have to be.
     """
 
     title: str
@@ -37,7 +41,9 @@ class Column(NamedTuple):
     most: int = 0
     """Lists and prose are cut after so many characters; 0: never."""
     folds: bool = False
-    """It takes two lines before words of others are broken, as names may."""
+    """Its words may go on in the next line behind a sign, as long names may."""
+    beneath: bool = False
+    """Told beneath its row where the table is too narrow for one line, as prose and lists are."""
 
 
 class Cell(NamedTuple):
@@ -157,10 +163,15 @@ def plain_lines(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> li
 
 
 def shortened(text: str, most: int) -> str:
-    """A text of at most ``most`` characters (0: any), cut after a word with a mark at the end."""
+    """A text of at most ``most`` characters (0: any), cut after a word with a mark at the end.
+
+    The first word is whole, however long it is.
+    """
     if not most or len(text) <= most:
         return text
-    return text[: most - 3].rsplit(" ", 1)[0].rstrip(",") + " ..."
+    gaps = [found.start() for found in _GAP.finditer(text)]
+    ends = [at for at in gaps if at <= most - 4] or gaps[:1]
+    return text[: ends[-1]] + " ..." if ends else text
 
 
 def _cell(value: str | Cell) -> Cell:
@@ -172,62 +183,140 @@ def _rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], title
     console = console_on(sys.stdout)
     if title:
         console.print(clean(title), style="bold")
-    table = rich_table(columns, rows, console.width)
-    console.print(table)
-    return len(columns) - len(table.columns)
+    kept = _kept(columns, rows, console.width)
+    for line in _table_lines(columns, rows, kept, console.width):
+        console.print(line, soft_wrap=True)
+    return len(columns) - len(kept)
 
 
-def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], room: int) -> RichTable:
-    """The table for a terminal of ``room`` columns.
+def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], room: int) -> Group:
+    """The table for a terminal of ``room`` columns."""
+    from rich.console import Group
 
-    Cells are `Text`: a name in brackets is a name, not markup.
+    return Group(*_table_lines(columns, rows, _kept(columns, rows, room), room))
+
+
+def _table_lines(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], kept: Sequence[int], room: int
+) -> list[Text]:
+    """The lines of a table. Columns for which there is no room are told beneath each row.
+
+    They are `Text`: a name in brackets is a name, not markup.
     """
-    from rich.table import Table
-    from rich.text import Text
-
-    kept = _kept(columns, rows, room)
     columns = [columns[index] for index in kept]
     rows = [[row[index] for index in kept] for row in rows]
+    beside = list(range(len(columns)))
     if sum(_widths(columns, rows)) - 2 > room:
         rows = [list(map(_breaking_at_commas, columns, row)) for row in rows]
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    words, gaps = _longest_words(columns, rows), 2 * len(columns) - 2
-    fits = sum(words) + gaps <= room
-    natural = [wanted - 2 for wanted in _widths(columns, rows)]
-    shares = _shares(natural, words, room - gaps) if fits else []
-    for index, column in enumerate(columns):
-        options: dict[str, Any] = {"justify": "right" if column.right else "left"}
-        if fits:
-            options["width"] = shares[index]
-        elif column.whole:
-            longest = max((width(row[index].text) for row in rows), default=1)
-            options |= {"min_width": longest, "no_wrap": True}
-        table.add_column(Text(column.title), overflow="fold", **options)
-    for row in rows:
-        table.add_row(*(Text(cell.text, style=cell.style) for cell in row))
-    return table
+        beside = [index for index in beside if not columns[index].beneath]
+    least = _longest_words(columns, rows)
+    while len(beside) > 1 and sum(least[index] + 2 for index in beside) - 2 > room:
+        beside.remove(max(beside[1:], key=lambda index: least[index]))
+    shown = [columns[index] for index in beside]
+    cells = [[row[index] for index in beside] for row in rows]
+    widths = _shares(shown, cells, [least[index] for index in beside], room)
+    lines = _row_lines(shown, [Cell(column.title, "bold") for column in shown], widths)
+    for row, part in zip(rows, cells, strict=True):
+        lines += _row_lines(shown, part, widths)
+        lines += _lines_beneath(columns, row, beside, room)
+    return lines
 
 
-def _shares(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """The width of each column in so much room: the widest give way, none below its least.
+def _row_lines(
+    columns: Sequence[Column], cells: Sequence[Cell], widths: Sequence[int]
+) -> list[Text]:
+    """The lines of one row, in columns that are so wide."""
+    from rich.text import Text
 
-    O(columns x characters too many).
+    folded = [
+        _folded(column, cell.text, wanted)
+        for column, cell, wanted in zip(columns, cells, widths, strict=True)
+    ]
+    lines = []
+    for number in range(max(map(len, folded))):
+        line = Text()
+        for column, cell, wanted, parts in zip(columns, cells, widths, folded, strict=True):
+            part = parts[number] if number < len(parts) else ""
+            free = wanted - width(part)
+            before = free if column.right else 0
+            line.append(" " * before).append(part, cell.style).append(" " * (free - before + 2))
+        line.rstrip()
+        lines.append(line)
+    return lines
+
+
+def _lines_beneath(
+    columns: Sequence[Column], row: Sequence[Cell], beside: Sequence[int], room: int
+) -> list[Text]:
+    """The cells of a row that are not in its line, each with the title of its column."""
+    from rich.text import Text
+
+    lines = []
+    for index, (column, cell) in enumerate(zip(columns, row, strict=True)):
+        if index not in beside and cell.text != "-":
+            first = f"  {column.title}: "
+            left = max(_NARROWEST, room - width(first))
+            for part in _folded(column, cell.text, left):
+                lines.append(Text(first).append(part, cell.style))
+                first = " " * width(first)
+    return lines
+
+
+def _folded(column: Column, text: str, room: int) -> list[str]:
+    """The lines of a cell, broken between words; words of a column that ``folds`` behind signs.
+
+    What is longer than that is left whole.
     """
-    shares = list(natural)
-    for _ in range(sum(natural) - room):
-        above = [index for index, width in enumerate(shares) if width > least[index]]
+    if column.whole or width(text) <= room:
+        return [text]
+    lines = [""]
+    for word in text.split():
+        glue = " " if lines[-1] else ""
+        for part in _SEAM.split(word) if column.folds and width(word) > room else (word,):
+            if lines[-1] and width(lines[-1] + glue + part) > room:
+                lines.append("")
+                glue = ""
+            lines[-1] += glue + part
+            glue = ""
+    return lines
+
+
+def _shares(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], least: Sequence[int], room: int
+) -> list[int]:
+    """How wide each column is: the widest give way, none below its least.
+
+    O(cells + columns x characters too many).
+    """
+    natural = [wanted - 2 for wanted in _widths(columns, rows)]
+    shares, room = list(natural), room - 2 * len(columns) + 2
+    if sum(natural) <= room:
+        return shares
+    for _ in range(sum(natural) - max(room, sum(least))):
+        above = [index for index, share in enumerate(shares) if share > least[index]]
         shares[max(above, key=lambda index: shares[index])] -= 1
+    # What folding leaves empty goes to the column that lacks most.
+    for index, column in enumerate(columns):
+        texts = (column.title, *(row[index].text for row in rows))
+        shares[index] = max(
+            width(line) for text in texts for line in _folded(column, text, shares[index])
+        )
+    lacking = max(range(len(columns)), key=lambda index: natural[index] - shares[index])
+    shares[lacking] += max(0, room - sum(shares))
     return shares
 
 
 def _longest_words(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[int]:
-    """The width of each column that keeps its words whole; one that ``folds`` may break them."""
+    """The width of each column that cuts nothing: an id, a word, or a part of one that folds."""
     found = []
     for index, column in enumerate(columns):
         texts = [column.title, *(row[index].text for row in rows)]
         words = texts if column.whole else [word for text in texts for word in text.split()]
         longest = max(map(width, words), default=1)
-        found.append(min(longest, max(_FOLDED, (longest + 1) // 2)) if column.folds else longest)
+        if column.folds:
+            parts = (part for word in words for part in _SEAM.split(word))
+            longest = min(longest, max(_FOLDED, *map(width, parts)))
+        found.append(longest)
     return found
 
 
@@ -246,7 +335,10 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[i
 
 def _kept(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], room: int) -> list[int]:
     """The columns that are shown: all, but for spare ones for which there is no room."""
-    widths = _widths(columns, rows)
+    widths = [
+        0 if column.beneath else wanted
+        for column, wanted in zip(columns, _widths(columns, rows), strict=True)
+    ]
     kept = list(range(len(columns)))
     for index in sorted(kept, key=lambda index: columns[index].spare):
         if columns[index].spare and sum(widths[left] for left in kept) - 2 > room:

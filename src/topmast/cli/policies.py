@@ -117,7 +117,7 @@ def _table(first: str, second: str, third: str, rows: Sequence[tuple[str, str, s
         # What reads a pipe wants whole cells; a table has no room for that of all options.
         say_table([*titles, Column(third, whole=True)], [[a, b, c] for a, b, c, _ in rows])
         return
-    titles += [Column(third, most=100), Column("OPTIONS", most=50)]
+    titles += [Column(third, beneath=True), Column("OPTIONS", beneath=True)]
     say_table(titles, [[a, b, c, _options(entry["options"])] for a, b, c, entry in rows])
 
 

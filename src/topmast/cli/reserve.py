@@ -11,7 +11,7 @@ from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_clusters, complete_hosts, complete_regions
 from topmast.cli.groups import refuse_together
 from topmast.cli.hosttable import listed
-from topmast.cli.output import Column, note, say, say_table, say_text
+from topmast.cli.output import Column, note, say_table, say_text
 from topmast.cli.text import minutes, number
 
 if TYPE_CHECKING:
@@ -127,13 +127,14 @@ def _say_one(found: ReservationView, *, dry_run: bool) -> None:
     _say([found])
     if found.jobs:
         goes = "job may" if len(found.jobs) == 1 else "jobs may"
-        say(f"{len(found.jobs)} {goes} still run there when it begins: {listed(found.jobs)}")
+        say_text(f"{len(found.jobs)} {goes} still run there when it begins: {listed(found.jobs)}")
 
 
 def _say(found: list[ReservationView]) -> None:
     columns = [
         Column("NAME", whole=True), Column("STATE"), Column("FROM"), Column("UNTIL"),
-        Column("WHAT", most=WHAT_MOST), Column("GPUS", right=True), Column("JOBS", right=True),
+        Column("WHAT", most=WHAT_MOST), Column("GPUS", right=True),
+        Column("JOBS", right=True),
     ]  # fmt: skip
     rows = [
         [

@@ -13,7 +13,7 @@ from topmast.cli.actoptions import ActOptions, PeriodOptions
 from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_tenants
 from topmast.cli.each import named_or_selected
-from topmast.cli.output import Column, note, say, say_table, warn
+from topmast.cli.output import Column, note, say_table, say_text, warn
 from topmast.cli.text import moment, number, plural
 
 if TYPE_CHECKING:
@@ -211,8 +211,8 @@ def _say_quota(found: QuotaActed, tenants: Sequence[TenantView]) -> None:
         [[model, of(found.before, model), of(found.quota, model)] for model in models],
     )
     if found.until_s is not None:
-        say(f"from {moment(found.from_s)} to {moment(found.until_s)}")
-    say(f"{plural(found.waiting, 'job')} of it waiting, {found.running} with GPUs")
+        say_text(f"from {moment(found.from_s)} to {moment(found.until_s)}")
+    say_text(f"{plural(found.waiting, 'job')} of it waiting, {found.running} with GPUs")
 
 
 class _QuotasAbove:
@@ -245,12 +245,12 @@ def _say_pauses(found: list[TenantPause], becomes: str) -> None:
 def _say_pause(found: TenantPause, becomes: str) -> None:
     would = "would be " if found.dry_run else ""
     if would:
-        say(f"tenant {found.tenant} {would}{becomes}")
+        say_text(f"tenant {found.tenant} {would}{becomes}")
         if found.paused:
-            say(f"now {found.paused}")
+            say_text(f"now {found.paused}")
     else:
-        say(found.paused or f"tenant {found.tenant} {becomes}")
-    say(f"{plural(found.waiting, 'job')} of it waiting, {found.running} with GPUs")
+        say_text(found.paused or f"tenant {found.tenant} {becomes}")
+    say_text(f"{plural(found.waiting, 'job')} of it waiting, {found.running} with GPUs")
     if not found.stops:
         return
     columns = [Column("JOB"), Column("GPUS", right=True), Column("LOST GPU-H", right=True)]
@@ -259,7 +259,7 @@ def _say_pause(found: TenantPause, becomes: str) -> None:
         for stop in found.stops[:STOPS_SHOWN]
     ]
     say_table(columns, rows)
-    say(
+    say_text(
         f"{plural(len(found.stops), 'job')} {would}stopped: {number(found.gpus)} GPUs, "
         f"{number(round(found.lost_gpu_h, 2))} GPU-hours {would}lost"
     )
@@ -275,10 +275,11 @@ def list_all(session: Session) -> None:
     for line in _beyond(found):
         warn(line)
     columns = [
-        Column("TENANT", whole=True), Column("GPU"), Column("QUOTA", right=True),
+        Column("TENANT", whole=True), Column("GPU", folds=True), Column("QUOTA", right=True),
         Column("USED", right=True), Column("BORROWED", right=True), Column("LENT", right=True),
         Column("PENDING", right=True), Column("WEIGHT", right=True, spare=2),
-        Column("FAIR", right=True), Column("LATELY", right=True, spare=1), Column("PARENT"),
+        Column("FAIR", right=True, spare=3), Column("LATELY", right=True, spare=1),
+        Column("PARENT", folds=True, spare=4),
     ]  # fmt: skip
     above = _QuotasAbove(found)
     rows = [
@@ -295,10 +296,10 @@ def list_all(session: Session) -> None:
     def tell() -> None:
         say_table(columns, rows)
         for why in dict.fromkeys(row.paused for row in found if row.paused):
-            say(f"{why}: nothing of it starts")
+            say_text(f"{why}: nothing of it starts")
         times = {row.for_a_while: row for row in found if row.for_a_while}
         for why, row in times.items():
-            say(f"{moment(row.from_s)} to {moment(row.until_s)}: {why}")
+            say_text(f"{moment(row.from_s)} to {moment(row.until_s)}: {why}")
 
     session.show({"tenants": found}, tell)
 

@@ -268,9 +268,10 @@ def _summary(acted: JobsActed) -> str:
 
 def _say_effects(acted: JobsActed) -> None:
     columns = [
-        Column("ID", whole=True), Column("NAME", folds=True), Column("TENANT"), Column("USER"),
+        Column("ID", whole=True), Column("NAME", folds=True), Column("TENANT", spare=2),
+        Column("USER", spare=1),
         Column("STATE", whole=True), Column("EFFECT", whole=True), Column("GPUS", right=True),
-        Column("LOST GPU-H", right=True), Column("WHY"),
+        Column("LOST GPU-H", right=True), Column("WHY", beneath=True),
     ]  # fmt: skip
     of = {effect.job: effect for effect in acted.effects}
     say_table(

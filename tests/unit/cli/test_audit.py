@@ -24,10 +24,10 @@ def test_what_changed_is_told_in_words(server: FakeServer, call: Call) -> None:
     server.on("GET", "/audit", ActPage(acts, None))
     out = " ".join(call("audit").out.split())
     assert "jobs=1, users=ann bob" in out
-    assert "j1 vision reason=later token" in out, "what is as it was is left out"
+    assert "j1 vision token - done reason=later" in out, "what is as it was is left out"
     assert "cause" not in out
-    assert "sa:x - roles=viewer / token" in out, "there was nothing before"
-    assert "d - east=copying token" in out
+    assert "sa:x - token - done roles=viewer /" in out, "there was nothing before"
+    assert "d - token - done east=copying" in out
 
 
 def test_what_is_gone_is_told_as_nothing(server: FakeServer, call: Call) -> None:
