@@ -636,7 +636,7 @@ def test_the_limit_on_refusals_tells_nothing_of_which_tenants_there_are(door: En
     async def story() -> None:
         admin = await door.token("t", (Role.TENANT_ADMIN, "vision"))
         rates = door.service.limits.rates
-        try:
+        with door.limited(rates):
             for method, path, body in (
                 ("GET", "/jobs?tenant={}", None),
                 ("POST", "/jobs", {"job": ONE | {"tenant": "{}"}}),
@@ -669,8 +669,6 @@ def test_the_limit_on_refusals_tells_nothing_of_which_tenants_there_are(door: En
             async with door.client(chief) as client:
                 codes = [(await client.get("/jobs?tenant=speach")).status_code for _ in range(4)]
             assert codes == [422] * 4, "nothing is hidden from it"
-        finally:
-            door.service.set_limits(rates)
 
     run(story)
 
@@ -1063,21 +1061,17 @@ def test_many_tenants_or_clusters_are_one_request(door: Entrance) -> None:
 
     async def story() -> None:
         token = await door.token("chief", (Role.ADMIN, "/"))
-        door.service.set_limits(Rates(*(Rate(0.001, 3.2) for _ in range(4))))
-        async with door.client(token) as client:
-            everyone = {"selector": "tenant=*"}
-            answer = await client.post("/tenants/pause", json=everyone)
-            assert len(answer.json()["tenants"]) >= 4, answer.text
-            assert (await client.post("/tenants/resume", json=everyone)).status_code == 200
-            closed = {"clusters": ["east-a"], "dry_run": True}
-            assert (await client.post("/clusters/close", json=closed)).status_code == 200
-            assert (await client.post("/clusters/close", json=closed)).status_code == 429
+        with door.limited(Rates(*(Rate(0.001, 3.2) for _ in range(4)))):
+            async with door.client(token) as client:
+                everyone = {"selector": "tenant=*"}
+                answer = await client.post("/tenants/pause", json=everyone)
+                assert len(answer.json()["tenants"]) >= 4, answer.text
+                assert (await client.post("/tenants/resume", json=everyone)).status_code == 200
+                closed = {"clusters": ["east-a"], "dry_run": True}
+                assert (await client.post("/clusters/close", json=closed)).status_code == 200
+                assert (await client.post("/clusters/close", json=closed)).status_code == 429
 
-    rates = door.service.limits.rates
-    try:
-        run(story)
-    finally:
-        door.service.set_limits(rates)
+    run(story)
 
 
 def test_each_principal_has_limits_of_its_own(
@@ -1089,9 +1083,7 @@ def test_each_principal_has_limits_of_its_own(
     async def story() -> None:
         greedy = await door.token("greedy", (Role.SUBMITTER, "vision"))
         other = await door.token("modest", (Role.SUBMITTER, "vision"))
-        rates = door.service.limits.rates
-        door.service.set_limits(Rates(*(Rate(0.1, 2) for _ in range(4))))
-        try:
+        with door.limited(Rates(*(Rate(0.1, 2) for _ in range(4)))):
             for method, path, body in (
                 ("POST", "/jobs", {"job": ONE | {"tenant": "vision"}}),
                 ("POST", "/jobs/dry-run", {"job": ONE | {"tenant": "vision"}}),
@@ -1107,8 +1099,6 @@ def test_each_principal_has_limits_of_its_own(
             async with door.client("tm_pat_wrong") as client:
                 codes = [(await client.get("/jobs")).status_code for _ in range(3)]
             assert codes == [401, 401, 429]
-        finally:
-            door.service.set_limits(rates)
 
     run(story)
 

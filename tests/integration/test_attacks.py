@@ -265,15 +265,11 @@ def test_refusals_are_limited_like_other_acts(door: Entrance) -> None:
 
     async def story() -> None:
         viewer = await door.token("noise", (Role.VIEWER, "vision"))
-        rates = door.service.limits.rates
-        door.service.set_limits(Rates(refused=Rate(0.1, 3)))
-        try:
+        with door.limited(Rates(refused=Rate(0.1, 3))):
             async with door.client(viewer) as client:
                 answers = [await client.post("/jobs", json={"job": ONE}) for _ in range(6)]
             assert [answer.status_code for answer in answers] == [403] * 3 + [429] * 3
             assert len(door.acts(actor="sa:noise", outcome="refused")) == 3
-        finally:
-            door.service.set_limits(rates)
 
     run(story)
 
@@ -330,15 +326,12 @@ def test_a_return_without_the_cookie_of_its_login_is_refused(door: Entrance) -> 
                 assert answer.status_code == 403, answer.text
             # The burst of a server; however slow this machine is, none comes back before the end.
             left = Rates().login.burst
-            door.service.set_limits(replace(rates, login=Rate(1e-6, left)))
-            codes = [(await browser.get("/auth/login")).status_code for _ in range(30)]
+            rates = replace(door.service.limits.rates, login=Rate(1e-6, left))
+            with door.limited(rates):
+                codes = [(await browser.get("/auth/login")).status_code for _ in range(30)]
             assert codes == [302] * int(left) + [429] * (30 - int(left))
 
-    rates = door.service.limits.rates
-    try:
-        run(story)
-    finally:
-        door.service.set_limits(rates)
+    run(story)
 
 
 def test_polls_without_pause_ask_the_provider_once(door: Entrance) -> None:

@@ -197,18 +197,13 @@ def test_a_sweep_that_counts_more_than_the_burst_is_taken_once(door: Entrance) -
 
     async def story() -> None:
         token = await door.token("sweeps", (Role.SUBMITTER, "vision"))
-        door.service.set_limits(Rates(submit=Rate(1e-6, 3)))
-        async with door.client(token) as client:
-            codes = [
-                (await client.post("/jobs", json={"job": ONE | sweep})).status_code for _ in "ab"
-            ]
+        with door.limited(Rates(submit=Rate(1e-6, 3))):
+            async with door.client(token) as client:
+                body = {"job": ONE | sweep}
+                codes = [(await client.post("/jobs", json=body)).status_code for _ in "ab"]
         assert codes == [201, 429]
 
-    rates = door.service.limits.rates
-    try:
-        run(story)
-    finally:
-        door.service.set_limits(rates)
+    run(story)
 
 
 def test_jobs_count_by_how_long_they_are(door: Entrance) -> None:
@@ -224,18 +219,14 @@ def test_jobs_count_by_how_long_they_are(door: Entrance) -> None:
 
     async def story() -> None:
         for n, (path, body, short, burst) in enumerate(asks):
-            door.service.set_limits(Rates(submit=Rate(1e-6, burst)))
             for name, sent, want in (("long", body, [201, 429]), ("short", short, [201, 201])):
                 token = await door.token(f"{name}{n}", (Role.SUBMITTER, "vision"))
-                async with door.client(token) as client:
-                    codes = [(await client.post(path, json=sent)).status_code for _ in "ab"]
+                with door.limited(Rates(submit=Rate(1e-6, burst))):
+                    async with door.client(token) as client:
+                        codes = [(await client.post(path, json=sent)).status_code for _ in "ab"]
                 assert codes == want, (path, name)
 
-    rates = door.service.limits.rates
-    try:
-        run(story)
-    finally:
-        door.service.set_limits(rates)
+    run(story)
 
 
 def test_accounts_submit_nothing_once_the_disk_has_only_what_running_jobs_need(
@@ -269,20 +260,16 @@ def test_an_explanation_counts_as_what_it_costs(
     async def story() -> None:
         tokens = [await door.token(name, (Role.SUBMITTER, "vision")) for name in ("dear", "fair")]
         mine = {"job": ONE | {"tenant": "vision"}}
-        door.service.set_limits(Rates(explain=Rate(1e-6, 3.0)))
-        async with door.client(tokens[0]) as client, door.client(tokens[1]) as other:
-            monkeypatch.setattr(time, "thread_time", lambda: 0.0)
-            codes = [(await other.post("/jobs/dry-run", json=mine)).status_code for _ in "ab"]
-            assert codes == [200, 200]
-            monkeypatch.setattr(time, "thread_time", lambda: next(seconds))
-            codes = [(await client.post("/jobs/dry-run", json=mine)).status_code for _ in "ab"]
-            assert codes == [200, 429]
+        with door.limited(Rates(explain=Rate(1e-6, 3.0))):
+            async with door.client(tokens[0]) as client, door.client(tokens[1]) as other:
+                monkeypatch.setattr(time, "thread_time", lambda: 0.0)
+                codes = [(await other.post("/jobs/dry-run", json=mine)).status_code for _ in "ab"]
+                assert codes == [200, 200]
+                monkeypatch.setattr(time, "thread_time", lambda: next(seconds))
+                codes = [(await client.post("/jobs/dry-run", json=mine)).status_code for _ in "ab"]
+                assert codes == [200, 429]
 
-    rates = door.service.limits.rates
-    try:
-        run(story)
-    finally:
-        door.service.set_limits(rates)
+    run(story)
 
 
 def test_an_account_has_one_explanation_made_at_a_time(door: Entrance) -> None:

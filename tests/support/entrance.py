@@ -85,6 +85,16 @@ class Entrance:
             await directory.grant(ROOT, f"sa:{name}", role, tenant)
         return (await directory.create_token(ROOT, account=name)).token
 
+    @contextmanager
+    def limited(self, rates: Rates) -> Iterator[None]:
+        """With other limits, until the end of the block."""
+        before = self.service.limits.rates
+        self.service.set_limits(rates)
+        try:
+            yield
+        finally:
+            self.service.set_limits(before)
+
     def acts(self, **wanted: Any) -> list[ActRow]:
         """Lines of the audit log, newest first."""
         return self.system.journal.acts(ActFilter(**wanted, limit=1000))
