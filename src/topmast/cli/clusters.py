@@ -34,13 +34,8 @@ ClustersArgument = Annotated[
 
 
 ClusterSelector = Annotated[
-    str | None,
-    typer.Option(
-        "--selector", "-l", metavar="KEY=VALUE,...",
-        help="Clusters by KEY=VALUE,... of cluster, region, engine, state; * stands for any "
-        "characters.",
-    ),
-]  # fmt: skip
+    str | None, values.selector_option("Clusters", "cluster, region, engine, state")
+]
 
 
 @dataclass(frozen=True)

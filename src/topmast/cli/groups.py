@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import partial
@@ -45,8 +46,16 @@ ELSEWHERE = {
     "ssh": _SHELL, "shell": _SHELL, "bash": _SHELL, "interactive": _SHELL,
 }  # fmt: skip
 """What other tools call it, and how it is done here."""
+FOR_ONE = {
+    "queue": "topmast status {}", "hosts": "topmast hosts --selector host={}",
+    "clusters": "topmast clusters --selector cluster={}", "audit": "topmast audit --object {}",
+    "regions": "topmast clusters --region {}", "gpus": "topmast gpus --region {}",
+    "tenants": "topmast queue --tenant {}, which has its jobs",
+}  # fmt: skip
+"""What is written for one of those that a command lists."""
 
 
+_EXTRA = re.compile(r"Got unexpected extra argument\(s\) \((.*)\)", re.DOTALL)
 _WORDS = (
     (re.compile(r"Input should be greater than or equal to (\S+)"), r"must be \1 or more"),
     (re.compile(r"Input should be less than or equal to (\S+)"), r"must be at most \1"),
@@ -188,14 +197,18 @@ class Group(TyperGroup):
         word = args[0] if args else ""
         unknown = word and not word.startswith("-") and self.get_command(ctx, word) is None
         if unknown and not ctx.resilient_parsing:
-            ctx.fail(f"no command '{word[:100]}'{self._meant(word, top=ctx.parent is None)}")
+            meant = self._meant(args, ctx.info_name, top=ctx.parent is None)
+            ctx.fail(f"no command '{word[:100]}'{meant}")
         return super().resolve_command(ctx, args)
 
-    def _meant(self, word: str, top: bool) -> str:
+    def _meant(self, args: Sequence[str], own: str, top: bool) -> str:
+        word, *rest = args
         if top and word in ELSEWHERE:
-            return f"; here it is: {ELSEWHERE[word]}"
+            here = ELSEWHERE[word]
+            named = rest and not rest[0].startswith("-") and here.count(" ") == 1
+            return (named and _for_one(here.split()[1], rest[0])) or f"; here it is: {here}"
         near = get_close_matches(word, list(self.commands), 1, _NEAR)
-        return f"; did you mean '{near[0]}'?" if near else ""
+        return f"; did you mean '{near[0]}'?" if near else _for_one("" if top else own, word)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, section by section, in the order in which they were added."""
@@ -209,6 +222,12 @@ class Group(TyperGroup):
         for title, rows in sections.items():
             with formatter.section(title):
                 formatter.write_dl(rows, col_max=14)
+
+
+def _for_one(command: str, name: str) -> str:
+    """How a command that lists all is asked for one; empty: in no way."""
+    said = FOR_ONE.get(command, "").format(shlex.quote(name[:100]))
+    return f"; for one: {said}" if said else ""
 
 
 def written(parameter: Any) -> str:
@@ -225,6 +244,10 @@ def said_of(error: Any) -> str:
         said = str(error.format_message())
         for pattern, words in _WORDS:
             said = pattern.sub(words, said)
-        return said
+        extra = _EXTRA.match(said)
+        if extra is None:
+            return said
+        command = str(error.ctx.info_name)
+        return f"{command} takes no '{extra[1][:100]}'{_for_one(command, extra[1].split()[0])}"
     near = get_close_matches(option, offered, 1, _NEAR)
     return f"no option '{option[:100]}'" + (f"; did you mean '{near[0]}'?" if near else "")

@@ -38,12 +38,8 @@ UntilOption = Annotated[
 
 HostSelector = Annotated[
     str | None,
-    typer.Option(
-        "--selector", "-l", metavar="KEY=VALUE,...",
-        help="Hosts by KEY=VALUE,... of host, region, cluster, datacenter, pod, rack, gpu, "
-        "state; * stands for any characters.",
-    ),
-]  # fmt: skip
+    values.selector_option("Hosts", "host, region, cluster, datacenter, pod, rack, gpu, state"),
+]
 
 
 @dataclass(frozen=True)

@@ -38,13 +38,7 @@ TenantsArgument = Annotated[
 class TenantOptions(ActOptions):
     """What pausing and resuming have in common."""
 
-    selector: Annotated[
-        str | None,
-        typer.Option(
-            "--selector", "-l", metavar="KEY=VALUE,...",
-            help="Tenants by KEY=VALUE,... of tenant, parent; * stands for any characters.",
-        ),
-    ] = None  # fmt: skip
+    selector: Annotated[str | None, values.selector_option("Tenants", "tenant, parent")] = None
 
 
 def add(app: typer.Typer) -> None:

@@ -250,6 +250,12 @@ def selected(kind: str, selector: str | None, rows: list[V]) -> list[V]:
         return selected(kind, selector, rows, may_be_none=True)
 
 
+def selector_option(what: str, keys: str) -> Any:
+    """The option that chooses things of the fleet by what is known of them."""
+    said = f"{what} by KEY=VALUE,... of {keys}; * stands for any characters."
+    return typer.Option("--selector", "-l", metavar="KEY=VALUE,...", help=said)
+
+
 def loopback(host: str) -> str:
     """An address that only this machine can reach: there is no authentication yet."""
     try:

@@ -213,6 +213,28 @@ MISTAKES = [
     Mistake("a list of jobs", ["ps"], "no command 'ps'; here it is: topmast queue"),
     Mistake("the opposite of a verb", ["undrain", "h"], "here it is: topmast uncordon HOST"),
     Mistake("a way to stop", ["shutdown"], "no command 'shutdown'; here it is: topmast down"),
+    Mistake("one job, by the name of others", ["jobs", "j1"], "for one: topmast status j1"),
+    Mistake(
+        "one host",
+        ["hosts", "h0"],
+        "hosts takes no 'h0'; for one: topmast hosts --selector host=h0",
+    ),
+    Mistake("one host, elsewhere", ["nodes", "h0"], "for one: topmast hosts --selector host=h0"),
+    Mistake(
+        "one cluster",
+        ["clusters", "east-1"],
+        "no command 'east-1'; for one: topmast clusters --selector cluster=east-1",
+    ),
+    Mistake("one tenant", ["tenants", "vision"], "for one: topmast queue --tenant vision"),
+    Mistake(
+        "a job of the queue", ["queue", "j1"], "queue takes no 'j1'; for one: topmast status j1"
+    ),
+    Mistake(
+        "two where one is", ["status", "j1", "j 2"], "status takes no 'j 2' (see: topmast status"
+    ),
+    Mistake(
+        "what a shell would read", ["hosts", "$(x)"], "host='$(x)' (see: topmast hosts --help)"
+    ),
     Mistake("no command at all", ["eventually"], "no command 'eventually' (see: topmast --help)"),
     Mistake(
         "no such command of a group", ["datasets", "ad"], "no command 'ad'; did you mean 'add'?"
