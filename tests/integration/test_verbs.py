@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -910,6 +911,36 @@ def test_reserved_hosts_are_told_of(door: Entrance) -> None:
                 assert all(a.startswith(b) for a, b in zip(details, said, strict=True)), details
 
     run(story)
+
+
+def test_a_quota_for_a_while_leaves_models_that_it_does_not_name_as_they_are(
+    tmp_path: Path,
+) -> None:
+    """Also of a tenant that has none by the fleet: those below it keep theirs, and its jobs run."""
+    hosts = [{"count": 1, "gpu": model, "gpus": 4} for model in ("H100", "A100")]
+    fleet = {
+        "regions": {"east": {"clusters": {"east-a": {"hosts": hosts}}}},
+        "tenants": {"free": {}, "kid": {"parent": "free", "quota": {"A100": 2}}},
+    }
+    firm = {"preemptible": False, "resources": {"accelerators": "A100:2"}, "tenant": "free"}
+
+    async def story(door: Entrance) -> None:
+        async with door.client(await door.token("chief", (Role.ADMIN, "/"))) as client:
+            for quota in ({"H100": 2}, {"H100": 1}):
+                body = {"quota": quota, "until_s": time.time() + 3600}
+                answer = await client.post("/tenants/free/quota", json=body)
+                assert answer.status_code == 200, answer.text
+            body["quota"] = {"A100": 3}
+            told = (await client.post("/tenants/free/quota", json=body | {"dry_run": True})).json()
+            assert (told["before"], told["quota"]) == ({"H100": 1}, {"A100": 3})
+            dry = (await client.post("/jobs/dry-run", json={"job": ONE | firm})).json()
+            assert dry["reason"] is None, dry
+            rows = (await client.get("/tenants")).json()["tenants"]
+            quotas = {(row["name"], row["gpu_model"]): row["nominal"] for row in rows}
+            assert quotas == {("free", "H100"): 1.0, ("kid", "A100"): 2.0}
+
+    with entrance(tmp_path, fleet) as door:
+        run(lambda: story(door))
 
 
 def test_a_quota_for_a_while_is_checked_and_told_of(door: Entrance) -> None:

@@ -215,6 +215,8 @@ class _QuotasAbove:
     def __init__(self, rows: Sequence[TenantView]) -> None:
         self._parents = {row.name: row.parent for row in rows}
         self._stated: dict[str, dict[str, float]] = {}
+        self._none = {(row.name, row.gpu_model) for row in rows if row.nominal is None}
+        """Models of which a tenant states none, also beside a quota for a while of others."""
         for row in rows:
             if row.nominal is not None:
                 self._stated.setdefault(row.name, {})[row.gpu_model] = row.nominal
@@ -222,7 +224,9 @@ class _QuotasAbove:
     def of(self, tenant: str, model: str) -> str:
         """In words; without a model only which tenant states it. O(depth)."""
         above = self._parents.get(tenant)
-        while above in self._parents and above not in self._stated:
+        while above in self._parents and (
+            above not in self._stated or (above, model) in self._none
+        ):
             above = self._parents[above]
         if above is None:
             return "unlimited"

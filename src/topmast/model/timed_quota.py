@@ -10,6 +10,10 @@ from msgspec.structs import replace
 from topmast.model.fleet import TenantSpec
 
 
+class PartlyStated(TenantSpec, frozen=True):
+    """A tenant that states quotas of the models that it names, and of others none."""
+
+
 class TimedQuota(Struct, frozen=True):
     """What a tenant may have for a while. A tenant has one at a time."""
 
@@ -43,8 +47,16 @@ def with_timed(
 ) -> tuple[TenantSpec, ...]:
     """The tenants with the quotas that hold now. O(tenants)."""
     return tuple(
-        replace(spec, quota={**(spec.quota or {}), **known[spec.name].timed.quota})
+        _with(spec, known[spec.name].timed.quota)
         if spec.name in known and known[spec.name].begun
         else spec
         for spec in tenants
     )
+
+
+def _with(spec: TenantSpec, quota: dict[str, int]) -> TenantSpec:
+    if spec.quota is not None:
+        return replace(spec, quota={**spec.quota, **quota})
+    # Of other models it goes on as before: without a limit, or on the quota above it.
+    fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
+    return PartlyStated(**{**fields, "quota": quota})

@@ -32,7 +32,7 @@ def quotas_in_parts(queue: GlobalQueue, spec: JobSpec, seen: Collection[str] | N
 
 
 def _told(ledger: Ledger, name: str, model: str, seen: Collection[str] | None) -> str:
-    whole = (ledger.tree.node(name).quota or {}).get(model, 0)
+    whole = ledger.tree.node(name).stated(model) or 0
     parts = sorted(_parts(ledger, name, model), key=lambda part: -part[1])
     named = [part for part in parts if seen is None or part[0] in seen][:MOST_NAMED]
     texts = [text for _, _, text in named]
@@ -49,19 +49,20 @@ def _parts(ledger: Ledger, name: str, model: str) -> Iterator[tuple[str, int, st
     """Each tenant with a part of a quota: how much, and in words."""
     home = ledger.tree.node(name)
     for tenant in ledger.tenants:
-        if ledger.tree.node(tenant).home is home and (
+        if ledger.tree.node(tenant).home_of(model) is home and (
             milli := ledger.holding(tenant, model).guaranteed
         ):
             yield tenant, milli, f"tenant {tenant} holds {_gpus(milli)}"
     below = list(home.children)
     while below:
         node = below.pop()
-        if node.quota is None:
+        stated = node.stated(model)
+        if stated is None:
             below += node.children
-        elif milli := node.quota.get(model, 0):
+        elif stated:
             used = ledger.total(node.name, model).guaranteed
-            text = f"tenant {node.name} has {_gpus(milli)} of its own ({_gpus(used)} in use)"
-            yield node.name, milli, text
+            text = f"tenant {node.name} has {_gpus(stated)} of its own ({_gpus(used)} in use)"
+            yield node.name, stated, text
 
 
 def _gpus(milli: int) -> str:

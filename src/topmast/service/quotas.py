@@ -160,7 +160,8 @@ def _too_much_below(ledger: Ledger, tenant: str) -> Iterator[tuple[str, str, int
     """Quotas above a tenant that are smaller than the quotas stated below them."""
     for node in ledger.tree.node(tenant).up():
         for model, given in node.given.items() if node.quota is not None else ():
-            excess = given - (node.quota or {}).get(model, 0)
+            stated = node.stated(model)
+            excess = 0 if stated is None else given - stated
             if excess > 0:
                 yield node.name, model, -(-excess // MILLI)
 

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from topmast.fast.queue import in_branch
+from topmast.fast.queue import Ledger, in_branch
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.access import ROOT, Caller, Permission
@@ -21,6 +21,7 @@ from topmast.model.files.fields import no_such
 from topmast.model.files.fleetdump import dump_fleet
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.fleet import Fleet, TenantSpec
+from topmast.model.job import MILLI
 from topmast.model.timed_quota import TimedQuota
 from topmast.service.access import act, json_text
 from topmast.service.fleet_changes import FleetChanges
@@ -46,10 +47,10 @@ class Quoting(FleetChanges):
             look = partial(self._quota_of, wanted.tenant)
             line = act(caller, "set-quota", wanted.tenant, wanted.tenant, look=look, after=note)
             await self._tell(ids.QUEUE, m.SetQuota(wanted), line)
-        quota = {**(spec.quota or {}), **wanted.quota}
+        usual = await self._usual(wanted.tenant)
         found = QuotaActed(
-            wanted.tenant, dry_run, spec.quota or {}, quota, wanted.from_s, wanted.until_s,
-            wanted.reason, 0, 0,
+            wanted.tenant, dry_run, spec.quota or {}, {**usual, **wanted.quota}, wanted.from_s,
+            wanted.until_s, wanted.reason, 0, 0,
         )  # fmt: skip
         return await self._with_jobs_of(found)
 
@@ -63,15 +64,13 @@ class Quoting(FleetChanges):
         queue = self.machines.queue
         if await self._ask(lambda: tenant not in queue.tenancy.timed):
             raise NotFound(f"tenant '{tenant}' has no quota for a while")
-        usual = next(one for one in queue.fleet.tenants if one.name == tenant)
+        usual = await self._usual(tenant)
         if not dry_run:
             order = m.EndQuota(tenant, self.access.by(caller, by), reason or UNSET)
             note, look = json_text(reason=reason), partial(self._quota_of, tenant)
             line = act(caller, "end-quota", tenant, tenant, look=look, after=note)
             await self._tell(ids.QUEUE, order, line)
-        found = QuotaActed(
-            tenant, dry_run, spec.quota or {}, usual.quota or {}, None, None, reason, 0, 0
-        )
+        found = QuotaActed(tenant, dry_run, spec.quota or {}, usual, None, None, reason, 0, 0)
         return await self._with_jobs_of(found)
 
     async def list_budgets(self, caller: Caller) -> tuple[BudgetView, ...]:
@@ -85,6 +84,11 @@ class Quoting(FleetChanges):
         """The quota that a tenant has now, for the audit log."""
         spec = self.machines.queue.tenancy.ledger.tenants.get(tenant)
         return "" if spec is None else json_text(in_force=spec.quota)
+
+    async def _usual(self, tenant: str) -> dict[str, int]:
+        """The quota of a tenant by the fleet, whatever it has for a while."""
+        tenants = await self._ask(lambda: self.machines.queue.fleet.tenants)
+        return next((one.quota or {} for one in tenants if one.name == tenant), {})
 
     async def _tenant(self, tenant: str) -> TenantSpec:
         """A tenant with the quota that it has now. Raises NotFound."""
@@ -124,7 +128,12 @@ def _check_quota(fleet: Fleet, wanted: TimedQuota) -> None:
     document: dict[str, Any] = dump_fleet(fleet)
     tenants: dict[str, Any] = document.get("tenants") or {}
     described = dict(tenants.get(wanted.tenant) or {})
-    described["quota"] = {**(described.get("quota") or {}), **wanted.quota}
+    usual = described.get("quota")
+    if usual is None:
+        # Of other models it goes on as if it stated none: as much as those below it have.
+        given = Ledger(fleet.tenants).tree.node(wanted.tenant).given
+        usual = {model: milli // MILLI for model, milli in given.items()}
+    described["quota"] = {**usual, **wanted.quota}
     document["tenants"] = {**tenants, wanted.tenant: described}
     own = f"tenants.{wanted.tenant}."
     with restated(lambda error: error.at(field=error.field.removeprefix(own))):

@@ -102,7 +102,8 @@ class Ledger:
     def most(self, tenant: str, model: str) -> Holding:
         """What a tenant that starts with nothing may come to hold, by its own limits. O(1)."""
         node = self.tree.node(tenant)
-        quota = NO_LIMIT if node.quota is None else node.quota.get(model, 0)
+        stated = node.stated(model)
+        quota = NO_LIMIT if stated is None else stated
         borrow = NO_LIMIT if node.borrow is None else node.borrow.get(model, 0)
         return Holding(quota, borrow)
 
@@ -210,7 +211,7 @@ class Ledger:
             total.direct += direct
             total.claimed += claimed
             claimed = node.claim(model, total.claimed) - before
-            direct = direct if node.quota is None else 0
+            direct = direct if node.stated(model) is None else 0
             if not total.guaranteed and not total.borrowed:
                 del self.totals[node.name, model]
             node = node.parent
@@ -223,8 +224,7 @@ class Ledger:
 
     def nominal_milli(self, tenant: str, model: str) -> int | None:
         """The quota that the tenant states; None if it states none. A model not listed has none."""
-        quota = self.tree.node(tenant).quota
-        return None if quota is None else quota.get(model, 0)
+        return self.tree.node(tenant).stated(model)
 
     def is_limited(self, tenant: str) -> bool:
         """Whether what others hold can ever change what this tenant may use. O(1)."""
@@ -242,14 +242,15 @@ class Ledger:
         quotas above hold by that; they are looked at because what was held before a quota shrank
         still counts. O(depth).
         """
-        home = self.tree.node(tenant).home
+        home = self.tree.node(tenant).home_of(model)
         if home is None:
             return None
         spoken = home.given.get(model, 0) + self._total(home, model).direct
         for node in home.up():
-            if node.quota is not None:
+            stated = node.stated(model)
+            if stated is not None:
                 used = max(spoken, self._total(node, model).guaranteed)
-                if used + milli > node.quota.get(model, 0):
+                if used + milli > stated:
                     return node.name
             spoken = 0
         return None
@@ -307,7 +308,8 @@ class Ledger:
         borrowed = total.borrowed - sum(part.borrowed for part in parts)
         children = [below[child.name] for child in node.children]
         given = sum(child.nominal for child in children)
-        nominal = given + guaranteed if node.quota is None else node.quota.get(model, 0)
+        stated = node.stated(model)
+        nominal = given + guaranteed if stated is None else stated
         own_idle = nominal - given - guaranteed - borrowed
         claimed = node.claim(model, total.claimed)
         return _Balance(

@@ -8,7 +8,8 @@ from tests.support.build import cluster, fleet, job, needs, tenant
 from tests.support.world import World
 from topmast.fast.queue.tenancy.ledger import Holding, Ledger
 from topmast.model.fleet import TenantSpec
-from topmast.model.job import Band, JobSpec
+from topmast.model.job import MILLI, Band, JobSpec
+from topmast.model.timed_quota import KnownQuota, TimedQuota, with_timed
 from topmast.policies.options import RankWeights
 
 
@@ -229,3 +230,39 @@ def test_usage_decays_by_half_in_its_half_life() -> None:
     assert ledger.fairness("a") == ledger.fairness("b") == 0.0
     ledger.charge("b", 0.0, 200.0, weights)
     assert ledger.decayed() == (200.0, {"a": 20.0, "b": 20.0})
+
+
+def _for_a_while(name: str, quota: dict[str, int], *tenants: TenantSpec) -> Ledger:
+    timed = TimedQuota(name, quota, 0.0, 9.0)
+    return Ledger(with_timed(tenants, {name: KnownQuota(timed, True)}))
+
+
+def _room(ledger: Ledger, name: str, model: str) -> int:
+    """How many GPUs fit within the quota of a tenant, of a hundred."""
+    return sum(ledger.has_room(name, model, n * MILLI) for n in range(1, 101))
+
+
+def test_a_quota_for_a_while_limits_the_models_that_it_names_alone() -> None:
+    """A tenant without a quota has as much of the others as before."""
+    free = _for_a_while("a", {"H100": 8}, TenantSpec("a"))
+    assert [_room(free, "a", model) for model in ("H100", "A100")] == [8, 100]
+    assert [free.nominal_milli("a", model) for model in ("H100", "A100")] == [8 * MILLI, None]
+    assert free.most("a", "A100").guaranteed > 100 * MILLI
+    stated = _for_a_while("a", {"H100": 8}, tenant("a", V100=4))
+    assert [_room(stated, "a", model) for model in ("H100", "V100", "A100")] == [8, 4, 0]
+
+
+def test_below_another_tenant_it_leaves_other_models_to_the_quota_above() -> None:
+    """What is used of them counts there, and the tenants below it keep theirs."""
+    tenants = (
+        tenant("all", H100=16, A100=32), TenantSpec("a", parent="all"),
+        tenant("kid", parent="a", A100=4), TenantSpec("new", parent="a"),
+    )  # fmt: skip
+    ledger = _for_a_while("a", {"H100": 8}, *tenants)
+    assert [_room(ledger, "a", model) for model in ("H100", "A100")] == [8, 28]
+    assert [_room(ledger, "all", model) for model in ("H100", "A100")] == [8, 28]
+    assert [_room(ledger, "kid", model) for model in ("H100", "A100")] == [0, 4]
+    assert [_room(ledger, "new", model) for model in ("H100", "A100")] == [8, 28]
+    ledger.take("a", "east", "A100", 20 * MILLI, over_quota=False)
+    assert [_room(ledger, name, "A100") for name in ("a", "all", "kid", "new")] == [8, 8, 4, 8]
+    assert ledger.full_at("a", "A100", 9 * MILLI) == "all"
