@@ -47,7 +47,7 @@ def add(app: typer.Typer) -> None:
 def listed(session: Session) -> None:
     """All webhooks, and how they go.
 
-    DELIVERED and LAST count from when this server began to lead, or the webhook was changed.
+    DELIVERED and LAST count from when the webhook was added, or changed the last time.
     """
     with session.client() as client:
         found = client.webhooks()

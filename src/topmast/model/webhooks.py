@@ -62,7 +62,7 @@ class WebhookView(Struct, frozen=True):
 
     webhook: Webhook
     delivered: int = 0
-    """Messages that the receiver has taken since this server leads, or the webhook was changed."""
+    """Messages that the receiver has taken since the webhook was added or changed."""
     given_up: int = 0
     """Messages that it did not take for three days."""
     pending: int = 0

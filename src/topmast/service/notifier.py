@@ -14,6 +14,7 @@ from typing import Protocol
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from topmast.adapters.backoff import Backoff
 from topmast.adapters.clock import elapsed_s, thread_cpu_s, wall_s
@@ -26,6 +27,8 @@ LIST = "webhooks"
 """The option of the journal with all webhooks."""
 CURSOR = "webhook-cursor:{}"
 """The option with the last line of history that a webhook has been told of."""
+SCORE = "webhook-score:{}"
+"""The option with what became of its messages so far."""
 POLL_S = 0.5
 SAVE_S = 2.0
 """So often the cursors are kept at most: after a crash, messages since then come again."""
@@ -73,6 +76,15 @@ class Told(msgspec.Struct, frozen=True):
     labels: dict[str, str]
 
 
+class Score(msgspec.Struct, frozen=True):
+    """What became of the messages of a webhook."""
+
+    delivered: int = 0
+    given_up: int = 0
+    delivered_s: float | None = None
+    """When the last one was taken."""
+
+
 class Message(msgspec.Struct, frozen=True):
     """What a webhook is told."""
 
@@ -114,7 +126,9 @@ class Notifier:
         """Go on where the leader before stopped."""
         for webhook in msgspec.json.decode(self.feed.option(LIST) or "[]", type=list[Webhook]):
             cursor = self.feed.option(CURSOR.format(webhook.name))
-            self._start(webhook, self.feed.history_count() if cursor is None else int(cursor))
+            score = self.feed.option(SCORE.format(webhook.name)) or "{}"
+            at = self.feed.history_count() if cursor is None else int(cursor)
+            self._start(webhook, at, msgspec.json.decode(score, type=Score))
 
     def close(self) -> None:
         """Keep the cursors, and wait for no receiver."""
@@ -134,10 +148,14 @@ class Notifier:
         if not self._keeping.acquire(blocking=at_once):
             return
         try:
-            now = {name: worker.cursor for name, worker in tuple(self._workers.items())}
+            workers = dict(self._workers)
+            now = {name: worker.cursor for name, worker in workers.items()}
             moved = {name: at for name, at in now.items() if self._kept.get(name) != at}
             if moved and self.feed.leads():
-                self.feed.set_options({CURSOR.format(name): str(at) for name, at in moved.items()})
+                options = {CURSOR.format(name): str(at) for name, at in moved.items()}
+                for name in moved:
+                    options[SCORE.format(name)] = _json(workers[name].score)
+                self.feed.set_options(options)
                 self._kept |= moved
             self._kept_s = elapsed_s()
         finally:
@@ -164,8 +182,13 @@ class Notifier:
                 cursor = before.cursor
             known = {name: worker.webhook for name, worker in self._workers.items()}
             kept = {**known, webhook.name: webhook}
-            keep({CURSOR.format(webhook.name): str(cursor), LIST: _written(kept)})
-            self._start(webhook, cursor)
+            score = Score()
+            keep({
+                CURSOR.format(webhook.name): str(cursor),
+                SCORE.format(webhook.name): _json(score),
+                LIST: _written(kept),
+            })  # fmt: skip
+            self._start(webhook, cursor, score)
 
     def remove(self, name: str, keep: Keep) -> None:
         """Remove a webhook that is there."""
@@ -173,8 +196,8 @@ class Notifier:
             self._workers.pop(name).stop()
             keep({LIST: _written({n: worker.webhook for n, worker in self._workers.items()})})
 
-    def _start(self, webhook: Webhook, cursor: int) -> None:
-        self._workers[webhook.name] = worker = _Worker(self, webhook, cursor)
+    def _start(self, webhook: Webhook, cursor: int, score: Score) -> None:
+        self._workers[webhook.name] = worker = _Worker(self, webhook, cursor, score)
         self._kept[webhook.name] = cursor
         worker.start()
 
@@ -200,13 +223,12 @@ class Notifier:
 class _Worker(threading.Thread):
     """Tells one webhook."""
 
-    def __init__(self, notifier: Notifier, webhook: Webhook, cursor: int) -> None:
+    def __init__(self, notifier: Notifier, webhook: Webhook, cursor: int, score: Score) -> None:
         super().__init__(name=f"webhook-{webhook.name}", daemon=True)
-        self.webhook, self.cursor = webhook, cursor
+        self.webhook, self.cursor, self.score = webhook, cursor, score
         self._notifier = notifier
         self._stopping = threading.Event()
-        self._delivered = self._given_up = self._tries = 0
-        self._delivered_s: float | None = None
+        self._tries = 0
         self._error = ""
 
     def stop(self) -> None:
@@ -216,8 +238,8 @@ class _Worker(threading.Thread):
     def view(self, newest: int) -> WebhookView:
         """How it goes."""
         return WebhookView(
-            self.webhook, self._delivered, self._given_up, max(0, newest - self.cursor),
-            self._delivered_s, self._error, self._tries,
+            self.webhook, self.score.delivered, self.score.given_up,
+            max(0, newest - self.cursor), self.score.delivered_s, self._error, self._tries,
         )  # fmt: skip
 
     def run(self) -> None:
@@ -279,20 +301,28 @@ class _Worker(threading.Thread):
                 self._error = str(error)
                 self._notifier.rest_s(self.webhook.name, 0.0, more=False)
             else:
-                self._delivered, self._error, self._tries = self._delivered + 1, "", 0
-                self._delivered_s = self._notifier.clock.now()
+                self._error, self._tries = "", 0
+                self.score = replace(
+                    self.score,
+                    delivered=self.score.delivered + 1,
+                    delivered_s=self._notifier.clock.now(),
+                )
                 return True
             if elapsed_s() - since_s > GIVEN_UP_S:
-                self._given_up += 1
+                self.score = replace(self.score, given_up=self.score.given_up + 1)
                 log.warning("a webhook gives up", webhook=self.webhook.name, why=self._error)
                 return True
             self._stopping.wait(backoff.take())
         return False
 
 
+def _json(document: object) -> str:
+    return msgspec.json.encode(document).decode()
+
+
 def _written(webhooks: Mapping[str, Webhook]) -> str:
     """Webhooks as they are kept."""
-    return msgspec.json.encode([webhooks[name] for name in sorted(webhooks)]).decode()
+    return _json([webhooks[name] for name in sorted(webhooks)])
 
 
 def body_of(webhook: Webhook, message: Message) -> bytes:

@@ -46,7 +46,7 @@ def test_webhooks_are_listed(server: FakeServer, call: Call) -> None:
     shown = call("notify", "list").out
     assert "example.com answers 500, tried 4 times" in shown
     said = " ".join(call("notify", "list", "--help").out.split())
-    assert "DELIVERED and LAST count from when this server began to lead" in said
+    assert "DELIVERED and LAST count from when the webhook was added" in said
     assert call("notify", "list", "--json").document["webhooks"][0]["pending"] == 12
 
 

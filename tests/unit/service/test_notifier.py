@@ -173,6 +173,36 @@ def test_the_next_leader_goes_on() -> None:
     assert set(receiver.taken) == {f"ops_{n}" for n in range(1, 6)}
 
 
+def test_what_was_delivered_is_counted_over_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A webhook that is changed begins anew, and one of before that was not counted, too."""
+    feed, receiver = Feed(), Receiver()
+    first = notifying(feed, receiver)
+    first.put(Webhook("ops", URL, events=ALL), feed.options.update)
+    for _ in "abc":
+        feed.add("j1")
+    until(lambda: len(receiver.taken) == 3)
+    first.close()
+    second = notifying(feed, receiver)
+    second.open()
+    assert [(view.delivered, view.delivered_s) for view in second.views()] == [(3, 43_200.0)]
+    monkeypatch.setattr(module, "GIVEN_UP_S", 0.0)
+    receiver.refusals = 1
+    feed.add("j1")
+    until(lambda: second.views()[0].given_up)
+    second.close()
+    third = notifying(feed, receiver)
+    third.open()
+    assert [(view.delivered, view.given_up) for view in third.views()] == [(3, 1)]
+    third.put(Webhook("ops", URL, events=("FAILED",)), feed.options.update)
+    third.close()
+    for gone in ("", "webhook-score:ops"):
+        feed.options.pop(gone, None)
+        last = notifying(feed, receiver)
+        last.open()
+        assert [(view.delivered, view.delivered_s) for view in last.views()] == [(0, None)]
+        last.close()
+
+
 def test_a_server_that_leads_no_more_is_silent() -> None:
     """Its successor tells."""
     feed, receiver = Feed(), Receiver()
