@@ -22,6 +22,7 @@ from topmast.adapters.store import (
     SqlJournal,
     WrittenByNewer,
     open_journal,
+    snapshots,
 )
 from topmast.adapters.store.checksum import crc_without_time
 from topmast.adapters.store.retention import Past
@@ -310,6 +311,19 @@ def test_a_damaged_snapshot_is_passed_over_for_the_one_before(
     store.tamper(SNAPSHOTS.update().values(blob=torn))
     with pytest.raises(JournalFailure, match="every snapshot is damaged"):
         journal.latest_snapshot()
+
+
+def test_a_snapshot_too_large_for_a_row_is_left_out(
+    journal: SqlJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server goes on, by the snapshot before and all records since."""
+    journal.append(records(1, 30), NOTHING)
+    journal.save_snapshot(snapshot(10))
+    monkeypatch.setattr(snapshots, "MOST_BLOB_BYTES", 3)
+    journal.save_snapshot(snapshot(20))
+    journal.append(records(31, 33), NOTHING)
+    assert journal.latest_snapshot() == snapshot(10)
+    assert [r.seq for r in journal.records(after=10)] == list(range(11, 34))
 
 
 def test_a_snapshot_that_lacks_a_machine_is_passed_over(store: Store, journal: SqlJournal) -> None:

@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.support.entrance import ROOT, Entrance, entrance, run
 from tests.support.live import live
-from topmast.fast.queue.jobs.weights import JOB_BYTES
+from topmast.fast.queue import most_bytes_of
+from topmast.fast.queue.jobs.weights import JOB_BYTES, LETTER_BYTES
 from topmast.model.access import Role
+from topmast.model.files.jobfile import parse_job
 
 SCRIPT = "true " * 1_000
 JOB: dict[str, Any] = {"tenant": "vision", "run": SCRIPT, "resources": {"accelerators": "H100:8"}}
 """More GPUs than a host has: it waits for as long as the server runs."""
-ONE_BYTES = JOB_BYTES + len(SCRIPT)
+ONE_BYTES = JOB_BYTES + LETTER_BYTES * len(SCRIPT)
 FLEET = """
 regions: {east: {clusters: {east-a: {hosts: [{count: 1, gpu: H100, gpus: 1}]}}}}
 """
@@ -44,8 +47,8 @@ def test_an_account_has_as_much_as_it_leaves_free(tmp_path: Path) -> None:
         assert (again.status_code, again.json()["id"]) == (201, first.json()["id"])
         refused = (await ada.post("/jobs", json={"job": JOB})).json()
         assert refused["detail"] == (
-            "the server takes no more jobs of sa:ada: those that have not ended take 28.2kB of its "
-            "memory, these would take 7.05kB, and 0B is left for them: no account and no tenant may "
+            "the server takes no more jobs of sa:ada for tenant vision: those that have not ended take "
+            "68.2kB of its memory, these would take 17kB, and 0B is left for them: no account and no tenant may "
             "have more than it leaves free (cancel what need not run, wait for jobs to end, or ask "
             "for topmast up --queue-memory)"
         )
@@ -76,6 +79,46 @@ def test_an_account_has_as_much_as_it_leaves_free(tmp_path: Path) -> None:
             run(partial(story, door))
 
 
+def test_what_a_tenant_admin_submits_for_others_is_its_tenants_own(tmp_path: Path) -> None:
+    """It takes nothing from an account of the same name in another tenant, nor tells of it."""
+
+    async def story(door: Entrance) -> None:
+        boss = door.client(await door.token("boss", (Role.TENANT_ADMIN, "vision")))
+        dan = door.client(await door.token("dan", (Role.SUBMITTER, "speech")))
+        theirs = JOB | {"tenant": "speech"}
+        assert (await dan.post("/jobs", json={"job": theirs})).status_code == 201
+        for _ in range(100):
+            sent = await boss.post("/jobs", json={"job": JOB, "user": "sa:dan"})
+            if sent.status_code == 507:
+                break
+        told = sent.json()["detail"]
+        assert "sa:dan for tenant vision: those that have not ended take 68.2kB" in told
+        assert 2 <= await _taken(dan, theirs) <= 4
+
+    with entrance(tmp_path) as door:
+        door.service.queue_room.most_bytes = 17 * ONE_BYTES
+        run(partial(story, door))
+
+
+def test_jobs_that_wait_again_need_room_again(tmp_path: Path) -> None:
+    """Cancelling, filling and trying anew would pass any bound."""
+
+    async def story(door: Entrance) -> None:
+        ada = door.client(await door.token("ada", (Role.SUBMITTER, "vision")))
+        assert await _taken(ada) == 4
+        named = [job["id"] for job in (await ada.get("/jobs")).json()["jobs"]]
+        assert (await ada.post("/jobs/cancel", json={"jobs": named})).is_success
+        assert await _taken(ada) == 4
+        again = await ada.post("/jobs/requeue", json={"jobs": named})
+        assert again.status_code == 507, again.text
+        assert (await ada.post("/jobs/cancel", json={"selector": "state=active"})).is_success
+        assert (await ada.post("/jobs/requeue", json={"jobs": named})).is_success
+
+    with entrance(tmp_path) as door:
+        door.service.queue_room.most_bytes = 16 * ONE_BYTES
+        run(partial(story, door))
+
+
 def test_a_longer_job_takes_more(tmp_path: Path) -> None:
     """So do its variables, labels and dependencies."""
 
@@ -85,12 +128,43 @@ def test_a_longer_job_takes_more(tmp_path: Path) -> None:
             {"run": SCRIPT * 6},
             {"envs": {"A": SCRIPT * 5}},
             {"run": SCRIPT * 4, "labels": {f"label-{n}": "x" for n in range(40)}},
+            {"run": SCRIPT * 3 + "ä"},
         ):
             assert (await ada.post("/jobs", json={"job": JOB | more})).status_code == 507
         assert await _taken(ada) == 4
 
     with entrance(tmp_path) as door:
         door.service.queue_room.most_bytes = 16 * ONE_BYTES
+        run(partial(story, door))
+
+
+@pytest.mark.parametrize(
+    "sweep",
+    [
+        {"matrix": {"A": ["x" * 9_000, "y"], "B": ["1", "2"]}},
+        {"list": [{"A": "x" * 9_000}, {"A": "y"}, {"A": "z"}]},
+        {"range": {"variable": "SEED", "from": 1, "to": 30}},
+    ],
+)
+def test_a_sweep_takes_what_its_jobs_will_have(tmp_path: Path, sweep: dict[str, Any]) -> None:
+    """Its values are in each of them: a short request may become more than there is."""
+
+    async def story(door: Entrance) -> None:
+        ada = door.client(await door.token("ada", (Role.SUBMITTER, "vision")))
+        short = JOB | {"run": "true", "sweep": sweep}
+        before = sum(door.service.machines.queue.jobs.weights.by_user.values())
+        refused = await ada.post("/jobs", json={"job": short})
+        assert refused.status_code == 507, refused.text
+        door.service.queue_room.most_bytes = 1024 * ONE_BYTES
+        sent = await ada.post("/jobs", json={"job": short})
+        assert sent.status_code == 201, sent.text
+        spec = parse_job(short).spec
+        assert spec.sweep
+        taken = door.service.machines.queue.jobs.weights.by_user["vision", "sa:ada"]
+        assert before < taken <= most_bytes_of(spec) * spec.sweep.size
+
+    with entrance(tmp_path) as door:
+        door.service.queue_room.most_bytes = 8 * ONE_BYTES
         run(partial(story, door))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections import namedtuple
 from collections.abc import Iterator
 
 import pytest
@@ -229,24 +230,43 @@ def test_jobs_count_by_how_long_they_are(door: Entrance) -> None:
     run(story)
 
 
-def test_accounts_submit_nothing_once_the_disk_has_only_what_running_jobs_need(
+def test_accounts_change_nothing_once_the_disk_has_only_what_running_jobs_need(
     door: Entrance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One account could else fill it, and the server of all would end. Other acts go on."""
+    """One account could else fill it, and the server of all would end. Jobs may be cancelled a
+    while longer, and those that operate the fleet go on."""
+    usage = namedtuple("usage", ("total", "free"))
+
+    def leave(free_bytes: int) -> None:
+        monkeypatch.setattr("shutil.disk_usage", lambda _: usage(2**40, free_bytes))
 
     async def story() -> None:
         token = await door.token("fills", (Role.SUBMITTER, "vision"))
-        async with door.client(token) as client:
+        operator = await door.token("operates", (Role.OPERATOR, "/"))
+        async with door.client(token) as client, door.client(operator) as boss:
             mine = ONE | {"tenant": "vision"}
-            job = (await client.post("/jobs", json={"job": mine})).json()["id"]
-            monkeypatch.setattr(room, "LEAST_FREE_BYTES", 2**62)
-            monkeypatch.setattr(room, "LEAST_FREE_PART", 1)
-            for path, body in (("/jobs", {"job": mine}), ("/jobs/bulk", {"jobs": [mine]})):
+            jobs = [(await client.post("/jobs", json={"job": mine})).json()["id"] for _ in "abc"]
+            keyed = {"Idempotency-Key": "once"}
+            first = await client.post("/jobs", json={"job": mine}, headers=keyed)
+            leave(2**30 - 1)
+            again = await client.post("/jobs", json={"job": mine}, headers=keyed)
+            assert (again.status_code, again.json()) == (201, first.json())
+            for path, body in (
+                ("/jobs", {"job": mine}), ("/jobs/bulk", {"jobs": [mine]}),
+                ("/jobs/hold", {"jobs": jobs}), ("/jobs/requeue", {"jobs": jobs}),
+            ):  # fmt: skip
                 refused = await client.post(path, json=body)
                 assert refused.status_code == 507, refused.text
-                assert "takes no more jobs: its disk would have less than" in refused.text
-            done = await client.post("/jobs/cancel", json={"jobs": [job]})
+                assert "takes no more jobs and changes: its disk would have" in refused.text
+            done = await client.post("/jobs/cancel", json={"jobs": jobs[:1]})
             assert done.status_code == 200, done.text
+            leave(2**29 - 1)
+            for path, body in (("/jobs/cancel", {"jobs": jobs}), (f"/jobs/{jobs[1]}/cancel", {})):
+                assert (await client.post(path, json=body)).status_code == 507
+            assert (await client.get(f"/jobs/{jobs[1]}")).status_code == 200
+            assert (await boss.post("/jobs/cancel", json={"jobs": jobs})).status_code == 200
+            leave(2**30 + 1)
+            assert (await client.post("/jobs", json={"job": mine})).status_code == 201
 
     run(story)
 

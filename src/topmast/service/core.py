@@ -95,8 +95,8 @@ class Core:
         self.started_s = clock.now()
         self.access = Access(runtime.machines.queue)
         self.limits = Limits(Rates(), elapsed_s)
-        queue = runtime.machines.queue
-        self.queue_room = QueueRoom(lambda: queue.jobs.weights, self.access.path)
+        self.limits.refuse_if_full = blobs.room.refuse_if_full
+        self.queue_room = QueueRoom(runtime.machines.queue, self.access.path)
         self.judging = Judging(self.limits)
         self.explaining = Explaining(self.limits)
         self.profiles = Profiles(runtime, self.access, journal.option, self.limits)

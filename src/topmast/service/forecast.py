@@ -142,8 +142,7 @@ class Forecasts:
         it is with a region of another process (see `WhatIf`).
         """
         runtime, states = self._runtime, dict[str, RegionState]()
-        text_bytes = await asyncio.wrap_future(runtime.ask(self._text_bytes))
-        if text_bytes > MOST_COPIED_BYTES:
+        if await asyncio.wrap_future(runtime.ask(self._letters)) > MOST_COPIED_BYTES:
             return None
         for region in await asyncio.wrap_future(runtime.ask(lambda: sorted(self._regions.placers))):
             state = await asyncio.wrap_future(runtime.ask(partial(self._regions.state, region)))
@@ -156,9 +155,9 @@ class Forecasts:
 
         return await asyncio.wrap_future(runtime.ask(question))
 
-    def _text_bytes(self) -> int:
+    def _letters(self) -> int:
         jobs = self._runtime.machines.queue.jobs
-        return jobs.weights.text_bytes(len(jobs.records))
+        return jobs.weights.letters(len(jobs.records))
 
     def _settings(self) -> Settings:
         return read_foreseen(foreseen(self._option(FORESEEN)), "up")

@@ -7,11 +7,14 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from topmast.model.access import Caller
+from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.errors import TooMany
 
 JOBS_PER_TAKE = 100
 """So many jobs, tenants or clusters of one request count as one more request."""
+ACTS_PER_TAKE = 20
+"""So many jobs that are cancelled, held or changed count as one more: each costs several times what
+one does that is submitted."""
 JOB_BYTES_PER_TAKE = 100 * 1024
 """So much of what a request says of jobs counts as one more request, where it has fewer jobs than
 that: all of it is kept, in memory and in the journal."""
@@ -70,14 +73,24 @@ class Limits:
 
     def __init__(self, rates: Rates, clock: Callable[[], float]) -> None:
         self.rates = rates
+        self.refuse_if_full: Callable[[bool], None] = lambda frees: None
+        """Raises Full where the disk takes no more changes; ``frees``: of one that frees it."""
         self._clock = clock
         self._left: dict[tuple[str, str], tuple[float, float]] = {}
         """What is left of each burst, and when that was so; the latest used come last."""
 
-    def take(self, caller: Caller, kind: str, count: float = 1.0) -> None:
-        """Count a request of a caller. Raises TooMany."""
-        if not caller.principal.trusted:
-            self.take_of(caller.principal.subject, kind, count)
+    def take(self, caller: Caller, kind: str, count: float = 1.0, *, frees: bool = False) -> None:
+        """Count a request of a caller. Raises TooMany, and Full of one that changes something.
+
+        Those that operate the fleet may change it as long as the server goes on. ``frees``: it ends
+        jobs, or adds nothing.
+        """
+        principal = caller.principal
+        if principal.trusted:
+            return
+        self.take_of(principal.subject, kind, count)
+        if kind == "submit" and not principal.may(Permission.FLEET_OPERATE, (ROOT,)):
+            self.refuse_if_full(frees)
 
     def charge(self, caller: Caller, kind: str, count: float) -> None:
         """Count what a request turned out to cost: it refuses nothing, what comes next pays."""

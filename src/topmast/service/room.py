@@ -111,16 +111,19 @@ class Room:
                 self._of.setdefault(digest, owner)
         return self._of
 
-    def refuse_jobs_if_full(self) -> None:
-        """Raises Full where jobs would take what the journal needs for those that run. O(1)."""
-        spare_bytes, why = self._spare_bytes()
-        if spare_bytes <= 0:
-            raise Full(f"the server takes no more jobs: {why}")
+    def refuse_if_full(self, frees: bool = False) -> None:
+        """Raises Full where changes would take what the journal needs for jobs that run. O(1).
 
-    def _spare_bytes(self) -> tuple[int, str]:
-        """What the disk has over its floor; and what to say where that does not do."""
+        ``frees``: of a change that ends jobs: it is taken until half of that is left.
+        """
+        spare_bytes, why = self._spare_bytes(2 if frees else 1)
+        if spare_bytes <= 0:
+            raise Full(f"the server takes no more jobs and changes: {why}")
+
+    def _spare_bytes(self, part: int = 1) -> tuple[int, str]:
+        """What the disk has over a part of its floor; and what to say where that does not do."""
         disk = shutil.disk_usage(self._root)
-        least_bytes = min(LEAST_FREE_BYTES, disk.total // LEAST_FREE_PART)
+        least_bytes = min(LEAST_FREE_BYTES, disk.total // LEAST_FREE_PART) // part
         remedy = "ask for more room for the state folder of the server"
         why = f"its disk would have less than {format_bytes(least_bytes)} free ({remedy})"
         return disk.free - sum(self._coming.values()) - least_bytes, why

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from topmast.adapters.clock import elapsed_s
 from topmast.fast.queue import fault_of, outstanding
 from topmast.model import ids
 from topmast.model import messages as m
@@ -35,6 +36,8 @@ from topmast.service.turns import Turns
 MAX_BULK = 100_000
 MAX_WAITS = 200_000
 """What the jobs of one request wait for, counted for each job: each is kept and looked at."""
+SLICE_S = 0.005
+"""How long jobs of one request are read without a pause."""
 MAX_WARNINGS = 20
 MOST_WRONG = 1_000
 """After so many errors no more of a request is read: each costs many times what a job does."""
@@ -50,8 +53,8 @@ class Submitting(Reserving):
         self, caller: Caller, document: Any, user: str, workdir: str, key: str, size_bytes: int = 0
     ) -> v.Receipt:
         """Admit one job, of a document so long; returns when that is durable."""
-        self.limits.take(caller, "submit")
-        self._refuse_if_full(caller)
+        self.limits.take(caller, "submit", frees=self._is_repeated(caller, key))
+        self._refuse_if_full(caller, key)
         spec, ended = await self._read_job(caller, document, user, workdir)
         size = size_of((spec,))
         self.limits.charge(caller, "submit", (size - 1 + _waits_of(spec)) / JOBS_PER_TAKE)
@@ -65,8 +68,9 @@ class Submitting(Reserving):
         self, caller: Caller, documents: Any, user: str, key: str, size_bytes: int = 0
     ) -> v.BulkReceipt:
         """Admit many jobs, of documents so long, all or none; returns when that is durable."""
-        self._refuse_if_full(caller)
-        jobs, ended = await self._read_jobs(caller, documents, user)
+        self._refuse_if_full(caller, key)
+        repeated = self._is_repeated(caller, key)
+        jobs, ended = await self._read_jobs(caller, documents, user, repeated=repeated)
         self._charge_size(caller, size_bytes, len(jobs))
         warnings = [f"jobs[{i}]: {text}" for i, job in enumerate(jobs) for text in job.warnings]
         if len(warnings) > MAX_WARNINGS:
@@ -76,10 +80,14 @@ class Submitting(Reserving):
         kinds = None if any(s.depends_on for s in specs) else tuple([job.kind for job in jobs])
         return v.BulkReceipt(await self._admit(caller, specs, key, ended, kinds), tuple(warnings))
 
-    def _refuse_if_full(self, caller: Caller) -> None:
+    def _refuse_if_full(self, caller: Caller, key: str) -> None:
         """One account could else fill the disk, and the server of all would end. Raises Full."""
-        if not caller.principal.trusted:
-            self.blobs.room.refuse_jobs_if_full()
+        if not (caller.principal.trusted or self._is_repeated(caller, key)):
+            self.blobs.room.refuse_if_full()
+
+    def _is_repeated(self, caller: Caller, key: str) -> bool:
+        """Whether a submission was admitted before: it adds nothing, and is answered in any case."""
+        return _own_key(caller, key) in self.machines.queue.jobs.keys
 
     def _charge_size(self, caller: Caller, size_bytes: int, jobs: int) -> None:
         """Count what is longer than so many jobs are as a rule."""
@@ -95,10 +103,9 @@ class Submitting(Reserving):
         kinds: tuple[int, ...] | None = None,
     ) -> tuple[str, ...]:
         digest = hashlib.sha256(msgspec.json.encode(specs)).hexdigest() if key else ""
-        if key and not caller.principal.trusted:
-            key = f"{caller.principal.subject} {key}"  # a key is its sender's own
-        if not caller.principal.trusted and key not in self.machines.queue.jobs.keys:
+        if not (caller.principal.trusted or self._is_repeated(caller, key)):
             self.queue_room.take(specs)
+        key = _own_key(caller, key)
         order = m.SubmitJobs(specs, key, digest, ended or UNSET, True, kinds or UNSET)
         admitted: tuple[str, ...] = await self._tell(ids.QUEUE, order, submission(caller, specs))
         return admitted
@@ -147,7 +154,7 @@ class Submitting(Reserving):
         return spec, ended
 
     async def _read_jobs(
-        self, caller: Caller, documents: Any, user: str
+        self, caller: Caller, documents: Any, user: str, *, repeated: bool = False
     ) -> tuple[list[Checked], Ended]:
         """Many jobs from a request, and how jobs ended that they wait for; all or none.
 
@@ -158,10 +165,14 @@ class Submitting(Reserving):
         if len(documents) > MAX_BULK:
             remedy = "send several requests"
             raise InvalidInput(f"more than {MAX_BULK} jobs", field="jobs", remedy=remedy)
-        self.limits.take(caller, "submit", 1.0 + len(documents) / JOBS_PER_TAKE)
-        many, refused = ManyJobs(self.admission, caller, user), Refused()
+        takes = 1.0 + len(documents) / JOBS_PER_TAKE
+        self.limits.take(caller, "submit", takes, frees=repeated)
+        many, refused, begun_s = ManyJobs(self.admission, caller, user), Refused(), elapsed_s()
         jobs, waiting, waits = list[Checked](), dict[int, JobSpec](), 0
         for i, document in enumerate(documents):
+            if elapsed_s() - begun_s > SLICE_S:
+                await asyncio.sleep(0)  # others' requests get their turn
+                begun_s = elapsed_s()
             try:
                 jobs.append(many.read(document, i))
                 spec = jobs[-1].spec
@@ -169,7 +180,6 @@ class Submitting(Reserving):
                 refused.add(error)
                 if len(refused) >= MOST_WRONG:
                     refused.refuse(is_all=False)
-                await asyncio.sleep(0)
                 if not isinstance(error.rest, JobSpec):
                     continue
                 spec = error.rest
@@ -177,8 +187,6 @@ class Submitting(Reserving):
                 waiting[i], waits = spec, waits + _waits_of(spec)
                 if waits > MAX_WAITS:
                     raise _too_many_waits("jobs")
-            if i % 100 == 99:
-                await asyncio.sleep(0)  # others' requests get their turn
         self.limits.charge(caller, "submit", waits / JOBS_PER_TAKE)
         ended, absent = await self._awaited(caller, waiting.items(), "jobs[{}]")
         refused.add_all(absent)
@@ -272,3 +280,8 @@ def _too_many_waits(field: str) -> InvalidInput:
         f"the jobs wait for more than {MAX_WAITS:,} others, counted for each", field=field,
         remedy=remedy,
     )  # fmt: skip
+
+
+def _own_key(caller: Caller, key: str) -> str:
+    """A key is its sender's own."""
+    return f"{caller.principal.subject} {key}" if key and not caller.principal.trusted else key

@@ -25,7 +25,7 @@ from topmast.model.sweep_views import SweepView
 from topmast.model.views import JobView
 from topmast.ports import Act
 from topmast.service.access import NO_REASON, Why, act, json_text, row
-from topmast.service.limits import JOBS_PER_TAKE
+from topmast.service.limits import ACTS_PER_TAKE
 from topmast.service.listing import selects
 from topmast.service.operating import Operating
 from topmast.service.selecting import SelectedNames
@@ -33,8 +33,7 @@ from topmast.service.sweeps import job_named, jobs_named, seen_by, sweep_of, vie
 
 MAX_JOBS = 100_000
 """At most so many are named in one request."""
-NAMED_LENGTH = 200
-"""Characters of what a request names, in the audit log."""
+NAMED_LENGTH = 200  # characters of what a request names, in the audit log
 GOING = tuple(state for state in JobState if state not in TERMINAL)
 
 
@@ -207,27 +206,27 @@ class Verbs(Operating):
         states = Counter(record.state.value for record in records)
         return json_text(states=states, bands=Counter(bands), **more)
 
-    # --- acts -----------------------------------------------------------------------------------
-
     async def cancel(self, caller: Caller, job: str, by: str, why: Why = NO_REASON) -> JobView:
         """End a job for good; returns before its processes have stopped."""
-        self.limits.take(caller, "submit")
         wanted = JobsAct("cancel", (job,), by=by, reason=why.reason, dry_run=why.dry_run)
-        await self._acted(caller, wanted)
+        await self.act_on_jobs(caller, wanted)
         return await self.job(caller, job)
 
     async def act_on_jobs(self, caller: Caller, wanted: JobsAct) -> JobsActed:
         """Do one thing to many jobs, or say what it would do; a repetition changes nothing."""
-        self.limits.take(caller, "submit", 1.0 + len(wanted.jobs) / JOBS_PER_TAKE)
+        self._count(caller, wanted)
         acted, hides = await self._acted(caller, wanted), self.redaction(caller)
         if hides is None:
             return acted
         # What is named keeps its name: it tells no more than the request did.
         return replace(acted, jobs=tuple(hides.of(view) for view in acted.jobs))
 
+    def _count(self, caller: Caller, wanted: JobsAct) -> None:
+        self.limits.take(caller, "submit", frees=wanted.verb == "cancel")
+
     async def check_jobs_meant(self, caller: Caller, wanted: JobsAct) -> None:
         """Raises InvalidInput or NotFound for what a request names that there is not, for all."""
-        self.limits.take(caller, "submit", 1.0 + len(wanted.jobs) / JOBS_PER_TAKE)
+        self._count(caller, wanted)
         targets = await self._targets(caller, wanted)
         refuse_all(
             NotFound(target.judgement.why, field="jobs") for target in targets if not target.tenant
@@ -235,11 +234,14 @@ class Verbs(Operating):
 
     async def _acted(self, caller: Caller, wanted: JobsAct) -> JobsActed:
         targets = await self._targets(caller, wanted)
+        self.limits.charge(caller, "submit", len(targets) / ACTS_PER_TAKE)
         refused = self._refuse(caller, wanted.permission, targets)
         if not wanted.dry_run:
             if refused is not None:
                 self.limits.take(caller, "refused")
                 refused.is_noted = True
+            if wanted.verb == "requeue" and not caller.principal.trusted:
+                self.queue_room.take_again(target.job for target in targets if target.is_done)
             await self._act(caller, wanted, targets)
         if refused is not None:
             raise refused

@@ -23,7 +23,7 @@ from topmast.adapters.store.inserts import COPIED_ROWS, Inserts, put_options
 from topmast.adapters.store.months import forget
 from topmast.adapters.store.opening import dispose, open_database
 from topmast.adapters.store.retention import DAY_S, Past
-from topmast.adapters.store.snapshots import retire, snapshots, total_bytes_at
+from topmast.adapters.store.snapshots import packed, retire, snapshots, total_bytes_at
 from topmast.adapters.store.tables import (
     ATTEMPTS,
     BLOBS,
@@ -49,7 +49,6 @@ from topmast.ports import (
 
 RECORDS_PER_FETCH = 256
 JOBS_PER_QUERY = 1_000
-SNAPSHOT_ZLIB_LEVEL = 1
 
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
@@ -180,22 +179,20 @@ class SqlJournal:
         """Store a snapshot; delete what ``past`` does not keep, and records that no snapshot needs.
 
         The empty beginning counts as the oldest of the snapshots, as long as its records are there.
+        One that no database takes is left out, with a warning: a start reads more records then.
         O(bytes of the snapshot + records since the last one + records deleted).
         """
         seq, count = snapshot.seq, len(snapshot.machines)
+        blobs = packed(snapshot)
+        if blobs is None:
+            _log.warning("snapshot too large", place=self._place, seq=seq)
+            return
         with self._writing() as connection:
             connection.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.seq == seq))
             total_bytes = total_bytes_at(connection, seq)
             rows = [
-                (
-                    seq,
-                    machine,
-                    snapshot.at_s,
-                    zlib.compress(blob, SNAPSHOT_ZLIB_LEVEL),
-                    count,
-                    total_bytes,
-                )
-                for machine, blob in snapshot.machines.items()
+                (seq, machine, snapshot.at_s, blob, count, total_bytes)
+                for machine, blob in blobs.items()
             ]
             self._insert.rows(connection, self._insert.snapshot, rows)
             retire(connection, past)

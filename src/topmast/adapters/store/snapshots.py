@@ -4,10 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+from isal import isal_zlib
 from sqlalchemy import Connection, Select, delete, func, select
 
 from topmast.adapters.store.retention import Kept, Past
 from topmast.adapters.store.tables import JOURNAL, SNAPSHOTS
+from topmast.ports import Snapshot
+
+LEVEL = 1
+MOST_BLOB_BYTES = 950_000_000
+"""SQLite takes a row of 1,000,000,000 bytes, PostgreSQL a value of 1 GiB."""
+
+
+def packed(snapshot: Snapshot) -> dict[str, bytes] | None:
+    """The states of the machines as zlib writes them; None: one is too large for a database.
+
+    O(bytes); the thread that decides waits for it (docs/adr/snapshots-by-isal.md).
+    """
+    found = {}
+    for machine, state in snapshot.machines.items():
+        blob = found[machine] = isal_zlib.compress(state, LEVEL)
+        if len(blob) > MOST_BLOB_BYTES:
+            return None
+    return found
 
 
 def snapshots() -> Select[Any]:

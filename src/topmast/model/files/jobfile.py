@@ -332,6 +332,7 @@ def _workdir(value: Value | None) -> tuple[str, str | None]:
 
 def _datasets(value: Value | None) -> tuple[str, ...]:
     names: dict[str, str] = {}
+    """By the variable of each."""
     for item in value.items(limit=MAX_DATASETS) if value else []:
         name = item
         if item.node.entries:
@@ -340,15 +341,15 @@ def _datasets(value: Value | None) -> tuple[str, ...]:
             if access is not None and access.text() != "read":
                 message = f"access {show(access.node.text)} is not yet supported"
                 raise access.error(message, "write: access: read")
-        if name.name() in names:
-            raise name.error(f"the dataset {show(name.name())} is listed twice", "list it once")
         variable = dataset_variable(name.name())
-        other = next((known for known, its in names.items() if its == variable), None)
+        other = names.get(variable)
+        if other == name.name():
+            raise name.error(f"the dataset {show(name.name())} is listed twice", "list it once")
         if other is not None:
             message = f"tasks would find {show(name.name())} and {show(other)} both by {variable}"
             raise name.error(message, "add one of them again under another name")
-        names[name.name()] = variable
-    return tuple(names)
+        names[variable] = name.name()
+    return tuple(names.values())
 
 
 def _topology(value: Value | None) -> Topology:

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from topmast.fast.queue.jobs.record import JobRecord
+from topmast.model.ids import sweep_id
 from topmast.model.job import JobSpec
+from topmast.model.sweep import SweepPart
 
+Name = TypeVar("Name", str, tuple[str, str])
 JOB_BYTES = 2 * 1024
 """A job without its text; *measured*: 1.6 kB (docs/guides/sizing.md)."""
 PART_BYTES = 200
 """Each variable, label, group and dependency of a job beside its text."""
+LETTER_BYTES = 3
+"""Each letter: it is kept, and copied into snapshots twice, plain and compressed;"""
+WIDE_LETTER_BYTES = 6
+"""in a text that has other letters than those of ASCII, each takes up to four bytes."""
+
+LARGEST = 10**15
+"""No number of a sweep has more digits."""
 
 
 class Weights:
-    """Bytes of jobs that have not ended, by tenant and by user, and of those that have.
+    """Bytes of jobs that have not ended, by tenant and user, and of those that have.
 
     Changed by `enter` and `leave` alone. A job without a user counts under an empty name.
     """
@@ -22,7 +33,8 @@ class Weights:
     def __init__(self, records: Iterable[JobRecord] = ()) -> None:
         """O(jobs)."""
         self.by_tenant: dict[str, int] = {}
-        self.by_user: dict[str, int] = {}
+        self.by_user: dict[tuple[str, str], int] = {}
+        """By tenant and user: those that may submit for others in one tenant touch no other."""
         self.ended_bytes = 0
         for record in records:
             self.enter(record, ended=record.finished)
@@ -40,28 +52,57 @@ class Weights:
             self.ended_bytes += size_bytes
             return
         spec = record.spec
-        for sums, name in ((self.by_tenant, spec.tenant), (self.by_user, spec.user)):
-            left_bytes = sums.get(name, 0) + size_bytes
-            if left_bytes:
-                sums[name] = left_bytes
-            else:
-                del sums[name]
+        _add_to(self.by_tenant, spec.tenant, size_bytes)
+        _add_to(self.by_user, (spec.tenant, spec.user), size_bytes)
 
-    def text_bytes(self, jobs: int) -> int:
-        """What all of so many jobs have beyond what each takes. O(tenants)."""
-        return sum(self.by_tenant.values()) + self.ended_bytes - jobs * JOB_BYTES
+    def letters(self, jobs: int) -> int:
+        """How long the text of all of so many jobs is, at most. O(tenants)."""
+        size_bytes = sum(self.by_tenant.values()) + self.ended_bytes
+        return (size_bytes - jobs * JOB_BYTES) // LETTER_BYTES
+
+
+def _add_to(sums: dict[Name, int], name: Name, size_bytes: int) -> None:
+    """A sum of nothing is left out."""
+    left_bytes = sums.get(name, 0) + size_bytes
+    if left_bytes:
+        sums[name] = left_bytes
+    else:
+        del sums[name]
 
 
 def bytes_of(spec: JobSpec) -> int:
     """What one job takes of memory, roughly. O(variables, labels, groups and dependencies)."""
     size_bytes = JOB_BYTES - PART_BYTES
     for group in spec.groups:
-        size_bytes += PART_BYTES + len(group.run) + len(group.setup)
+        size_bytes += PART_BYTES + _text_bytes(group.run) + _text_bytes(group.setup)
     for texts in (spec.envs, spec.secrets, spec.labels):
         if texts:
-            size_bytes += (
-                len(texts) * PART_BYTES + len("".join(texts)) + len("".join(texts.values()))
-            )
+            size_bytes += _variables_bytes(texts)
     if spec.depends_on:
         size_bytes += len(spec.depends_on) * PART_BYTES
+    if spec.datasets:
+        size_bytes += len(spec.datasets) * PART_BYTES
     return size_bytes
+
+
+def most_bytes_of(spec: JobSpec) -> int:
+    """As `bytes_of`, of the largest of the jobs that a submission becomes. O(what it says)."""
+    sweep = spec.sweep
+    if not sweep:
+        return bytes_of(spec)
+    part = SweepPart(sweep_id(LARGEST), sweep.size, sweep.size).variables()
+    largest = {name: max(values, key=_text_bytes) for name, values in sweep.matrix.items()}
+    if sweep.span:
+        largest = {sweep.variable: max(str(sweep.span.first), str(sweep.span.last), key=len)}
+    settings = sweep.settings or (largest,)
+    return bytes_of(spec) + max(_variables_bytes({**part, **one}) for one in settings)
+
+
+def _variables_bytes(values: dict[str, str]) -> int:
+    names, texts = _text_bytes("".join(values)), _text_bytes("".join(values.values()))
+    return len(values) * PART_BYTES + names + texts
+
+
+def _text_bytes(text: str) -> int:
+    """O(1)."""
+    return len(text) * (LETTER_BYTES if text.isascii() else WIDE_LETTER_BYTES)
