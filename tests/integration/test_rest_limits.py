@@ -14,7 +14,7 @@ from tests.support.entrance import Entrance, entrance, run
 from topmast.api.observing import LIVE, METRICS, READY
 from topmast.model.access import Caller, Principal, Role
 from topmast.model.units import show
-from topmast.service import core, forecast, room, submitting
+from topmast.service import core, forecast, submitting
 from topmast.service.limits import Rate, Rates
 
 ONE = {"run": "true", "resources": {"accelerators": "H100:1"}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -46,8 +46,11 @@ from topmast.service.turns import InTurns, Turns, taken
 from topmast.service.webhooks import Webhooks
 from topmast.service.whatif import WhatIfs
 
+S = TypeVar("S")
 T = TypeVar("T")
 
+JUDGED_AT_ONCE = 200
+"""So many jobs of an act are judged or shown without a pause: tens of milliseconds."""
 OUTSIDE = 8
 """So many calls wait at the same time for what tasks write: their output, and commands beside them.
 They have threads of their own: a region that does not answer takes none of those that all share."""
@@ -167,6 +170,16 @@ class Core:
             for first in range(0, len(names), size):
                 portion = names[first : first + size]
                 await self._ask(partial(look, portion))
+
+    async def _in_portions(
+        self, things: Sequence[S], look: Callable[[Sequence[S]], Iterable[T]]
+    ) -> list[T]:
+        """What ``look`` finds of each few of the things, between which decisions go on."""
+        found: list[T] = []
+        for first in range(0, len(things), JUDGED_AT_ONCE):
+            portion = things[first : first + JUDGED_AT_ONCE]
+            found += await self._ask(partial(look, portion))
+        return found
 
     async def _tell(self, to: str, message: m.Message, done: Act) -> Any:
         return await asyncio.wrap_future(self.runtime.call(to, message, done))

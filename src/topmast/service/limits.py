@@ -22,6 +22,8 @@ STEPS_PER_TAKE = 20_000
 """So many comparisons of jobs with a selector count as one more request."""
 ROWS_PER_TAKE = 250
 """So many rows on the page of a list, beyond as many, count as one more request."""
+SWEPT_PER_TAKE = 2_000
+"""So many jobs of sweeps that are looked at count as one more request."""
 BYTES_PER_TAKE = 1024 * 1024
 """So much of a work folder counts as one more request."""
 MOST_BUCKETS = 10_000

@@ -56,6 +56,7 @@ def _refusal(user: str, tenant: str, own_bytes: int, size_bytes: int, most_bytes
     own, more, size = (format_bytes(n) for n in (own_bytes, most_bytes, size_bytes))
     remedy = "cancel what need not run, wait for jobs to end, or ask for topmast up --queue-memory"
     return (
-        f"the server takes no more jobs of {user} for tenant {tenant}: those that have not ended take {own} of its "
-        f"memory, these would take {size}, and {more} is left for them: {RULE} ({remedy})"
+        f"the server takes no more jobs of {user} for tenant {tenant}: those that have not ended "
+        f"take {own} of its memory, these would take {size}, and {more} is left for them: {RULE} "
+        f"({remedy})"
     )

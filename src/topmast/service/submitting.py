@@ -86,7 +86,7 @@ class Submitting(Reserving):
             self.blobs.room.refuse_if_full()
 
     def _is_repeated(self, caller: Caller, key: str) -> bool:
-        """Whether a submission was admitted before: it adds nothing, and is answered in any case."""
+        """Whether a submission was admitted before: it adds nothing, and is always answered."""
         return _own_key(caller, key) in self.machines.queue.jobs.keys
 
     def _charge_size(self, caller: Caller, size_bytes: int, jobs: int) -> None:

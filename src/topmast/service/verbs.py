@@ -18,6 +18,7 @@ from topmast.model.absent import given
 from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobEffect, JobsActed
 from topmast.model.errors import Forbidden, InvalidInput, NotFound, refuse_all
+from topmast.model.expansion import size_of
 from topmast.model.job import MILLI, JobChanges
 from topmast.model.selector import Selector, right_of, selector_of
 from topmast.model.states import TERMINAL, WAITING, JobState
@@ -25,14 +26,13 @@ from topmast.model.sweep_views import SweepView
 from topmast.model.views import JobView
 from topmast.ports import Act
 from topmast.service.access import NO_REASON, Why, act, json_text, row
-from topmast.service.limits import ACTS_PER_TAKE
+from topmast.service.limits import ACTS_PER_TAKE, SWEPT_PER_TAKE
 from topmast.service.listing import selects
 from topmast.service.operating import Operating
 from topmast.service.selecting import SelectedNames
 from topmast.service.sweeps import job_named, jobs_named, seen_by, sweep_of, views_of
 
-MAX_JOBS = 100_000
-"""At most so many are named in one request."""
+MAX_JOBS = 100_000  # at most so many are named in one request
 NAMED_LENGTH = 200  # characters of what a request names, in the audit log
 GOING = tuple(state for state in JobState if state not in TERMINAL)
 
@@ -122,8 +122,6 @@ _LATE = Judgement(Effect.UNCHANGED, "another request did something to it at the 
 class Verbs(Operating):
     """What people do to jobs, by id or by selector."""
 
-    # --- jobs as they stand ---------------------------------------------------------------------
-
     def _view(self, record: JobRecord) -> JobView:
         verdict = self.machines.queue.verdict_on(record)
         view = record.view(self.clock.now(), verdict.reason.value if verdict else None)
@@ -168,9 +166,10 @@ class Verbs(Operating):
         """The sweeps in memory, the newest first."""
         self.limits.take(caller, "list")
         queue, seen = self.machines.queue, self.access.tenants(caller, Permission.JOBS_VIEW)
-        return await self._ask(
-            lambda: views_of(queue, seen_by(queue.jobs.sweeps.records.values(), seen))
-        )
+        known = queue.jobs.sweeps.records
+        found = await self._ask(lambda: views_of(queue, seen_by(known.values(), seen)))
+        self.limits.charge(caller, "list", sum(sweep.jobs for sweep in found) / SWEPT_PER_TAKE)
+        return found
 
     async def sweep(self, caller: Caller, sweep: str) -> SweepView:
         """One sweep as it stands; one that the caller may not see is not there."""
@@ -178,6 +177,7 @@ class Verbs(Operating):
         one = queue.jobs.sweeps.records.get(sweep)
         if one is None or not self.access.may(caller, Permission.JOBS_VIEW, one.spec.tenant):
             raise NotFound(f"no sweep '{sweep}'")
+        self.limits.take(caller, "list", size_of((one.spec,)) / SWEPT_PER_TAKE)
         (found,) = await self._ask(lambda: views_of(queue, (one,)))
         return found
 
@@ -245,7 +245,7 @@ class Verbs(Operating):
             await self._act(caller, wanted, targets)
         if refused is not None:
             raise refused
-        views = await self._ask(lambda: self._views(targets))
+        views = tuple(await self._in_portions(targets, self._views))
         counts = Counter(target.judgement.effect.value for target in targets)
         done = [target for target in targets if target.is_done]
         return JobsActed(
@@ -274,7 +274,7 @@ class Verbs(Operating):
         names = await self._ask(
             lambda: tuple(dict.fromkeys(jobs_named(queue, wanted.jobs, sees, takes)))
         )
-        found = await self._ask(lambda: self._named_jobs(wanted, names, seen))
+        found = await self._in_portions(names, partial(self._named_jobs, wanted, seen))
         missing = [target.job for target in found if not target.tenant]
         ended = await asyncio.to_thread(self._ended_long_ago, wanted.verb, missing, seen)
         return [ended.get(target.job, target) for target in found]
@@ -313,7 +313,7 @@ class Verbs(Operating):
         return found
 
     def _named_jobs(
-        self, wanted: JobsAct, names: Sequence[str], seen: frozenset[str] | None
+        self, wanted: JobsAct, seen: frozenset[str] | None, names: Sequence[str]
     ) -> list[_Target]:
         """Without a tenant: one that is not in memory, or may not be seen."""
         records, found = self.machines.queue.jobs.records, []
@@ -463,7 +463,7 @@ class Verbs(Operating):
                 acted = await self._tell(ids.QUEUE, order(tuple(left)), done)
         return acted
 
-    def _views(self, targets: list[_Target]) -> tuple[JobView, ...]:
+    def _views(self, targets: Sequence[_Target]) -> tuple[JobView, ...]:
         found = (self._live(target.job) for target in targets if target.tenant)
         return tuple(view for view in found if view is not None)
 
