@@ -1,5 +1,6 @@
 """Jobs of accounts: what they may take of the server's memory, all together and of one account."""
 
+import asyncio
 import sqlite3
 from functools import partial
 from pathlib import Path
@@ -100,6 +101,24 @@ def test_what_a_tenant_admin_submits_for_others_is_its_tenants_own(tmp_path: Pat
         run(partial(story, door))
 
 
+def test_requests_that_come_together_have_no_more_room(tmp_path: Path) -> None:
+    """Each counts for the others while it is admitted."""
+
+    async def story(door: Entrance) -> None:
+        names = [f"copy{n}" for n in range(8)]
+        clients = [door.client(await door.token(one, (Role.SUBMITTER, "vision"))) for one in names]
+        many = {"jobs": [JOB] * 3}
+        sent = await asyncio.gather(*(one.post("/jobs/bulk", json=many) for one in clients))
+        codes = sorted(answer.status_code for answer in sent)
+        assert codes[0] == 201
+        assert codes.count(507) >= 5, codes
+        assert not door.service.queue_room._coming
+
+    with entrance(tmp_path) as door:
+        door.service.queue_room.most_bytes = 16 * ONE_BYTES
+        run(partial(story, door))
+
+
 def test_jobs_that_wait_again_need_room_again(tmp_path: Path) -> None:
     """Cancelling, filling and trying anew would pass any bound."""
 
@@ -126,6 +145,7 @@ def test_a_longer_job_takes_more(tmp_path: Path) -> None:
         ada = door.client(await door.token("ada", (Role.SUBMITTER, "vision")))
         for more in (
             {"run": SCRIPT * 6},
+            {"datasets": [f"{n}-{'d' * 99}" for n in range(150)]},
             {"envs": {"A": SCRIPT * 5}},
             {"run": SCRIPT * 4, "labels": {f"label-{n}": "x" for n in range(40)}},
             {"run": SCRIPT * 3 + "ä"},

@@ -7,6 +7,7 @@ import itertools
 import time
 from collections import namedtuple
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -208,19 +209,27 @@ def test_a_sweep_that_counts_more_than_the_burst_is_taken_once(door: Entrance) -
 
 
 def test_jobs_count_by_how_long_they_are(door: Entrance) -> None:
-    """All that they say is kept: a few long ones are as much as many short ones."""
+    """All that they say is read, and kept: a few long ones are as much as many short ones, as are
+    those of many groups, and those that are refused."""
     long = ONE | {"tenant": "vision", "run": "#" + 99_000 * "x"}
     mine = ONE | {"tenant": "vision"}
     sweep = {"sweep": {"range": {"variable": "N", "from": 1, "to": 40}}}
-    asks = [
+    group = {"run": "true", "resources": {"cpus": 0.01}}
+    wide = {"tenant": "vision", "groups": [group | {"name": f"g{n}"} for n in range(50)]}
+    wrong = mine | {"num_nodes": 0}
+    asks: list[tuple[str, dict[str, Any], dict[str, Any], float]] = [
         ("/jobs", {"job": long | sweep}, {"job": mine | sweep}, 9.0),
         ("/jobs/bulk", {"jobs": [long] * 40}, {"jobs": [mine] * 40}, 9.0),
         ("/jobs", {"job": long}, {"job": mine}, 2.5),
+        ("/jobs", {"job": wide}, {"job": mine}, 5.0),
+        ("/jobs/bulk", {"jobs": [wide] * 2}, {"jobs": [mine] * 2}, 9.0),
+        ("/jobs/bulk", {"jobs": [long] * 40 + [wrong]}, {"jobs": [mine, wrong]}, 9.0),
     ]
 
     async def story() -> None:
         for n, (path, body, short, burst) in enumerate(asks):
-            for name, sent, want in (("long", body, [201, 429]), ("short", short, [201, 201])):
+            ok = 422 if wrong in body.get("jobs", ()) else 201
+            for name, sent, want in (("long", body, [ok, 429]), ("short", short, [ok, ok])):
                 token = await door.token(f"{name}{n}", (Role.SUBMITTER, "vision"))
                 with door.limited(Rates(submit=Rate(1e-6, burst))):
                     async with door.client(token) as client:

@@ -24,6 +24,8 @@ from topmast.service.regions import Regions
 from topmast.service.warnings import nowhere, warnings_of
 
 MOST_WARNED = 10_000
+LONGEST_WARNED = 1_000
+"""Characters of warnings, and of names of datasets, that are kept for the next job like it."""
 MOST_KNOWN = 1_000
 """So many jobs of a request are kept that others may be like."""
 
@@ -160,13 +162,16 @@ class Admission:
             tuple(nowhere(queue, spec)),
             books,
         )
-        if key not in self._warned:
-            if len(self._warned) > MOST_WARNED:
-                self._warned.clear()
-            regions = [placer.columns for placer in self._regions.placers.values()]
-            # It is unknown what a region of another process can hold before it was reached.
-            self._warned[key] = warnings_of(queue, None if shapes is None else regions, spec)
-        return self._warned[key]
+        if (known := self._warned.get(key)) is not None:
+            return known
+        regions = [placer.columns for placer in self._regions.placers.values()]
+        # It is unknown what a region of another process can hold before it was reached.
+        found = warnings_of(queue, None if shapes is None else regions, spec)
+        if len(self._warned) > MOST_WARNED:
+            self._warned.clear()
+        if sum(map(len, (*found, *spec.datasets))) <= LONGEST_WARNED:
+            self._warned[key] = found
+        return found
 
 
 class ManyJobs:

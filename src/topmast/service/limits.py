@@ -12,6 +12,9 @@ from topmast.model.errors import TooMany
 
 JOBS_PER_TAKE = 100
 """So many jobs, tenants or clusters of one request count as one more request."""
+GROUPS_PER_TAKE = 10
+"""So many task groups of jobs, but for the first of each, count as one more request: each is placed
+by itself."""
 ACTS_PER_TAKE = 20
 """So many jobs that are cancelled, held or changed count as one more: each costs several times what
 one does that is submitted."""

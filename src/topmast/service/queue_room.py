@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from topmast.fast.queue import GlobalQueue, most_bytes_of
 from topmast.model.errors import Full
@@ -12,44 +13,69 @@ from topmast.model.units import format_bytes
 from topmast.service.sharing import RULE, below, left_bytes
 
 MOST_BYTES = 2 * 1024**3
-"""All jobs that have not ended, unless the server was told another bound: a million short ones."""
+"""All jobs that have not ended, unless the server was told another bound: 900,000 short ones."""
+
+Sums = dict[tuple[str, str], int]
+"""Bytes by tenant and user."""
 
 
 class QueueRoom:
-    """Refuses jobs that would leave too little memory to the jobs of others."""
+    """Refuses jobs that would leave too little memory to the jobs of others.
+
+    Used on the event loop, beside the thread that decides: sums of its are copied in one step of
+    the interpreter.
+    """
 
     def __init__(self, queue: GlobalQueue, path: Callable[[str], Sequence[str]]) -> None:
         """``path``: a tenant and all above it, the top last."""
         self.most_bytes = MOST_BYTES
         self._queue = queue
         self._path = path
+        self._coming: Sums = {}
+        """What requests under way have been given."""
 
-    def take(self, specs: Iterable[JobSpec]) -> None:
-        """Raises Full if some of these have no room. O(specs + tenants x depth of the tree).
+    @contextmanager
+    def for_some(self, specs: Iterable[JobSpec]) -> Iterator[None]:
+        """Room for jobs that are admitted within. Raises Full if some have none.
 
-        Requests that come together may take a little more. May be called beside the thread that
-        decides: the sums are copied in one step of the interpreter.
+        O(specs + users with jobs x depth of the tree, for each user of the specs).
         """
-        wanted: dict[tuple[str, str], int] = {}
+        wanted: Sums = {}
         for spec in specs:
             key = (spec.tenant, spec.user)
             wanted[key] = wanted.get(key, 0) + size_of((spec,)) * most_bytes_of(spec)
-        weights = self._queue.jobs.weights
-        tenants, users = weights.by_tenant.copy(), weights.by_user.copy()
-        for (tenant, user), size_bytes in wanted.items():
-            own_bytes, all_bytes = users.get((tenant, user), 0), sum(tenants.values())
-            path, sums = self._path(tenant), below(tenants.items(), self._path)
-            free_bytes = self.most_bytes - all_bytes
-            most_bytes = left_bytes(path, sums, own_bytes, free_bytes)
-            if size_bytes > most_bytes:
-                raise Full(_refusal(user, tenant, own_bytes, size_bytes, max(0, most_bytes)))
-            tenants[tenant] = tenants.get(tenant, 0) + size_bytes
-            users[tenant, user] = own_bytes + size_bytes
+        self._judge(wanted)
+        _add(self._coming, wanted, 1)
+        try:
+            yield
+        finally:
+            _add(self._coming, wanted, -1)
 
     def take_again(self, jobs: Iterable[str]) -> None:
-        """The same for jobs that ended, and are to wait again."""
+        """Raises Full if some of these jobs, which ended and are to wait again, have no room."""
         known = (self._queue.jobs.records.get(job) for job in jobs)
-        self.take(record.spec for record in known if record is not None and record.finished)
+        ended = [record.spec for record in known if record is not None and record.finished]
+        with self.for_some(ended):
+            pass
+
+    def _judge(self, wanted: Sums) -> None:
+        users = self._queue.jobs.weights.by_user.copy()
+        _add(users, self._coming, 1)
+        for (tenant, user), size_bytes in wanted.items():
+            own_bytes = users.get((tenant, user), 0)
+            sums = below(((name, had) for (name, _), had in users.items()), self._path)
+            free_bytes = self.most_bytes - sum(users.values())
+            most_bytes = left_bytes(self._path(tenant), sums, own_bytes, free_bytes)
+            if size_bytes > most_bytes:
+                raise Full(_refusal(user, tenant, own_bytes, size_bytes, max(0, most_bytes)))
+            users[tenant, user] = own_bytes + size_bytes
+
+
+def _add(sums: Sums, more: Mapping[tuple[str, str], int], times: int) -> None:
+    for name, size_bytes in more.items():
+        sums[name] = sums.get(name, 0) + times * size_bytes
+        if not sums[name]:
+            del sums[name]
 
 
 def _refusal(user: str, tenant: str, own_bytes: int, size_bytes: int, most_bytes: int) -> str:

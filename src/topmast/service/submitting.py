@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -28,7 +28,7 @@ from topmast.service.explain import explain_spec
 from topmast.service.explaining import refuse_too_large
 from topmast.service.forecast import with_start
 from topmast.service.holders import quotas_in_parts
-from topmast.service.limits import JOB_BYTES_PER_TAKE, JOBS_PER_TAKE
+from topmast.service.limits import GROUPS_PER_TAKE, JOB_BYTES_PER_TAKE, JOBS_PER_TAKE
 from topmast.service.reserving import Reserving
 from topmast.service.submission import submission
 from topmast.service.turns import Turns
@@ -58,6 +58,7 @@ class Submitting(Reserving):
         spec, ended = await self._read_job(caller, document, user, workdir)
         size = size_of((spec,))
         self.limits.charge(caller, "submit", (size - 1 + _waits_of(spec)) / JOBS_PER_TAKE)
+        self._charge_groups(caller, (spec,))
         self._charge_size(caller, size * size_bytes, size)
         job = (await self._admit(caller, (spec,), key, ended))[0]
         if spec.sweep:
@@ -70,13 +71,17 @@ class Submitting(Reserving):
         """Admit many jobs, of documents so long, all or none; returns when that is durable."""
         self._refuse_if_full(caller, key)
         repeated = self._is_repeated(caller, key)
-        jobs, ended = await self._read_jobs(caller, documents, user, repeated=repeated)
-        self._charge_size(caller, size_bytes, len(jobs))
+        try:
+            jobs, ended = await self._read_jobs(caller, documents, user, repeated=repeated)
+        finally:
+            many = len(documents) if isinstance(documents, list) else 0
+            self._charge_size(caller, size_bytes, many)
         warnings = [f"jobs[{i}]: {text}" for i, job in enumerate(jobs) for text in job.warnings]
         if len(warnings) > MAX_WARNINGS:
             more = len(warnings) - MAX_WARNINGS
             warnings[MAX_WARNINGS:] = [f"and {more} more warnings"]
         specs = tuple([job.spec for job in jobs])
+        self._charge_groups(caller, specs)
         kinds = None if any(s.depends_on for s in specs) else tuple([job.kind for job in jobs])
         return v.BulkReceipt(await self._admit(caller, specs, key, ended, kinds), tuple(warnings))
 
@@ -94,6 +99,10 @@ class Submitting(Reserving):
         more = size_bytes / JOB_BYTES_PER_TAKE - jobs / JOBS_PER_TAKE
         self.limits.charge(caller, "submit", max(0.0, more))
 
+    def _charge_groups(self, caller: Caller, specs: Sequence[JobSpec]) -> None:
+        groups = sum([size_of((spec,)) * (len(spec.groups) - 1) for spec in specs])
+        self.limits.charge(caller, "submit", groups / GROUPS_PER_TAKE)
+
     async def _admit(
         self,
         caller: Caller,
@@ -103,11 +112,14 @@ class Submitting(Reserving):
         kinds: tuple[int, ...] | None = None,
     ) -> tuple[str, ...]:
         digest = hashlib.sha256(msgspec.json.encode(specs)).hexdigest() if key else ""
-        if not (caller.principal.trusted or self._is_repeated(caller, key)):
-            self.queue_room.take(specs)
+        asks = not (caller.principal.trusted or self._is_repeated(caller, key))
+        digest = hashlib.sha256(msgspec.json.encode(specs)).hexdigest() if key else ""
         key = _own_key(caller, key)
         order = m.SubmitJobs(specs, key, digest, ended or UNSET, True, kinds or UNSET)
-        admitted: tuple[str, ...] = await self._tell(ids.QUEUE, order, submission(caller, specs))
+        with self.queue_room.for_some(specs if asks else ()):
+            admitted: tuple[str, ...] = await self._tell(
+                ids.QUEUE, order, submission(caller, specs)
+            )
         return admitted
 
     def _with_quota(self, caller: Caller, told: v.Explanation, spec: JobSpec) -> v.Explanation:

@@ -169,5 +169,9 @@ def test_a_job_is_warned_of_its_own_datasets(tmp_path: Path) -> None:
     assert admission.warnings(job()) == ()
     (warning,) = admission.warnings(texts)
     assert "'texts'" in warning
+    kept = len(admission._warned)
+    many = job(datasets=tuple(f"{n}-{'d' * 99}" for n in range(20)))
+    assert admission.warnings(many) == admission.warnings(many) != ()
+    assert len(admission._warned) == kept, "long ones would fill the memory"
     world.tell(ids.QUEUE, m.AddDataset(dataset("images", "east")))
     assert admission.warnings(images) == ()

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
 
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.ids import sweep_id
 from topmast.model.job import JobSpec
 from topmast.model.sweep import SweepPart
 
-Name = TypeVar("Name", str, tuple[str, str])
 JOB_BYTES = 2 * 1024
 """A job without its text; *measured*: 1.6 kB (docs/guides/sizing.md)."""
 PART_BYTES = 200
-"""Each variable, label, group and dependency of a job beside its text."""
+"""Each variable, label, group, dataset and dependency of a job beside its text."""
 LETTER_BYTES = 3
 """Each letter: it is kept, and copied into snapshots twice, plain and compressed;"""
 WIDE_LETTER_BYTES = 6
@@ -32,7 +30,6 @@ class Weights:
 
     def __init__(self, records: Iterable[JobRecord] = ()) -> None:
         """O(jobs)."""
-        self.by_tenant: dict[str, int] = {}
         self.by_user: dict[tuple[str, str], int] = {}
         """By tenant and user: those that may submit for others in one tenant touch no other."""
         self.ended_bytes = 0
@@ -51,23 +48,17 @@ class Weights:
         if ended:
             self.ended_bytes += size_bytes
             return
-        spec = record.spec
-        _add_to(self.by_tenant, spec.tenant, size_bytes)
-        _add_to(self.by_user, (spec.tenant, spec.user), size_bytes)
+        name = (record.spec.tenant, record.spec.user)
+        left_bytes = self.by_user.get(name, 0) + size_bytes
+        if left_bytes:
+            self.by_user[name] = left_bytes
+        else:
+            del self.by_user[name]
 
     def letters(self, jobs: int) -> int:
-        """How long the text of all of so many jobs is, at most. O(tenants)."""
-        size_bytes = sum(self.by_tenant.values()) + self.ended_bytes
+        """How long the text of all of so many jobs is, at most. O(users)."""
+        size_bytes = sum(self.by_user.values()) + self.ended_bytes
         return (size_bytes - jobs * JOB_BYTES) // LETTER_BYTES
-
-
-def _add_to(sums: dict[Name, int], name: Name, size_bytes: int) -> None:
-    """A sum of nothing is left out."""
-    left_bytes = sums.get(name, 0) + size_bytes
-    if left_bytes:
-        sums[name] = left_bytes
-    else:
-        del sums[name]
 
 
 def bytes_of(spec: JobSpec) -> int:
@@ -81,7 +72,7 @@ def bytes_of(spec: JobSpec) -> int:
     if spec.depends_on:
         size_bytes += len(spec.depends_on) * PART_BYTES
     if spec.datasets:
-        size_bytes += len(spec.datasets) * PART_BYTES
+        size_bytes += len(spec.datasets) * PART_BYTES + _text_bytes("".join(spec.datasets))
     return size_bytes
 
 
