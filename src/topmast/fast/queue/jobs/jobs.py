@@ -119,8 +119,7 @@ class Jobs:
     def revive(self, record: JobRecord) -> None:
         """A job that was over goes on. O(FINISHED_KEPT)."""
         record.finish_s = None
-        self.weights.leave(record, ended=True)
-        self.weights.enter(record)
+        self.weights.move(record, ended=False)
         self.sweeps.revived(record)
         self.finished.remove(record.id)
 
@@ -131,8 +130,7 @@ class Jobs:
         """
         self.skipped.pop(record.id, None)
         record.finish_s = finish_s
-        self.weights.leave(record)
-        self.weights.enter(record, ended=True)
+        self.weights.move(record, ended=True)
         self.sweeps.retired(record, finish_s)
         if now != self._over_at_s:
             self._over_now, self._over_at_s = 0, now

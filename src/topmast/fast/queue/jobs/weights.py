@@ -25,7 +25,7 @@ LARGEST = 10**15
 class Weights:
     """Bytes of jobs that have not ended, by tenant and user, and of those that have.
 
-    Changed by `enter` and `leave` alone. A job without a user counts under an empty name.
+    Changed by `enter`, `leave` and `move` alone. A job without a user counts under an empty name.
     """
 
     def __init__(self, records: Iterable[JobRecord] = ()) -> None:
@@ -43,6 +43,12 @@ class Weights:
     def leave(self, record: JobRecord, *, ended: bool = False) -> None:
         """It is no longer there, or no longer what it was told to be."""
         self._add(record, ended, -bytes_of(record.spec))
+
+    def move(self, record: JobRecord, *, ended: bool) -> None:
+        """It has ended, or goes on after its end."""
+        size_bytes = bytes_of(record.spec)
+        self._add(record, not ended, -size_bytes)
+        self._add(record, ended, size_bytes)
 
     def _add(self, record: JobRecord, ended: bool, size_bytes: int) -> None:
         if ended:
