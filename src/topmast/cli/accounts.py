@@ -12,7 +12,7 @@ from topmast.cli.actoptions import ActOptions
 from topmast.cli.command import FOLDER, Session, command, group
 from topmast.cli.completion import complete_roles
 from topmast.cli.groups import Later
-from topmast.cli.output import Column, note, say, say_fields, say_table, warn
+from topmast.cli.output import Column, note, note_text, say, say_fields, say_table, warn
 from topmast.cli.text import moment
 from topmast.model.roles import Role
 
@@ -325,8 +325,12 @@ def audit(
         for outcome, _, why in (act.outcome.partition(": "),)
     ]  # fmt: skip
     session.show(page, lambda: say_table(columns, rows))
-    if not (rows or session.json):
+    if session.json:
+        return
+    if not rows:
         note("no such acts")
+    elif page.next_cursor:
+        note_text(f"these are the newest {len(rows)}; for older ones: --limit N, or --until T")
 
 
 NOTHING = "nothing"

@@ -24,7 +24,8 @@ ServerOption = Annotated[
     str | None,
     typer.Option(
         "--server", metavar="URL",
-        help="The server to ask, else $TOPMAST_SERVER, else the one that runs on --state.",
+        help="The server to ask, else that of a given --state, else $TOPMAST_SERVER, else the one "
+        "of the usual folder.",
     ),
 ]  # fmt: skip
 StateOption = Annotated[

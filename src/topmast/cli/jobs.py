@@ -46,11 +46,11 @@ COUNTED_ENDED = 10_000
 """So many jobs that have ended a server keeps in memory, and counts."""
 
 _QUEUE_COLUMNS = [
-    Column("ID", whole=True), Column("NAME", folds=True), Column("TENANT", spare=3),
-    Column("BAND", spare=2),
+    Column("ID", whole=True), Column("NAME", folds=True), Column("TENANT", spare=4),
+    Column("BAND", spare=3),
     Column("STATE", whole=True), Column("REASON"), Column("WHERE", folds=True),
     Column("GPUS", right=True),
-    Column("TRIES", right=True, spare=4), Column("STEP", right=True, spare=1),
+    Column("TRIES", right=True, spare=2), Column("STEP", right=True, spare=1),
     Column("AGE", right=True),
 ]  # fmt: skip
 _ENDED, _LABELS = Column("ENDED", whole=True), Column("LABELS", folds=True, spare=5)

@@ -35,7 +35,14 @@ def test_what_is_gone_is_told_as_nothing(server: FakeServer, call: Call) -> None
     gone = ActView(1, 1.0, "ann", "token", "", "", "remove-account", "sa:x", "vision",
                    {"tenant": "vision"}, None, "done")  # fmt: skip
     server.on("GET", "/audit", ActPage((gone,), None))
-    assert "tenant=vision -> nothing" in " ".join(call("audit").out.split())
+    called = call("audit")
+    assert "tenant=vision -> nothing" in " ".join(called.out.split())
+    assert called.err == ""
+    server.on("GET", "/audit", ActPage((gone,), "1"))
+    assert call("audit").err == (
+        "these are the newest 1; for older ones: --limit N, or --until T\n"
+    )
+    assert call("audit", "--json").err == ""
 
 
 def test_times_are_shown_as_times_and_what_is_empty_now_is_said(

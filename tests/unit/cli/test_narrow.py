@@ -2,6 +2,7 @@
 
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -87,6 +88,21 @@ def test_a_table_at_80_columns_breaks_no_id(
     out = call(*verb).out
     assert max(map(len, out.splitlines())) <= 80, out
     assert [text for text in whole if text not in out] == [], out
+
+
+def test_notes_of_an_import_are_broken_between_words(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is a line of its own elsewhere, for programs."""
+    script = tmp_path / "a.sbatch"
+    script.write_text("#!/bin/sh\n#SBATCH -p gpu --gpus=2 --mail-type=ALL\nsrun echo a\n")
+    whole = call("import", "sbatch", script).err.splitlines()
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    broken = call("import", "sbatch", script).err.splitlines()
+    assert len(broken) > len(whole)
+    assert [line for line in broken if len(line) > 80 and " " in line.strip()] == []
+    assert " ".join(line.strip() for line in broken) == " ".join(whole)
 
 
 def test_why_an_act_was_refused_is_beneath_it(
