@@ -19,7 +19,7 @@ from topmast.model.files.jobfile import parse_job
 SCRIPT = "true " * 1_000
 JOB: dict[str, Any] = {"tenant": "vision", "run": SCRIPT, "resources": {"accelerators": "H100:8"}}
 """More GPUs than a host has: it waits for as long as the server runs."""
-ONE_BYTES = JOB_BYTES + LETTER_BYTES * len(SCRIPT)
+ONE_BYTES = JOB_BYTES + LETTER_BYTES * len(SCRIPT + "job")
 FLEET = """
 regions: {east: {clusters: {east-a: {hosts: [{count: 1, gpu: H100, gpus: 1}]}}}}
 """
@@ -131,7 +131,10 @@ def test_jobs_that_wait_again_need_room_again(tmp_path: Path) -> None:
         again = await ada.post("/jobs/requeue", json={"jobs": named})
         assert again.status_code == 507, again.text
         assert (await ada.post("/jobs/cancel", json={"selector": "state=active"})).is_success
-        assert (await ada.post("/jobs/requeue", json={"jobs": named})).is_success
+        halves = [named[:3], named[1:]]
+        sent = [ada.post("/jobs/requeue", json={"jobs": half}) for half in halves]
+        codes = sorted(answer.status_code for answer in await asyncio.gather(*sent))
+        assert codes == [200, 507], "they come together"
 
     with entrance(tmp_path) as door:
         door.service.queue_room.most_bytes = 16 * ONE_BYTES

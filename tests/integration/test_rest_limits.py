@@ -272,6 +272,8 @@ def test_accounts_change_nothing_once_the_disk_has_only_what_running_jobs_need(
             leave(2**29 - 1)
             for path, body in (("/jobs/cancel", {"jobs": jobs}), (f"/jobs/{jobs[1]}/cancel", {})):
                 assert (await client.post(path, json=body)).status_code == 507
+            again = await client.post("/jobs", json={"job": mine}, headers=keyed)
+            assert (again.status_code, again.json()) == (201, first.json())
             assert (await client.get(f"/jobs/{jobs[1]}")).status_code == 200
             assert (await boss.post("/jobs/cancel", json={"jobs": jobs})).status_code == 200
             leave(2**30 + 1)

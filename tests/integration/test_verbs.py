@@ -540,7 +540,7 @@ def test_all_faults_of_a_request_are_said_at_once(door: Entrance) -> None:
             }
             assert await faults(client, "/reservations", span) == {
                 "until_s": "must be from -1e+15 to 1e+15", "from_s": "must be a number",
-                "reason": "must have at most 10,000 characters", "dry_run": "must be true or false",
+                "reason": "must have at most 1,000 characters", "dry_run": "must be true or false",
                 "hosts": "must be a list of texts",
             }  # fmt: skip
             assert set(await faults(client, "/reservations", {"region": 1})) == {

@@ -38,6 +38,8 @@ LONGEST_NUMBER = 18
 WHY: dict[str, Any] = {"reason": {"type": "string"}, "dry_run": {"type": "boolean"}}
 """The schemas of what `why` reads."""
 LONGEST_TEXT = 10_000
+LONGEST_REASON = 1_000
+"""It is kept with each job that the act is about."""
 LONGEST_USER = 200
 LARGEST = 1e15
 Natural = Annotated[int, Query(ge=0, le=int(LARGEST))]
@@ -111,6 +113,7 @@ def text(document: Mapping[str, Any], field: str, most: int = LONGEST_TEXT) -> s
     value = document.get(field, "")
     if not isinstance(value, str):
         raise InvalidInput("must be a text", field=field)
+    most = min(most, LONGEST_REASON) if field == "reason" else most
     if len(value) > most:
         raise InvalidInput(f"must have at most {most:,} characters", field=field)
     if "\x00" in value:

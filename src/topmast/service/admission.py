@@ -24,6 +24,7 @@ from topmast.service.regions import Regions
 from topmast.service.warnings import nowhere, warnings_of
 
 MOST_WARNED = 10_000
+MOST_GROUPS_WARNED = 4
 LONGEST_WARNED = 1_000
 """Characters of warnings, and of names of datasets, that are kept for the next job like it."""
 MOST_KNOWN = 1_000
@@ -169,7 +170,8 @@ class Admission:
         found = warnings_of(queue, None if shapes is None else regions, spec)
         if len(self._warned) > MOST_WARNED:
             self._warned.clear()
-        if sum(map(len, (*found, *spec.datasets))) <= LONGEST_WARNED:
+        is_short = sum(map(len, (*found, *spec.datasets))) <= LONGEST_WARNED
+        if is_short and len(spec.groups) <= MOST_GROUPS_WARNED:
             self._warned[key] = found
         return found
 

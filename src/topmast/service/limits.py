@@ -78,24 +78,24 @@ class Limits:
 
     def __init__(self, rates: Rates, clock: Callable[[], float]) -> None:
         self.rates = rates
-        self.refuse_if_full: Callable[[bool], None] = lambda frees: None
-        """Raises Full where the disk takes no more changes; ``frees``: of one that frees it."""
+        self.refuse_if_full: Callable[[float], None] = lambda floor: None
+        """Raises Full where the disk has less left than this part of its floor."""
         self._clock = clock
         self._left: dict[tuple[str, str], tuple[float, float]] = {}
         """What is left of each burst, and when that was so; the latest used come last."""
 
-    def take(self, caller: Caller, kind: str, count: float = 1.0, *, frees: bool = False) -> None:
+    def take(self, caller: Caller, kind: str, count: float = 1.0, *, floor: float = 1.0) -> None:
         """Count a request of a caller. Raises TooMany, and Full of one that changes something.
 
-        Those that operate the fleet may change it as long as the server goes on. ``frees``: it ends
-        jobs, or adds nothing.
+        Those that operate the fleet may change it as long as the server goes on. ``floor``: the
+        part of the disk's floor that has to be left: less for what ends jobs, 0 for what adds none.
         """
         principal = caller.principal
         if principal.trusted:
             return
         self.take_of(principal.subject, kind, count)
         if kind == "submit" and not principal.may(Permission.FLEET_OPERATE, (ROOT,)):
-            self.refuse_if_full(frees)
+            self.refuse_if_full(floor)
 
     def charge(self, caller: Caller, kind: str, count: float) -> None:
         """Count what a request turned out to cost: it refuses nothing, what comes next pays."""

@@ -111,19 +111,19 @@ class Room:
                 self._of.setdefault(digest, owner)
         return self._of
 
-    def refuse_if_full(self, frees: bool = False) -> None:
+    def refuse_if_full(self, floor: float = 1.0) -> None:
         """Raises Full where changes would take what the journal needs for jobs that run. O(1).
 
-        ``frees``: of a change that ends jobs: it is taken until half of that is left.
+        ``floor``: the part of that which has to be left, 0 for nothing.
         """
-        spare_bytes, why = self._spare_bytes(2 if frees else 1)
-        if spare_bytes <= 0:
+        spare_bytes, why = self._spare_bytes(floor)
+        if floor and spare_bytes <= 0:
             raise Full(f"the server takes no more jobs and changes: {why}")
 
-    def _spare_bytes(self, part: int = 1) -> tuple[int, str]:
+    def _spare_bytes(self, floor: float = 1.0) -> tuple[int, str]:
         """What the disk has over a part of its floor; and what to say where that does not do."""
         disk = shutil.disk_usage(self._root)
-        least_bytes = min(LEAST_FREE_BYTES, disk.total // LEAST_FREE_PART) // part
+        least_bytes = int(min(LEAST_FREE_BYTES, disk.total // LEAST_FREE_PART) * floor)
         remedy = "ask for more room for the state folder of the server"
         why = f"its disk would have less than {format_bytes(least_bytes)} free ({remedy})"
         return disk.free - sum(self._coming.values()) - least_bytes, why

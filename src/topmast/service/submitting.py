@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -53,12 +53,12 @@ class Submitting(Reserving):
         self, caller: Caller, document: Any, user: str, workdir: str, key: str, size_bytes: int = 0
     ) -> v.Receipt:
         """Admit one job, of a document so long; returns when that is durable."""
-        self.limits.take(caller, "submit", frees=self._is_repeated(caller, key))
+        self.limits.take(caller, "submit", floor=float(not self._is_repeated(caller, key)))
         self._refuse_if_full(caller, key)
         spec, ended = await self._read_job(caller, document, user, workdir)
         size = size_of((spec,))
         self.limits.charge(caller, "submit", (size - 1 + _waits_of(spec)) / JOBS_PER_TAKE)
-        self._charge_groups(caller, (spec,))
+        self._charge_groups(caller, size * (len(spec.groups) - 1))
         self._charge_size(caller, size * size_bytes, size)
         job = (await self._admit(caller, (spec,), key, ended))[0]
         if spec.sweep:
@@ -74,14 +74,14 @@ class Submitting(Reserving):
         try:
             jobs, ended = await self._read_jobs(caller, documents, user, repeated=repeated)
         finally:
-            many = len(documents) if isinstance(documents, list) else 0
-            self._charge_size(caller, size_bytes, many)
+            many = documents if isinstance(documents, list) else []
+            self._charge_size(caller, size_bytes, len(many))
+            self._charge_groups(caller, sum(map(_groups_said, many)))
         warnings = [f"jobs[{i}]: {text}" for i, job in enumerate(jobs) for text in job.warnings]
         if len(warnings) > MAX_WARNINGS:
             more = len(warnings) - MAX_WARNINGS
             warnings[MAX_WARNINGS:] = [f"and {more} more warnings"]
         specs = tuple([job.spec for job in jobs])
-        self._charge_groups(caller, specs)
         kinds = None if any(s.depends_on for s in specs) else tuple([job.kind for job in jobs])
         return v.BulkReceipt(await self._admit(caller, specs, key, ended, kinds), tuple(warnings))
 
@@ -99,9 +99,9 @@ class Submitting(Reserving):
         more = size_bytes / JOB_BYTES_PER_TAKE - jobs / JOBS_PER_TAKE
         self.limits.charge(caller, "submit", max(0.0, more))
 
-    def _charge_groups(self, caller: Caller, specs: Sequence[JobSpec]) -> None:
-        groups = sum([size_of((spec,)) * (len(spec.groups) - 1) for spec in specs])
-        self.limits.charge(caller, "submit", groups / GROUPS_PER_TAKE)
+    def _charge_groups(self, caller: Caller, more: int) -> None:
+        """Count the groups of jobs beyond the first of each."""
+        self.limits.charge(caller, "submit", max(0, more) / GROUPS_PER_TAKE)
 
     async def _admit(
         self,
@@ -178,7 +178,7 @@ class Submitting(Reserving):
             remedy = "send several requests"
             raise InvalidInput(f"more than {MAX_BULK} jobs", field="jobs", remedy=remedy)
         takes = 1.0 + len(documents) / JOBS_PER_TAKE
-        self.limits.take(caller, "submit", takes, frees=repeated)
+        self.limits.take(caller, "submit", takes, floor=float(not repeated))
         many, refused, begun_s = ManyJobs(self.admission, caller, user), Refused(), elapsed_s()
         jobs, waiting, waits = list[Checked](), dict[int, JobSpec](), 0
         for i, document in enumerate(documents):
@@ -297,3 +297,9 @@ def _too_many_waits(field: str) -> InvalidInput:
 def _own_key(caller: Caller, key: str) -> str:
     """A key is its sender's own."""
     return f"{caller.principal.subject} {key}" if key and not caller.principal.trusted else key
+
+
+def _groups_said(document: Any) -> int:
+    """How many groups a job of a request says that it has beyond its first."""
+    groups = document.get("groups") if isinstance(document, dict) else None
+    return max(0, len(groups) - 1) if isinstance(groups, list | dict) else 0

@@ -222,7 +222,7 @@ class Verbs(Operating):
         return replace(acted, jobs=tuple(hides.of(view) for view in acted.jobs))
 
     def _count(self, caller: Caller, wanted: JobsAct) -> None:
-        self.limits.take(caller, "submit", frees=wanted.verb == "cancel")
+        self.limits.take(caller, "submit", floor=0.5 if wanted.verb == "cancel" else 1.0)
 
     async def check_jobs_meant(self, caller: Caller, wanted: JobsAct) -> None:
         """Raises InvalidInput or NotFound for what a request names that there is not, for all."""
@@ -240,9 +240,9 @@ class Verbs(Operating):
             if refused is not None:
                 self.limits.take(caller, "refused")
                 refused.is_noted = True
-            if wanted.verb == "requeue" and not caller.principal.trusted:
-                self.queue_room.take_again(target.job for target in targets if target.is_done)
-            await self._act(caller, wanted, targets)
+            again = [one.job for one in targets if one.is_done and wanted.verb == "requeue"]
+            with self.queue_room.for_again(caller, again):
+                await self._act(caller, wanted, targets)
         if refused is not None:
             raise refused
         views = tuple(await self._in_portions(targets, self._views))

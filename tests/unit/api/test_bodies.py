@@ -188,7 +188,7 @@ def test_all_that_is_wrong_with_a_body_is_said_at_once() -> None:
 def test_what_is_too_much_is_told_from_what_is_of_another_type() -> None:
     body = {"reason": "x" * 10_001, "until_s": 1e308, "rows": 10**30, "words": ["x" * 20_001]}
     assert refused(body) == {
-        "reason": "must have at most 10,000 characters",
+        "reason": "must have at most 1,000 characters",
         "until_s": "must be from -1e+15 to 1e+15", "rows": "must be from -1e+15 to 1e+15",
         "words": "must have at most 20,000 characters",
     }  # fmt: skip

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.build import cluster, dataset, fleet, gang, job, needs, tenant
 from tests.support.world import World
@@ -172,6 +173,9 @@ def test_a_job_is_warned_of_its_own_datasets(tmp_path: Path) -> None:
     kept = len(admission._warned)
     many = job(datasets=tuple(f"{n}-{'d' * 99}" for n in range(20)))
     assert admission.warnings(many) == admission.warnings(many) != ()
+    wide = job()
+    wide = replace(wide, groups=tuple(replace(wide.groups[0], name=f"g{n}") for n in range(9)))
+    assert admission.warnings(wide) == ()
     assert len(admission._warned) == kept, "long ones would fill the memory"
     world.tell(ids.QUEUE, m.AddDataset(dataset("images", "east")))
     assert admission.warnings(images) == ()

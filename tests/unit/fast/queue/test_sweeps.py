@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.build import cluster, fleet, job
 from tests.support.invariants import check_all, check_dependencies
 from tests.support.world import World
+from topmast.fast.queue.jobs import sweeps
+from topmast.fast.queue.jobs.sweeps import Sweeps
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dependency import After
@@ -142,3 +146,24 @@ def test_cancelling_all_of_a_sweep_lets_none_of_it_go() -> None:
     world.settle()
     assert set(world.states().values()) == {"CANCELLED"}
     assert [record.epoch for record in world.jobs.values()] == [1, 1, *[0] * 6]
+
+
+def test_sweeps_that_ended_have_a_bound_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest stays, those that go on stay, and one that goes on again counts no more."""
+    monkeypatch.setattr(sweeps, "ENDED_BYTES", 20_000)
+    world = world_of()
+    (going_on,) = world.submit(job("on", gpus=8, count=2, sweep=Sweep(settings=({"A": "1"},))))
+    known = world.queue.jobs.sweeps
+    for number in range(20):
+        text = Sweep(settings=({"A": "x" * 1_000},))
+        (one,) = world.submit(job("s", gpus=8, count=2, sweep=text))
+        world.cancel(one)
+        world.settle()
+        assert known.ended_bytes <= 20_000
+        assert known.ended_bytes == Sweeps(dict(known.records)).ended_bytes
+        assert [world.jobs[going_on].spec.in_sweep, f"s{number + 2}"] == [*known.records][
+            :: len(known.records) - 1
+        ]
+    assert 2 < len(known.records) < 10
+    world.tell(ids.QUEUE, m.RequeueJobs((one,), "ann"))
+    assert known.ended_bytes == Sweeps(dict(known.records)).ended_bytes

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import UNSET, Struct
 
 from topmast.fast.queue.jobs.record import JobRecord
+from topmast.fast.queue.jobs.weights import bytes_of, variables_bytes
 from topmast.model import ids
 from topmast.model.absent import given
 from topmast.model.dependency import After
@@ -15,6 +16,8 @@ from topmast.model.states import JobState
 
 SWEEPS_KEPT = 10_000
 """Sweeps kept in memory; the oldest that have ended are forgotten first."""
+ENDED_BYTES = 64 * 1024 * 1024
+"""What those that have ended take in memory at most, roughly."""
 
 
 class SweepRecord(Struct, gc=False):
@@ -59,6 +62,7 @@ class Sweeps:
 
     def __init__(self, records: dict[str, SweepRecord] | None = None) -> None:
         self.records = records or {}
+        self.ended_bytes = sum(_bytes_of(one) for one in self.records.values() if one.has_ended)
 
     def admitted(self, specs: Sequence[JobSpec], first_number: int, now: float) -> None:
         """Note the sweeps of a submission. O(jobs that it says)."""
@@ -76,9 +80,16 @@ class Sweeps:
             self._forget()
 
     def _forget(self) -> None:
+        """The oldest that have ended: a tenth, or until the rest takes three quarters of its room.
+
+        Never the last of them, which ended a moment ago. O(sweeps), once in many.
+        """
         ended = [name for name, one in self.records.items() if one.has_ended]
-        for name in ended[: SWEEPS_KEPT // 10]:
-            del self.records[name]
+        least = SWEEPS_KEPT // 10 if len(self.records) > SWEEPS_KEPT else 0
+        for count, name in enumerate(ended[:-1]):
+            if count >= least and self.ended_bytes <= ENDED_BYTES * 3 // 4:
+                break
+            self.ended_bytes -= _bytes_of(self.records.pop(name))
 
     def of(self, record: JobRecord) -> SweepRecord | None:
         """The sweep of a job, if it has one that is known."""
@@ -98,11 +109,15 @@ class Sweeps:
             sweep.over += not _waits_its_turn(record)
             if sweep.has_ended:
                 sweep.finish_s = finish_s
+                self.ended_bytes += _bytes_of(sweep)
+                if self.ended_bytes > ENDED_BYTES:
+                    self._forget()
 
     def revived(self, record: JobRecord) -> None:
         """A job that was over goes on; it has its old state still."""
         sweep = self.of(record)
         if sweep is not None:
+            self.ended_bytes -= _bytes_of(sweep) if sweep.has_ended else 0
             sweep.ended[record.state] -= 1
             sweep.over -= not _waits_its_turn(record)
             sweep.finish_s = None
@@ -110,3 +125,12 @@ class Sweeps:
 
 def _waits_its_turn(record: JobRecord) -> bool:
     return record.awaits is not UNSET and record.spec.in_sweep in given(record.awaits, {})
+
+
+def _bytes_of(sweep: SweepRecord) -> int:
+    """O(what its submission says)."""
+    said = sweep.spec.sweep
+    if not said:
+        return bytes_of(sweep.spec)
+    values = {name: "".join(texts) for name, texts in said.matrix.items()}
+    return bytes_of(sweep.spec) + sum(map(variables_bytes, (values, *said.settings)))

@@ -12,7 +12,9 @@ from topmast.model.sweep import SweepPart
 JOB_BYTES = 2 * 1024
 """A job without its text; *measured*: 1.6 kB (docs/guides/sizing.md)."""
 PART_BYTES = 200
-"""Each variable, label, group, dataset and dependency of a job beside its text."""
+"""Each variable, label, dataset and dependency of a job beside its text."""
+GROUP_BYTES = 1_500
+"""Each group beyond the first, with the models and speeds that it lists."""
 LETTER_BYTES = 3
 """Each letter: it is kept, and copied into snapshots twice, plain and compressed;"""
 WIDE_LETTER_BYTES = 6
@@ -69,12 +71,14 @@ class Weights:
 
 def bytes_of(spec: JobSpec) -> int:
     """What one job takes of memory, roughly. O(variables, labels, groups and dependencies)."""
-    size_bytes = JOB_BYTES - PART_BYTES
+    size_bytes = JOB_BYTES + (len(spec.groups) - 1) * GROUP_BYTES
     for group in spec.groups:
-        size_bytes += PART_BYTES + _text_bytes(group.run) + _text_bytes(group.setup)
+        size_bytes += _text_bytes(group.run) + _text_bytes(group.setup)
+    names = (spec.name, spec.group, spec.checkpoint.path, spec.image or "", spec.work or "")
+    size_bytes += _text_bytes("".join(names))
     for texts in (spec.envs, spec.secrets, spec.labels):
         if texts:
-            size_bytes += _variables_bytes(texts)
+            size_bytes += variables_bytes(texts)
     if spec.depends_on:
         size_bytes += len(spec.depends_on) * PART_BYTES
     if spec.datasets:
@@ -92,10 +96,11 @@ def most_bytes_of(spec: JobSpec) -> int:
     if sweep.span:
         largest = {sweep.variable: max(str(sweep.span.first), str(sweep.span.last), key=len)}
     settings = sweep.settings or (largest,)
-    return bytes_of(spec) + max(_variables_bytes({**part, **one}) for one in settings)
+    return bytes_of(spec) + max(variables_bytes({**part, **one}) for one in settings)
 
 
-def _variables_bytes(values: dict[str, str]) -> int:
+def variables_bytes(values: dict[str, str]) -> int:
+    """What variables or labels take, roughly. O(variables)."""
     names, texts = _text_bytes("".join(values)), _text_bytes("".join(values.values()))
     return len(values) * PART_BYTES + names + texts
 
