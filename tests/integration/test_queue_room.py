@@ -49,7 +49,7 @@ def test_an_account_has_as_much_as_it_leaves_free(tmp_path: Path) -> None:
         refused = (await ada.post("/jobs", json={"job": JOB})).json()
         assert refused["detail"] == (
             "the server takes no more jobs of sa:ada for tenant vision: those that have not ended take "
-            "68.2kB of its memory, these would take 17kB, and 0B is left for them: no account and no tenant may "
+            "68.2kB of its memory, these would take 17.1kB, and 0B is left for them: no account and no tenant may "
             "have more than it leaves free (cancel what need not run, wait for jobs to end, or ask "
             "for topmast up --queue-memory)"
         )

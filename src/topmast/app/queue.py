@@ -84,7 +84,7 @@ from topmast.service.forecast import FORESEEN
 from topmast.service.metrics import of_standby
 from topmast.service.profile import PROFILE
 from topmast.service.regions import Elsewhere
-from topmast.service.warnings import quotas_beyond
+from topmast.service.warnings import quotas_beyond, tenants_gone
 from topmast.service.whatif import WhatIfs
 from topmast.sim.settings import check_models, read_foreseen, told_apart
 from topmast.traces.throughputs import read_throughputs
@@ -437,7 +437,7 @@ class QueueServer:
             log.warning(
                 f"dataset {replica} is not in its store; `topmast datasets add` puts it there"
             )
-        for line in quotas_beyond(system.fleet):
+        for line in (*quotas_beyond(system.fleet), *tenants_gone(system.service.machines.queue)):
             log.warning(line)
         recovered = f", recovered to record {system.rebuilt.seq}" if system.rebuilt.seq else ""
         say(f"Topmast is up at {url} (regions {', '.join(regions)}{recovered})")

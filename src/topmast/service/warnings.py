@@ -24,6 +24,7 @@ from topmast.model.fleet import Fleet
 from topmast.model.job import MILLI, JobSpec, TaskGroup, has_image
 from topmast.model.plan import GroupRequest, PlacementRequest, capabilities_for
 from topmast.model.reason import PendingReason
+from topmast.model.states import TERMINAL
 from topmast.model.units import format_bytes, format_gpus
 
 EVERY_CHOICE = tuple(range(100))
@@ -89,6 +90,20 @@ def quotas_beyond(fleet: Fleet) -> tuple[str, ...]:
         "not all tenants can have theirs at once"
         for model, promised in sorted(fleet.quotas().items())
         if promised > there.get(model, 0)
+    )
+
+
+def tenants_gone(queue: GlobalQueue) -> tuple[str, ...]:
+    """A line for each tenant that has left the fleet and has jobs that have not ended. O(kinds)."""
+    there, found = queue.tenancy.ledger.tenants, dict[str, int]()
+    for (tenant, _, _, state), tally in list(queue.jobs.tallies.kinds.items()):
+        if tenant not in there and state not in TERMINAL:
+            found[tenant] = found.get(tenant, 0) + tally.jobs
+    return tuple(
+        f"tenant {tenant} is not in the fleet any more, and {count} of its jobs "
+        f"{'has' if count == 1 else 'have'} not ended: its people see them again once it is back "
+        "(topmast tenants apply)"
+        for tenant, count in sorted(found.items())
     )
 
 

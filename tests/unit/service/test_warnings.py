@@ -17,7 +17,7 @@ from topmast.service.admission import Admission
 from topmast.service.blobs import Blobs
 from topmast.service.fleet import tenants
 from topmast.service.regions import Regions
-from topmast.service.warnings import quotas_beyond, warnings_of
+from topmast.service.warnings import quotas_beyond, tenants_gone, warnings_of
 
 RACK = Topology(required=Level.RACK)
 
@@ -156,6 +156,21 @@ def test_quotas_that_fit_need_no_warning() -> None:
     assert quotas_beyond(fleet(cluster("east-1"), tenants=(tenant("a", H100=16),))) == ()
     (line,) = quotas_beyond(fleet(cluster("east-1"), tenants=(tenant("a", T4=1),)))
     assert "1 T4, and there are 0" in line
+
+
+def test_jobs_of_a_tenant_that_has_left_the_fleet_are_told() -> None:
+    """A start with another file would hide them; those that ended do not matter."""
+    both = fleet(cluster("east-1", gpus=1), tenants=(tenant("a"), tenant("b")))
+    world = World(both)
+    world.submit(job(tenant="a"), job(tenant="b"), job(tenant="b"), job(tenant="b"))
+    world.cancel("j4")
+    world.settle()
+    assert tenants_gone(world.queue) == ()
+    world.queue.tenancy.configure(fleet(cluster("east-1", gpus=1), tenants=(tenant("a"),)))
+    (line,) = tenants_gone(world.queue)
+    assert line.startswith(
+        "tenant b is not in the fleet any more, and 2 of its jobs have not ended"
+    )
 
 
 def test_a_job_is_warned_of_its_own_datasets(tmp_path: Path) -> None:
