@@ -2,19 +2,28 @@
 
 import asyncio
 import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
+from tests.support.build import cluster, fleet
 from tests.support.entrance import ROOT, Entrance, entrance, run
 from tests.support.live import live
-from topmast.fast.queue import most_bytes_of
+from tests.support.world import World
+from topmast.fast.queue import JobRecord, most_bytes_of
 from topmast.fast.queue.jobs.weights import JOB_BYTES, LETTER_BYTES
+from topmast.model.access import ROOT as ROOT_TENANT
 from topmast.model.access import Role
+from topmast.model.errors import Full
 from topmast.model.files.jobfile import parse_job
+from topmast.service.queue_room import QueueRoom
 
 SCRIPT = "true " * 1_000
 JOB: dict[str, Any] = {"tenant": "vision", "run": SCRIPT, "resources": {"accelerators": "H100:8"}}
@@ -119,6 +128,91 @@ def test_requests_that_come_together_have_no_more_room(tmp_path: Path) -> None:
         run(partial(story, door))
 
 
+@contextmanager
+def _held_commit(door: Entrance) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """The next commit waits: the events tell that it does, and that it may go on."""
+    journal, begun, goes_on = door.system.journal, threading.Event(), threading.Event()
+    append = journal.append
+
+    def wait(records: Any, audit: Any) -> None:
+        begun.set()
+        goes_on.wait(30)
+        append(records, audit)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal, "append", wait)
+        try:
+            yield begun, goes_on
+        finally:
+            goes_on.set()
+
+
+def test_what_is_in_the_queue_is_no_longer_coming(tmp_path: Path) -> None:
+    """A request has its answer only once it is durable: its jobs do not count twice until then."""
+
+    async def story(door: Entrance) -> None:
+        ada = door.client(await door.token("ada", (Role.SUBMITTER, "vision")))
+        many = {"jobs": [JOB] * 2}
+        with _held_commit(door) as (begun, goes_on):
+            first = asyncio.create_task(ada.post("/jobs/bulk", json=many))
+            assert await asyncio.to_thread(begun.wait, 30)
+            second = asyncio.create_task(ada.post("/jobs/bulk", json=many))
+            done, _ = await asyncio.wait({second}, timeout=2)
+            assert not done, second.result().text
+            third = await ada.post("/jobs", json={"job": JOB})
+            assert third.status_code == 507, "the second counts"
+            goes_on.set()
+            sent = await asyncio.gather(first, second)
+        assert [answer.status_code for answer in sent] == [201, 201]
+        named = [job for answer in sent for job in answer.json()["ids"]]
+        assert (await ada.post("/jobs/cancel", json={"jobs": named})).is_success
+        with _held_commit(door) as (begun, goes_on):
+            halves = [{"jobs": named[:2]}, {"jobs": named[2:]}]
+            first = asyncio.create_task(ada.post("/jobs/requeue", json=halves[0]))
+            assert await asyncio.to_thread(begun.wait, 30)
+            second = asyncio.create_task(ada.post("/jobs/bulk", json=many))
+            done, _ = await asyncio.wait({second}, timeout=2)
+            assert not done, second.result().text
+            goes_on.set()
+            sent = await asyncio.gather(first, second)
+        assert [answer.status_code for answer in sent] == [200, 201]
+        assert (await ada.post("/jobs/requeue", json=halves[1])).status_code == 507
+
+    with entrance(tmp_path) as door:
+        door.service.queue_room.most_bytes = 16 * ONE_BYTES
+        run(partial(story, door))
+
+
+def test_while_jobs_are_taken_in_they_count_once() -> None:
+    """Some are in the queue then, and some are coming: no other request has more or less room."""
+    spec = replace(parse_job(JOB).spec, user="ada")
+    queue = World(fleet(cluster("east-1", hosts=1))).queue
+    room = QueueRoom(queue, lambda tenant: (tenant, ROOT_TENANT))
+    one_bytes = most_bytes_of(spec)
+    room.most_bytes = 40 * one_bytes
+
+    def judged() -> int:
+        """For how many more there is room."""
+        for count in range(1, 41):
+            try:
+                with room.for_some([spec] * count):
+                    pass
+            except Full:
+                return count - 1
+        raise AssertionError("there is no end")
+
+    assert judged() == 10
+    with room.for_some([spec] * 4) as claim:
+        assert judged() == 6
+        for first in (1, 3):
+            with room.applied(claim):
+                for number in (first, first + 1):
+                    queue.jobs.note(JobRecord(f"j{number}", number, spec, 0.0))
+                    assert judged() == 6
+            assert judged() == 6
+    assert judged() == 6
+
+
 def test_jobs_that_wait_again_need_room_again(tmp_path: Path) -> None:
     """Cancelling, filling and trying anew would pass any bound."""
 
@@ -128,10 +222,11 @@ def test_jobs_that_wait_again_need_room_again(tmp_path: Path) -> None:
         named = [job["id"] for job in (await ada.get("/jobs")).json()["jobs"]]
         assert (await ada.post("/jobs/cancel", json={"jobs": named})).is_success
         assert await _taken(ada) == 4
+        others = [job["id"] for job in (await ada.get("/jobs")).json()["jobs"]][:4]
         again = await ada.post("/jobs/requeue", json={"jobs": named})
         assert again.status_code == 507, again.text
         assert (await ada.post("/jobs/cancel", json={"selector": "state=active"})).is_success
-        halves = [named[:3], named[1:]]
+        halves = [named[:3], others[:3]]
         sent = [ada.post("/jobs/requeue", json={"jobs": half}) for half in halves]
         codes = sorted(answer.status_code for answer in await asyncio.gather(*sent))
         assert codes == [200, 507], "they come together"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 
 JobId = str
 """``j`` and the job's number in the order of admission, for example ``j17``. Never reused."""
@@ -118,3 +119,19 @@ def link(name: str) -> Address:
 def attempt_name(job: JobId, epoch: int) -> str:
     """The name of an attempt's object in an engine; launching it twice finds the first."""
     return f"{job}.{epoch}"
+
+
+def compact(jobs: Sequence[str]) -> str:
+    """Jobs in a few characters: ``j1..j7,j9``."""
+    return runs_of(sorted(job_number(job) for job in jobs))
+
+
+def runs_of(numbers: Iterable[int]) -> str:
+    """As `compact`, by the numbers of the jobs, which ascend. O(numbers)."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(job_id(a) if a == b else f"{job_id(a)}..{job_id(b)}" for a, b in runs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -114,6 +115,8 @@ class Act(Struct, frozen=True):
     """What the act keeps for the leaders after this one, as `Journal.set_option` does."""
     told: tuple[HistoryRow, ...] = ()
     """What people are told of an act that no machine is told: events, without their time."""
+    within: Callable[[], AbstractContextManager[None]] | None = None
+    """What is held while machines take it in, on their thread."""
 
 
 class ActFilter(Struct, frozen=True):

@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
@@ -265,7 +266,8 @@ class Runtime:
         if act is None:
             return self._take_in(item, message)
         before, seq = act.look() if act.look is not None else "", self.seq
-        reply = self._take_in(item, message)
+        with nullcontext() if act.within is None else act.within():
+            reply = self._take_in(item, message)
         outcome = "done" if self.seq > seq else "unchanged"
         if isinstance(reply, Exception):
             outcome = f"refused: {reply}"

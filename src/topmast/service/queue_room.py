@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from threading import Lock
 
 from topmast.fast.queue import GlobalQueue, most_bytes_of
 from topmast.model.access import Caller
@@ -23,8 +24,9 @@ Sums = dict[tuple[str, str], int]
 class QueueRoom:
     """Refuses jobs that would leave too little memory to the jobs of others.
 
-    Used on the event loop, beside the thread that decides: sums of its are copied in one step of
-    the interpreter.
+    Jobs count from when there is room for them until they end, and never twice: first as what is
+    coming, of the claim of their request, and, from when they are in the queue, as what is there.
+    Judged on the event loop; `applied` is of the thread that decides.
     """
 
     def __init__(self, queue: GlobalQueue, path: Callable[[str], Sequence[str]]) -> None:
@@ -33,11 +35,15 @@ class QueueRoom:
         self._queue = queue
         self._path = path
         self._coming: Sums = {}
-        """What requests under way have been given."""
+        """What claims hold that are not in the queue yet."""
+        self._before: Sums = {}
+        """What users had in the queue before it took in the jobs that it takes in now."""
+        self._lock = Lock()
+        """Of the two; the queue's own sums are copied in one step of the interpreter."""
 
     @contextmanager
-    def for_some(self, specs: Iterable[JobSpec]) -> Iterator[None]:
-        """Room for jobs that are admitted within. Raises Full if some have none.
+    def for_some(self, specs: Iterable[JobSpec]) -> Iterator[Sums]:
+        """A claim for jobs that are admitted within. Raises Full if there is no room for some.
 
         O(specs + users with jobs x depth of the tree, for each user of the specs).
         """
@@ -46,21 +52,45 @@ class QueueRoom:
             key = (spec.tenant, spec.user)
             wanted[key] = wanted.get(key, 0) + size_of((spec,)) * most_bytes_of(spec)
         self._judge(wanted)
-        _add(self._coming, wanted, 1)
+        with self._lock:
+            _add(self._coming, wanted, 1)
+        try:
+            yield wanted
+        finally:
+            with self._lock:
+                _add(self._coming, wanted, -1)
+                wanted.clear()
+
+    @contextmanager
+    def applied(self, claim: Sums) -> Iterator[None]:
+        """While the queue takes in jobs of a claim: then they are there, and no longer coming.
+
+        O(users of the claim).
+        """
+        users = self._queue.jobs.weights.by_user
+        with self._lock:
+            self._before = before = {name: users.get(name, 0) for name in claim}
         try:
             yield
         finally:
-            _add(self._coming, wanted, -1)
+            with self._lock:
+                self._before = {}
+                come: Sums = {}
+                for name, had in before.items():
+                    come[name] = max(0, min(claim.get(name, 0), users.get(name, 0) - had))
+                _add(self._coming, come, -1)
+                _add(claim, come, -1)
 
-    def for_again(self, caller: Caller, jobs: Iterable[str]) -> AbstractContextManager[None]:
+    def for_again(self, caller: Caller, jobs: Iterable[str]) -> AbstractContextManager[Sums]:
         """The same for jobs that ended, and are to wait again."""
         known = (self._queue.jobs.records.get(job) for job in jobs)
         ended = [record.spec for record in known if record is not None and record.finished]
         return self.for_some(() if caller.principal.trusted else ended)
 
     def _judge(self, wanted: Sums) -> None:
-        users = self._queue.jobs.weights.by_user.copy()
-        _add(users, self._coming, 1)
+        with self._lock:
+            users = self._queue.jobs.weights.by_user | self._before
+            _add(users, self._coming, 1)
         for (tenant, user), size_bytes in wanted.items():
             own_bytes = users.get((tenant, user), 0)
             sums = below(((name, had) for (name, _), had in users.items()), self._path)

@@ -11,7 +11,6 @@ from topmast.model.access import Caller
 from topmast.model.job import JobSpec
 from topmast.ports import Act
 from topmast.service.access import json_text, row
-from topmast.service.verbs import runs_of
 
 USERS_NAMED = 20
 """At most so many users are in the row of a tenant."""
@@ -35,6 +34,6 @@ def submission(caller: Caller, specs: Sequence[JobSpec]) -> Act:
 
     def named(jobs: Sequence[str]) -> list[str]:
         first = ids.job_number(jobs[0])  # the others come right behind it
-        return [runs_of([first + i for i in own]) for own in places.values()]
+        return [ids.runs_of([first + i for i in own]) for own in places.values()]
 
     return Act(rows[0], named=named, also=tuple(rows[1:]))

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -111,15 +112,14 @@ class Submitting(Reserving):
         ended: Ended,
         kinds: tuple[int, ...] | None = None,
     ) -> tuple[str, ...]:
-        digest = hashlib.sha256(msgspec.json.encode(specs)).hexdigest() if key else ""
         asks = not (caller.principal.trusted or self._is_repeated(caller, key))
         digest = hashlib.sha256(msgspec.json.encode(specs)).hexdigest() if key else ""
         key = _own_key(caller, key)
         order = m.SubmitJobs(specs, key, digest, ended or UNSET, True, kinds or UNSET)
-        with self.queue_room.for_some(specs if asks else ()):
-            admitted: tuple[str, ...] = await self._tell(
-                ids.QUEUE, order, submission(caller, specs)
-            )
+        done = submission(caller, specs)
+        with self.queue_room.for_some(specs if asks else ()) as claim:
+            done = msgspec.structs.replace(done, within=partial(self.queue_room.applied, claim))
+            admitted: tuple[str, ...] = await self._tell(ids.QUEUE, order, done)
         return admitted
 
     def _with_quota(self, caller: Caller, told: v.Explanation, spec: JobSpec) -> v.Explanation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 import msgspec
@@ -29,6 +29,7 @@ from topmast.service.access import NO_REASON, Why, act, json_text, row
 from topmast.service.limits import ACTS_PER_TAKE, SWEPT_PER_TAKE
 from topmast.service.listing import selects
 from topmast.service.operating import Operating
+from topmast.service.queue_room import Sums
 from topmast.service.selecting import SelectedNames
 from topmast.service.sweeps import job_named, jobs_named, seen_by, sweep_of, views_of
 
@@ -241,8 +242,8 @@ class Verbs(Operating):
                 self.limits.take(caller, "refused")
                 refused.is_noted = True
             again = [one.job for one in targets if one.is_done and wanted.verb == "requeue"]
-            with self.queue_room.for_again(caller, again):
-                await self._act(caller, wanted, targets)
+            with self.queue_room.for_again(caller, again) as claim:
+                await self._act(caller, wanted, targets, claim)
         if refused is not None:
             raise refused
         views = tuple(await self._in_portions(targets, self._views))
@@ -389,7 +390,9 @@ class Verbs(Operating):
         nothing_left = refused and not any(target.is_done for target in targets)
         return refused[0] if nothing_left else None
 
-    async def _act(self, caller: Caller, wanted: JobsAct, targets: list[_Target]) -> None:
+    async def _act(
+        self, caller: Caller, wanted: JobsAct, targets: list[_Target], claim: Sums
+    ) -> None:
         """One order, and one line of the audit log, for the jobs of each tenant."""
         known = [target for target in targets if target.tenant]
         if not known and targets:
@@ -400,10 +403,11 @@ class Verbs(Operating):
         for target in known:
             if target.is_done or target.forbidden:
                 of_tenant.setdefault(target.tenant, []).append(target)
-        await asyncio.gather(*(self._act_at(caller, wanted, *at) for at in of_tenant.items()))
+        acts = (self._act_at(caller, wanted, *at, claim) for at in of_tenant.items())
+        await asyncio.gather(*acts)
 
     async def _act_at(
-        self, caller: Caller, wanted: JobsAct, tenant: str, targets: list[_Target]
+        self, caller: Caller, wanted: JobsAct, tenant: str, targets: list[_Target], claim: Sums
     ) -> None:
         """Act on jobs of one tenant; the line names those, too, that the caller may not touch."""
         jobs = [target.job for target in targets if target.is_done]
@@ -413,7 +417,7 @@ class Verbs(Operating):
             return
         more = {"selector": wanted.selector} if wanted.selector else {}
         if forbidden:
-            more["refused"] = compact([target.job for target in forbidden])
+            more["refused"] = ids.compact([target.job for target in forbidden])
             more["why"] = forbidden[0].forbidden
         if len(targets) == 1:
             look = partial(self._state_of, jobs[0])
@@ -421,7 +425,8 @@ class Verbs(Operating):
         else:
             look = partial(self._states_of, jobs)
             note = json_text(jobs=len(jobs), reason=wanted.reason, **more)
-        done = act(caller, wanted.verb, compact(jobs), tenant, look=look, after=note)
+        done = act(caller, wanted.verb, ids.compact(jobs), tenant, look=look, after=note)
+        done = replace(done, within=partial(self.queue_room.applied, claim))
         order = wanted.order(self.access.by(caller, wanted.by))
         acted = frozenset(await self._tell_of(jobs, order, done))
         late = [target for target in targets if target.is_done and target.job not in acted]
@@ -478,23 +483,5 @@ def _why_none(caller: Caller, targets: Sequence[_Target]) -> str:
 def _named(jobs: Sequence[str]) -> str:
     """Jobs as a request names them, in a few characters; also names that no job can have."""
     others = [job for job in jobs if ids.job_number(job) < 0]
-    ours = compact([job for job in jobs if ids.job_number(job) >= 0])
+    ours = ids.compact([job for job in jobs if ids.job_number(job) >= 0])
     return ",".join([*([ours] if ours else []), *others])[:NAMED_LENGTH]
-
-
-def compact(jobs: Sequence[str]) -> str:
-    """Jobs in a few characters: ``j1..j7,j9``."""
-    return runs_of(sorted(ids.job_number(job) for job in jobs))
-
-
-def runs_of(numbers: Iterable[int]) -> str:
-    """As `compact`, by the numbers of the jobs, which ascend. O(numbers)."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(
-        ids.job_id(a) if a == b else f"{ids.job_id(a)}..{ids.job_id(b)}" for a, b in runs
-    )
