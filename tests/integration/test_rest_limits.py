@@ -9,13 +9,16 @@ from collections import namedtuple
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.support.entrance import Entrance, entrance, run
 from topmast.api.observing import LIVE, METRICS, READY
+from topmast.fast.queue import GlobalQueue
 from topmast.model.access import Caller, Principal, Role
 from topmast.model.units import show
-from topmast.service import core, forecast, submitting
+from topmast.service import core, forecast, submitting, sweeps, verbs
+from topmast.service.jobs_act import Target
 from topmast.service.limits import Rate, Rates
 
 ONE = {"run": "true", "resources": {"accelerators": "H100:1"}}
@@ -208,6 +211,98 @@ def test_a_sweep_that_counts_more_than_the_burst_is_taken_once(door: Entrance) -
     run(story)
 
 
+SWEEP = {"sweep": {"range": {"variable": "N", "from": 1, "to": 100}}, "tenant": "vision"}
+
+
+async def swept(client: httpx.AsyncClient) -> str:
+    """A sweep of a hundred jobs, all held."""
+    made = await client.post("/jobs", json={"job": ONE | SWEEP})
+    found: str = made.json()["id"]
+    await client.post("/jobs/hold", json={"jobs": [found]})
+    return found
+
+
+@pytest.mark.parametrize("wrong", [{}, {"zzz": 1}], ids=["well formed", "wrong"])
+@pytest.mark.parametrize("by", ["name", "selector"])
+def test_acts_at_the_same_time_pay_for_their_jobs_one_after_the_other(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch, by: str, wrong: dict[str, Any]
+) -> None:
+    """Each looks at all the jobs: else a burst of them would be under way before the first pays."""
+    looks: list[int] = []
+    targets = verbs.Verbs._targets
+
+    async def look(*asked: Any) -> list[Target]:
+        found = await targets(*asked)
+        looks.append(len(found))
+        return found
+
+    monkeypatch.setattr(verbs.Verbs, "_targets", look)
+
+    async def story() -> None:
+        token = await door.token(f"acts-{by}-{len(wrong)}", (Role.SUBMITTER, "vision"))
+        async with door.client(token) as client:
+            sweep = await swept(client)
+            looks.clear()
+            meant = {"jobs": [sweep]} if by == "name" else {"selector": f"sweep={sweep}"}
+            body = {**meant, "dry_run": True, **wrong}
+            with door.limited(Rates(submit=Rate(1e-6, 5))):
+                asked = (client.post("/jobs/hold", json=body) for _ in range(4))
+                codes = [answer.status_code for answer in await asyncio.gather(*asked)]
+            assert looks == [100]
+            # What is wrong with a request is told without a look.
+            assert sorted(codes) == ([422] * 4 if wrong else [200, 429, 429, 429])
+
+    run(story)
+
+
+def test_what_is_named_again_is_not_looked_at_again(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep that is named a thousand times in a request is its jobs once."""
+    asked: list[tuple[str, ...]] = []
+    jobs_named = sweeps.jobs_named
+
+    def look(queue: GlobalQueue, names: tuple[str, ...], *more: Any) -> Iterator[str]:
+        asked.append(names)
+        return jobs_named(queue, names, *more)
+
+    monkeypatch.setattr(verbs, "jobs_named", look)
+
+    async def story() -> None:
+        async with door.client(await door.token("again", (Role.SUBMITTER, "vision"))) as client:
+            sweep = await swept(client)
+            asked.clear()
+            body = {"jobs": [sweep, f"{sweep}[3]"] * 1_000, "dry_run": True}
+            answer = await client.post("/jobs/hold", json=body)
+            assert answer.json()["counts"]["unchanged"] == 100
+            assert asked == [(sweep, f"{sweep}[3]")]
+
+    run(story)
+
+
+def test_a_request_is_about_so_many_jobs_at_most(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However they are named: a sweep counts as its jobs."""
+    monkeypatch.setattr(verbs, "MAX_JOBS", 150)
+
+    async def story() -> None:
+        async with door.client(await door.token("most", (Role.SUBMITTER, "vision"))) as client:
+            one, two = await swept(client), await swept(client)
+            for meant, code in (
+                ({"jobs": [one]}, 200),
+                ({"jobs": [one, two]}, 422),
+                ({"selector": f"sweep={one}"}, 200),
+                ({"selector": "user=sa:most"}, 422),
+                ({"jobs": [f"j{n}" for n in range(1, 152)]}, 422),
+            ):
+                answer = await client.post("/jobs/release", json={**meant, "dry_run": True})
+                assert answer.status_code == code, (meant, answer.text)
+                assert code == 200 or "more than 150 jobs" in answer.text
+
+    run(story)
+
+
 def test_jobs_count_by_how_long_they_are(door: Entrance) -> None:
     """All that they say is read, and kept: a few long ones are as much as many short ones, as are
     those of many groups, and those that are refused."""
@@ -299,6 +394,68 @@ def test_an_explanation_counts_as_what_it_costs(
                 monkeypatch.setattr(time, "thread_time", lambda: next(seconds))
                 codes = [(await client.post("/jobs/dry-run", json=mine)).status_code for _ in "ab"]
                 assert codes == [200, 429]
+
+    run(story)
+
+
+@pytest.mark.parametrize("path", ["/jobs?order=queue", "/jobs?fold=true", "/sweeps"])
+def test_a_list_counts_as_what_it_costs(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """The time of the thread that decides; requests that come together pay one after the other."""
+    seconds = itertools.count(0.0, 60.0)
+    monkeypatch.setattr(time, "thread_time", lambda: next(seconds))
+
+    async def story() -> None:
+        token = await door.token(f"lists-{path[-4:]}", (Role.SUBMITTER, "vision"))
+        with door.limited(Rates(list=Rate(1e-6, 5.0))):
+            async with door.client(token) as client:
+                answers = await asyncio.gather(*(client.get(path) for _ in range(4)))
+        assert sorted(answer.status_code for answer in answers) == [200, 429, 429, 429]
+
+    run(story)
+
+
+def test_what_is_refused_because_there_were_too_many_costs_nothing(door: Entrance) -> None:
+    """Or else one that waits as long as it is told to would never get in."""
+    long = {"jobs": [ONE | {"tenant": "vision", "run": "#" + 99_000 * "x"}] * 10}
+
+    async def story() -> None:
+        token = await door.token("patient", (Role.SUBMITTER, "vision"))
+        with door.limited(Rates(submit=Rate(1e-6, 2.0))):
+            async with door.client(token) as client:
+                codes = [(await client.post("/jobs/bulk", json=long)).status_code for _ in "abc"]
+                left = door.service.limits._left["sa:patient", "submit"][0]
+        assert codes == [201, 429, 429]
+        assert left > -10
+
+    run(story)
+
+
+def test_a_hidden_job_that_is_waited_for_takes_as_long_as_one_that_is_not_there(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The archive is asked for both."""
+    asked: list[str] = []
+    archived = door.service._archived
+
+    def look(job: str) -> Any:
+        asked.append(job)
+        return archived(job)
+
+    monkeypatch.setattr(door.service, "_archived", look)
+
+    async def story() -> None:
+        theirs = await door.token("theirs", (Role.SUBMITTER, "speech"))
+        mine = await door.token("curious", (Role.SUBMITTER, "vision"))
+        async with door.client(theirs) as client:
+            made = await client.post("/jobs", json={"job": ONE | {"tenant": "speech"}})
+            hidden = made.json()["id"]
+        async with door.client(mine) as client:
+            for job in (hidden, "j99999"):
+                body = {"job": ONE | {"tenant": "vision", "depends_on": [job]}}
+                assert (await client.post("/jobs", json=body)).status_code == 422
+        assert asked == [hidden, "j99999"]
 
     run(story)
 

@@ -75,6 +75,37 @@ def test_a_selector_cancels_what_it_finds_and_nothing_else(door: Entrance) -> No
     run(story)
 
 
+def test_a_large_act_has_pieces_and_jobs_with_gpus_come_last(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others go on between them; the answer has all jobs, also those that left the memory."""
+    monkeypatch.setattr("topmast.service.verbs.ACTED_AT_ONCE", 3)
+    monkeypatch.setattr("topmast.fast.queue.jobs.jobs.FINISHED_KEPT", 2)
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            wide = {"accelerators": "H100:2"}
+            jobs = await submit(client, 8, name="many", run="sleep 60", resources=wide)
+            before, with_gpus = len(door.acts()), set[str]()
+            for _ in range(200):
+                dry = await acted(client, "cancel", jobs=jobs, dry_run=True)
+                with_gpus = {one["job"] for one in dry["effects"] if one["gpus"]}
+                if with_gpus:
+                    break
+                await asyncio.sleep(0.05)
+            assert 0 < len(with_gpus) < 3
+            done = await acted(client, "cancel", jobs=jobs, reason="enough")
+            assert done["counts"]["done"] == 8
+            assert [job["id"] for job in done["jobs"]] == jobs
+            lines = door.acts()[: len(door.acts()) - before][::-1]
+            assert [json.loads(line.after)["jobs"] for line in lines] == [3, 3, 2]
+            assert all("enough" in line.after for line in lines)
+            assert with_gpus <= set(lines[-1].object.replace("..", ",").split(","))
+
+    run(story)
+
+
 def test_a_job_without_a_tenant_goes_to_that_of_its_account(door: Entrance) -> None:
     """If the account may submit there; else to the first tenant for which it may."""
 

@@ -127,7 +127,8 @@ def _many_jobs(router: APIRouter, service: Service) -> None:
     @needs(Permission.JOBS_SUBMIT)
     async def submit_many(request: Request) -> Response:
         async def check(body: dict[str, Any]) -> None:
-            await service.check_jobs(caller_of(request), body.get("jobs"), user(body))
+            jobs, long = body.get("jobs"), size_bytes(request)
+            await service.check_jobs(caller_of(request), jobs, user(body), long)
 
         body = await read_object(request, _MANY, BULK_BYTES, beside=check)
         receipt = await service.submit_many(

@@ -21,8 +21,8 @@ from topmast.model.files.changes import changes_of
 from topmast.model.job import Band, JobChanges
 from topmast.model.timed_quota import TimedQuota
 from topmast.routing import caller_of, guarded_router, needs
+from topmast.service.jobs_act import JobsAct
 from topmast.service.service import Service
-from topmast.service.verbs import JobsAct
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _TARGETS: dict[str, Any] = {

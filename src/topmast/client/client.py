@@ -104,7 +104,9 @@ class Client(
         transport: httpx.BaseTransport | None = None,
         most_age_s: float | None = None,
     ) -> None:
-        """``most_age_s``: a standby may answer what only reads, if it is no older than this.
+        """``timeout_s``: so long a request may take, one about many jobs ten times as long.
+
+        ``most_age_s``: a standby may answer what only reads, if it is no older than this.
 
         By default that of ``$TOPMAST_MOST_AGE_S``, or 0: the leader alone answers. It does not say
         yet what was done a moment ago.
@@ -171,7 +173,8 @@ class Client(
         if named is None and folder is not None:
             named = self.upload_workdir(folder)
         body = {"job": document, "user": self.user, "workdir": named or ""}
-        return self._transport.post(Receipt, "/jobs", body, key=key or new_key())
+        many = "sweep" in document
+        return self._transport.post(Receipt, "/jobs", body, key=key or new_key(), many=many)
 
     def submit_many(self, jobs: Iterable[Job], *, key: str | None = None) -> BulkReceipt:
         """Submit all of ``jobs``, or none if one of them cannot be accepted.
@@ -190,7 +193,8 @@ class Client(
                 document["workdir"] = snapshots[folder]
             documents.append(document)
         body = {"jobs": documents, "user": self.user}
-        return self._transport.post(BulkReceipt, "/jobs/bulk", body, key=key or new_key())
+        key = key or new_key()
+        return self._transport.post(BulkReceipt, "/jobs/bulk", body, key=key, many=True)
 
     def dry_run(self, job: Job, *, workdir: str | os.PathLike[str] | None = None) -> Explanation:
         """Where ``job`` would run if it were submitted now, or why it would wait.

@@ -46,6 +46,9 @@ LONGEST_PAUSE_S = 1.0
 TURNS = 2
 """How often a request goes to a leader that was named before there is a pause: two servers may name
 each other while none leads."""
+MANY_TIMES = 10
+"""A request about many jobs may take so many times as long: of 100,000 some 20 s, of a busy machine
+several times that."""
 SILENT_S = 3.0
 """Of several servers one that says nothing this long, not even that it lives, is passed over."""
 LIVE = "/livez"
@@ -93,6 +96,11 @@ def speaks_tls(url: str) -> bool:
         return False
 
 
+def _times(within_s: float) -> httpx.Timeout:
+    """How long the parts of a request may take."""
+    return httpx.Timeout(within_s, connect=min(within_s, 5.0))
+
+
 class Transport:
     """Speaks to one server. ``locate`` gives its URL, also anew when nothing answers there.
 
@@ -121,7 +129,7 @@ class Transport:
         self.url = self._urls[0]
         self._http = bounded(
             httpx.Client(
-                timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0)),
+                timeout=_times(timeout_s),
                 transport=transport,
                 trust_env=not is_loopback(self.url),
                 verify=_trusted(self.url),
@@ -139,14 +147,27 @@ class Transport:
         return self.decoded(kind, self.send("GET", path, params=given))
 
     def post(
-        self, kind: type[T], path: str, body: object, *, key: str = "", repeatable: bool = True
+        self,
+        kind: type[T],
+        path: str,
+        body: object,
+        *,
+        key: str = "",
+        repeatable: bool = True,
+        many: bool = False,
     ) -> T:
-        """The server's answer to ``body``. With a ``key`` it acts once, even if sent repeatedly."""
+        """The server's answer to ``body``. With a ``key`` it acts once, even if sent repeatedly.
+
+        ``many``: it is about many jobs, and gets `MANY_TIMES` the time.
+        """
         headers = {"Content-Type": "application/json"}
         if key:
             headers["Idempotency-Key"] = key
         data = msgspec.json.encode(body)
-        answer = self.send("POST", path, content=data, headers=headers, repeatable=repeatable)
+        answer = self.send(
+            "POST", path, content=data, headers=headers, repeatable=repeatable,
+            within_s=self._timeout_s * (MANY_TIMES if many else 1.0),
+        )  # fmt: skip
         return self.decoded(kind, answer)
 
     def delete(self, kind: type[T], path: str, reason: str, dry_run: bool) -> T:
@@ -165,19 +186,21 @@ class Transport:
         repeatable: bool = True,
         missing_ok: bool = False,
         prefix: str = API,
+        within_s: float | None = None,
     ) -> httpx.Response:
         """The answer to one request, sent again after a dropped connection where that is harmless.
 
         A server that refuses the very first connection is reported at once; one that went away
         in the middle has the rest of the time-out to come back.
         """
-        deadline_s = time.monotonic() + self._timeout_s
+        within_s = self._timeout_s if within_s is None else within_s
+        deadline_s = time.monotonic() + within_s
         backoff, dropped, refused, turns = client_backoff(), False, 0, 0
         while True:
             self._pass_over_silent(deadline_s)
             try:
                 answer = self._asked(
-                    deadline_s, method, prefix + path, params=params, content=content,
+                    within_s, deadline_s, method, prefix + path, params=params, content=content,
                     headers=headers,
                 )  # fmt: skip
             except _REFUSED as error:
@@ -194,7 +217,7 @@ class Transport:
                 self._check_plain(error, dropped)
                 self._awake, dropped = "", True
                 if not repeatable or time.monotonic() + backoff.next_s > deadline_s:
-                    raise self._broken(error) from error
+                    raise self._broken(error, within_s) from error
             except (httpx.InvalidURL, UnicodeError) as error:
                 raise InvalidInput(f"the request cannot be written: {error}") from error
             else:
@@ -243,6 +266,7 @@ class Transport:
 
     def _asked(
         self,
+        within_s: float,
         deadline_s: float,
         method: str,
         path: str,
@@ -254,8 +278,8 @@ class Transport:
         """The answer; a server that has had too many requests gets the time that it asks for."""
         while True:
             answer = exchange(
-                self._http, method, f"{self.url}{path}", self._timeout_s,
-                params=params, content=content, headers=self._proven(headers),
+                self._http, method, f"{self.url}{path}", within_s, params=params, content=content,
+                headers=self._proven(headers), timeout=_times(within_s),
             )  # fmt: skip
             given = answer.headers.get("retry-after", "")
             wait_s = float(given) if given.isdecimal() else FIRST_PAUSE_S
@@ -346,9 +370,9 @@ class Transport:
             secure = f"https:{self.url.removeprefix('http:')}"
             raise Unavailable(f"{self.url} asks for TLS; write {secure}") from error
 
-    def _broken(self, error: httpx.TransportError) -> Unavailable:
+    def _broken(self, error: httpx.TransportError, within_s: float) -> Unavailable:
         if isinstance(error, httpx.TimeoutException):
-            return Unavailable(f"{self.url} did not answer within {self._timeout_s:g} s")
+            return Unavailable(f"{self.url} did not answer within {within_s:g} s")
         if isinstance(error, httpx.RemoteProtocolError) and str(error).startswith("the answer is"):
             return Unavailable(f"what answers at {self.url} is not a Topmast server: {error}")
         if isinstance(error, httpx.ProxyError | httpx.UnsupportedProtocol):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from topmast.client.transport import Transport, path_of
+from topmast.model import ids
 from topmast.model.act_views import FleetDiff, FleetView, JobsActed, QuotaActed, TenantPause
 from topmast.model.budget import BudgetView
 
@@ -235,4 +236,6 @@ class VerbsCalls:
             "user": self.user, **more,
         }  # fmt: skip
         again = dry_run or verb not in ONCE
-        return self._transport.post(JobsActed, path_of("jobs", verb), body, repeatable=again)
+        many = bool(selector) or len(named) > 1 or any(ids.sweep_number(job) >= 0 for job in named)
+        path = path_of("jobs", verb)
+        return self._transport.post(JobsActed, path, body, repeatable=again, many=many)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -42,15 +43,12 @@ from topmast.service.profile import Profiles
 from topmast.service.queue_room import QueueRoom
 from topmast.service.redaction import Redaction
 from topmast.service.regions import Regions
-from topmast.service.turns import InTurns, Turns, taken
+from topmast.service.turns import SLICE_S, InTurns, OneEach, Turns, taken
 from topmast.service.webhooks import Webhooks
 from topmast.service.whatif import WhatIfs
 
-S = TypeVar("S")
 T = TypeVar("T")
 
-JUDGED_AT_ONCE = 200
-"""So many jobs of an act are judged or shown without a pause: tens of milliseconds."""
 OUTSIDE = 8
 """So many calls wait at the same time for what tasks write: their output, and commands beside them.
 They have threads of their own: a region that does not answer takes none of those that all share."""
@@ -102,6 +100,10 @@ class Core:
         self.queue_room = QueueRoom(runtime.machines.queue, self.access.path)
         self.judging = Judging(self.limits)
         self.explaining = Explaining(self.limits)
+        self.acting = OneEach()
+        """Acts that may be about many jobs."""
+        self.listing = OneEach()
+        """Lists of jobs and sweeps."""
         self.profiles = Profiles(runtime, self.access, journal.option, self.limits)
         self.directory = Directory(
             runtime, journal, clock, self.access, self.limits, self.redaction
@@ -129,6 +131,30 @@ class Core:
 
     async def _ask(self, question: Callable[[], T]) -> T:
         return await asyncio.wrap_future(self.runtime.ask(question))
+
+    @asynccontextmanager
+    async def _lists(self, caller: Caller) -> AsyncIterator[None]:
+        """A list of an account is made when those before it are paid. Raises TooMany."""
+        async with self.listing.turn(caller):
+            self.limits.take(caller, "list")
+            yield
+
+    async def _ask_paid(self, caller: Caller, question: Callable[[], T]) -> T:
+        """The answer to a question that may take long: the caller pays for its time."""
+        took_s = 0.0
+
+        def timed() -> T:
+            nonlocal took_s
+            begun_s = time.thread_time()
+            try:
+                return question()
+            finally:
+                took_s = time.thread_time() - begun_s
+
+        try:
+            return await self._ask(timed)
+        finally:
+            self.limits.charge_time(caller, took_s)
 
     async def _look(self, caller: Caller, look: Callable[[Turns], T]) -> T:
         """A long look at the machines, one after the other; decisions go on between its slices.
@@ -171,14 +197,20 @@ class Core:
                 portion = names[first : first + size]
                 await self._ask(partial(look, portion))
 
-    async def _in_portions(
-        self, things: Sequence[S], look: Callable[[Sequence[S]], Iterable[T]]
-    ) -> list[T]:
-        """What ``look`` finds of each few of the things, between which decisions go on."""
+    async def _drawn(self, things: Iterator[T]) -> list[T]:
+        """All that is found among the machines; decisions go on every `SLICE_S`."""
         found: list[T] = []
-        for first in range(0, len(things), JUDGED_AT_ONCE):
-            portion = things[first : first + JUDGED_AT_ONCE]
-            found += await self._ask(partial(look, portion))
+
+        def draw() -> bool:
+            begun_s = elapsed_s()
+            for thing in things:
+                found.append(thing)
+                if elapsed_s() - begun_s > SLICE_S:
+                    return False
+            return True
+
+        while not await self._ask(draw):
+            pass
         return found
 
     async def _tell(self, to: str, message: m.Message, done: Act) -> Any:

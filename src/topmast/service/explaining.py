@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from weakref import WeakValueDictionary
 
 from topmast.model.access import Caller
 from topmast.model.errors import TooLarge
 from topmast.model.job import JobSpec
 from topmast.service.limits import Limits
+from topmast.service.turns import OneEach
 
 MOST_SEATED = 10_000
 """Tasks of a job with several groups: they are seated one by one, and in each place anew."""
@@ -21,16 +20,13 @@ class Explaining:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._each = OneEach()
 
     @asynccontextmanager
     async def turn(self, caller: Caller) -> AsyncIterator[None]:
         """The turn of an account: all its questions together delay others by one at most."""
         self._limits.take(caller, "explain")
-        if caller.principal.trusted:
-            yield
-            return
-        async with self._turns.setdefault(caller.principal.subject, asyncio.Lock()):
+        async with self._each.turn(caller):
             yield
 
     def pay(self, caller: Caller, cost_s: float) -> None:

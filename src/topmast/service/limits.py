@@ -25,6 +25,8 @@ STEPS_PER_TAKE = 20_000
 """So many comparisons of jobs with a selector count as one more request."""
 ROWS_PER_TAKE = 250
 """So many rows on the page of a list, beyond as many, count as one more request."""
+SECONDS_PER_TAKE = 0.01
+"""So long a list takes the thread that decides, beyond as much, counts as one more request."""
 SWEPT_PER_TAKE = 2_000
 """So many jobs of sweeps that are looked at count as one more request."""
 BYTES_PER_TAKE = 1024 * 1024
@@ -107,6 +109,11 @@ class Limits:
     def charge_rows(self, caller: Caller, rows: int) -> None:
         """Count a page of a list that was so long."""
         self.charge(caller, "list", max(0, rows - ROWS_PER_TAKE) / ROWS_PER_TAKE)
+
+    def charge_time(self, caller: Caller, took_s: float) -> None:
+        """Count how long a list kept the machines."""
+        more = max(0.0, took_s - SECONDS_PER_TAKE) / SECONDS_PER_TAKE
+        self.charge(caller, "list", more)
 
     def take_of(self, name: str, kind: str, count: float = 1.0) -> None:
         """Count a request under a name. Raises TooMany. O(1)."""

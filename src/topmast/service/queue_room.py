@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from threading import Lock
 
-from topmast.fast.queue import GlobalQueue, most_bytes_of
+from topmast.fast.queue import GlobalQueue, most_bytes_of, said_bytes
 from topmast.model.access import Caller
 from topmast.model.errors import Full
 from topmast.model.expansion import size_of
@@ -50,7 +50,9 @@ class QueueRoom:
         wanted: Sums = {}
         for spec in specs:
             key = (spec.tenant, spec.user)
-            wanted[key] = wanted.get(key, 0) + size_of((spec,)) * most_bytes_of(spec)
+            wanted[key] = (
+                wanted.get(key, 0) + size_of((spec,)) * most_bytes_of(spec) + said_bytes(spec)
+            )
         self._judge(wanted)
         with self._lock:
             _add(self._coming, wanted, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -44,6 +45,11 @@ _WRITTEN = frozenset(
 )  # fmt: skip
 """Fields that people wrote: shown as they are, or else they would tell which jobs there are."""
 
+_BARE = frozenset((bool, float, int, type(None)))
+"""Values that name nothing."""
+_SHORT = 64
+"""Characters of a text that is looked up: of names of fields, states and the like."""
+
 
 class Redaction:
     """Hides the jobs and names of all tenants but some. Any thread may use it."""
@@ -78,6 +84,8 @@ class Redaction:
 
         One that is hidden reads as one that there is not.
         """
+        if not (_names_known(text) if len(text) <= _SHORT else _names(text)):
+            return text
         found = _SAID.search(text)
         if found is None:
             return self._sentence(text)
@@ -91,7 +99,7 @@ class Redaction:
         return _TENANT.sub(self._tenant, _JOB.sub(self._job, text))
 
     def _part(self, part: Any, field: str = "") -> Any:
-        if field in _WRITTEN:
+        if type(part) in _BARE or field in _WRITTEN:
             return part
         if isinstance(part, str):
             is_id = field in _JOBS and _JOB.fullmatch(part)
@@ -101,8 +109,13 @@ class Redaction:
         return self._fields(part, field) if isinstance(part, dict) else part
 
     def _fields(self, part: dict[Any, Any], field: str) -> dict[str, Any]:
+        tenant = part.get("tenant")
+        # The id of what is of such a tenant is shown: the database is not asked for its job.
+        is_own = isinstance(tenant, str) and tenant in self._seen
         found = {
-            self._part(str(name), field): self._part(value, str(name))
+            self._part(str(name), field): (
+                value if is_own and name == "id" else self._part(value, str(name))
+            )
             for name, value in part.items()
         }
         tenant, added = found.get("tenant"), found.get("added_gpus")
@@ -140,6 +153,14 @@ class Redaction:
     def _tenant(self, found: re.Match[str]) -> str:
         before, name = found.groups()
         return found.group() if name in self._seen else f"{before}{HIDDEN_TENANT}"
+
+
+def _names(text: str) -> bool:
+    """Whether a text has what reads as a job, or as a tenant in a sentence: few have."""
+    return bool(_JOB.search(text) or _TENANT.search(text))
+
+
+_names_known = lru_cache(16_384)(_names)
 
 
 def _event_text(text: str, detail: dict[str, Any]) -> str:

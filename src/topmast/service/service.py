@@ -107,7 +107,23 @@ class Service(Submitting):
 
         ``fold``: the sweeps in place of their jobs, on the first page.
         """
-        self.limits.take(caller, "list")
+        async with self._lists(caller):
+            page = await self._job_page(
+                caller, states, tenant, limit, cursor, queue_order, selector, fold
+            )
+        return self._shown(caller, page)
+
+    async def _job_page(
+        self,
+        caller: Caller,
+        states: Sequence[str],
+        tenant: str,
+        limit: int,
+        cursor: str,
+        queue_order: bool,
+        selector: str,
+        fold: bool,
+    ) -> v.JobPage:
         seen = self.access.tenants(caller, Permission.JOBS_VIEW)
         await self._read(caller, selector, Permission.JOBS_VIEW)
         wanted = listing.select(tuple(states), tenant, limit, cursor, queue_order, seen, selector)
@@ -120,7 +136,7 @@ class Service(Submitting):
             look = partial(listing.find, self.machines.queue, wanted, found)
             await self._walk(caller, wanted.jobs, look)
             wanted = msgspec.structs.replace(wanted, found=found)
-        page = await self._jobs(wanted)
+        page = await self._jobs(caller, wanted)
         self.limits.charge_rows(caller, len(page.jobs))
         if not (page.jobs or page.sweeps or cursor):
             # What has left the fleet is known as long as it has jobs.
@@ -128,7 +144,7 @@ class Service(Submitting):
                 error = self.access.unknown_tenant(caller, tenant, Permission.JOBS_VIEW)
                 unknown.insert(0, error)
             refuse_all(unknown)
-        return self._shown(caller, page)
+        return page
 
     async def _unknown_in(self, caller: Caller, selector: str) -> list[InvalidInput]:
         """What a selector of jobs to look at names that there is not."""
@@ -142,8 +158,8 @@ class Service(Submitting):
             error.conceals, error.may_conceal = "", False
         return found
 
-    async def _jobs(self, wanted: listing.Selection) -> v.JobPage:
-        page = await self._ask(lambda: self._page(wanted))
+    async def _jobs(self, caller: Caller, wanted: listing.Selection) -> v.JobPage:
+        page = await self._ask_paid(caller, lambda: self._page(wanted))
         queue = self.machines.queue
         if not wanted.may_be_archived or not queue.jobs.has_forgotten:
             return page

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from topmast.adapters.clock import elapsed_s
 from topmast.fast.queue import fault_of, outstanding
 from topmast.model import ids
 from topmast.model import messages as m
@@ -32,13 +31,11 @@ from topmast.service.holders import quotas_in_parts
 from topmast.service.limits import GROUPS_PER_TAKE, JOB_BYTES_PER_TAKE, JOBS_PER_TAKE
 from topmast.service.reserving import Reserving
 from topmast.service.submission import submission
-from topmast.service.turns import Turns
+from topmast.service.turns import Turns, with_pauses
 
 MAX_BULK = 100_000
 MAX_WAITS = 200_000
 """What the jobs of one request wait for, counted for each job: each is kept and looked at."""
-SLICE_S = 0.005
-"""How long jobs of one request are read without a pause."""
 MAX_WARNINGS = 20
 MOST_WRONG = 1_000
 """After so many errors no more of a request is read: each costs many times what a job does."""
@@ -72,12 +69,7 @@ class Submitting(Reserving):
         """Admit many jobs, of documents so long, all or none; returns when that is durable."""
         self._refuse_if_full(caller, key)
         repeated = self._is_repeated(caller, key)
-        try:
-            jobs, ended = await self._read_jobs(caller, documents, user, repeated=repeated)
-        finally:
-            many = documents if isinstance(documents, list) else []
-            self._charge_size(caller, size_bytes, len(many))
-            self._charge_groups(caller, sum(map(_groups_said, many)))
+        jobs, ended = await self._read_jobs(caller, documents, user, size_bytes, repeated=repeated)
         warnings = [f"jobs[{i}]: {text}" for i, job in enumerate(jobs) for text in job.warnings]
         if len(warnings) > MAX_WARNINGS:
             more = len(warnings) - MAX_WARNINGS
@@ -141,9 +133,11 @@ class Submitting(Reserving):
         self.limits.take(caller, "submit")
         await self._read_job(caller, document, user, workdir)
 
-    async def check_jobs(self, caller: Caller, documents: Any, user: str) -> None:
+    async def check_jobs(
+        self, caller: Caller, documents: Any, user: str, size_bytes: int = 0
+    ) -> None:
         """The same of many jobs, for what no `submit_many` takes."""
-        await self._read_jobs(caller, documents, user)
+        await self._read_jobs(caller, documents, user, size_bytes)
 
     async def _read_job(
         self, caller: Caller, document: Any, user: str, workdir: str | None
@@ -166,7 +160,7 @@ class Submitting(Reserving):
         return spec, ended
 
     async def _read_jobs(
-        self, caller: Caller, documents: Any, user: str, *, repeated: bool = False
+        self, caller: Caller, documents: Any, user: str, size_bytes: int, *, repeated: bool = False
     ) -> tuple[list[Checked], Ended]:
         """Many jobs from a request, and how jobs ended that they wait for; all or none.
 
@@ -179,12 +173,11 @@ class Submitting(Reserving):
             raise InvalidInput(f"more than {MAX_BULK} jobs", field="jobs", remedy=remedy)
         takes = 1.0 + len(documents) / JOBS_PER_TAKE
         self.limits.take(caller, "submit", takes, floor=float(not repeated))
-        many, refused, begun_s = ManyJobs(self.admission, caller, user), Refused(), elapsed_s()
+        self._charge_size(caller, size_bytes, len(documents))
+        self._charge_groups(caller, sum(map(_groups_said, documents)))
+        many, refused = ManyJobs(self.admission, caller, user), Refused()
         jobs, waiting, waits = list[Checked](), dict[int, JobSpec](), 0
-        for i, document in enumerate(documents):
-            if elapsed_s() - begun_s > SLICE_S:
-                await asyncio.sleep(0)  # others' requests get their turn
-                begun_s = elapsed_s()
+        async for i, document in with_pauses(enumerate(documents)):
             try:
                 jobs.append(many.read(document, i))
                 spec = jobs[-1].spec
@@ -231,7 +224,8 @@ class Submitting(Reserving):
             }
         )
         for job, place in wanted.items():
-            if job not in tenants:
+            hidden = job in tenants and seen is not None and tenants[job] not in seen
+            if job not in tenants or hidden:  # a hidden one takes as long as one that is not there
                 with suppress(NotFound):
                     view = await asyncio.to_thread(self._archived, job)
                     tenants[job], ended[job] = view.tenant, JobState(view.state)

@@ -75,6 +75,12 @@ def jobs_named(
                 yield record.id
 
 
+def size_named(queue: GlobalQueue, names: Iterable[str], sees: Callable[[str], bool]) -> int:
+    """How many jobs names stand for, all of a sweep among them. O(names)."""
+    sweeps = map(queue.jobs.sweeps.records.get, names)
+    return sum(sweep.size if sweep and sees(sweep.spec.tenant) else 1 for sweep in sweeps)
+
+
 def job_named(queue: GlobalQueue, name: str, sees: Callable[[str], bool]) -> str | None:
     """The job that ``s7[3]`` stands for; None for any other name. O(1).
 

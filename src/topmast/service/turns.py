@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Protocol, TypeVar
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    contextmanager,
+    nullcontext,
+)
+from typing import Any, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 import structlog
 
 from topmast.adapters.clock import elapsed_s
+from topmast.model.access import Caller
 from topmast.model.errors import TopmastError, Unavailable
 
 SLICE_S = 0.02
 """After so long a look lets the machines go on, as soon as it can be interrupted."""
+PAUSE_AFTER_S = 0.005
+"""So long one request is worked on, where others wait for the same thread."""
 TAKES = 4
 """So often a look is begun, if what it rests on changes under it."""
 T = TypeVar("T")
@@ -204,3 +213,26 @@ async def taken(runtime: Asked, look: Callable[[InTurns], T]) -> T:
 
     threading.Thread(target=run, name="topmast-look", daemon=True).start()
     return await asyncio.shield(asyncio.wrap_future(answer))
+
+
+class OneEach:
+    """One thing of each account at a time; used on the event loop alone."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def turn(self, caller: Caller) -> AbstractAsyncContextManager[Any]:
+        """The turn of an account: all that it asks for together delays others by one at most."""
+        if caller.principal.trusted:
+            return nullcontext()
+        return self._locks.setdefault(caller.principal.subject, asyncio.Lock())
+
+
+async def with_pauses(things: Iterable[T]) -> AsyncIterator[T]:
+    """The things, one by one; others' requests get their turn every `PAUSE_AFTER_S`."""
+    begun_s = elapsed_s()
+    for thing in things:
+        if elapsed_s() - begun_s > PAUSE_AFTER_S:
+            await asyncio.sleep(0)
+            begun_s = elapsed_s()
+        yield thing

@@ -4,120 +4,42 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 
 import msgspec
-from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from topmast.fast.queue import JUDGES, Effect, JobRecord, Judgement, judge_edit, judge_requeue
+from topmast.fast.queue import Effect, JobRecord, Judgement
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.absent import given
 from topmast.model.access import Caller, Permission
-from topmast.model.act_views import JobEffect, JobsActed
+from topmast.model.act_views import JobsActed
 from topmast.model.errors import Forbidden, InvalidInput, NotFound, refuse_all
 from topmast.model.expansion import size_of
-from topmast.model.job import MILLI, JobChanges
+from topmast.model.job import MILLI
 from topmast.model.selector import Selector, right_of, selector_of
 from topmast.model.states import TERMINAL, WAITING, JobState
 from topmast.model.sweep_views import SweepView
 from topmast.model.views import JobView
 from topmast.ports import Act
 from topmast.service.access import NO_REASON, Why, act, json_text, row
-from topmast.service.limits import ACTS_PER_TAKE, SWEPT_PER_TAKE
+from topmast.service.jobs_act import ENDED, LATE, STOPS, JobsAct, Target, named
+from topmast.service.limits import ACTS_PER_TAKE, JOB_BYTES_PER_TAKE, SWEPT_PER_TAKE
 from topmast.service.listing import selects
 from topmast.service.operating import Operating
 from topmast.service.queue_room import Sums
 from topmast.service.selecting import SelectedNames
-from topmast.service.sweeps import job_named, jobs_named, seen_by, sweep_of, views_of
+from topmast.service.sweeps import job_named, jobs_named, seen_by, size_named, sweep_of, views_of
+from topmast.service.turns import with_pauses
 
-MAX_JOBS = 100_000  # at most so many are named in one request
-NAMED_LENGTH = 200  # characters of what a request names, in the audit log
+MAX_JOBS = 100_000
+"""One request is about so many jobs at most; each of them is in the answer."""
+ACTED_AT_ONCE = 2_000
+"""So many jobs are changed without a pause, and in one transaction: a tenth of a second."""
 GOING = tuple(state for state in JobState if state not in TERMINAL)
-
-
-class JobsAct(Struct, frozen=True):
-    """An act on jobs, as a request says it."""
-
-    verb: str
-    jobs: tuple[str, ...] = ()
-    selector: str = ""
-    """Instead of naming jobs."""
-    by: str = ""
-    reason: str = ""
-    dry_run: bool = False
-    changes: JobChanges = JobChanges()
-    """What `edit` changes."""
-
-    def judge(self, tenants: Collection[str]) -> Callable[[JobRecord], Judgement]:
-        """What it would do to a job, with these tenants in the fleet."""
-        if self.verb == "edit":
-            return partial(judge_edit, changes=self.changes)
-        if self.verb == "requeue":
-            return partial(judge_requeue, tenants=tenants)
-        return JUDGES[self.verb]
-
-    def leaves_out(self, record: JobRecord) -> bool:
-        """Whether a sweep or a selector does not mean a job here, which by itself is refused."""
-        return self.verb == "requeue" and record.state is JobState.SUCCEEDED
-
-    @property
-    def permission(self) -> Permission:
-        """What it takes to act so on own jobs."""
-        return Permission.JOBS_CANCEL if self.verb == "cancel" else Permission.JOBS_EDIT
-
-    def order(self, by: str) -> Callable[[tuple[str, ...]], m.Message]:
-        """The message to the queue about jobs."""
-        more = {"changes": self.changes} if self.verb == "edit" else {}
-        return partial(ORDERS[self.verb], by=by, reason=self.reason or UNSET, **more)
-
-
-ORDERS: dict[str, Callable[..., m.Message]] = {
-    "cancel": m.CancelJobs,
-    "hold": m.HoldJobs,
-    "release": m.ReleaseJobs,
-    "suspend": partial(m.HoldJobs, stop=True),
-    "resume": m.ReleaseJobs,
-    "preempt": m.PreemptJobs,
-    "requeue": m.RequeueJobs,
-    "edit": m.EditJobs,
-}
-"""By verb: the message to the queue."""
-STOPS = frozenset({"cancel", "suspend", "preempt", "requeue"})
-"""Acts that take the GPUs of jobs."""
-
-
-class _Target(Struct):
-    """A job that was named or selected, and what the act does to it."""
-
-    job: str
-    tenant: str = ""
-    user: str = ""
-    judgement: Judgement = Judgement()
-    gpus: float = 0.0
-    lost_gpu_h: float = 0.0
-    forbidden: str = ""
-    """The permission that the caller lacks, in words."""
-    is_hidden: bool = False
-    """It is there, but the caller may not see it, and is told that there is none."""
-
-    @property
-    def is_done(self) -> bool:
-        return self.judgement.effect is Effect.DONE
-
-    def forbid(self, why: str) -> None:
-        self.judgement, self.forbidden = Judgement(Effect.REFUSED, why), why
-
-    def effect(self) -> JobEffect:
-        judgement = self.judgement
-        cost = (self.gpus, self.lost_gpu_h) if self.is_done else (0.0, 0.0)
-        return JobEffect(self.job, judgement.effect.value, judgement.why, *cost)
-
-
-_ENDED = Judgement(Effect.UNCHANGED, "has ended")
-_LATE = Judgement(Effect.UNCHANGED, "another request did something to it at the same time")
 
 
 class Verbs(Operating):
@@ -165,12 +87,12 @@ class Verbs(Operating):
 
     async def sweeps(self, caller: Caller) -> tuple[SweepView, ...]:
         """The sweeps in memory, the newest first."""
-        self.limits.take(caller, "list")
-        queue, seen = self.machines.queue, self.access.tenants(caller, Permission.JOBS_VIEW)
-        known = queue.jobs.sweeps.records
-        found = await self._ask(lambda: views_of(queue, seen_by(known.values(), seen)))
-        self.limits.charge(caller, "list", sum(sweep.jobs for sweep in found) / SWEPT_PER_TAKE)
-        return found
+        async with self._lists(caller):
+            queue, seen = self.machines.queue, self.access.tenants(caller, Permission.JOBS_VIEW)
+            known = queue.jobs.sweeps.records
+            return await self._ask_paid(
+                caller, lambda: views_of(queue, seen_by(known.values(), seen))
+            )
 
     async def sweep(self, caller: Caller, sweep: str) -> SweepView:
         """One sweep as it stands; one that the caller may not see is not there."""
@@ -215,27 +137,31 @@ class Verbs(Operating):
 
     async def act_on_jobs(self, caller: Caller, wanted: JobsAct) -> JobsActed:
         """Do one thing to many jobs, or say what it would do; a repetition changes nothing."""
-        self._count(caller, wanted)
-        acted, hides = await self._acted(caller, wanted), self.redaction(caller)
-        if hides is None:
-            return acted
-        # What is named keeps its name: it tells no more than the request did.
-        return replace(acted, jobs=tuple(hides.of(view) for view in acted.jobs))
+        async with self._turn(caller, wanted):
+            acted, hides = await self._acted(caller, wanted), self.redaction(caller)
+            if hides is None:
+                return acted
+            # What is named keeps its name: it tells no more than the request did.
+            shown = [hides.of(view) async for view in with_pauses(acted.jobs)]
+            return replace(acted, jobs=tuple(shown))
 
-    def _count(self, caller: Caller, wanted: JobsAct) -> None:
-        self.limits.take(caller, "submit", floor=0.5 if wanted.verb == "cancel" else 1.0)
+    @asynccontextmanager
+    async def _turn(self, caller: Caller, wanted: JobsAct) -> AsyncIterator[None]:
+        """The request is counted when those before it have paid. Raises TooMany, Full."""
+        async with nullcontext() if wanted.is_on_one else self.acting.turn(caller):
+            self.limits.take(caller, "submit", floor=0.5 if wanted.verb == "cancel" else 1.0)
+            yield
 
     async def check_jobs_meant(self, caller: Caller, wanted: JobsAct) -> None:
         """Raises InvalidInput or NotFound for what a request names that there is not, for all."""
-        self._count(caller, wanted)
-        targets = await self._targets(caller, wanted)
+        async with self._turn(caller, wanted):
+            targets = await self._targets(caller, wanted)
         refuse_all(
             NotFound(target.judgement.why, field="jobs") for target in targets if not target.tenant
         )
 
     async def _acted(self, caller: Caller, wanted: JobsAct) -> JobsActed:
         targets = await self._targets(caller, wanted)
-        self.limits.charge(caller, "submit", len(targets) / ACTS_PER_TAKE)
         refused = self._refuse(caller, wanted.permission, targets)
         if not wanted.dry_run:
             if refused is not None:
@@ -246,7 +172,8 @@ class Verbs(Operating):
                 await self._act(caller, wanted, targets, claim)
         if refused is not None:
             raise refused
-        views = tuple(await self._in_portions(targets, self._views))
+        await self._drawn(self._show([one for one in targets if one.view is None]))
+        views = tuple([target.view for target in targets if target.view is not None])
         counts = Counter(target.judgement.effect.value for target in targets)
         done = [target for target in targets if target.is_done]
         return JobsActed(
@@ -255,14 +182,19 @@ class Verbs(Operating):
             sum(target.gpus for target in done), sum(target.lost_gpu_h for target in done),
         )  # fmt: skip
 
-    async def _targets(self, caller: Caller, wanted: JobsAct) -> list[_Target]:
+    async def _targets(self, caller: Caller, wanted: JobsAct) -> list[Target]:
+        """The jobs that are meant; the caller pays for them. Raises InvalidInput."""
+        targets = await self._looked_for(caller, wanted)
+        said_bytes = len(wanted.reason.encode())  # it is in the history of each
+        cost = 1 / ACTS_PER_TAKE + said_bytes / JOB_BYTES_PER_TAKE
+        self.limits.charge(caller, "submit", len(targets) * cost)
+        return targets
+
+    async def _looked_for(self, caller: Caller, wanted: JobsAct) -> list[Target]:
         jobs = await self._read(caller, wanted.selector, wanted.permission)
         if bool(wanted.jobs) != jobs.takes_all:  # a selector that means any job is none
             remedy = "state=active selects all that have not ended"
             raise InvalidInput("name jobs, or give a selector", field="jobs", remedy=remedy)
-        if len(wanted.jobs) > MAX_JOBS:
-            remedy = "send several requests, or a selector"
-            raise InvalidInput(f"more than {MAX_JOBS} jobs", field="jobs", remedy=remedy)
         seen = self.access.tenants(caller, Permission.JOBS_VIEW)
         if not wanted.jobs:
             return await self._selected(caller, wanted, jobs, seen)
@@ -272,10 +204,12 @@ class Verbs(Operating):
         def takes(record: JobRecord) -> bool:
             return not wanted.leaves_out(record) and (also_ended or not record.finished)
 
-        names = await self._ask(
-            lambda: tuple(dict.fromkeys(jobs_named(queue, wanted.jobs, sees, takes)))
-        )
-        found = await self._in_portions(names, partial(self._named_jobs, wanted, seen))
+        named = tuple(dict.fromkeys(wanted.jobs))
+        meant = size_named(queue, named, sees)
+        self.limits.charge(caller, "submit", meant / SWEPT_PER_TAKE)
+        _refuse_beyond(meant)
+        names = dict.fromkeys(await self._drawn(jobs_named(queue, named, sees, takes)))
+        found = await self._drawn(self._named_jobs(wanted, seen, names))
         missing = [target.job for target in found if not target.tenant]
         ended = await asyncio.to_thread(self._ended_long_ago, wanted.verb, missing, seen)
         return [ended.get(target.job, target) for target in found]
@@ -294,7 +228,7 @@ class Verbs(Operating):
 
     async def _selected(
         self, caller: Caller, wanted: JobsAct, jobs: Selector, seen: frozenset[str] | None
-    ) -> list[_Target]:
+    ) -> list[Target]:
         """Jobs in memory; unless states are named, only those that have not ended.
 
         Raises InvalidInput if the selector names what there is not.
@@ -303,21 +237,22 @@ class Verbs(Operating):
             jobs = replace(jobs, states=GOING)
         names = SelectedNames(self.machines, self.access)
         refuse_all(await self._ask(lambda: names.unknown(caller, jobs, wanted.permission)))
-        records, found = self.machines.queue.jobs.records, list[_Target]()
+        records, found = self.machines.queue.jobs.records, list[Target]()
 
         def look(some: Sequence[str]) -> None:
             for record in filter(None, map(records.get, some)):
                 if selects(jobs, record, seen) and not wanted.leaves_out(record):
                     found.append(self._target(wanted, record))
+            _refuse_beyond(len(found))
 
         await self._walk(caller, jobs, look)
         return found
 
     def _named_jobs(
-        self, wanted: JobsAct, seen: frozenset[str] | None, names: Sequence[str]
-    ) -> list[_Target]:
+        self, wanted: JobsAct, seen: frozenset[str] | None, names: Iterable[str]
+    ) -> Iterator[Target]:
         """Without a tenant: one that is not in memory, or may not be seen."""
-        records, found = self.machines.queue.jobs.records, []
+        records = self.machines.queue.jobs.records
         for name in names:
             record = records.get(name)
             hidden = record is None or (seen is not None and record.spec.tenant not in seen)
@@ -327,26 +262,25 @@ class Verbs(Operating):
                 sweep = sweep_of(self.machines.queue, name)
                 theirs = sweep is not None and seen is not None and sweep.spec.tenant not in seen
                 is_hidden = record is not None or theirs
-                found.append(_Target(name, judgement=none, is_hidden=is_hidden))
+                yield Target(name, judgement=none, is_hidden=is_hidden)
             else:
-                found.append(self._target(wanted, record))
-        return found
+                yield self._target(wanted, record)
 
     def _ended_long_ago(
         self, verb: str, jobs: Sequence[str], seen: frozenset[str] | None
-    ) -> dict[str, _Target]:
+    ) -> dict[str, Target]:
         """Those of the jobs that have left the memory, and may be seen."""
         effect, found = Effect.UNCHANGED if verb == "cancel" else Effect.REFUSED, {}
         for kept in self.journal.finished_jobs_of([job for job in jobs if ids.job_number(job) > 0]):
             view = msgspec.json.decode(kept.view, type=JobView)
             if seen is None or view.tenant in seen:
                 ended = Judgement(effect, f"ended long ago: {view.state}")
-                found[kept.job] = _Target(kept.job, view.tenant, view.user, ended)
+                found[kept.job] = Target(kept.job, view.tenant, view.user, ended)
         return found
 
-    def _target(self, wanted: JobsAct, record: JobRecord) -> _Target:
+    def _target(self, wanted: JobsAct, record: JobRecord) -> Target:
         spec, tenants = record.spec, self.machines.queue.tenancy.ledger.tenants
-        target = _Target(record.id, spec.tenant, spec.user, wanted.judge(tenants)(record))
+        target = Target(record.id, spec.tenant, spec.user, wanted.judge(tenants)(record))
         if target.is_done and wanted.verb in STOPS:
             target.lost_gpu_h = self._lost_gpu_h(wanted.verb, record)
             if record.plan is not None:
@@ -368,7 +302,7 @@ class Verbs(Operating):
         return lost_gpu_s / 3600.0
 
     def _refuse(
-        self, caller: Caller, permission: Permission, targets: list[_Target]
+        self, caller: Caller, permission: Permission, targets: list[Target]
     ) -> Forbidden | None:
         """Refuse what the caller may not do; the error if nothing is left of it."""
         principal, allowed = caller.principal, dict[tuple[str, bool], Forbidden | None]()
@@ -391,7 +325,7 @@ class Verbs(Operating):
         return refused[0] if nothing_left else None
 
     async def _act(
-        self, caller: Caller, wanted: JobsAct, targets: list[_Target], claim: Sums
+        self, caller: Caller, wanted: JobsAct, targets: list[Target], claim: Sums
     ) -> None:
         """One order, and one line of the audit log, for the jobs of each tenant."""
         known = [target for target in targets if target.tenant]
@@ -399,7 +333,7 @@ class Verbs(Operating):
             await self._note(caller, wanted.verb, targets, f"refused: {_why_none(caller, targets)}")
         elif not any(target.is_done or target.forbidden for target in known):
             await self._note(caller, wanted.verb, known, "unchanged")
-        of_tenant: dict[str, list[_Target]] = {}
+        of_tenant: dict[str, list[Target]] = {}
         for target in known:
             if target.is_done or target.forbidden:
                 of_tenant.setdefault(target.tenant, []).append(target)
@@ -407,19 +341,41 @@ class Verbs(Operating):
         await asyncio.gather(*acts)
 
     async def _act_at(
-        self, caller: Caller, wanted: JobsAct, tenant: str, targets: list[_Target], claim: Sums
+        self, caller: Caller, wanted: JobsAct, tenant: str, targets: list[Target], claim: Sums
     ) -> None:
-        """Act on jobs of one tenant; the line names those, too, that the caller may not touch."""
-        jobs = [target.job for target in targets if target.is_done]
+        """Act on jobs of one tenant; the line names those, too, that the caller may not touch.
+
+        Others' requests and decisions go on between the pieces of a large act, so jobs that wait
+        come first: they would start on the GPUs that others let go of.
+        """
+        done = sorted((target for target in targets if target.is_done), key=lambda one: one.gpus)
         forbidden = [target for target in targets if target.forbidden]
-        if not jobs:
+        if not done:
             await self._note(caller, wanted.verb, targets, f"refused: {forbidden[0].forbidden}")
             return
         more = {"selector": wanted.selector} if wanted.selector else {}
+        refused = dict[str, str]()
         if forbidden:
-            more["refused"] = ids.compact([target.job for target in forbidden])
-            more["why"] = forbidden[0].forbidden
-        if len(targets) == 1:
+            refused["refused"] = ids.compact([target.job for target in forbidden])
+            refused["why"] = forbidden[0].forbidden
+        for first in range(0, len(done), ACTED_AT_ONCE):
+            piece = done[first : first + ACTED_AT_ONCE]
+            await self._act_once(
+                caller, wanted, tenant, piece, claim, more | ({} if first else refused)
+            )
+
+    async def _act_once(
+        self,
+        caller: Caller,
+        wanted: JobsAct,
+        tenant: str,
+        targets: Sequence[Target],
+        claim: Sums,
+        more: dict[str, str],
+    ) -> None:
+        """One order about jobs of one tenant, with its line of the audit log."""
+        jobs = [target.job for target in targets]
+        if len(jobs) == 1 and not more.get("refused"):
             look = partial(self._state_of, jobs[0])
             note = json_text(reason=wanted.reason, **more) if wanted.reason else ""
         else:
@@ -429,26 +385,25 @@ class Verbs(Operating):
         done = replace(done, within=partial(self.queue_room.applied, claim))
         order = wanted.order(self.access.by(caller, wanted.by))
         acted = frozenset(await self._tell_of(jobs, order, done))
-        late = [target for target in targets if target.is_done and target.job not in acted]
+        late = [target for target in targets if target.job not in acted]
         if late:
             await self._ask(partial(self._judge_late, wanted, late))
+        await self._drawn(self._show(targets))  # they leave the memory as others end
 
-    def _judge_late(self, wanted: JobsAct, late: Sequence[_Target]) -> None:
+    def _judge_late(self, wanted: JobsAct, late: Sequence[Target]) -> None:
         """Judge jobs anew with which another request was faster: this one did nothing to them."""
         queue = self.machines.queue
         for target in late:
             record = queue.jobs.records.get(target.job)
-            judged = (
-                _ENDED if record is None else wanted.judge(queue.tenancy.ledger.tenants)(record)
-            )
-            target.judgement = _LATE if judged.effect is Effect.DONE else judged
+            judged = ENDED if record is None else wanted.judge(queue.tenancy.ledger.tenants)(record)
+            target.judgement = LATE if judged.effect is Effect.DONE else judged
 
     async def _note(
-        self, caller: Caller, verb: str, targets: Sequence[_Target], outcome: str
+        self, caller: Caller, verb: str, targets: Sequence[Target], outcome: str
     ) -> None:
         tenants = dict.fromkeys(target.tenant for target in targets)
         tenant = next(iter(tenants)) if len(tenants) == 1 else ""
-        line = row(caller, verb, _named([t.job for t in targets]), tenant, outcome)
+        line = row(caller, verb, named([t.job for t in targets]), tenant, outcome)
         await asyncio.wrap_future(self.runtime.note(line))
 
     async def _tell_of(
@@ -468,20 +423,21 @@ class Verbs(Operating):
                 acted = await self._tell(ids.QUEUE, order(tuple(left)), done)
         return acted
 
-    def _views(self, targets: Sequence[_Target]) -> tuple[JobView, ...]:
-        found = (self._live(target.job) for target in targets if target.tenant)
-        return tuple(view for view in found if view is not None)
+    def _show(self, targets: Sequence[Target]) -> Iterator[None]:
+        for target in targets:
+            target.view = self._live(target.job) if target.tenant else None
+            yield
 
 
-def _why_none(caller: Caller, targets: Sequence[_Target]) -> str:
+def _refuse_beyond(jobs: int) -> None:
+    """Raises InvalidInput for more jobs than one answer can have."""
+    if jobs > MAX_JOBS:
+        remedy = "name some of them, or select some by `name=`, `user=`, `state=` or a label"
+        raise InvalidInput(f"more than {MAX_JOBS:,} jobs", field="jobs", remedy=remedy)
+
+
+def _why_none(caller: Caller, targets: Sequence[Target]) -> str:
     """Why nothing is done about jobs that are not there for the caller, as the audit log has it."""
     if any(target.is_hidden for target in targets):
         return caller.principal.refusal(Permission.JOBS_VIEW, " for the tenant of a job")
     return "no such job"
-
-
-def _named(jobs: Sequence[str]) -> str:
-    """Jobs as a request names them, in a few characters; also names that no job can have."""
-    others = [job for job in jobs if ids.job_number(job) < 0]
-    ours = ids.compact([job for job in jobs if ids.job_number(job) >= 0])
-    return ",".join([*([ours] if ours else []), *others])[:NAMED_LENGTH]

@@ -99,6 +99,24 @@ def test_a_silent_server_is_given_up(server: FakeServer) -> None:
         client.health()
 
 
+def test_a_request_about_many_jobs_gets_more_time(server: FakeServer) -> None:
+    """It would be given up while the server works on it; one about a job is."""
+
+    def sleepy(_: object) -> Answer:
+        time.sleep(0.6)
+        return Answer({
+            "verb": "hold", "dry_run": False, "jobs": [], "effects": [], "counts": {}, "gpus": 0,
+            "lost_gpu_h": 0,
+        })  # fmt: skip
+
+    server.on("POST", "/jobs/hold", sleepy)
+    with Client(server.url, timeout_s=0.2) as client:
+        for many in ({"jobs": ["j1", "j2"]}, {"jobs": ["s1"]}, {"selector": "user=ann"}):
+            assert client.hold(**many).verb == "hold"
+        with pytest.raises(Unavailable, match=r"did not answer within 0\.2 s"):
+            client.hold(["j1"])
+
+
 def test_a_dropped_connection_is_tried_again(server: FakeServer, client: Client) -> None:
     """What only asks may be asked again."""
     server.on("GET", "/jobs/j1", DROP, DROP, job("j1"))

@@ -82,6 +82,19 @@ def test_who_reserved_and_why_is_told_to_the_tenants_that_it_is_for(text: str, s
         assert hiding().of(event).text == told
 
 
+def test_the_id_of_a_shown_job_that_left_the_memory_is_not_looked_up() -> None:
+    """A page of such jobs, or a large act on them, would ask the database once for each."""
+    asked: list[str] = []
+    queue = cast(GlobalQueue, SimpleNamespace(jobs=SimpleNamespace(records={})))
+    redaction = Redaction(queue, frozenset({"vision"}), asked.append)
+    own = {"id": "j7", "tenant": "vision", "cause": ""}
+    assert redaction.of(own) == own
+    assert asked == []
+    other = redaction.of({"id": "j8", "tenant": "speech", "cause": "preempted by j9"})
+    assert other["id"] == "a job of another tenant"
+    assert asked == ["j8", "j9"]
+
+
 PLANTED = "tenant speech, the quota of speech, tenant nosuch is paused; j1 j5 j77"
 SAID = (
     "held by {}",

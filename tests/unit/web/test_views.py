@@ -27,8 +27,8 @@ from topmast.model.messages import Progress
 from topmast.model.whatif_views import WhatIfAsk, WhatIfView
 from topmast.runtime.meter import QUICK_S, Meter
 from topmast.service.history import Rings
+from topmast.service.jobs_act import JobsAct
 from topmast.service.system import quantile, timings
-from topmast.service.verbs import JobsAct
 from topmast.service.whatif import WhatIfs
 from topmast.web import Standing, routes
 from topmast.web.pages.events import ROWS

@@ -43,7 +43,7 @@ from topmast.fast.queue.jobs.dependencies import fault_of, outstanding
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.jobs.sweeps import SweepRecord
 from topmast.fast.queue.jobs.tallies import Kind, Tally, kind_of
-from topmast.fast.queue.jobs.weights import Weights, bytes_of, most_bytes_of
+from topmast.fast.queue.jobs.weights import Weights, bytes_of, most_bytes_of, said_bytes
 from topmast.fast.queue.leaving import hosts_in_use, jobs_in_clusters, stranded
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.queue.pausing import drained, in_branch
@@ -109,6 +109,7 @@ __all__ = [
     "placement_key",
     "regions_of",
     "request_of",
+    "said_bytes",
     "stem_of",
     "stranded",
     "takes_any",

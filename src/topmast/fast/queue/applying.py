@@ -11,6 +11,7 @@ from topmast.fast.queue import facts as f
 from topmast.fast.queue.admitting import admitted
 from topmast.fast.queue.backlog.blocked import Anything, CopyDone
 from topmast.fast.queue.cycle.state import QueueState
+from topmast.fast.queue.jobs.jobs import alike
 from topmast.fast.queue.jobs.record import REFUSAL_DELAY_S, REFUSALS_AT_ONCE, JobRecord
 from topmast.model import messages as m
 from topmast.model.absent import given
@@ -119,7 +120,7 @@ def _promoted(queue: QueueState, fact: f.Promoted, event: m.Message) -> None:
 def _moved(queue: QueueState, fact: f.Moved, event: m.Message) -> None:
     record = queue.jobs.records[fact.job]
     _move(queue, record, fact.to)
-    record.cause = fact.cause
+    record.cause = alike(fact.cause)
     if fact.to is JobState.STARTING:
         record.start_s = queue.now
         if record.first_start_s is None:
@@ -175,7 +176,7 @@ def _retire(queue: QueueState, record: JobRecord, finish_s: float) -> None:
 def _cancel_wanted(queue: QueueState, fact: f.CancelWanted, event: m.Message) -> None:
     record = queue.jobs.records[fact.job]
     record.cancelling = True
-    record.cause = fact.by
+    record.cause = alike(fact.by)
 
 
 def _hold_set(queue: QueueState, fact: f.HoldSet, event: m.Message) -> None:
@@ -183,7 +184,7 @@ def _hold_set(queue: QueueState, fact: f.HoldSet, event: m.Message) -> None:
     waits = record.plan is None and record.state in WAITING
     if record.cause == record.hold:
         record.cause = ""  # it is over
-    record.hold, record.moves = fact.why or UNSET, False
+    record.hold, record.moves = alike(fact.why) or UNSET, False
     record.suspended = (isinstance(event, m.HoldJobs) and event.stop) or UNSET
     if waits:
         queue.waits_no_more(record)

@@ -9,6 +9,7 @@ from tests.support.invariants import check_all, check_dependencies
 from tests.support.world import World
 from topmast.fast.queue.jobs import sweeps
 from topmast.fast.queue.jobs.sweeps import Sweeps
+from topmast.fast.queue.jobs.weights import Weights, bytes_of
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dependency import After
@@ -160,10 +161,45 @@ def test_sweeps_that_ended_have_a_bound_in_bytes(monkeypatch: pytest.MonkeyPatch
         world.cancel(one)
         world.settle()
         assert known.ended_bytes <= 20_000
-        assert known.ended_bytes == Sweeps(dict(known.records)).ended_bytes
+        assert known.ended_bytes == Sweeps(Weights(), dict(known.records)).ended_bytes
         assert [world.jobs[going_on].spec.in_sweep, f"s{number + 2}"] == [*known.records][
             :: len(known.records) - 1
         ]
     assert 2 < len(known.records) < 10
     world.tell(ids.QUEUE, m.RequeueJobs((one,), "ann"))
-    assert known.ended_bytes == Sweeps(dict(known.records)).ended_bytes
+    assert known.ended_bytes == Sweeps(Weights(), dict(known.records)).ended_bytes
+
+
+def test_a_sweep_that_goes_on_counts_with_all_that_it_says() -> None:
+    """Also when a short one of its jobs alone is left: what was submitted is kept with it."""
+    world = world_of()
+    weights = world.queue.jobs.weights
+    text = Sweep(settings=({"A": "1"}, {"A": "x" * 10_000}))
+    short, long = world.submit(job("s", gpus=8, count=2, sweep=text))
+    plain = bytes_of(world.jobs[short].spec)
+    world.cancel(long)
+    world.settle()
+    (left,) = weights.by_user.values()
+    assert left > plain + 30_000
+    before = dict(weights.by_user)
+    world.queue.restore(world.queue.snapshot())
+    weights = world.queue.jobs.weights
+    assert weights.by_user == before
+    world.cancel(short)
+    world.settle()
+    assert not weights.by_user
+    world.tell(ids.QUEUE, m.RequeueJobs((short,), "ann"))
+    assert list(weights.by_user.values()) == [left]
+
+
+def test_jobs_with_one_reason_share_its_text_also_after_a_start() -> None:
+    """A snapshot says it once for each: thousands of long texts would take gigabytes."""
+    world = world_of()
+    world.submit(*(job(f"w{n}", gpus=8, count=2) for n in range(3)))
+    jobs = tuple(world.jobs)
+    world.tell(ids.QUEUE, m.HoldJobs(jobs, "ann", "because " * 100))
+    world.queue.restore(world.queue.snapshot())
+    holds = [record.hold for record in world.queue.jobs.records.values()]
+    assert "because" in str(holds[0])
+    assert len({id(hold) for hold in holds}) == 1
+    assert len(holds) == 3

@@ -28,7 +28,7 @@ from topmast.fast.queue.data.orders import Data
 from topmast.fast.queue.hooks import Grants, HookSteps
 from topmast.fast.queue.jobs.jobs import Jobs, Key
 from topmast.fast.queue.jobs.record import JobRecord
-from topmast.fast.queue.jobs.sweeps import SweepRecord, Sweeps
+from topmast.fast.queue.jobs.sweeps import SweepRecord
 from topmast.fast.queue.jobs.windows import KnownWindow, Windows
 from topmast.fast.queue.tenancy.tenancy import Tenancy
 from topmast.model import messages as m
@@ -354,14 +354,13 @@ class QueueState(EventMachine):
         state = msgspec.json.decode(blob, type=Saved)
         self._begin()
         jobs, data = self.jobs, self.data
-        jobs.restore(state.jobs)
+        jobs.restore(state.jobs, given(state.sweeps, {}))
         jobs.finished, jobs.keys = state.finished, state.keys
         last = max((record.number for record in state.jobs.values()), default=0)
         # Far beyond all jobs it was never given: a version took it from the name of a task.
         is_near = state.next_job - last <= 1 << 53
         jobs.next_number = state.next_job if is_near else last + 1
         jobs.skipped = given(state.skipped, {})
-        jobs.sweeps = Sweeps(given(state.sweeps, {}))
         data.next_copy, data.fetches.noted = state.next_copy, state.fetches
         deletions = given(state.deletions, [])
         data.catalogue.restore(state.datasets, state.copies, state.failed_copies, deletions)

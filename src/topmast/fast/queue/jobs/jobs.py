@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+from typing import TypeVar
 
 from msgspec import Struct
 
 from topmast.fast.queue.jobs.record import JobRecord
-from topmast.fast.queue.jobs.sweeps import Sweeps
+from topmast.fast.queue.jobs.sweeps import SweepRecord, Sweeps
 from topmast.fast.queue.jobs.tallies import Tallies
 from topmast.fast.queue.jobs.weights import Weights, bytes_of
 from topmast.model import ids
@@ -21,6 +23,13 @@ FINISHED_KEPT = 10_000
 FINISHED_BYTES = 256 * 1024 * 1024
 """What finished jobs take in memory at most, after the step that ended them."""
 KEYS_KEPT = 200_000
+T = TypeVar("T")
+
+
+@lru_cache(1_000)
+def alike(text: T) -> T:
+    """The same object for equal texts: thousands of jobs have one reason, which may be long."""
+    return text
 
 
 class Key(Struct):
@@ -48,15 +57,18 @@ class Jobs:
         self.next_number = 1
         self.keys: dict[str, Key] = {}
         """Submissions that may be repeated, by Idempotency-Key."""
-        self.sweeps = Sweeps()
+        self.sweeps = Sweeps(self.weights)
         self.skipped: dict[str, int] = {}
         """Epochs of jobs that are taken, though this journal does not know by what."""
 
-    def restore(self, records: dict[str, JobRecord]) -> None:
+    def restore(self, records: dict[str, JobRecord], sweeps: dict[str, SweepRecord]) -> None:
         """Take up the records of a snapshot. O(jobs)."""
+        for record in records.values():
+            record.hold, record.cause = alike(record.hold), alike(record.cause)
         self.records = records
         self.tallies = Tallies(records)
         self.weights = Weights(records.values())
+        self.sweeps = Sweeps(self.weights, sweeps)
 
     def add(self, record: JobRecord) -> None:
         """A job is admitted."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import UNSET, Struct
 
 from topmast.fast.queue.jobs.record import JobRecord
-from topmast.fast.queue.jobs.weights import bytes_of, variables_bytes
+from topmast.fast.queue.jobs.weights import Weights, said_bytes
 from topmast.model import ids
 from topmast.model.absent import given
 from topmast.model.dependency import After
@@ -60,9 +60,13 @@ class SweepRecord(Struct, gc=False):
 class Sweeps:
     """Sweeps by id. Changed by facts alone."""
 
-    def __init__(self, records: dict[str, SweepRecord] | None = None) -> None:
+    def __init__(self, weights: Weights, records: dict[str, SweepRecord] | None = None) -> None:
+        """``weights``: where one that has not ended counts for its user, beside its jobs."""
         self.records = records or {}
-        self.ended_bytes = sum(_bytes_of(one) for one in self.records.values() if one.has_ended)
+        self.ended_bytes = 0
+        self._weights = weights
+        for record in self.records.values():
+            self._count(record, 1)
 
     def admitted(self, specs: Sequence[JobSpec], first_number: int, now: float) -> None:
         """Note the sweeps of a submission. O(jobs that it says)."""
@@ -73,11 +77,20 @@ class Sweeps:
                 limit = spec.sweep.max_parallel
                 record.let_go = record.size if limit is None else min(limit, record.size)
                 self.records[record.id] = record
+                self._count(record, 1)
                 number += record.size
             else:
                 number += 1
         if len(self.records) > SWEEPS_KEPT:
             self._forget()
+
+    def _count(self, record: SweepRecord, times: int) -> None:
+        """Count what was submitted once more, or once less. O(what it says)."""
+        size_bytes = times * said_bytes(record.spec)
+        if record.has_ended:
+            self.ended_bytes += size_bytes
+        else:
+            self._weights.add(record.spec, size_bytes)
 
     def _forget(self) -> None:
         """The oldest that have ended: a tenth, or until the rest takes three quarters of its room.
@@ -89,7 +102,7 @@ class Sweeps:
         for count, name in enumerate(ended[:-1]):
             if count >= least and self.ended_bytes <= ENDED_BYTES * 3 // 4:
                 break
-            self.ended_bytes -= _bytes_of(self.records.pop(name))
+            self._count(self.records.pop(name), -1)
 
     def of(self, record: JobRecord) -> SweepRecord | None:
         """The sweep of a job, if it has one that is known."""
@@ -105,11 +118,14 @@ class Sweeps:
         """A job is over. O(states)."""
         sweep = self.of(record)
         if sweep is not None:
+            is_last = sum(sweep.ended.values()) + 1 == sweep.size
+            if is_last:
+                self._count(sweep, -1)
             sweep.ended[record.state] = sweep.ended.get(record.state, 0) + 1
             sweep.over += not _waits_its_turn(record)
-            if sweep.has_ended:
+            if is_last:
                 sweep.finish_s = finish_s
-                self.ended_bytes += _bytes_of(sweep)
+                self._count(sweep, 1)
                 if self.ended_bytes > ENDED_BYTES:
                     self._forget()
 
@@ -117,20 +133,15 @@ class Sweeps:
         """A job that was over goes on; it has its old state still."""
         sweep = self.of(record)
         if sweep is not None:
-            self.ended_bytes -= _bytes_of(sweep) if sweep.has_ended else 0
+            goes_on = sweep.has_ended
+            if goes_on:
+                self._count(sweep, -1)
             sweep.ended[record.state] -= 1
             sweep.over -= not _waits_its_turn(record)
             sweep.finish_s = None
+            if goes_on:
+                self._count(sweep, 1)
 
 
 def _waits_its_turn(record: JobRecord) -> bool:
     return record.awaits is not UNSET and record.spec.in_sweep in given(record.awaits, {})
-
-
-def _bytes_of(sweep: SweepRecord) -> int:
-    """O(what its submission says)."""
-    said = sweep.spec.sweep
-    if not said:
-        return bytes_of(sweep.spec)
-    values = {name: "".join(texts) for name, texts in said.matrix.items()}
-    return bytes_of(sweep.spec) + sum(map(variables_bytes, (values, *said.settings)))

@@ -56,7 +56,11 @@ class Weights:
         if ended:
             self.ended_bytes += size_bytes
             return
-        name = (record.spec.tenant, record.spec.user)
+        self.add(record.spec, size_bytes)
+
+    def add(self, spec: JobSpec, size_bytes: int) -> None:
+        """So much more, or less, is there of the user of a job or sweep that has not ended."""
+        name = (spec.tenant, spec.user)
         left_bytes = self.by_user.get(name, 0) + size_bytes
         if left_bytes:
             self.by_user[name] = left_bytes
@@ -84,6 +88,15 @@ def bytes_of(spec: JobSpec) -> int:
     if spec.datasets:
         size_bytes += len(spec.datasets) * PART_BYTES + _text_bytes("".join(spec.datasets))
     return size_bytes
+
+
+def said_bytes(spec: JobSpec) -> int:
+    """What a sweep takes beside its jobs: what was submitted is kept. O(what it says)."""
+    sweep = spec.sweep
+    if not sweep:
+        return 0
+    values = {name: "".join(texts) for name, texts in sweep.matrix.items()}
+    return bytes_of(spec) + sum(map(variables_bytes, (values, *sweep.settings)))
 
 
 def most_bytes_of(spec: JobSpec) -> int:
