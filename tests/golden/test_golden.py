@@ -35,6 +35,7 @@ from topmast.fast.queue.facts import (
     Edited,
     EditTaken,
     HoldSet,
+    JobsForgotten,
     PackedWith,
     Promoted,
     QuotaBegun,
@@ -149,6 +150,7 @@ def test_the_story_leaves_out_no_kind_of_fact() -> None:
         Edited,
         EditTaken,
         DependencyMet,
+        JobsForgotten,
         WindowSet,
         WindowBegun,
         WindowOver,
@@ -159,7 +161,7 @@ def test_the_story_leaves_out_no_kind_of_fact() -> None:
         *TURNS,
         *BURSTS,
     }
-    why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed, no host or cluster closed or gone, no tenant paused, no job held, requeued or changed, none waits for another, no hosts reserved, no quota changed for a while, no budget used"
+    why = "its plans fit, its journal is whole; nobody is bound, starves, or shares GPUs; no tree is grown, no dataset removed, no host or cluster closed or gone, no tenant paused, no job held, requeued or changed, none waits for another, no hosts reserved, no quota changed for a while, no budget used, nothing forgotten"
     assert every - seen == left_out, why
 
 

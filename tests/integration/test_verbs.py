@@ -194,8 +194,7 @@ def test_dependencies_are_on_jobs_that_there_are_and_that_the_caller_may_see(
             (hidden,) = await submit(bob, 1, tenant="speech")
             await acted(ann, "cancel", jobs=[first])
             jobs = door.system.service.machines.queue.jobs
-            jobs.records.pop(first)
-            jobs.finished.remove(first)
+            jobs.forget([first])
             for named, message in (
                 (hidden, "no job"),
                 ("j99", "no job"),
@@ -778,14 +777,47 @@ def test_names_of_no_job_cost_no_query_each(
             await acted(client, "cancel", jobs=[old])
             asked.clear()
             jobs = door.system.service.machines.queue.jobs
-            jobs.records.pop(old)
-            jobs.finished.remove(old)
+            jobs.forget([old])
             missing = [f"j{n}" for n in range(1_000, 3_500)]
             done = await acted(client, "cancel", jobs=["x", old, "j01", "train-1", *missing])
             assert asked == [[old, *missing]]
             assert done["counts"] == {"done": 0, "unchanged": 1, "refused": 2_503}
             whys = {effect["job"]: effect["why"] for effect in done["effects"]}
             assert (whys["x"], whys[old]) == ("no job 'x'", "ended long ago: CANCELLED")
+
+    run(story)
+
+
+def test_a_requeue_of_a_sweep_says_how_many_jobs_are_too_old(door: Entrance) -> None:
+    """They have left memory, and would be left out without a word; `state=CANCELLED,...` likewise."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            spec = ONE | {
+                "tenant": "vision",
+                "num_nodes": 9,
+                "sweep": {"range": {"variable": "N", "from": 1, "to": 6}},
+            }
+            sweep = (await client.post("/jobs", json={"job": spec})).json()["id"]
+            await acted(client, "cancel", jobs=[sweep])
+            view = (await client.get(f"/sweeps/{sweep}")).json()
+            first = int(view["first_job"][1:])
+            jobs = door.system.service.machines.queue.jobs
+            jobs.forget([f"j{first}", f"j{first + 1}"])
+            why = "2 of its jobs ended too long ago to be tried anew: submit them"
+            for wanted in (
+                {"selector": f"state=CANCELLED,sweep={sweep}", "dry_run": True},
+                {"jobs": [sweep]},
+            ):
+                done = await acted(client, "requeue", **wanted)
+                assert done["counts"] == {"done": 4, "unchanged": 0, "refused": 1}
+                assert done["effects"][-1]["job"] == sweep
+                assert done["effects"][-1]["why"] == why
+            failed = await acted(client, "requeue", selector=f"state=FAILED,sweep={sweep}")
+            assert failed["counts"] == {"done": 0, "unchanged": 0, "refused": 0}
+            held = await acted(client, "hold", jobs=[sweep])
+            assert held["counts"] == {"done": 4, "unchanged": 0, "refused": 0}
 
     run(story)
 

@@ -226,7 +226,7 @@ def _in_queue_order(queue: GlobalQueue, wanted: Selection) -> Iterator[JobRecord
     if not states or any(state in WAITING for state in states):
         yield from queue.waiting_in_order()
     yield from sorted(
-        (jobs.records[job] for job in jobs.finished),
+        (jobs.records[job] for job in jobs.ended.names),
         key=lambda job: (-(job.finish_s or 0.0), -job.number),
     )
 

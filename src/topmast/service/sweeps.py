@@ -81,6 +81,23 @@ def size_named(queue: GlobalQueue, names: Iterable[str], sees: Callable[[str], b
     return sum(sweep.size if sweep and sees(sweep.spec.tenant) else 1 for sweep in sweeps)
 
 
+def too_old(
+    queue: GlobalQueue, sweeps: Iterable[SweepRecord], states: Collection[JobState]
+) -> Iterator[tuple[SweepRecord, str]]:
+    """Sweeps with jobs that ended in some states and have left memory, and what to say of that.
+
+    O(jobs of the sweeps).
+    """
+    records = queue.jobs.records
+    for sweep in sweeps:
+        old = sum(sweep.ended.get(state, 0) for state in states)
+        for index in range(sweep.size if old else 0):
+            record = records.get(sweep.job(index))
+            old -= record is not None and record.state in states
+        if old:
+            yield sweep, f"{old:,} of its jobs ended too long ago to be tried anew: submit them"
+
+
 def job_named(queue: GlobalQueue, name: str, sees: Callable[[str], bool]) -> str | None:
     """The job that ``s7[3]`` stands for; None for any other name. O(1).
 

@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from topmast.fast.queue import Effect, JobRecord, Judgement
+from topmast.fast.queue import Effect, JobRecord, Judgement, SweepRecord
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.absent import given
@@ -20,7 +20,7 @@ from topmast.model.act_views import JobsActed
 from topmast.model.errors import Forbidden, InvalidInput, NotFound, refuse_all
 from topmast.model.expansion import size_of
 from topmast.model.job import MILLI
-from topmast.model.selector import Selector, right_of, selector_of
+from topmast.model.selector import Selector, like, right_of, selector_of
 from topmast.model.states import TERMINAL, WAITING, JobState
 from topmast.model.sweep_views import SweepView
 from topmast.model.views import JobView
@@ -32,7 +32,15 @@ from topmast.service.listing import selects
 from topmast.service.operating import Operating
 from topmast.service.queue_room import Sums
 from topmast.service.selecting import SelectedNames
-from topmast.service.sweeps import job_named, jobs_named, seen_by, size_named, sweep_of, views_of
+from topmast.service.sweeps import (
+    job_named,
+    jobs_named,
+    seen_by,
+    size_named,
+    sweep_of,
+    too_old,
+    views_of,
+)
 from topmast.service.turns import with_pauses
 
 MAX_JOBS = 100_000
@@ -40,6 +48,7 @@ MAX_JOBS = 100_000
 ACTED_AT_ONCE = 2_000
 """So many jobs are changed without a pause, and in one transaction: a tenth of a second."""
 GOING = tuple(state for state in JobState if state not in TERMINAL)
+TRIED_ANEW = tuple(state for state in TERMINAL if state is not JobState.SUCCEEDED)
 
 
 class Verbs(Operating):
@@ -212,7 +221,18 @@ class Verbs(Operating):
         found = await self._drawn(self._named_jobs(wanted, seen, names))
         missing = [target.job for target in found if not target.tenant]
         ended = await asyncio.to_thread(self._ended_long_ago, wanted.verb, missing, seen)
-        return [ended.get(target.job, target) for target in found]
+        targets = [ended.get(target.job, target) for target in found]
+        known = queue.jobs.sweeps.records if also_ended else {}
+        sweeps = seen_by([known[name] for name in named if name in known], seen)
+        return targets + await self._drawn(self._too_old(TRIED_ANEW, sweeps))
+
+    def _too_old(
+        self, states: Sequence[JobState], sweeps: Sequence[SweepRecord]
+    ) -> Iterator[Target]:
+        """Sweeps with jobs that a requeue means and does not find; it would leave them out."""
+        for sweep, why in too_old(self.machines.queue, sweeps, states):
+            none = Judgement(Effect.REFUSED, why)
+            yield Target(sweep.id, sweep.spec.tenant, sweep.spec.user, none)
 
     async def _read(self, caller: Caller, selector: str, permission: Permission) -> Selector:
         """A selector of jobs. Raises InvalidInput, also for what it names that there is not."""
@@ -246,7 +266,12 @@ class Verbs(Operating):
             _refuse_beyond(len(found))
 
         await self._walk(caller, jobs, look)
-        return found
+        if wanted.verb != "requeue" or replace(jobs, states=(), sweeps=()) != Selector():
+            return found  # a sweep knows how many of its jobs ended how, and no more of them
+        states = [state for state in TRIED_ANEW if state in jobs.states]
+        sweeps = seen_by(tuple(self.machines.queue.jobs.sweeps.records.values()), seen)
+        meant = [one for one in sweeps if jobs.sweeps and like(jobs.sweeps, one.id)]
+        return found + await self._drawn(self._too_old(states, meant))
 
     def _named_jobs(
         self, wanted: JobsAct, seen: frozenset[str] | None, names: Iterable[str]

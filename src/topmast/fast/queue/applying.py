@@ -170,7 +170,7 @@ def _retire(queue: QueueState, record: JobRecord, finish_s: float) -> None:
     queue.cycle.binding.forget(record.id, queue.now)
     for hook in queue.hooks.on_over:
         hook.on_over(record.id)
-    queue.jobs.retire(record, finish_s, queue.now)
+    queue.jobs.retire(record, finish_s)
 
 
 def _cancel_wanted(queue: QueueState, fact: f.CancelWanted, event: m.Message) -> None:
@@ -365,6 +365,11 @@ def _count(record: JobRecord, fact: f.Ended, event: m.AttemptEnded) -> None:
         record.host_losses += 1
 
 
+def _forgotten(queue: QueueState, fact: f.JobsForgotten, event: m.Message) -> None:
+    queue.jobs.forget(fact.jobs)
+    queue.jobs.sweeps.forget(fact.sweeps)
+
+
 def _checkpointed(queue: QueueState, fact: f.Checkpointed, event: m.Message) -> None:
     queue.jobs.records[fact.job].step = fact.step
 
@@ -455,6 +460,7 @@ APPLIERS: dict[type[Fact], Callable[..., None]] = {
     f.Edited: _edited,
     f.EditTaken: _edit_taken,
     f.Ended: _ended,
+    f.JobsForgotten: _forgotten,
     f.Checkpointed: _checkpointed,
     f.ResumedFrom: _resumed,
     f.PackedWith: _packed,

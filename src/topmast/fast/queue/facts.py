@@ -171,6 +171,13 @@ class Requeued(JobFact, frozen=True):
     cause: str
 
 
+class JobsForgotten(Fact, frozen=True):
+    """Jobs and sweeps that are over left memory: there was too much of them."""
+
+    jobs: tuple[str, ...] = ()
+    sweeps: tuple[str, ...] = ()
+
+
 class DependencyMet(JobFact, frozen=True):
     """A job waits no more for another one."""
 

@@ -124,7 +124,8 @@ class GlobalQueue(QueueViews):
         if self.cycle.decision is not None:
             return self.cycle.decision.deadline_s
         is_stirred = self.backlog.blocked.stirred and self.may_try()
-        if is_stirred or self.cycle.backfill.freed or self.quota_may_help():
+        is_due = is_stirred or self.jobs.are_too_many
+        if is_due or self.cycle.backfill.freed or self.quota_may_help():
             return 0.0
         return earliest(
             (

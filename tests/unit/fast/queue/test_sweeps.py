@@ -160,14 +160,14 @@ def test_sweeps_that_ended_have_a_bound_in_bytes(monkeypatch: pytest.MonkeyPatch
         (one,) = world.submit(job("s", gpus=8, count=2, sweep=text))
         world.cancel(one)
         world.settle()
-        assert known.ended_bytes <= 20_000
-        assert known.ended_bytes == Sweeps(Weights(), dict(known.records)).ended_bytes
+        assert known.ended.total_bytes <= 22_000
+        assert known.ended.names == Sweeps(Weights(), dict(known.records)).ended.names
         assert [world.jobs[going_on].spec.in_sweep, f"s{number + 2}"] == [*known.records][
             :: len(known.records) - 1
         ]
     assert 2 < len(known.records) < 10
     world.tell(ids.QUEUE, m.RequeueJobs((one,), "ann"))
-    assert known.ended_bytes == Sweeps(Weights(), dict(known.records)).ended_bytes
+    assert known.ended.names == Sweeps(Weights(), dict(known.records)).ended.names
 
 
 def test_a_sweep_that_goes_on_counts_with_all_that_it_says() -> None:

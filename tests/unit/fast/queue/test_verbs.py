@@ -135,11 +135,11 @@ def test_a_failed_job_is_requeued_under_its_id_with_all_its_restarts() -> None:
     told(world, m.RequeueJobs(("j1",), "ann", "the disk was full"))
     record = world.jobs["j1"]
     assert (record.state, record.epoch, record.finish_s) == (JobState.RUNNING, 2, None)
-    assert world.queue.jobs.finished == []
+    assert list(world.queue.jobs.ended.names) == []
     world.restart()
     world.finish("j1", 1)
     assert world.state("j1") is JobState.FAILED
-    assert world.queue.jobs.finished == ["j1"]
+    assert list(world.queue.jobs.ended.names) == ["j1"]
 
 
 def test_a_cancelled_job_can_be_requeued() -> None:

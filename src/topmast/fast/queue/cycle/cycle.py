@@ -60,6 +60,7 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
         queue.backlog.mix.settle()
     for hook in queue.hooks.on_wake:
         hook.on_wake()
+    _forget(queue)
     queue.cycle.budget = ASKS_PER_WAKE
     if queue.cycle.decision is not None and queue.cycle.decision.deadline_s <= queue.now:
         _give_up_on_silent(queue, queue.cycle.decision)
@@ -67,6 +68,17 @@ def wake(queue: QueueViews, event: m.Wake) -> None:
         _offer_freed(queue)
         return
     advance(queue)
+
+
+def _forget(queue: QueueViews) -> None:
+    """Let leave memory what is over and too much.
+
+    Not in the step that ended it, for its row is made after that, from its record; and not before
+    hooks have told those that wait for it.
+    """
+    if queue.jobs.are_too_many:
+        jobs, sweeps = queue.jobs.too_many(), queue.jobs.sweeps.too_many()
+        queue.decide(f.JobsForgotten(tuple(jobs), tuple(sweeps)))
 
 
 def bind_again(queue: QueueViews, record: JobRecord) -> None:

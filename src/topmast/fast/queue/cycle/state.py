@@ -320,7 +320,7 @@ class QueueState(EventMachine):
             Saved(
                 self.fleet,
                 jobs.records,
-                jobs.finished,
+                list(jobs.ended.names),
                 jobs.next_number,
                 self.data.next_copy,
                 jobs.keys,
@@ -354,8 +354,8 @@ class QueueState(EventMachine):
         state = msgspec.json.decode(blob, type=Saved)
         self._begin()
         jobs, data = self.jobs, self.data
-        jobs.restore(state.jobs, given(state.sweeps, {}))
-        jobs.finished, jobs.keys = state.finished, state.keys
+        jobs.restore(state.jobs, given(state.sweeps, {}), state.finished)
+        jobs.keys = state.keys
         last = max((record.number for record in state.jobs.values()), default=0)
         # Far beyond all jobs it was never given: a version took it from the name of a task.
         is_near = state.next_job - last <= 1 << 53

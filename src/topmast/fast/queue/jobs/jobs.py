@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TypeVar
 
 from msgspec import Struct
 
+from topmast.fast.queue.jobs.ended import Ended
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.jobs.sweeps import SweepRecord, Sweeps
 from topmast.fast.queue.jobs.tallies import Tallies
@@ -19,9 +20,9 @@ from topmast.model.messages import SkipAttempts, SubmitJobs
 from topmast.model.states import JobState
 
 FINISHED_KEPT = 10_000
-"""So many finished jobs are kept in memory, or a few more; older ones are in the audit tables."""
+"""So many finished jobs are kept in memory, or a tenth more; others are in the audit tables."""
 FINISHED_BYTES = 256 * 1024 * 1024
-"""What finished jobs take in memory at most, after the step that ended them."""
+"""What they take in memory at most; a short one counts as so many that it is the bound for them."""
 KEYS_KEPT = 200_000
 T = TypeVar("T")
 
@@ -49,11 +50,8 @@ class Jobs:
         self.weights = Weights()
         self.placed: dict[str, JobRecord] = {}
         """Jobs with a plan."""
-        self.finished: list[str] = []
+        self.ended = Ended()
         """Jobs that are over, the oldest first."""
-        self._over_now = 0
-        """How many of them are over since `_over_at_s`: their rows may not have been made yet."""
-        self._over_at_s = -math.inf
         self.next_number = 1
         self.keys: dict[str, Key] = {}
         """Submissions that may be repeated, by Idempotency-Key."""
@@ -61,14 +59,22 @@ class Jobs:
         self.skipped: dict[str, int] = {}
         """Epochs of jobs that are taken, though this journal does not know by what."""
 
-    def restore(self, records: dict[str, JobRecord], sweeps: dict[str, SweepRecord]) -> None:
-        """Take up the records of a snapshot. O(jobs)."""
+    def restore(
+        self,
+        records: dict[str, JobRecord],
+        sweeps: dict[str, SweepRecord],
+        ended: Iterable[str],
+    ) -> None:
+        """Take up the records of a snapshot, and which are over, the oldest first. O(jobs)."""
         for record in records.values():
             record.hold, record.cause = alike(record.hold), alike(record.cause)
         self.records = records
         self.tallies = Tallies(records)
         self.weights = Weights(records.values())
         self.sweeps = Sweeps(self.weights, sweeps)
+        self.ended = Ended()
+        for record in (records[job] for job in ended if job in records):
+            self._has_ended(record, bytes_of(record.spec))
 
     def add(self, record: JobRecord) -> None:
         """A job is admitted."""
@@ -129,48 +135,38 @@ class Jobs:
                 del self.keys[next(iter(self.keys))]
 
     def revive(self, record: JobRecord) -> None:
-        """A job that was over goes on. O(FINISHED_KEPT)."""
+        """A job that was over goes on. O(1)."""
         record.finish_s = None
         self.weights.move(record, ended=False)
         self.sweeps.revived(record)
-        self.finished.remove(record.id)
+        self.ended.remove(record.id)
 
-    def retire(self, record: JobRecord, finish_s: float, now: float) -> None:
-        """A job is over; after a while it is forgotten, the oldest first. Amortised O(1).
-
-        Never in the step that ended it, for its row is made after that, from its record.
-        """
+    def retire(self, record: JobRecord, finish_s: float) -> None:
+        """A job is over; it stays in memory until `too_many` names it. O(1)."""
         self.skipped.pop(record.id, None)
         record.finish_s = finish_s
-        self.weights.move(record, ended=True)
+        size_bytes = self.weights.move(record, ended=True)
         self.sweeps.retired(record, finish_s)
-        if now != self._over_at_s:
-            self._over_now, self._over_at_s = 0, now
-        self.finished.append(record.id)
-        self._over_now += 1
-        old = len(self.finished) - max(FINISHED_KEPT, self._over_now)
-        if old >= FINISHED_KEPT // 10:
-            self._forget(old)
-        elif self.weights.ended_bytes > FINISHED_BYTES:
-            self._forget(self._too_much())
+        self._has_ended(record, size_bytes)
 
-    def _too_much(self) -> int:
-        """How many of the oldest to forget until the rest takes three quarters of its room.
+    def _has_ended(self, record: JobRecord, size_bytes: int) -> None:
+        counted_bytes = max(size_bytes, FINISHED_BYTES // FINISHED_KEPT)
+        self.ended.add(record.id, record.spec.tenant, record.spec.user, counted_bytes)
 
-        Amortised O(1): where it is not enough, all that is left is of this step.
-        """
-        most, left_bytes = len(self.finished) - self._over_now, self.weights.ended_bytes
-        for count, job in enumerate(self.finished[:most]):
-            if left_bytes <= FINISHED_BYTES * 3 // 4:
-                return count
-            left_bytes -= bytes_of(self.records[job].spec) if job in self.records else 0
-        return most
+    @property
+    def are_too_many(self) -> bool:
+        """Whether jobs or sweeps that are over are to leave memory. O(1)."""
+        return self.ended.is_too_much(FINISHED_BYTES) or self.sweeps.are_too_many
 
-    def _forget(self, count: int) -> None:
-        """Drop so many of the jobs that are over, the oldest first."""
-        for job in self.finished[:count]:
-            forgotten = self.records.pop(job, None)
-            if forgotten is not None:
-                self.tallies.leave(forgotten)
-                self.weights.leave(forgotten, ended=True)
-        del self.finished[:count]
+    def too_many(self) -> list[str]:
+        """The jobs to leave memory. As `Ended.excess`; O(1) if there are none."""
+        too_much = self.ended.is_too_much(FINISHED_BYTES)
+        return self.ended.excess(FINISHED_BYTES) if too_much else []
+
+    def forget(self, jobs: Iterable[str]) -> None:
+        """Jobs that are over leave memory. O(jobs)."""
+        for job in jobs:
+            record = self.records.pop(job)
+            self.tallies.leave(record)
+            self.weights.leave(record, ended=True)
+            self.ended.remove(job)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import UNSET, Struct
 
+from topmast.fast.queue.jobs.ended import Ended
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.jobs.weights import Weights, said_bytes
 from topmast.model import ids
@@ -15,9 +16,9 @@ from topmast.model.job import JobSpec
 from topmast.model.states import JobState
 
 SWEEPS_KEPT = 10_000
-"""Sweeps kept in memory; the oldest that have ended are forgotten first."""
+"""So many sweeps that have ended are kept in memory, or a tenth more."""
 ENDED_BYTES = 64 * 1024 * 1024
-"""What those that have ended take in memory at most, roughly."""
+"""What they take in memory at most, roughly; a short one counts as the bound for them says."""
 
 
 class SweepRecord(Struct, gc=False):
@@ -63,10 +64,10 @@ class Sweeps:
     def __init__(self, weights: Weights, records: dict[str, SweepRecord] | None = None) -> None:
         """``weights``: where one that has not ended counts for its user, beside its jobs."""
         self.records = records or {}
-        self.ended_bytes = 0
+        self.ended = Ended()
         self._weights = weights
         for record in self.records.values():
-            self._count(record, 1)
+            self._count(record)
 
     def admitted(self, specs: Sequence[JobSpec], first_number: int, now: float) -> None:
         """Note the sweeps of a submission. O(jobs that it says)."""
@@ -77,32 +78,42 @@ class Sweeps:
                 limit = spec.sweep.max_parallel
                 record.let_go = record.size if limit is None else min(limit, record.size)
                 self.records[record.id] = record
-                self._count(record, 1)
+                self._count(record)
                 number += record.size
             else:
                 number += 1
-        if len(self.records) > SWEEPS_KEPT:
-            self._forget()
 
-    def _count(self, record: SweepRecord, times: int) -> None:
-        """Count what was submitted once more, or once less. O(what it says)."""
-        size_bytes = times * said_bytes(record.spec)
+    def _count(self, record: SweepRecord) -> None:
+        """Count what was submitted: for its user, or as ended. O(what it says)."""
+        size_bytes, spec = said_bytes(record.spec), record.spec
         if record.has_ended:
-            self.ended_bytes += size_bytes
+            counted_bytes = max(size_bytes, ENDED_BYTES // SWEEPS_KEPT)
+            self.ended.add(record.id, spec.tenant, spec.user, counted_bytes)
         else:
-            self._weights.add(record.spec, size_bytes)
+            self._weights.add(spec, size_bytes)
 
-    def _forget(self) -> None:
-        """The oldest that have ended: a tenth, or until the rest takes three quarters of its room.
+    def _discount(self, record: SweepRecord) -> None:
+        """Count it no more. O(what it says)."""
+        if record.has_ended:
+            self.ended.remove(record.id)
+        else:
+            self._weights.add(record.spec, -said_bytes(record.spec))
 
-        Never the last of them, which ended a moment ago. O(sweeps), once in many.
-        """
-        ended = [name for name, one in self.records.items() if one.has_ended]
-        least = SWEEPS_KEPT // 10 if len(self.records) > SWEEPS_KEPT else 0
-        for count, name in enumerate(ended[:-1]):
-            if count >= least and self.ended_bytes <= ENDED_BYTES * 3 // 4:
-                break
-            self._count(self.records.pop(name), -1)
+    @property
+    def are_too_many(self) -> bool:
+        """Whether sweeps that have ended are to leave memory. O(1)."""
+        return self.ended.is_too_much(ENDED_BYTES)
+
+    def too_many(self) -> list[str]:
+        """These sweeps. As `Ended.excess`; O(1) if there are none."""
+        if not self.are_too_many:
+            return []
+        return self.ended.excess(ENDED_BYTES, lambda name: self.records[name].first_number)
+
+    def forget(self, sweeps: Iterable[str]) -> None:
+        """Sweeps that have ended leave memory; their jobs do not. O(sweeps)."""
+        for name in sweeps:
+            self._discount(self.records.pop(name))
 
     def of(self, record: JobRecord) -> SweepRecord | None:
         """The sweep of a job, if it has one that is known."""
@@ -120,14 +131,12 @@ class Sweeps:
         if sweep is not None:
             is_last = sum(sweep.ended.values()) + 1 == sweep.size
             if is_last:
-                self._count(sweep, -1)
+                self._discount(sweep)
             sweep.ended[record.state] = sweep.ended.get(record.state, 0) + 1
             sweep.over += not _waits_its_turn(record)
             if is_last:
                 sweep.finish_s = finish_s
-                self._count(sweep, 1)
-                if self.ended_bytes > ENDED_BYTES:
-                    self._forget()
+                self._count(sweep)
 
     def revived(self, record: JobRecord) -> None:
         """A job that was over goes on; it has its old state still."""
@@ -135,12 +144,12 @@ class Sweeps:
         if sweep is not None:
             goes_on = sweep.has_ended
             if goes_on:
-                self._count(sweep, -1)
+                self._discount(sweep)
             sweep.ended[record.state] -= 1
             sweep.over -= not _waits_its_turn(record)
             sweep.finish_s = None
             if goes_on:
-                self._count(sweep, 1)
+                self._count(sweep)
 
 
 def _waits_its_turn(record: JobRecord) -> bool:

@@ -46,11 +46,12 @@ class Weights:
         """It is no longer there, or no longer what it was told to be."""
         self._add(record, ended, -bytes_of(record.spec))
 
-    def move(self, record: JobRecord, *, ended: bool) -> None:
-        """It has ended, or goes on after its end."""
+    def move(self, record: JobRecord, *, ended: bool) -> int:
+        """It has ended, or goes on after its end; tells what it takes."""
         size_bytes = bytes_of(record.spec)
         self._add(record, not ended, -size_bytes)
         self._add(record, ended, size_bytes)
+        return size_bytes
 
     def _add(self, record: JobRecord, ended: bool, size_bytes: int) -> None:
         if ended:
