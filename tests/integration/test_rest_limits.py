@@ -377,6 +377,46 @@ def test_accounts_change_nothing_once_the_disk_has_only_what_running_jobs_need(
     run(story)
 
 
+def test_refusals_are_short_lines_and_none_once_the_disk_is_almost_full(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each account could else write some a second; one line tells later how many there were."""
+    usage = namedtuple("usage", ("total", "free"))
+
+    def leave(free_bytes: int) -> None:
+        monkeypatch.setattr("shutil.disk_usage", lambda _: usage(2**40, free_bytes))
+
+    async def story() -> None:
+        token = await door.token("asks", (Role.SUBMITTER, "vision"))
+        async with door.client(token) as client, door.client() as stranger:
+            cordon = {"hosts": ["east-a-0"], "reason": "x" * 1_000}
+
+            async def refused(count: int) -> list[tuple[str, str]]:
+                """The lines that are new after so many refusals of each of the two."""
+                before = len(door.acts(outcome="refused"))
+                for _ in range(count):
+                    answer = await client.post("/hosts/cordon", json=cordon)
+                    assert answer.status_code == 403, answer.text
+                    assert (await stranger.get("/jobs")).status_code == 401
+                    path = f"/datasets/{'d' * 3_000}"
+                    assert (await client.delete(path)).status_code == 403
+                found = door.acts(outcome="refused")
+                new = found[: len(found) - before]
+                assert all(len(line.object) <= 200 and len(line.outcome) < 1_100 for line in new)
+                return [(line.verb, line.outcome) for line in reversed(new)]
+
+            leave(2**29 + 1)
+            written = await refused(1)
+            assert len(written) == 2
+            leave(2**29 - 1)
+            assert await refused(3) == []
+            leave(2**29 + 1)
+            told = ("refuse", "refused: 6 requests, while the disk had no room for lines")
+            assert await refused(1) == [told, *written]
+
+    run(story)
+
+
 def test_an_explanation_counts_as_what_it_costs(
     door: Entrance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

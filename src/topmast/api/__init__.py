@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -123,8 +122,7 @@ def _observed(
 async def _note_refusal(service: Service, caller: Caller, verb: str, path: str, why: str) -> None:
     service.limits.take(caller, "refused")
     if why:
-        line = row(caller, verb, path, outcome=f"refused: {why}")
-        await asyncio.wrap_future(service.runtime.note(line))
+        await service.logins.note_refusal(row(caller, verb, path), why)
 
 
 def create_regional_api(

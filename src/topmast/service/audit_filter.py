@@ -16,7 +16,7 @@ VERBS = (
     "end-reservation", "pause-tenant", "drain-tenant", "resume-tenant", "set-quota", "end-quota",
     "fleet-apply", "add-dataset", "replicate", "drop-replica", "remove-dataset", "whatif", "login",
     "logout", "create-token", "revoke-token", "add-account", "remove-account", "grant-role",
-    "revoke-role", "put webhook", "remove webhook", "test webhook", "set profile",
+    "revoke-role", "refuse", "put webhook", "remove webhook", "test webhook", "set profile",
 )  # fmt: skip
 """What lines of the audit log say was done; of a refusal at the door it is a route instead."""
 _OWN_ACTORS = ("budget",)

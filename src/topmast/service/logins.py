@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from topmast.accounts import Accounts, digest_of, is_token
 from topmast.model import account_views as v
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.access import BREAK_GLASS, Caller, Grant, Principal, Role
+from topmast.model.errors import Full
 from topmast.model.messages import TokenKind
 from topmast.ports import Act, ActRow
 from topmast.runtime.loop import Runtime
@@ -18,7 +21,11 @@ from topmast.service.accounts import Directory, caller_with
 from topmast.service.limits import Limits, client_of
 
 LONGEST_PATH = 200
-"""What the audit log keeps of the path of a stranger's request."""
+"""What the audit log keeps of the path of a request that was refused,"""
+LONGEST_WHY = 1_000
+"""and of why it was."""
+LEAST_FLOOR = 0.5
+"""Refusals are not written where the disk has less left than this part of its floor."""
 ADMINISTRATOR = Principal(f"user:{BREAK_GLASS}", (Grant(Role.ADMIN),))
 
 
@@ -62,6 +69,8 @@ class Logins:
         """Whether a token is the one that the server's own machine has in a file."""
         self.end_break_glass: Callable[[str], None] = lambda token: None
         """Takes away that file."""
+        self._unwritten = 0
+        """Refusals since the last one that was written."""
         self._broken: dict[str, str] = {}
         """The break-glass tokens that were used, by the name that their callers have."""
 
@@ -91,8 +100,7 @@ class Logins:
     async def refused(self, address: str, path: str, request: str, why: str) -> None:
         """Bring a failed attempt into the audit log. Raises TooMany."""
         self._limits.take_of(client_of(address), "refused")
-        path = path[:LONGEST_PATH]
-        await self.note(ActRow("", "", address, request, "login", path, outcome=f"refused: {why}"))
+        await self.note_refusal(ActRow("", "", address, request, "login", path), why)
 
     async def log_in(
         self,
@@ -127,3 +135,20 @@ class Logins:
     async def note(self, line: ActRow) -> None:
         """Bring a line into the audit log."""
         await asyncio.wrap_future(self._runtime.note(line))
+
+    async def note_refusal(self, line: ActRow, why: str) -> None:
+        """Bring a refusal into the audit log, unless the disk has too little left for running jobs.
+
+        Then it is counted, and one line tells how many there were once there is room.
+        """
+        try:
+            self._limits.refuse_if_full(LEAST_FLOOR)
+        except Full:
+            self._unwritten += 1
+            return
+        if self._unwritten:
+            told = f"refused: {self._unwritten:,} requests, while the disk had no room for lines"
+            self._unwritten = 0
+            await self.note(ActRow("", "", "", "", "refuse", outcome=told))
+        outcome = f"refused: {why[:LONGEST_WHY]}"
+        await self.note(replace(line, object=line.object[:LONGEST_PATH], outcome=outcome))
