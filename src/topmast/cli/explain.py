@@ -86,7 +86,11 @@ def _expected(explanation: Explanation) -> str:
 
         if explanation.state in _NOT_WAITING:
             return ""
-        return no_start(explanation.reason, suspended=explanation.suspended)
+        not_before_s = explanation.not_before_s
+        return no_start(
+            explanation.reason, *explanation.also, suspended=explanation.suspended,
+            not_before="" if not_before_s is None else moment(not_before_s),
+        )  # fmt: skip
     at = moment(explanation.expected_start_s)
     if start is None or start.early_s is None or start.late_s is None:
         return at

@@ -41,30 +41,37 @@ NEVER = "never, unless the job, the fleet or a limit changes"
 NOT_YET = "not known yet"
 
 
-def no_start(reason: str | None, *, suspended: bool = False, why: str = "") -> str:
+def no_start(
+    *reasons: str | None, suspended: bool = False, not_before: str = "", why: str = ""
+) -> str:
     """What is said in place of a start of which no time is known, in all places the same.
 
-    ``why``: why no forecast tells one, where one was made.
+    ``reasons``: all that are known. ``suspended``: what holds the job stopped it, too.
+    ``not_before``: a time from which its quota may do. ``why``: why no forecast tells a start,
+    where one was made.
     """
-    if by_act := start_by_act(reason, suspended):
-        return by_act
-    if reason in HOPELESS:
+    awaited = [_awaited(reason, suspended, not_before) for reason in reasons]
+    known = [text for text in awaited if text]
+    if any(r in HOPELESS and not text for r, text in zip(reasons, awaited, strict=True)):
         return NEVER
+    if known:
+        others = "the jobs that it waits for are over"
+        jobs = [others] if PendingReason.WAITING_FOR_JOBS in reasons else []
+        return f"not before {' and '.join(known + jobs)}"
     return f"{NOT_YET}: {why}" if why else NOT_YET
 
 
-def start_by_act(reason: str | None, suspended: bool) -> str:
-    """When a job starts that waits for an act of people; empty where no single act is known.
-
-    ``suspended``: what holds it stopped it, too.
-    """
+def _awaited(reason: str | None, suspended: bool, not_before: str) -> str:
+    """Before what a job with a reason will not start; empty where nothing of that kind is known."""
     match reason:
         case PendingReason.HELD:
-            return "when it is resumed" if suspended else "when it is released"
+            return "it is resumed" if suspended else "it is released"
         case PendingReason.TENANT_PAUSED:
-            return "when its tenant is resumed"
+            return "its tenant is resumed"
         case PendingReason.UNKNOWN_DATASET:
-            return "not before the catalogue has all its datasets"
+            return "the catalogue has all its datasets"
+        case PendingReason.EXCEEDS_MAX_QUOTA:
+            return not_before
     return ""
 
 

@@ -197,6 +197,12 @@ class Explanation(Struct, frozen=True):
     """What decided for the first plan."""
     suspended: bool = False
     """That of the job."""
+    also: tuple[str, ...] = ()
+    """Further reasons, each of which keeps it from starting when the first is gone."""
+    not_before_s: float | None = None
+    """When a quota for a while begins or ends, and its quota may do; before, it never does."""
+    until_s: float | None = None
+    """When a quota for a while begins or ends, and its quota does no more."""
     from_event: int | None = None
     """It rests on the state after this record of the journal."""
     to_event: int | None = None

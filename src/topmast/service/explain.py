@@ -2,68 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import msgspec
-from msgspec import Struct
 
 from topmast.fast.queue import (
-    NOT_TRIED,
     DataCost,
     GlobalQueue,
     JobRecord,
     Verdict,
-    first_verdict,
     may_preempt,
-    most_hopeful,
 )
 from topmast.fast.region import RegionalPlacer, count_of, states_of
-from topmast.model.files.fields import nearest
-from topmast.model.job import MILLI, JobSpec
-from topmast.model.plan import PlacementRequest, Plan
+from topmast.model.job import JobSpec
+from topmast.model.plan import Plan
 from topmast.model.reason import (
     Change,
     ChangeKind,
-    ClusterVerdict,
     PendingReason,
     Rejection,
     VictimVerdict,
     by_size,
 )
 from topmast.model.states import WAITING, HostState
-from topmast.model.views import Explanation, PlanView, RegionVerdict
+from topmast.model.views import Explanation, PlanView
 from topmast.service import sentences
+from topmast.service.advice import would_help
 from topmast.service.changes import World, copied, in_regions, moved, of_data, of_the_job
 from topmast.service.foresight import (
-    Foreseen,
     as_of,
-    foresee,
     foresee_moves,
     newcomer,
-    pending_decision,
 )
+from topmast.service.inquiry import Inquiry, asks, inquire, obstacles_of, world_of
+from topmast.service.quota_turns import quota_turn
 from topmast.service.quotas import quota_changes
 from topmast.service.sentences import Scene
 from topmast.service.turns import WHOLE, Turns
-from topmast.service.warnings import engines_for, nowhere, to_add, too_large
+from topmast.service.warnings import engines_for
 
 PLANS_SHOWN = 5
 HELP_SHOWN = 8
-
-
-class _Inquiry(Struct):
-    """What asking every region about a job brought, in one mode."""
-
-    over_quota: bool
-    regions: list[RegionVerdict]
-    plans: list[Plan]
-    """The queue's first, then the best of the other clusters by score."""
-    costs: dict[str, DataCost]
-    stopped: dict[tuple[str, str], tuple[VictimVerdict, ...]]
-    """The victims of each plan, by its region and cluster."""
-    foreseen: Foreseen | None = None
 
 
 def explain_job(
@@ -85,12 +65,10 @@ def explain_job(
     with as_of(queue, placers, now, turns):
         if record.state not in WAITING or record.plan is not None:
             return _explain_placed(queue, placers, record, now)
-        world = msgspec.structs.replace(_world(queue, placers, record, now, turns), ends=ends)
-        inquiry = _inquire(world, record)
-        verdict = queue.verdict_on(record)
-        if verdict == NOT_TRIED:
-            verdict = _judge(world, inquiry, record)
-        found = _explanation(world, inquiry, verdict, record, in_brief=in_brief)
+        world = msgspec.structs.replace(world_of(queue, placers, record, now, turns), ends=ends)
+        inquiry = inquire(world, record)
+        obstacles = obstacles_of(world, inquiry, record)
+        found = _explanation(world, inquiry, obstacles, record, in_brief=in_brief)
         return msgspec.structs.replace(found, summary=found.summary + _sizes(record.spec))
 
 
@@ -107,9 +85,9 @@ def rejected_hosts(
     found: dict[str, Rejection] = {}
     turns.rest_on(lambda: (*_basis(queue, placers), *_standing(record)))
     with as_of(queue, placers, now, turns):
-        world = _world(queue, placers, record, now, turns)
-        over_quota = _inquire(world, record).over_quota
-        for name, cost, ask in _asks(world, record, over_quota):
+        world = world_of(queue, placers, record, now, turns)
+        over_quota = inquire(world, record).over_quota
+        for name, cost, ask in asks(world, record, over_quota):
             turns.pause()
             ruled_out = partial(world.ruled_out, cost)
             found |= world.placers[name].rejected(ask, now, ruled_out, preempt=not cost.missing)
@@ -128,10 +106,10 @@ def explain_spec(
     turns.rest_on(lambda: _basis(queue, placers))
     with as_of(queue, placers, now, turns):
         record = newcomer(queue, spec, now)
-        world = _world(queue, placers, record, now, turns)
-        inquiry = _inquire(world, record)
-        verdict = _judge(world, inquiry, record)
-        found = _explanation(world, inquiry, verdict, record, warnings)
+        world = world_of(queue, placers, record, now, turns)
+        inquiry = inquire(world, record)
+        obstacles = obstacles_of(world, inquiry, record)
+        found = _explanation(world, inquiry, obstacles, record, warnings)
         return msgspec.structs.replace(found, summary=found.summary + _sizes(spec))
 
 
@@ -160,130 +138,10 @@ def _standing(record: JobRecord) -> tuple[object, ...]:
     return (r.spec, r.next_spec, r.state, r.epoch, r.plan, r.hold, r.paused, r.bound, r.cancelling)
 
 
-def _world(
-    queue: GlobalQueue,
-    placers: Mapping[str, RegionalPlacer],
-    record: JobRecord,
-    now: float,
-    turns: Turns,
-) -> World:
-    """What the job is compared with: the regions that can be asked now, at its smallest size."""
-    reached = {name: placers[name] for name in placers if name not in queue.cycle.reach.absent}
-    known = record if record.id else None
-    return World(queue, reached, record.spec.at_least(), known, now, record.bound, turns)
-
-
-def _inquire(world: World, record: JobRecord) -> _Inquiry:
-    """Ask every region, within quota if the tenant has room; if that does not start it, beyond."""
-    tenancy = world.queue.tenancy
-    modes = [mode for mode in (False, True) if tenancy.choices(world.spec, mode)] or [True]
-    found = [_inquire_as(world, record, mode) for mode in modes]
-    starts = [one for one in found if one.foreseen is not None and one.foreseen.starts]
-    return next(iter([*starts, *(one for one in found if one.plans), *found]))
-
-
-def _inquire_as(world: World, record: JobRecord, over_quota: bool) -> _Inquiry:
-    queue, now = world.queue, world.now
-    allowed, costs = _allowed(world, record, over_quota), _costs(world)
-    asks = {name: (cost, ask) for name, cost, ask in _asks(world, record, over_quota)}
-    regions: list[RegionVerdict] = []
-    plans: list[Plan] = []
-    stopped: dict[tuple[str, str], tuple[VictimVerdict, ...]] = {}
-    for name in sorted({*world.placers, *queue.cycle.reach.apart, *queue.cycle.reach.absent}):
-        absent = _absent(queue, world.placers, name)
-        if absent is not None:
-            regions.append(RegionVerdict(name, False, absent, 0, 0.0, ()))
-            continue
-        world.turns.pause()
-        (cost, ask), placer = asks[name], world.placers[name]
-        if cost.barred is not None:
-            barred = f"{cost.barred} ({cost.detail})" if cost.detail else str(cost.barred)
-            ruled_out = tuple(placer.barred(ask, now, cost.barred, cost.detail))
-            regions.append(RegionVerdict(name, True, barred, cost.bytes, cost.seconds, ruled_out))
-            continue
-        answers = placer.verdicts(ask, now, preempt=not cost.missing)
-        answers = [world.within_bounds(placer, ask, verdict, plan) for verdict, plan in answers]
-        plans += [plan for _, plan in answers if plan is not None]
-        stopped |= {(name, verdict.cluster): verdict.stopped for verdict, _ in answers}
-        verdicts = tuple(verdict for verdict, _ in answers)
-        regions.append(RegionVerdict(name, True, None, cost.bytes, cost.seconds, verdicts))
-    foreseen = None
-    world.turns.pause()
-    if allowed and costs:
-        foreseen = foresee(queue, world.placers, record, over_quota, allowed)
-    return _Inquiry(over_quota, regions, _in_order(plans, foreseen), costs, stopped, foreseen)
-
-
-def _costs(world: World) -> dict[str, DataCost]:
-    unknown = world.queue.data.catalogue.unknown(world.spec.datasets)
-    return {} if unknown else world.costs()
-
-
-def _allowed(world: World, record: JobRecord, over_quota: bool) -> tuple[int, ...]:
-    """The GPU models that the queue would ask for now, by their place in the job's list."""
-    entitled = world.queue.tenancy.choices(world.spec, over_quota)
-    return world.queue.allowed(record.spec, world.record, entitled)
-
-
-def _asks(
-    world: World, record: JobRecord, over_quota: bool
-) -> Iterator[tuple[str, DataCost, PlacementRequest]]:
-    """What each region that can be asked is asked, with what the job's data costs there."""
-    queue, spec, costs = world.queue, world.spec, _costs(world)
-    choices = (
-        _allowed(world, record, over_quota)
-        or queue.tenancy.choices(spec, over_quota)
-        or tuple(range(64))
-    )
-    held = queue.held_from(spec, world.record, over_quota)
-    request = queue.request(spec, over_quota, choices, record=record, held=held)
-    for name in sorted(world.placers):
-        cost = costs.get(name, DataCost())
-        yield name, cost, request.in_region(queue.terms(name, cost))
-
-
-def _in_order(plans: list[Plan], foreseen: Foreseen | None) -> list[Plan]:
-    """The plan of the queue, if there is one; then those of the other clusters by score."""
-    ranked = sorted(plans, key=lambda p: (p.score, p.region, p.cluster))
-    first = None if foreseen is None else foreseen.plan
-    if first is None:
-        return ranked
-    return [first, *(p for p in ranked if (p.region, p.cluster) != (first.region, first.cluster))]
-
-
-def _absent(queue: GlobalQueue, placers: Mapping[str, RegionalPlacer], region: str) -> str | None:
-    """Since when and why a region cannot be asked; None for one that can be."""
-    absence = queue.cycle.reach.absent.get(region)
-    if absence is not None:
-        since = datetime.fromtimestamp(absence.since_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return f"{Rejection.UNREACHABLE} (unreachable since {since}: {absence.why})"
-    return None if region in placers else f"{Rejection.UNREACHABLE} (its books cannot be read)"
-
-
-def _judge(world: World, inquiry: _Inquiry, record: JobRecord) -> Verdict | None:
-    """What keeps the job from starting now; None when it could start."""
-    queue, spec, seen = world.queue, world.spec, inquiry.foreseen
-    decision = pending_decision(queue, record, inquiry.over_quota, (), inquiry.costs)
-    if verdict := first_verdict(queue, record, decision):
-        return verdict
-    if seen is None or seen.starts:
-        return None
-    if seen.wait is not None:
-        return Verdict(PendingReason.INSUFFICIENT_CAPACITY, seen.wait.why)
-    if seen.plan is not None:
-        how = "is being" if inquiry.costs[seen.plan.region].copying else "would be"
-        detail = f"it {how} copied to {seen.plan.region}"
-        return Verdict(PendingReason.WAITING_FOR_DATA, detail)
-    found = Verdict(most_hopeful(seen.reasons))
-    if not queue.tenancy.choices(spec, False):
-        found = queue.as_beyond_quota(spec, found)
-    return queue.as_reached(found)
-
-
 def _explanation(
     world: World,
-    inquiry: _Inquiry,
-    verdict: Verdict | None,
+    inquiry: Inquiry,
+    obstacles: Sequence[Verdict],
     record: JobRecord,
     warnings: tuple[str, ...] = (),
     *,
@@ -293,18 +151,23 @@ def _explanation(
     reservation = queue.cycle.backfill.reservation
     mine = reservation is not None and record.id != "" and reservation.job == record.id
     kept = reservation if mine else None
-    reason = None if verdict is None else verdict.reason
+    reasons = [verdict.reason for verdict in obstacles]
+    reason = reasons[0] if reasons else None
+    turn = quota_turn(queue, spec)
     changes = () if in_brief else _changes(world, inquiry, reason, record)
+    if turn is not None and not turn.lets:
+        changes = _before(world, changes, turn.at_s)
     scene = Scene(
         spec, seen, inquiry.over_quota,
         may_preempt(queue, record, inquiry.over_quota, inquiry.costs),
         bool(queue.tenancy.choices(spec, True)), record.bound, record.suspended is True,
         *engines_for(queue, spec),
     )  # fmt: skip
-    detail = "" if verdict is None else sentences.detail_of(queue, spec, verdict)
+    details = [sentences.detail_of(queue, spec, verdict) for verdict in obstacles]
     if reason is PendingReason.INSUFFICIENT_CAPACITY:
-        detail = "; ".join(filter(None, (detail, _out_of_service(world, changes))))
-    summary = sentences.waiting(scene, reason, detail)
+        details[0] = "; ".join(filter(None, (details[0], _out_of_service(world, changes))))
+    said = "" if turn is None else turn.says()
+    summary = sentences.waiting_for_all(scene, reasons, details, said)
     summary += sentences.kept(kept) if kept else ""
     if reason in (PendingReason.INSUFFICIENT_CAPACITY, PendingReason.WAITING_FOR_QUOTA):
         places = (placer.state.places for placer in world.placers.values())
@@ -316,7 +179,7 @@ def _explanation(
         state=record.state.value if record.id else "NOT SUBMITTED",
         reason=reason.value if reason else None,
         summary=summary + sentences.refused(record),
-        would_help=_would_help(world, reason, inquiry, changes),
+        would_help=would_help(world, reasons[-1] if reasons else None, inquiry, changes, turn),
         regions=tuple(inquiry.regions),
         plans=tuple(
             plan_view(p, inquiry.over_quota, inquiry.stopped.get((p.region, p.cluster), ()))
@@ -328,11 +191,14 @@ def _explanation(
         changes=changes,
         decided=decided,
         suspended=record.suspended is True,
+        also=tuple(further.value for further in reasons[1:]),
+        not_before_s=turn.at_s if turn is not None and turn.lets else None,
+        until_s=None if turn is None or turn.lets else turn.at_s,
     )
 
 
 def _changes(
-    world: World, inquiry: _Inquiry, reason: PendingReason | None, record: JobRecord
+    world: World, inquiry: Inquiry, reason: PendingReason | None, record: JobRecord
 ) -> tuple[Change, ...]:
     """What would let a waiting job start, the smallest change first; nothing if it could start.
 
@@ -350,6 +216,20 @@ def _changes(
     if seen is not None and reason is PendingReason.INSUFFICIENT_CAPACITY:
         found += _moves(world, inquiry.over_quota, record)
     return tuple(sorted(found, key=by_size))
+
+
+def _before(world: World, changes: tuple[Change, ...], until_s: float) -> tuple[Change, ...]:
+    """Changes but for those that come too late; jobs end as their regions expect it, at least."""
+    ends: dict[str, float] = {}
+    for name in sorted(world.placers):
+        ends |= world.placers[name].expected_ends(world.now)
+
+    def in_time(change: Change) -> bool:
+        last_s = max((ends.get(job, 0.0) for job in change.jobs), default=0.0)
+        at_s = last_s if change.kind is ChangeKind.ENDS else 0.0
+        return (at_s if change.at_s is None else change.at_s) <= until_s
+
+    return tuple(change for change in changes if in_time(change))
 
 
 def _out_of_service(world: World, changes: tuple[Change, ...]) -> str:
@@ -435,64 +315,3 @@ def plan_view(plan: Plan, over_quota: bool, stopped: tuple[VictimVerdict, ...]) 
         data_bytes=plan.data_bytes,
         data_s=plan.data_s,
     )
-
-
-def _would_help(
-    world: World, reason: PendingReason | None, inquiry: _Inquiry, changes: tuple[Change, ...]
-) -> tuple[str, ...]:
-    """The smallest change of each kind, in words; then what is no change of one thing."""
-    smallest = {change.kind: change for change in reversed(changes)}
-    texts = [change.text for change in sorted(smallest.values(), key=by_size)[:HELP_SHOWN]]
-    return tuple(texts + _in_general(world, reason, inquiry, bool(changes)))
-
-
-def _in_general(
-    world: World, reason: PendingReason | None, inquiry: _Inquiry, found_some: bool
-) -> list[str]:
-    """What helps with a reason, whatever is free now."""
-    queue, spec = world.queue, world.spec
-    need = spec.gpus_milli() / MILLI
-    allowed = [region for region in inquiry.regions if region.barred is None]
-    verdicts = [v for region in allowed for v in region.clusters]
-    if reason is PendingReason.TOPOLOGY_DOES_NOT_FIT and found_some:
-        return []  # the summary says what does not fit, and the changes what would
-    if reason in (PendingReason.TOPOLOGY_DOES_NOT_FIT, PendingReason.NO_MATCHING_HARDWARE):
-        columns = [world.placers[region.region].columns for region in allowed]
-        return list(too_large(queue, columns, spec)) or _of_hardware(spec, need, verdicts)
-    if reason is PendingReason.UNKNOWN_DATASET:
-        return [_to_add(queue, name) for name in queue.data.catalogue.unknown(spec.datasets)]
-    if reason is PendingReason.WAITING_FOR_DATA:
-        return [f"{to_add(queue, name)}: no region has its files" for name in nowhere(queue, spec)]
-    starts = inquiry.foreseen is not None and inquiry.foreseen.starts
-    if found_some or reason is None or starts:
-        return []
-    if reason in (PendingReason.WAITING_FOR_QUOTA, PendingReason.EXCEEDS_MAX_QUOTA):
-        return [f"more quota for tenant {spec.tenant}, and room: no one change was found to do"]
-    if reason is PendingReason.INSUFFICIENT_CAPACITY:
-        usable = sorted((v for v in verdicts if v.ever), key=lambda v: (-v.free_gpus, v.cluster))
-        return [
-            f"more free GPUs in {v.cluster}: {v.free_gpus:g} of {v.total_gpus:g} are free, "
-            f"{need:g} are needed close together"
-            for v in usable[:3]
-        ]
-    return []
-
-
-def _to_add(queue: GlobalQueue, name: str) -> str:
-    """What helps with a dataset that the catalogue does not have."""
-    near = nearest(name, queue.data.catalogue.datasets)
-    return to_add(queue, name) + (f"; {near}" if near else "")
-
-
-def _of_hardware(spec: JobSpec, need: float, verdicts: list[ClusterVerdict]) -> list[str]:
-    """What the fleet would need, or the job should request, even if nothing else ran."""
-    largest = max(verdicts, key=lambda v: v.largest_gpus, default=None)
-    if largest is None or not largest.largest_gpus:
-        return ["hosts with the GPU model and count that one task asks for"]
-    level = spec.topology.required
-    within = f"one {level.name.lower()}" if level is not None else "one cluster"
-    return [
-        f"a gang of at most {largest.largest_gpus:g} GPUs: the most that fits in {within} "
-        f"(in {largest.cluster})",
-        f"a {within[4:]} with at least {need:g} such GPUs",
-    ]

@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from topmast.model.job import JobSpec
+from topmast.model.reason import HOPELESS
 from topmast.model.views import ExpectedStart, Explanation
 from topmast.ports import Clock
 from topmast.runtime.loop import Runtime
@@ -206,8 +207,11 @@ def patience() -> Callable[[], bool]:
 
 def with_start(explanation: Explanation, start: ExpectedStart | None) -> Explanation:
     """An explanation with the start that is expected."""
-    if start is None:
+    reasons, until_s = (explanation.reason, *explanation.also), explanation.until_s
+    if start is None or any(reason in HOPELESS for reason in reasons):
         return explanation
+    if start.at_s is not None and until_s is not None and start.at_s > until_s:
+        start = ExpectedStart(None, None, None, "no expected event lets it start in time")
     return msgspec.structs.replace(
         explanation, expected_start_s=start.at_s, basis=start.basis, expected_start=start
     )

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from topmast.fast.queue import (
@@ -65,6 +65,7 @@ def newcomer(queue: GlobalQueue, spec: JobSpec, now: float) -> JobRecord:
     record = JobRecord("", queue.jobs.next_number, spec, now)
     places = queue.cycle.binding.places((spec,), queue.jobs.next_number, queue.data.catalogue, now)
     record.bound = places[0] if places else None
+    record.paused = queue.tenancy.paused_by(spec.tenant) or UNSET
     return record
 
 

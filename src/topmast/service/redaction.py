@@ -11,6 +11,7 @@ import msgspec
 
 from topmast.fast.queue import GlobalQueue
 from topmast.model.job import MILLI, JobSpec
+from topmast.service.sentences import BESIDES
 
 T = TypeVar("T")
 
@@ -86,6 +87,9 @@ class Redaction:
         """
         if not (_names_known(text) if len(text) <= _SHORT else _names(text)):
             return text
+        return BESIDES.join(self._part_of_text(part) for part in text.split(BESIDES))
+
+    def _part_of_text(self, text: str) -> str:
         found = _SAID.search(text)
         if found is None:
             return self._sentence(text)

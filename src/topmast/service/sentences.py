@@ -17,6 +17,8 @@ from topmast.service.foresight import Foreseen
 from topmast.service.warnings import engines_for, gang_in_words, nowhere
 
 HOSTS_SHOWN = 4
+BESIDES = "; besides, "
+"""Between the parts of a summary, each of which may end with words of people."""
 
 
 class Scene(Struct, frozen=True):
@@ -80,6 +82,15 @@ def waiting(scene: Scene, reason: PendingReason | None, detail: str) -> str:
         case PendingReason.PENDING_EVALUATION:
             return detail or "the queue has not looked at the job yet"
     return f"{reason.value}{more}"
+
+
+def waiting_for_all(
+    scene: Scene, reasons: Sequence[PendingReason], details: Sequence[str], more: str
+) -> str:
+    """All that a job waits for, or where it would start; and what more is to be said."""
+    each = [waiting(scene, *one) for one in zip(reasons, details, strict=True)]
+    each = each or [waiting(scene, None, "")]
+    return BESIDES.join([*each, more] if more else each)
 
 
 def _nowhere(scene: Scene, reason: PendingReason, wanted: str) -> str:

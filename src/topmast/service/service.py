@@ -264,8 +264,7 @@ class Service(Submitting):
         await self.regions.look()
         found = await self._look(caller, look)
         if found is not None:
-            waits = found.state in WAITING and found.reason not in HOPELESS
-            found = with_start(found, start) if waits else found
+            found = with_start(found, start) if found.state in WAITING else found
             return self._shown(caller, found)
         cause = f": {view.cause}" if view.cause else ""
         summary = f"{view.id} is {view.state}{cause}"

@@ -292,9 +292,9 @@ def test_what_a_job_waits_for_until_its_start_is_told(server: FakeServer, call: 
 @pytest.mark.parametrize(
     ("reason", "suspended", "want"),
     [
-        ("Held", False, "when it is released"),
-        ("Held", True, "when it is resumed"),
-        ("TenantPaused", False, "when its tenant is resumed"),
+        ("Held", False, "not before it is released"),
+        ("Held", True, "not before it is resumed"),
+        ("TenantPaused", False, "not before its tenant is resumed"),
         ("TopologyDoesNotFit", False, "never, unless the job, the fleet or a limit changes"),
     ],
 )

@@ -108,7 +108,7 @@ def test_a_job_that_waits_has_its_expected_start_or_a_way_to_it(door: Entrance) 
                 await asyncio.sleep(0.1)
             for job in ("j3", "j7"):
                 assert re.search(r" in \d+[smhd]", row(text, job)), row(text, job)
-            assert "when it is released" in row(text, "j8")
+            assert "not before it is released" in row(text, "j8")
             assert "never, unless the job, the fleet or a limit changes" in row(text, "j9")
             assert "not known" not in text
 

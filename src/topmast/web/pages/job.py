@@ -150,7 +150,10 @@ def _no_start(explanation: Explanation) -> str:
     """What is said where no time of a start is known."""
     start = explanation.expected_start
     why = start.basis if start is not None and start.at_s is None else ""
-    told = no_start(explanation.reason, suspended=explanation.suspended, why=why)
+    told = no_start(
+        explanation.reason, *explanation.also, suspended=explanation.suspended, why=why,
+        not_before="" if explanation.not_before_s is None else "the quota of its tenant changes",
+    )  # fmt: skip
     return told[:1].upper() + told[1:]
 
 

@@ -19,7 +19,7 @@ from topmast.model.errors import Conflict, InvalidInput
 from topmast.model.fleet import TenantSpec
 from topmast.model.fleet_changes import fleet_changes, fleet_version
 from topmast.model.job import Band, JobChanges
-from topmast.model.reason import PendingReason, start_by_act
+from topmast.model.reason import PendingReason, no_start
 from topmast.model.states import JobState
 from topmast.service.sentences import standing
 
@@ -113,7 +113,8 @@ def test_a_held_job_is_one_to_release_whatever_the_reason() -> None:
     told(world, m.HoldJobs(("j2",), "ann", "suspended until it is resumed"))
     record = world.jobs["j2"]
     assert standing(world.queue, record).startswith("the job waits until it is released: held by")
-    assert start_by_act("Held", record.view(world.now, None).suspended) == "when it is released"
+    suspended = record.view(world.now, None).suspended
+    assert no_start("Held", suspended=suspended) == "not before it is released"
 
 
 def test_a_preempted_job_waits_again_and_comes_back() -> None:

@@ -215,12 +215,8 @@ class QueueViews(QueueState):
             return Verdict(evaluation, f"{plan.region} was told to start it")
         if plan is not None:
             return Verdict(PendingReason.PREEMPTION_IN_PROGRESS, f"{len(plan.victims)} victims")
-        if record.hold is not UNSET:
-            return Verdict(PendingReason.HELD, record.hold)
-        if record.paused is not UNSET:
-            return Verdict(PendingReason.TENANT_PAUSED, record.paused)
-        if record.awaits is not UNSET:
-            return Verdict(PendingReason.WAITING_FOR_JOBS, awaited(record.awaits))
+        if aside := self.aside(record):
+            return aside[0]
         job_class = self.backlog.class_of(record.id)
         if job_class is None:
             return Verdict(evaluation, f"waits out a delay: {record.cause or 'a failure'}")
@@ -229,6 +225,17 @@ class QueueViews(QueueState):
         parts = (verdict.detail, self.backlog.grants.news(record.id), *news)
         detail = "; ".join(part for part in parts if part)
         return self.as_reached(replace(verdict, detail=detail))
+
+    def aside(self, record: JobRecord) -> list[Verdict]:
+        """Why a job stands in no order: acts of people, then other jobs."""
+        found = []
+        if record.hold is not UNSET:
+            found.append(Verdict(PendingReason.HELD, record.hold))
+        if record.paused is not UNSET:
+            found.append(Verdict(PendingReason.TENANT_PAUSED, record.paused))
+        if record.awaits is not UNSET:
+            found.append(Verdict(PendingReason.WAITING_FOR_JOBS, awaited(record.awaits)))
+        return found
 
     def waiting(self) -> Iterator[tuple[JobSpec, PendingReason, int]]:
         """Jobs without a plan: one of them, why it waits, and how many there are like it.
