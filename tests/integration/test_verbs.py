@@ -1020,6 +1020,7 @@ def test_a_quota_for_a_while_is_checked_and_told_of(door: Entrance) -> None:
             assert (dry["before"], dry["quota"]) == ({"H100": 2}, {"H100": 4})
             told = (await client.post("/tenants/vision/quota", json=body)).json()
             assert (told["dry_run"], told["until_s"]) == (False, until_s)
+            assert (dry["replaces"], told["replaces"]) == (None, None)
             assert door.acts()[0].verb == "set-quota"
             rows = (await client.get("/tenants")).json()["tenants"]
             (row,) = [row for row in rows if row["name"] == "vision"]
@@ -1032,8 +1033,21 @@ def test_a_quota_for_a_while_is_checked_and_told_of(door: Entrance) -> None:
             ):  # fmt: skip
                 answer = await client.post(f"/tenants/{tenant}/quota", json=body | wrong)
                 assert answer.status_code == status, answer.text
+            body["until_s"] -= 60.0
+            tried = (
+                await client.post("/tenants/vision/quota", json=body | {"dry_run": True})
+            ).json()
+            told = (await client.post("/tenants/vision/quota", json=body)).json()
+            old = tried["replaces"]
+            assert (old["until_s"], old["reason"]) == (until_s, "a deadline")
+            assert told["replaces"] == old
+            again = (await client.post("/tenants/vision/quota", json=body | {
+                "from_s": told["from_s"]
+            })).json()  # fmt: skip
+            assert again["replaces"] is None  # the same is no other
             ended = (await client.post("/tenants/vision/quota/end", json={})).json()
             assert (ended["before"], ended["quota"]) == ({"H100": 4}, {"H100": 2})
+            assert ended["replaces"]["until_s"] == body["until_s"]
             assert (await client.post("/tenants/vision/quota/end", json={})).status_code == 404
 
     run(story)

@@ -19,6 +19,7 @@ from topmast.cli.text import moment, number, plural
 if TYPE_CHECKING:
     from topmast.client import Client
     from topmast.model.act_views import QuotaActed, TenantPause
+    from topmast.model.timed_quota import TimedQuota
     from topmast.model.views import TenantView
 
 STOPS_SHOWN = 20
@@ -206,7 +207,15 @@ def _say_quota(found: QuotaActed, tenants: Sequence[TenantView]) -> None:
     )
     if found.until_s is not None:
         say_text(f"from {moment(found.from_s)} to {moment(found.until_s)}")
+    if found.replaces is not None:
+        verb = "ends" if found.until_s is None else "replaces"
+        verb = f"would {verb[:-1]}" if found.dry_run else verb
+        say_text(f"it {verb} the quota for a while that there was: {_times(found.replaces)}")
     say_text(f"{plural(found.waiting, 'job')} of it waiting, {found.running} with GPUs")
+
+
+def _times(timed: TimedQuota) -> str:
+    return f"{timed.why()}, from {moment(timed.from_s)} to {moment(timed.until_s)}"
 
 
 class _QuotasAbove:

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from topmast.model.fleet_changes import FleetChange
+from topmast.model.timed_quota import TimedQuota
 from topmast.model.views import ClusterView, DrainView, HostView, JobView
 
 
@@ -131,6 +132,8 @@ class QuotaActed(Struct, frozen=True):
     """Jobs of it and of the tenants below it that wait."""
     running: int
     """Those that have GPUs."""
+    replaces: TimedQuota | None = None
+    """The quota for a while that the tenant had, or was to have, and has no more."""
 
 
 class ReservationView(Struct, frozen=True):

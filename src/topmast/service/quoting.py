@@ -39,18 +39,25 @@ class Quoting(FleetChanges):
         now = self.clock.now()
         wanted = replace(wanted, from_s=wanted.from_s or now, by=self.access.by(caller, wanted.by))
         spec = await self._checked_quota(wanted, now)
+        known = await self._ask(lambda: self._timed(wanted.tenant))
         if not dry_run:
             note = json_text(
                 quota=wanted.quota, from_s=wanted.from_s, until_s=wanted.until_s,
                 reason=wanted.reason,
             )  # fmt: skip
-            look = partial(self._quota_of, wanted.tenant)
+            seen: list[TimedQuota | None] = []
+
+            def look() -> str:  # just before the act, and after it
+                seen.append(self._timed(wanted.tenant))
+                return self._quota_of(wanted.tenant)
+
             line = act(caller, "set-quota", wanted.tenant, wanted.tenant, look=look, after=note)
             await self._tell(ids.QUEUE, m.SetQuota(wanted), line)
+            known = seen[0]
         usual = await self._usual(wanted.tenant)
         found = QuotaActed(
             wanted.tenant, dry_run, spec.quota or {}, {**usual, **wanted.quota}, wanted.from_s,
-            wanted.until_s, wanted.reason, 0, 0,
+            wanted.until_s, wanted.reason, 0, 0, None if known == wanted else known,
         )  # fmt: skip
         return await self._with_jobs_of(found)
 
@@ -61,8 +68,8 @@ class Quoting(FleetChanges):
         self.limits.take(caller, "submit")
         self.access.require(caller, Permission.FLEET_EDIT, ROOT)
         spec = await self._tenant(tenant)
-        queue = self.machines.queue
-        if await self._ask(lambda: tenant not in queue.tenancy.timed):
+        known = await self._ask(lambda: self._timed(tenant))
+        if known is None:
             raise NotFound(f"tenant '{tenant}' has no quota for a while")
         usual = await self._usual(tenant)
         if not dry_run:
@@ -70,7 +77,9 @@ class Quoting(FleetChanges):
             note, look = json_text(reason=reason), partial(self._quota_of, tenant)
             line = act(caller, "end-quota", tenant, tenant, look=look, after=note)
             await self._tell(ids.QUEUE, order, line)
-        found = QuotaActed(tenant, dry_run, spec.quota or {}, usual, None, None, reason, 0, 0)
+        found = QuotaActed(
+            tenant, dry_run, spec.quota or {}, usual, None, None, reason, 0, 0, known
+        )
         return await self._with_jobs_of(found)
 
     async def list_budgets(self, caller: Caller) -> tuple[BudgetView, ...]:
@@ -84,6 +93,11 @@ class Quoting(FleetChanges):
         """The quota that a tenant has now, for the audit log."""
         spec = self.machines.queue.tenancy.ledger.tenants.get(tenant)
         return "" if spec is None else json_text(in_force=spec.quota)
+
+    def _timed(self, tenant: str) -> TimedQuota | None:
+        """The quota for a while that a tenant has, or is to have."""
+        known = self.machines.queue.tenancy.timed.get(tenant)
+        return None if known is None else known.timed
 
     async def _usual(self, tenant: str) -> dict[str, int]:
         """The quota of a tenant by the fleet, whatever it has for a while."""

@@ -28,6 +28,7 @@ from topmast.model.plan_views import (
     DataPlanView,
     HostMoveView,
 )
+from topmast.model.timed_quota import TimedQuota
 
 
 def host(name: str, state: str = "healthy", **changes: Any) -> v.HostView:
@@ -495,6 +496,25 @@ def test_a_quota_is_given_for_a_while(server: FakeServer, call: Call) -> None:
         ("--end", "--gpus", "H100=64", "--until", "3d"),
     ):  # fmt: skip
         assert call(*quota, *wrong).code == 2
+
+
+def test_a_quota_for_a_while_says_which_it_replaces(server: FakeServer, call: Call) -> None:
+    """Of whom, until when and why; also in a dry run, and where it ends before its time."""
+    old = TimedQuota("ads", {"H100": 24}, 1e9, 2e9, "sa:ops", "a deadline")
+    what = "the quota for a while that there was: 24 H100 for tenant ads for a while, by sa:ops: a"
+    new = QuotaActed("ads", True, {"H100": 24}, {"H100": 24}, 1e9, 1.5e9, "", 0, 0, old)
+    command = ("tenants", "quota", "ads")
+    for until_s, dry_run, want in (
+        (1.5e9, True, "it would replace"), (1.5e9, False, "it replaces"),
+        (None, True, "it would end"), (None, False, "it ends"),
+    ):  # fmt: skip
+        found = msgspec.structs.replace(new, until_s=until_s, dry_run=dry_run)
+        server.on("POST", "/tenants/ads/quota", found)
+        server.on("POST", "/tenants/ads/quota/end", found)
+        how = ("--end",) if until_s is None else ("--gpus", "H100=24", "--for", "90s")
+        (line,) = [li for li in call(*command, *how).out.splitlines() if li.startswith("it ")]
+        assert line.startswith(f"{want} {what}")
+        assert "to 2033-05-18" in line
 
 
 def test_budgets_are_listed(server: FakeServer, call: Call) -> None:

@@ -159,7 +159,9 @@ function amounts(/** @type {Record<string, number>} */ quota) {
 function quotaActed(/** @type {any} */ acted) {
   const until = acted.until_s === null ? "for good" : `until ${moment(acted.until_s)}`;
   const jobs = `${count(acted.waiting, "job")} of it ${acted.waiting === 1 ? "waits" : "wait"}, and ${count(acted.running, "job")} ${acted.running === 1 ? "has" : "have"} GPUs.`;
-  return { summary: `Its quota is ${amounts(acted.quota)} instead of ${amounts(acted.before)}, ${until}. ${jobs}`, lines: [], changes: true };
+  const old = acted.replaces;
+  const gone = old ? ` In place of ${amounts(old.quota)} until ${moment(old.until_s)}, by ${old.by}.` : "";
+  return { summary: `Its quota is ${amounts(acted.quota)} instead of ${amounts(acted.before)}, ${until}.${gone} ${jobs}`, lines: [], changes: true };
 }
 
 /** @returns {Told} */
