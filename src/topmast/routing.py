@@ -20,7 +20,7 @@ from topmast.model.files.fields import nearest
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Response]])
 NoteRefusal = Callable[[Caller, str, str, str], Awaitable[None]]
-"""Counts a refusal, and brings it into the audit log: (caller, verb, path, reason).
+"""Counts a refusal, and brings it into the audit log: (caller, route, path, reason).
 
 Without a reason it is counted only. Raises TooMany.
 """

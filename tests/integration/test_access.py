@@ -255,6 +255,7 @@ async def try_route(
     async with door.client() as stranger:
         answer = await stranger.request(method, path, **given)
         assert answer.status_code == 401, name
+    refused: list[str] = []
     for role, token in lesser.items():
         if permission in ALLOWED[role]:
             continue
@@ -265,6 +266,7 @@ async def try_route(
         (line,) = door.acts()[: len(door.acts()) - before]
         assert (line.actor, line.outcome[:8]) == (f"sa:a-{role}", "refused:"), name
         check_filter(ActFilter(verb=line.verb))
+        refused.append(line.verb)
     if name == "GET /events":
         return
     before = len(door.acts())
@@ -279,6 +281,7 @@ async def try_route(
         check_filter(ActFilter(verb=added[0].verb))  # so that it can be asked for
         assert added[0].outcome.split(":")[0] in (("done", "unchanged") if works else ("refused",))
         assert added[0].request == answer.headers["x-request-id"]
+        assert set(refused) <= {added[0].verb}, (name, refused)  # one filter finds both
 
 
 def test_a_folder_of_the_server_is_no_source_for_an_operator(tmp_path: Path) -> None:
@@ -396,7 +399,9 @@ def test_nobody_reads_in_their_own_words_which_jobs_and_tenants_there_are(tmp_pa
                 assert f"submitted by sa:{hidden} for tenant vision, band normal" in texts
                 assert texts[-1] == f"held by sa:{hidden}: {reason}"
                 explained = (await client.get(f"/jobs/{job}/explain")).json()
-                assert explained["summary"].endswith(f": held by sa:{hidden}: {reason}")
+                first, more = explained["summary"].split("; besides, ")
+                assert first.endswith(f": held by sa:{hidden}: {reason}")
+                assert more.endswith("does not have: a job of another tenant")
                 await client.post("/jobs/release", json={"jobs": [job]})
                 waits = (await client.get(f"/jobs/{job}/explain")).text
                 told.append(waits.replace(f'"{job}"', "").replace(named, "X"))
@@ -1169,6 +1174,17 @@ def test_the_audit_log_shows_a_tenants_administrator_its_tenant(door: Entrance) 
             assert wrong.status_code == 422
             assert [told["field"] for told in wrong.json()["errors"]] == ["since", "outcome"]
             assert (await client.get("/audit?verb=GET /api/v1/webhooks")).status_code == 200
+            wrong = await client.get("/audit?verb=bathe")
+            assert wrong.json()["remedy"].startswith("one of: submit, cancel, hold")
+            assert wrong.json()["remedy"].endswith("set profile, reprioritize")
+            (job,) = [act["object"] for act in mine["acts"]]
+            edit = {"jobs": [job], "changes": {"priority": "low"}}
+            assert (await client.post("/jobs/edit", json=edit)).status_code == 200
+            found = [
+                (await client.get(f"/audit?verb={verb}")).json()["acts"]
+                for verb in ("edit", "reprioritize")
+            ]
+            assert found[0] == found[1] != []
             wrong = await client.get("/audit?verb=cancle")
             assert (wrong.status_code, wrong.json()["field"], wrong.json()["remedy"]) == (
                 422, "verb", "did you mean 'cancel'?"

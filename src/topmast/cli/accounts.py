@@ -12,7 +12,7 @@ from topmast.cli.actoptions import ActOptions
 from topmast.cli.command import FOLDER, Session, command, group
 from topmast.cli.completion import complete_roles
 from topmast.cli.groups import Later
-from topmast.cli.output import Column, note, note_text, say, say_fields, say_table, warn
+from topmast.cli.output import Column, note, say, say_fields, say_table, warn
 from topmast.cli.text import moment
 from topmast.model.roles import Role
 
@@ -284,7 +284,9 @@ def revoke(
 def audit(
     session: Session,
     actor: Annotated[str | None, typer.Option(metavar="SUBJECT", help="Acts of this one.")] = None,
-    verb: Annotated[str | None, typer.Option(metavar="VERB", help="Such as cancel.")] = None,
+    verb: Annotated[
+        str | None, typer.Option(metavar="VERB", help="Such as cancel; an unknown one tells all.")
+    ] = None,
     object: Annotated[
         str | None, typer.Option(metavar="NAME", help="A job, host, dataset or subject.")
     ] = None,
@@ -330,7 +332,7 @@ def audit(
     if not rows:
         note("no such acts")
     elif page.next_cursor:
-        note_text(f"these are the newest {len(rows)}; for older ones: --limit N, or --until T")
+        note(f"these are the newest {len(rows)}; for older ones: --limit N, or --until T")
 
 
 NOTHING = "nothing"

@@ -13,7 +13,7 @@ from topmast.cli.actoptions import ActOptions
 from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_clusters
 from topmast.cli.each import named_or_selected, require_each
-from topmast.cli.output import Cell, Column, Row, note, say_table, say_text
+from topmast.cli.output import Cell, Column, Row, note, say, say_table
 from topmast.cli.text import moment, number, plural
 
 if TYPE_CHECKING:
@@ -99,11 +99,11 @@ def _say_clusters(found: list[ClusterView]) -> None:
     for row in found:
         if row.closed:
             until = "" if row.until_s is None else f", until {moment(row.until_s)}"
-            say_text(f"{row.name} is {row.state}: {row.closed}{until}")
+            say(f"{row.name} is {row.state}: {row.closed}{until}")
         elif row.closed_hosts:
             hosts = f"{plural(len(row.closed_hosts), 'host')} of {row.name}"
             takes = "takes" if len(row.closed_hosts) == 1 else "take"
-            say_text(f"{hosts} {takes} no new work: `topmast hosts --cluster {row.name}`")
+            say(f"{hosts} {takes} no new work: `topmast hosts --cluster {row.name}`")
 
 
 def close(
@@ -179,7 +179,7 @@ def _say_acts(found: list[ClusterActed]) -> None:
             goes = "would go" if acted.dry_run else goes
             texts.append(f"{plural(len(acted.jobs), 'job')} there {goes} on")
         if texts:
-            say_text(f"{acted.cluster.name}: {'; '.join(texts)}")
+            say(f"{acted.cluster.name}: {'; '.join(texts)}")
 
 
 def _capacity_plan(session: Session, region: str | None) -> None:
@@ -192,13 +192,13 @@ def _capacity_plan(session: Session, region: str | None) -> None:
 
 def _say_plan(view: CapacityPlanView, region: str | None) -> None:
     if view.every_s is None:
-        say_text(
+        say(
             "There is no capacity plan: "
             "start the server with `topmast up --plan-capacity-every 30m`."
         )
         return
     if view.number is None:
-        say_text("There is no plan yet.")
+        say("There is no plan yet.")
     else:
         columns = [
             Column("CLUSTER", whole=True), Column("REGION"), Column("GPU"),
@@ -219,8 +219,8 @@ def _say_plan(view: CapacityPlanView, region: str | None) -> None:
         ]  # fmt: skip
         say_table(columns, rows, title=f"Plan {view.number}")
     for move in view.leaving:
-        say_text(f"{move.host} leaves {move.cluster} for {move.leaves_for} when it is empty")
+        say(f"{move.host} leaves {move.cluster} for {move.leaves_for} when it is empty")
     for name in view.out_of_reach:
-        say_text(f"Region {name} is out of reach: it is not planned for now")
+        say(f"Region {name} is out of reach: it is not planned for now")
     if view.trouble is not None:
-        say_text(f"The last plan failed: {view.trouble}")
+        say(f"The last plan failed: {view.trouble}")

@@ -9,7 +9,7 @@ import typer
 
 from topmast.cli.command import FOLDER, Session, command, group
 from topmast.cli.documents import say_document
-from topmast.cli.output import note, say_text
+from topmast.cli.output import note, say
 from topmast.cli.rootoptions import StoreOptions
 from topmast.cli.text import moment
 
@@ -132,7 +132,7 @@ def _say_state(document: dict[str, Any]) -> None:
     say_document(document)
     jobs, ended = document.get("jobs") or {}, document.get("rows", {}).get("finished_jobs", 0)
     if jobs and ended > sum(jobs.get(state, 0) for state in TERMINAL):
-        say_text(
+        say(
             "jobs: what a server keeps in memory, of those that have ended the newest alone; the "
             "records of all are there, and finished_jobs counts them"
         )

@@ -12,7 +12,7 @@ from topmast.cli import values
 from topmast.cli.actoptions import ActOptions
 from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_datasets, complete_regions
-from topmast.cli.output import Column, note, say_table, say_text
+from topmast.cli.output import Column, note, say, say_table
 from topmast.cli.text import plural
 
 if TYPE_CHECKING:
@@ -168,34 +168,34 @@ def _say_why(view: DatasetView, planned: bool) -> None:
     else:
         region = view.allowed[0] if view.allowed else "REGION"
         add = f"`topmast datasets add {view.name} --region {region} --source FOLDER`"
-        say_text(f"No region has its files: {add} brings them into one.")
+        say(f"No region has its files: {add} brings them into one.")
 
 
 def _say_plan(view: DataPlanView) -> None:
     if view.fetched or view.fetched_most is not None:
         most = "" if view.fetched_most is None else f", {view.fetched_most} at most"
-        say_text(f"On demand: data was copied for {plural(view.fetched, 'job')} of late{most}")
+        say(f"On demand: data was copied for {plural(view.fetched, 'job')} of late{most}")
     if view.every_s is None:
-        say_text("There is no data plan: start the server with `topmast up --plan-data-every 1d`.")
+        say("There is no data plan: start the server with `topmast up --plan-data-every 1d`.")
         return
     if view.number is None:
-        say_text("There is no plan yet.")
+        say("There is no plan yet.")
     else:
         figures = view.figures
         gap = "no bound" if figures["gap"] is None else f"gap {figures['gap']:.2%}"
         worst, more = figures["max_demand_supply"], figures["replication_overhead"]
-        say_text(
+        say(
             f"Plan {view.number}: {gap}, worst demand/supply {worst:.2f}, "
             f"{more:.0%} bytes beyond the minimum"
         )
-        say_text(
+        say(
             f"Moves: {view.done} done, {view.copies_in_flight} copies under way, "
             f"{view.copies_left} to come, {view.drops_left} drops to come"
         )
     for text in view.given_up:
-        say_text(f"Given up: {text}")
+        say(f"Given up: {text}")
     if view.trouble is not None:
-        say_text(f"The last plan failed: {view.trouble}")
+        say(f"The last plan failed: {view.trouble}")
 
 
 def _say(found: Sequence[DatasetView]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli.command import FOLDER, Session, command
-from topmast.cli.output import Column, say, say_table, say_text
+from topmast.cli.output import Column, say, say_table
 from topmast.cli.rootoptions import DoctorOptions
 from topmast.cli.text import plural
 
@@ -48,6 +48,6 @@ def _say(document: dict[str, Any]) -> None:
     say_table(columns, [(f["where"], f["what"], f["level"], f["detail"]) for f in findings])
     for finding in findings:
         if finding["remedy"]:
-            say_text(f"{finding['where']}, {finding['what']}: {finding['remedy']}")
+            say(f"{finding['where']}, {finding['what']}: {finding['remedy']}")
     faults = document["faults"]
     say(plural(faults, FAULT) if faults else "no faults")

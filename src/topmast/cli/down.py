@@ -14,7 +14,7 @@ import typer
 
 from topmast.cli import values
 from topmast.cli.command import Session, command
-from topmast.cli.output import say, say_text
+from topmast.cli.output import say
 from topmast.cli.text import plural
 
 LOOK_S = 0.05
@@ -200,9 +200,9 @@ def _say(document: dict[str, Any], *, has_login: bool) -> None:
     # What has had a login is not started without one.
     up = f"`topmast up{where}{' --accounts FILE' if has_login else ''}`"
     then = f"a standby, or {up}," if role == LEADER else up
-    say_text(f"{told}; {then} goes on with them.")
+    say(f"{told}; {then} goes on with them.")
     if running:
-        say_text(
+        say(
             f"To end them: {up}, `topmast cancel{where} --selector 'name=*'`"
             f"{' with the role of an operator' if has_login else ''}, `topmast down{where}`."
         )

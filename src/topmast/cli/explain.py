@@ -43,7 +43,7 @@ def say_explanation(explanation: Explanation) -> None:
     """The whole account, for people."""
     for warning in explanation.warnings:
         warn(warning)
-    say_text(explanation.summary)
+    say(explanation.summary)
     say()
     say_fields(
         [
@@ -250,7 +250,7 @@ def _say_victims(plans: Sequence[PlanView], *, is_placed: bool) -> None:
     gone = [str(v.get("job", "")) for plan in plans for v in plan.victims if _has_gone(v)]
     if is_placed and gone:
         say()
-        say_text(f"Stopped for it: {', '.join(dict.fromkeys(gone))}")
+        say(f"Stopped for it: {', '.join(dict.fromkeys(gone))}")
 
 
 def _has_gone(victim: Mapping[str, object]) -> bool:

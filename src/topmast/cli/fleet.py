@@ -12,7 +12,7 @@ from topmast.cli.completion import complete_hosts
 from topmast.cli.hosttable import say_hosts
 from topmast.cli.hostverbs import HostSelector
 from topmast.cli.jobs import say_history
-from topmast.cli.output import Column, say, say_table, say_text
+from topmast.cli.output import Column, say, say_table
 from topmast.cli.text import number
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _host_story(session: Session, host: str) -> None:
         if story.history:
             say_history(story.history)
         else:
-            say_text(
+            say(
                 "nothing has happened to it"
                 if story.known
                 else "its history is not known here: its region runs in another process"

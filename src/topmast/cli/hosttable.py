@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from topmast.cli.output import Cell, Column, Row, say_table, say_text
+from topmast.cli.output import Cell, Column, Row, say, say_table
 from topmast.cli.text import moment, number, plural
 
 if TYPE_CHECKING:
@@ -43,15 +43,15 @@ def say_hosts(found: Sequence[HostView]) -> None:
     say_table(_HOST_COLUMNS, rows)
     for row in found:
         for job, why in row.stays.items():
-            say_text(f"{job} is still on {row.name}: {why}")
+            say(f"{job} is still on {row.name}: {why}")
         until = "" if row.until_s is None else f", until {moment(row.until_s)}"
         if row.closed:
             state = f" is {row.state}" if row.state in ("closed", "suspect") else ""
-            say_text(f"{row.name}{state}: {row.closed}{until}")
+            say(f"{row.name}{state}: {row.closed}{until}")
         elif until:
-            say_text(f"{row.name} is {row.state}{until}")
+            say(f"{row.name} is {row.state}{until}")
         for job in row.kept_for:
-            say_text(f"GPUs of {row.name} are kept for {job}, which is being moved there")
+            say(f"GPUs of {row.name} are kept for {job}, which is being moved there")
 
 
 def listed(jobs: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from topmast.cli.command import Session, command
 from topmast.cli.completion import complete_hosts
 from topmast.cli.each import named_or_selected, require_each
 from topmast.cli.hosttable import listed, say_hosts
-from topmast.cli.output import Column, Row, note, say_table, say_text
+from topmast.cli.output import Column, Row, note, say, say_table
 from topmast.cli.text import plural
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _say(acted: HostsActed) -> None:
     say_hosts(acted.hosts)
     if acted.dry_run:
         changed = sum(effect.effect == "done" for effect in acted.effects)
-        say_text(
+        say(
             f"{acted.verb}: {plural(changed, 'host')} would change, with {acted.gpus:g} GPUs "
             f"and {plural(len(acted.jobs), 'job')}"
         )
@@ -173,4 +173,4 @@ def _say_drains(plans: Sequence[DrainView], at_once: bool) -> None:
         say_table(columns, rows)
     for plan in plans:
         if not plan.moves:
-            say_text(f"nothing runs on {plan.host}")
+            say(f"nothing runs on {plan.host}")

@@ -12,7 +12,7 @@ import typer
 from topmast.cli.command import NOTHING, Session, command, group
 from topmast.cli.documents import as_yaml
 from topmast.cli.jobsource import STDIN
-from topmast.cli.output import note_text, say_block
+from topmast.cli.output import note, say_block
 from topmast.importers import IMPORTERS, Importer
 
 StrictOption = Annotated[
@@ -59,7 +59,7 @@ def _import(session: Session, importer: Importer, file: Path, strict: bool) -> i
         data = read_bytes(file, where, JOB_LIMITS, importer.what)
     found = importer.read(data, where)
     for one in found.notes:
-        note_text(one.of(where))
+        note(one.of(where))
     jobs, before = (found.job, *found.more), Counter[str]()
     for job in jobs:
         parse_job(job, where=f"the job file of {where}", before=before)

@@ -20,7 +20,7 @@ from topmast.cli.jobcheck import checked
 from topmast.cli.jobs import FINISHED, WAITING, JobArgument, JobsArgument, page_of, say_states
 from topmast.cli.jobsource import source_like, source_of
 from topmast.cli.launchmany import dry_run_all, launch_all, refuse_of_one
-from topmast.cli.output import note, note_text, say, say_block, warn
+from topmast.cli.output import note, say, say_block, warn
 from topmast.cli.overrides import JobOptions, named_for
 from topmast.cli.sweeps import (
     is_sweep,
@@ -161,9 +161,7 @@ def _submitted(session: Session, client: Client, receipt: Receipt, wait: bool, f
         session.show(receipt, lambda: say(receipt.id))
         if sys.stdout.isatty():
             page = page_of(client, receipt.id)
-            note_text(
-                f"{receipt.name} is submitted; its story: topmast status {receipt.id}, {page}"
-            )
+            note(f"{receipt.name} is submitted; its story: topmast status {receipt.id}, {page}")
         return 0
     note(f"{receipt.name} is submitted as {receipt.id}")
     if is_sweep(receipt.id):

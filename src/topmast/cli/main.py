@@ -16,7 +16,7 @@ from topmast import __version__
 from topmast.cli.command import JsonOption, ServerOption, StateOption
 from topmast.cli.commands import COMMANDS, SECTIONS
 from topmast.cli.groups import MORE, Command, Group, said_of, written
-from topmast.cli.output import note, note_text, say, say_block
+from topmast.cli.output import note, say, say_block
 from topmast.cli.text import clean_json
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def _misused(error: typer.TyperException, *, as_json: bool) -> int:
         _note_error(problem)
     else:
         for one in every:
-            note_text(f"{PROGRAM}: {said_of(one)}{_hint(one)}")
+            note(f"{PROGRAM}: {said_of(one)}{_hint(one)}")
     return error.exit_code
 
 
@@ -214,7 +214,7 @@ def _failed(error: Exception, *, as_json: bool = False) -> int:
             _note_error(problem_of(error))
         else:
             for one in (error, *getattr(error, "more", ())):
-                note_text(f"{PROGRAM}: {one}")
+                note(f"{PROGRAM}: {one}")
         return MISUSE if isinstance(error, InvalidInput) else FAILED
     text, code = _other(error)
     if as_json:
@@ -224,7 +224,7 @@ def _failed(error: Exception, *, as_json: bool = False) -> int:
         title = "Invalid input" if invalid else "Failed"
         _note_error(made(422 if invalid else 400, title, text))
     else:
-        note_text(f"{PROGRAM}: {text}")
+        note(f"{PROGRAM}: {text}")
     return code
 
 
@@ -262,7 +262,8 @@ def _note_error(problem: Problem) -> None:
 
     text = json.dumps(msgspec.to_builtins({"error": problem}), ensure_ascii=False)
     # A path need not be UTF-8: what of it is not is shown as a question mark.
-    note(clean_json(text.encode(errors="replace").decode()))
+    sys.stderr.write(clean_json(text.encode(errors="replace").decode()) + "\n")
+    sys.stderr.flush()
 
 
 def _hint(error: typer.TyperException) -> str:

@@ -57,8 +57,11 @@ Row = Sequence[str | Cell]
 
 
 def say(line: str = "") -> None:
-    """One line of the result, with all that acts on a terminal spelled out."""
-    sys.stdout.write(clean(line) + "\n")
+    """A sentence of the result: on a terminal broken between words, elsewhere on one line.
+
+    All that acts on a terminal is spelled out.
+    """
+    say_text(line)
 
 
 def say_block(text: str) -> None:
@@ -67,20 +70,15 @@ def say_block(text: str) -> None:
 
 
 def note(line: str) -> None:
-    """One line beside the result: a warning, a hint, progress."""
-    sys.stderr.write(clean(line) + "\n")
+    """A sentence beside the result, such as a hint or progress: broken as what `say` says."""
+    for part in _broken(line, sys.stderr, rest="  "):
+        sys.stderr.write(clean(part) + "\n")
     sys.stderr.flush()
 
 
 def warn(text: str) -> None:
-    """A warning beside the result: on a terminal broken between words."""
-    note_text(f"warning: {text}")
-
-
-def note_text(text: str) -> None:
-    """Prose beside the result: on a terminal broken between words, elsewhere on one line."""
-    for line in _broken(text, sys.stderr, rest="  "):
-        note(line)
+    """A warning beside the result."""
+    note(f"warning: {text}")
 
 
 def say_json(document: object) -> None:
@@ -117,9 +115,9 @@ def say_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 
 def say_text(text: str, first: str = "", rest: str = "") -> None:
-    """Prose: on a terminal broken between words, elsewhere on one line."""
+    """As `say`: the first line begins with ``first``, the others with ``rest``."""
     for line in _broken(text, sys.stdout, first, rest):
-        say(line)
+        sys.stdout.write(clean(line) + "\n")
 
 
 def _broken(text: str, stream: TextIO, first: str = "", rest: str = "") -> list[str]:

@@ -11,7 +11,7 @@ from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_clusters, complete_hosts, complete_regions
 from topmast.cli.groups import refuse_together
 from topmast.cli.hosttable import listed
-from topmast.cli.output import Column, note, say_table, say_text
+from topmast.cli.output import Column, note, say, say_table
 from topmast.cli.text import minutes, number
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _say_ended(found: ReservationView, *, dry_run: bool) -> None:
         _say([found])
         return
     what = found.cluster or found.region or listed(found.hosts)
-    say_text(f"reservation {found.name} has ended: {what} is free for all jobs again")
+    say(f"reservation {found.name} has ended: {what} is free for all jobs again")
 
 
 def _say_one(found: ReservationView, *, dry_run: bool) -> None:
@@ -127,7 +127,7 @@ def _say_one(found: ReservationView, *, dry_run: bool) -> None:
     _say([found])
     if found.jobs:
         goes = "job may" if len(found.jobs) == 1 else "jobs may"
-        say_text(f"{len(found.jobs)} {goes} still run there when it begins: {listed(found.jobs)}")
+        say(f"{len(found.jobs)} {goes} still run there when it begins: {listed(found.jobs)}")
 
 
 def _say(found: list[ReservationView]) -> None:
@@ -149,4 +149,4 @@ def _say(found: list[ReservationView]) -> None:
         by = f" by {one.by}" if one.by else ""
         why = f": {one.reason}" if one.reason else ""
         if tenants or by or why:
-            say_text(f"{one.name or 'this'} is reserved{tenants}{by}{why}")
+            say(f"{one.name or 'this'} is reserved{tenants}{by}{why}")

@@ -13,7 +13,7 @@ from topmast.cli.actoptions import ActOptions, PeriodOptions
 from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_tenants
 from topmast.cli.each import named_or_selected
-from topmast.cli.output import Column, note, say_table, say_text, warn
+from topmast.cli.output import Column, note, say, say_table, warn
 from topmast.cli.text import moment, number, plural
 
 if TYPE_CHECKING:
@@ -206,12 +206,12 @@ def _say_quota(found: QuotaActed, tenants: Sequence[TenantView]) -> None:
         [[model, of(found.before, model), of(found.quota, model)] for model in models],
     )
     if found.until_s is not None:
-        say_text(f"from {moment(found.from_s)} to {moment(found.until_s)}")
+        say(f"from {moment(found.from_s)} to {moment(found.until_s)}")
     if found.replaces is not None:
         verb = "ends" if found.until_s is None else "replaces"
         verb = f"would {verb[:-1]}" if found.dry_run else verb
-        say_text(f"it {verb} the quota for a while that there was: {_times(found.replaces)}")
-    say_text(f"{plural(found.waiting, 'job')} of it waiting, {found.running} with GPUs")
+        say(f"it {verb} the quota for a while that there was: {_times(found.replaces)}")
+    say(f"{plural(found.waiting, 'job')} of it waiting, {found.running} with GPUs")
 
 
 def _times(timed: TimedQuota) -> str:
@@ -252,12 +252,12 @@ def _say_pauses(found: list[TenantPause], becomes: str) -> None:
 def _say_pause(found: TenantPause, becomes: str) -> None:
     would = "would be " if found.dry_run else ""
     if would:
-        say_text(f"tenant {found.tenant} {would}{becomes}")
+        say(f"tenant {found.tenant} {would}{becomes}")
         if found.paused:
-            say_text(f"now {found.paused}")
+            say(f"now {found.paused}")
     else:
-        say_text(found.paused or f"tenant {found.tenant} {becomes}")
-    say_text(f"{plural(found.waiting, 'job')} of it waiting, {found.running} with GPUs")
+        say(found.paused or f"tenant {found.tenant} {becomes}")
+    say(f"{plural(found.waiting, 'job')} of it waiting, {found.running} with GPUs")
     if not found.stops:
         return
     columns = [Column("JOB"), Column("GPUS", right=True), Column("LOST GPU-H", right=True)]
@@ -266,7 +266,7 @@ def _say_pause(found: TenantPause, becomes: str) -> None:
         for stop in found.stops[:STOPS_SHOWN]
     ]
     say_table(columns, rows)
-    say_text(
+    say(
         f"{plural(len(found.stops), 'job')} {would}stopped: {number(found.gpus)} GPUs, "
         f"{number(round(found.lost_gpu_h, 2))} GPU-hours {would}lost"
     )
@@ -303,10 +303,10 @@ def list_all(session: Session) -> None:
     def tell() -> None:
         say_table(columns, rows)
         for why in dict.fromkeys(row.paused for row in found if row.paused):
-            say_text(f"{why}: nothing of it starts")
+            say(f"{why}: nothing of it starts")
         times = {row.for_a_while: row for row in found if row.for_a_while}
         for why, row in times.items():
-            say_text(f"{moment(row.from_s)} to {moment(row.until_s)}: {why}")
+            say(f"{moment(row.from_s)} to {moment(row.until_s)}: {why}")
 
     session.show({"tenants": found}, tell)
 

@@ -192,16 +192,22 @@ def reprioritize(
         likely = next((found[0] for found in near if found), "high")
         message = f"the band comes first: topmast reprioritize {likely} {band}"
         raise typer.BadParameter(message)
-    run(session, jobs, options, lambda client: partial(client.reprioritize, priority=band))
+    verb = "reprioritize"
+    run(session, jobs, options, lambda client: partial(client.reprioritize, priority=band), verb)
 
 
-def run(session: Session, jobs: list[str] | None, options: JobActOptions, act: Act) -> None:
-    """Act on all jobs in one request, show what became of them, and fail for those refused."""
+def run(
+    session: Session, jobs: list[str] | None, options: JobActOptions, act: Act, verb: str = ""
+) -> None:
+    """Act on all jobs in one request, show what became of them, and fail for those refused.
+
+    ``verb``: what people call the act, if they do not call it as REST does.
+    """
     named = named_or_selected(jobs, options.selector, "job", "state=active")
     with session.client() as client:
         acted = act(client)(named, selector=options.selector or "", **options.given)
     if acted.jobs or options.selector or not acted.effects:
-        session.show(acted, lambda: _say(acted, named))
+        session.show(acted, lambda: _say(acted, named, verb or acted.verb))
     refused = [effect for effect in acted.effects if effect.effect == "refused"]
     if refused:
         raise _error(refused, {job.id for job in acted.jobs})
@@ -230,7 +236,7 @@ def _refusals(refused: list[JobEffect]) -> str:
     return "; ".join([*texts, *([f"and {more:,} more refused"] if more > 0 else [])])
 
 
-def _say(acted: JobsActed, named: list[str]) -> None:
+def _say(acted: JobsActed, named: list[str], verb: str) -> None:
     if not acted.effects:
         have = "succeeded" if acted.verb == "requeue" else "ended"
         note(f"all jobs of {', '.join(named)} have {have}" if named else "no such jobs")
@@ -245,7 +251,7 @@ def _say(acted: JobsActed, named: list[str]) -> None:
             elif effect.why and acted.verb == "edit":  # what is held says so by itself
                 note(f"{effect.job} {effect.why}")
     if acted.dry_run or len(acted.jobs) > LISTED:
-        say(_summary(acted))
+        say(_summary(acted, verb))
 
 
 def _effect(effect: str, dry_run: bool) -> str:
@@ -253,10 +259,10 @@ def _effect(effect: str, dry_run: bool) -> str:
     return "would change" if dry_run and effect == "done" else effect
 
 
-def _summary(acted: JobsActed) -> str:
+def _summary(acted: JobsActed, verb: str) -> str:
     counts = acted.counts
     done = "would change" if acted.dry_run else "changed"
-    parts = [f"{acted.verb}: {plural(counts.get('done', 0), 'job')} {done}"]
+    parts = [f"{verb}: {plural(counts.get('done', 0), 'job')} {done}"]
     parts += [f"{counts[name]:,} {name}" for name in ("unchanged", "refused") if counts.get(name)]
     frees = "would let" if acted.dry_run else "let"
     if acted.gpus:

@@ -14,7 +14,7 @@ from topmast.model.access import ROOT, TOP, Caller, Permission
 from topmast.model.errors import Faults
 from topmast.ports import ActFilter, ActRow, Journal
 from topmast.service.access import Access
-from topmast.service.audit_filter import check_filter
+from topmast.service.audit_filter import asked_verb, check_filter
 from topmast.service.limits import Limits
 from topmast.service.redaction import Redaction
 
@@ -39,7 +39,8 @@ class Auditing:
         names = None if seen is None else tuple(sorted(seen))
         faults = Faults()
         faults.of(partial(check_filter, wanted))
-        wanted = msgspec.structs.replace(wanted, tenants=names, limit=limit)
+        verb = asked_verb(wanted.verb)
+        wanted = msgspec.structs.replace(wanted, tenants=names, limit=limit, verb=verb)
         if faults:  # then only whether the tenant has any line at all
             wanted = ActFilter(tenants=names, limit=1)
         rows = await asyncio.to_thread(self._journal.acts, wanted) if asked or not faults else ()
