@@ -402,7 +402,7 @@ def test_one_job_has_one_expected_start_on_its_page(
             "Not known yet: too far",
         ),
         (None, "ExceedsMaxQuota", "Never, unless the job, the fleet or a limit changes"),
-        (None, "Held", "When it is released"),
+        (None, "Held", "Not before it is released"),
     ],
 )
 def test_a_start_that_is_not_known_is_told_in_one_way(
