@@ -1033,7 +1033,7 @@ def test_a_quota_for_a_while_is_checked_and_told_of(door: Entrance) -> None:
             ):  # fmt: skip
                 answer = await client.post(f"/tenants/{tenant}/quota", json=body | wrong)
                 assert answer.status_code == status, answer.text
-            body["until_s"] -= 60.0
+            body |= {"until_s": until_s - 60.0}
             tried = (
                 await client.post("/tenants/vision/quota", json=body | {"dry_run": True})
             ).json()
