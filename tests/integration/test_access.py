@@ -14,17 +14,21 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from msgspec.structs import replace
 
 from tests.support.entrance import ROOT, URL, Entrance, entrance, run
+from tests.support.live import live
 from topmast.api import AUTH_PREFIX
 from topmast.api.observing import METRICS, PROBES
+from topmast.client import accounts
 from topmast.model.access import ALLOWED, FLEET_WIDE, Permission, Role
 from topmast.model.files.jobfile import faults_in_fleet
 from topmast.model.messages import TokenKind
 from topmast.ports import Act, ActFilter
 from topmast.routing import declared, guarded_router
+from topmast.service import account_room
 from topmast.service.access import act
 from topmast.service.audit_filter import check_filter
 from topmast.service.limits import Rate, Rates
@@ -951,6 +955,108 @@ def test_a_proof_that_ends_while_a_body_is_sent_is_good_for_nothing(door: Entran
         assert ("sa:none" in subjects, "user:evil" in subjects) == (True, False)
 
     run(story)
+
+
+def test_a_tenant_has_as_many_accounts_tokens_and_roles_as_it_leaves_free(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its administrator may else make so many that nothing is left for others, and memory is full."""
+
+    async def story() -> None:
+        boss = door.client(await door.token("boss", (Role.TENANT_ADMIN, "vision")))
+        other = door.client(await door.token("other", (Role.TENANT_ADMIN, "speech")))
+        counts = door.service.directory.state.count_at
+        before = counts["vision"] + counts.get("nlp", 0)
+        monkeypatch.setattr(account_room, "MOST_KEPT", sum(counts.values()) + before + 10)
+
+        async def add(client: httpx.AsyncClient, path: str, **body: str) -> httpx.Response:
+            return await client.post(path, json=body)
+
+        for made in range(20):
+            sent = await add(boss, "/accounts", name=f"a{made}", tenant="vision")
+            if not sent.is_success:
+                break
+        assert made == 5
+        told = sent.json()["detail"]
+        assert sent.status_code == 409
+        assert told == (
+            f"there are {sum(counts.values())} service accounts, tokens of these and roles, "
+            f"{before + made} of tenant vision, and no room for more there: at most "
+            f"{account_room.MOST_KEPT}, and no account and no tenant may have more than it leaves "
+            "free (remove those of no use: topmast accounts remove, tokens revoke, roles revoke)"
+        )
+        role = {"subject": "sa:a0", "role": "viewer", "tenant": "vision"}
+        for path, body in (
+            ("/tokens", {"account": "a0"}), ("/roles/grant", role),
+            ("/accounts", {"name": "new", "tenant": "vision", "dry_run": True}),
+        ):  # fmt: skip
+            assert (await boss.post(path, json=body)).status_code == 409, path
+        assert (await add(boss, "/accounts", name="a0", tenant="vision")).is_success, "there is one"
+        assert (await boss.delete("/accounts/a1")).is_success
+        assert (await boss.post("/roles/grant", json=role)).is_success
+        assert (await boss.post("/roles/grant", json=role)).is_success, "it has it"
+        assert (await add(other, "/accounts", name="theirs", tenant="speech")).is_success
+
+    run(story)
+
+
+def test_lists_of_tokens_accounts_and_roles_have_pages(door: Entrance) -> None:
+    """Page by page they are what they are at once, also if the last one seen is gone by then."""
+
+    async def story() -> None:
+        boss = door.client(await door.token("pager", (Role.ADMIN, "/")))
+        for number in range(3):
+            await door.token(f"page{number}", (Role.VIEWER, "vision"), (Role.VIEWER, "/"))
+        for name, key in (("tokens", "id"), ("accounts", "name"), ("roles", "subject")):
+            whole = (await boss.get(f"/{name}")).json()
+            assert whole["next_cursor"] is None
+            found, sizes, asked = (
+                list[dict[str, str]](),
+                list[int](),
+                dict[str, Any](limit=2, cursor=""),
+            )
+            while asked["cursor"] is not None:
+                page = (await boss.get(f"/{name}", params=asked)).json()
+                found, asked["cursor"] = found + page[name], page["next_cursor"]
+                sizes.append(len(page[name]))
+            assert [one[key] for one in found] == [one[key] for one in whole[name]]
+            assert set(sizes[:-1]) == {2}, (name, sizes)
+            assert len(whole[name]) > 2
+        first = (await boss.get("/tokens", params={"limit": 1})).json()
+        last = (await boss.get("/tokens", params={"limit": 1000})).json()["tokens"][-1]
+        assert last != first["tokens"][0]
+        mine = (await boss.get("/accounts", params={"limit": 1, "cursor": "page0"})).json()
+        assert mine["accounts"][0]["name"] == "page1"
+        assert (await boss.delete("/accounts/page0")).is_success
+        after = (await boss.get("/accounts", params={"limit": 1, "cursor": "page0"})).json()
+        assert after == mine
+        for name in ("tokens", "roles"):
+            wrong = await boss.get(f"/{name}", params={"cursor": "x"})
+            assert (wrong.status_code, wrong.json()["field"]) == (422, "cursor"), wrong.text
+            wrong = await boss.get(f"/{name}", params={"limit": 1_001})
+            assert wrong.status_code == 422
+
+    run(story)
+
+
+def test_a_client_fetches_lists_of_accounts_page_by_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All, or as many as are asked for."""
+    monkeypatch.setattr(accounts, "PAGE", 2)
+    with live(
+        tmp_path,
+        "regions: {east: {clusters: {east-a: {hosts: [{count: 1, gpu: H100, gpus: 1}]}}}}\n",
+    ) as (
+        _,
+        client,
+    ):
+        for name in "abcde":
+            client.add_account(name, "/")
+            client.grant(f"sa:{name}", "viewer", "/")
+        for most, want in ((0, "abcde"), (1, "a"), (3, "abc"), (4, "abcd"), (9, "abcde")):
+            assert "".join(one.name for one in client.accounts(limit=most)) == want
+            assert "".join(one.subject[3:] for one in client.roles(limit=most)) == want
 
 
 def test_an_open_stream_ends_soon_after_its_token_is_revoked(door: Entrance) -> None:

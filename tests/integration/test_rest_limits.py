@@ -387,7 +387,7 @@ def test_refusals_are_short_lines_and_none_once_the_disk_is_almost_full(
         monkeypatch.setattr("shutil.disk_usage", lambda _: usage(2**40, free_bytes))
 
     async def story() -> None:
-        token = await door.token("asks", (Role.SUBMITTER, "vision"))
+        token = await door.token("is-refused", (Role.SUBMITTER, "vision"))
         async with door.client(token) as client, door.client() as stranger:
             cordon = {"hosts": ["east-a-0"], "reason": "x" * 1_000}
 

@@ -50,7 +50,12 @@ class Accounts:
         """By subject."""
         self.accounts: dict[str, ServiceAccount] = {}
         self.bindings: dict[Binding, None] = {}
+        self.count_at: dict[str, int] = {}
+        """Service accounts, their tokens, and roles, by the tenant that they are of."""
         self._by_digest: dict[str, str] = {}
+        self._of_subject: dict[str, dict[Binding, int]] = {}
+        """Which of all that were ever made each is, by subject."""
+        self._bindings_made = 0
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -62,12 +67,15 @@ class Accounts:
     def principal(
         self, subject: str, now: float, scopes: tuple[Permission, ...] | None = None
     ) -> Principal:
-        """What a subject may do now. O(bindings)."""
-        names = {subject}
+        """What a subject may do now. O(its groups and roles)."""
+        names = [subject]
         person = self.people.get(subject)
         if person is not None and now < person.login_s + GROUPS_HOLD_S:
-            names |= {f"group:{group}" for group in person.groups}
-        grants = [Grant(b.role, b.tenant) for b in tuple(self.bindings) if b.subject in names]
+            names += [f"group:{group}" for group in dict.fromkeys(person.groups)]
+        held = dict[Binding, int]()
+        for name in names:
+            held |= self._of_subject.get(name, {})
+        grants = [Grant(b.role, b.tenant) for b in sorted(held, key=held.__getitem__)]
         return Principal(subject, tuple(grants), scopes)
 
     # --- the machine ----------------------------------------------------------------------------
@@ -104,11 +112,15 @@ class Accounts:
     def restore(self, blob: bytes) -> None:
         """Take up what `snapshot` wrote."""
         state = msgspec.json.decode(blob, type=_State)
-        self.tokens = {token.id: token for token in state.tokens}
-        self._by_digest = {token.digest: token.id for token in state.tokens}
+        self.tokens, self._by_digest, self.accounts = {}, {}, {}
+        self.bindings, self._of_subject, self.count_at = {}, {}, {}
         self.people = {person.subject: person for person in state.people}
-        self.accounts = {account.name: account for account in state.accounts}
-        self.bindings = dict.fromkeys(state.bindings)
+        for account in state.accounts:
+            self._keep_account(f.AccountKept(account))
+        for token in state.tokens:
+            self._keep_token(f.TokenKept(token))
+        for binding in state.bindings:
+            self._keep_binding(f.BindingKept(binding))
 
     # --- deciding -------------------------------------------------------------------------------
 
@@ -191,33 +203,65 @@ class Accounts:
 
     # --- changing -------------------------------------------------------------------------------
 
+    def _count(self, tenant: str, more: int) -> None:
+        self.count_at[tenant] = self.count_at.get(tenant, 0) + more
+        if not self.count_at[tenant]:
+            del self.count_at[tenant]
+
+    def _count_token(self, token: Token, more: int) -> None:
+        account = self.accounts.get(token.subject.removeprefix("sa:"))
+        if token.subject.startswith("sa:") and account is not None:
+            self._count(account.tenant, more)
+
     def _keep_token(self, fact: f.TokenKept) -> None:
+        if fact.token.id not in self.tokens:
+            self._count_token(fact.token, 1)
         self.tokens[fact.token.id] = fact.token
         self._by_digest[fact.token.digest] = fact.token.id
 
     def _drop_token(self, fact: f.TokenGone) -> None:
         token = self.tokens.pop(fact.id, None)
         if token is not None:
+            self._count_token(token, -1)
             self._by_digest.pop(token.digest, None)
 
     def _drop_account(self, fact: f.AccountGone) -> None:
-        self.accounts.pop(fact.name, None)
         subject = f"sa:{fact.name}"
         for token in [t for t in self.tokens.values() if t.subject == subject]:
             self._drop_token(f.TokenGone(token.id))
-        self.bindings = {b: None for b in self.bindings if b.subject != subject}
+        for binding in tuple(self._of_subject.get(subject, ())):
+            self._drop_binding(f.BindingGone(binding))
+        account = self.accounts.pop(fact.name, None)
+        if account is not None:
+            self._count(account.tenant, -1)
 
     def _keep_person(self, fact: f.PersonKept) -> None:
         self.people[fact.person.subject] = fact.person
 
     def _keep_account(self, fact: f.AccountKept) -> None:
+        if fact.account.name not in self.accounts:
+            self._count(fact.account.tenant, 1)
         self.accounts[fact.account.name] = fact.account
 
     def _keep_binding(self, fact: f.BindingKept) -> None:
-        self.bindings[fact.binding] = None
+        binding = fact.binding
+        if binding not in self.bindings:
+            self._count(binding.tenant, 1)
+            self._bindings_made += 1
+            of_subject = self._of_subject.setdefault(binding.subject, {})
+            of_subject[binding] = self._bindings_made
+            self.bindings[binding] = None
 
     def _drop_binding(self, fact: f.BindingGone) -> None:
-        self.bindings.pop(fact.binding, None)
+        binding = fact.binding
+        if binding not in self.bindings:
+            return
+        del self.bindings[binding]
+        self._count(binding.tenant, -1)
+        of_subject = self._of_subject[binding.subject]
+        del of_subject[binding]
+        if not of_subject:
+            del self._of_subject[binding.subject]
 
 
 DECIDERS: dict[type[m.Message], Callable[[Accounts, Any, float], list[f.Fact]]] = {

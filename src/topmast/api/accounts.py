@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from topmast.accounts import Binding
 from topmast.api.bodies import Body, read_object
 from topmast.api.wire import (
     WHY,
@@ -21,12 +23,14 @@ from topmast.api.wire import (
     why,
 )
 from topmast.model import account_views as v
-from topmast.model.access import Permission
+from topmast.model.access import TOP, Permission, Role
+from topmast.model.errors import InvalidInput
 from topmast.ports import ActFilter
 from topmast.routing import caller_of, guarded_router, needs
 from topmast.service.access import Why
 from topmast.service.service import Service
 
+T = TypeVar("T")
 _TEXT: dict[str, Any] = {"type": "string"}
 _TOKEN = {
     "label": _TEXT,
@@ -36,6 +40,8 @@ _TOKEN = {
 }
 _ACCOUNT = {"name": _TEXT, "tenant": _TEXT, **WHY}
 _NAMED = ("subject", "role", "tenant")
+_Limit = Annotated[int, Query(ge=1, le=1000)]
+_MORE = {"next_cursor": {"type": ["string", "null"]}}
 _ROLE = {**dict.fromkeys(_NAMED, _TEXT), **WHY}
 
 
@@ -58,10 +64,13 @@ def routes(service: Service, *, login: bool) -> APIRouter:
 
 def _tokens(router: APIRouter, service: Service) -> None:
     @router.get("/tokens", tags=["accounts"], summary="Own tokens, and those of accounts",
-                **returns(v.TokenView, listed="tokens"))  # fmt: skip
+                **returns(v.TokenView, listed="tokens", more=_MORE))  # fmt: skip
     @needs(Permission.SELF)
-    async def tokens(request: Request) -> Response:
-        return answer({"tokens": service.directory.tokens(caller_of(request))})
+    async def tokens(request: Request, limit: _Limit = 1000, cursor: str = "") -> Response:
+        service.limits.take(caller_of(request), "list")
+        after = _place(cursor, lambda at, number: (float(at), number), 2)
+        found = service.directory.tokens(caller_of(request), after, limit)
+        return _page(service, request, "tokens", found, limit, lambda one: (one.created_s, one.id))
 
     @router.post(
         "/tokens",
@@ -93,10 +102,12 @@ def _tokens(router: APIRouter, service: Service) -> None:
 
 def _accounts(router: APIRouter, service: Service) -> None:
     @router.get("/accounts", tags=["accounts"], summary="List service accounts",
-                **returns(v.ServiceAccountView, listed="accounts"))  # fmt: skip
+                **returns(v.ServiceAccountView, listed="accounts", more=_MORE))  # fmt: skip
     @needs(Permission.ACCOUNTS_VIEW)
-    async def accounts(request: Request) -> Response:
-        return answer({"accounts": service.directory.accounts(caller_of(request))})
+    async def accounts(request: Request, limit: _Limit = 1000, cursor: str = "") -> Response:
+        service.limits.take(caller_of(request), "list")
+        found = service.directory.accounts(caller_of(request), cursor, limit)
+        return _page(service, request, "accounts", found, limit, lambda one: (one.name,))
 
     @router.post(
         "/accounts",
@@ -130,10 +141,15 @@ def _accounts(router: APIRouter, service: Service) -> None:
 
 def _roles(router: APIRouter, service: Service) -> None:
     @router.get("/roles", tags=["accounts"], summary="List roles",
-                **returns(v.RoleView, listed="roles"))  # fmt: skip
+                **returns(v.RoleView, listed="roles", more=_MORE))  # fmt: skip
     @needs(Permission.ACCOUNTS_VIEW)
-    async def roles(request: Request) -> Response:
-        return answer({"roles": service.directory.roles(caller_of(request))})
+    async def roles(request: Request, limit: _Limit = 1000, cursor: str = "") -> Response:
+        service.limits.take(caller_of(request), "list")
+        after = _place(cursor, lambda of, role, at: Binding(of, Role(role), at.strip(TOP)), 3)
+        found = service.directory.roles(caller_of(request), after, limit)
+        return _page(
+            service, request, "roles", found, limit, lambda one: (one.subject, one.role, one.tenant)
+        )
 
     @router.post("/roles/grant", tags=["accounts"], summary="Give a role at a tenant",
                  **takes(_ROLE, _NAMED), **returns(v.RoleView, 201))  # fmt: skip
@@ -149,6 +165,31 @@ def _roles(router: APIRouter, service: Service) -> None:
     async def revoke(request: Request) -> Response:
         asked = await _role(service, request, gives=False)
         return answer(await service.directory.revoke(caller_of(request), *asked))
+
+
+def _page(
+    service: Service,
+    request: Request,
+    name: str,
+    found: Sequence[T],
+    limit: int,
+    place: Callable[[T], tuple[Any, ...]],
+) -> Response:
+    """A page of a list, and what asks for the next one: the ``place`` of the last in the order."""
+    service.limits.charge_rows(caller_of(request), len(found))
+    cursor = " ".join(map(str, place(found[-1]))) if len(found) == limit else None
+    return answer({name: found, "next_cursor": cursor})
+
+
+def _place(cursor: str, read: Callable[..., T], parts: int) -> T | None:
+    """The place that a cursor tells; None for the first page. Raises InvalidInput."""
+    if not cursor:
+        return None
+    try:
+        return read(*cursor.split(" ", parts - 1))
+    except (TypeError, ValueError):
+        remedy = "give next_cursor of the page before"
+        raise InvalidInput("no place in this list", field="cursor", remedy=remedy) from None
 
 
 def _wanted(body: Body) -> tuple[str, float | None, tuple[str, ...] | None]:

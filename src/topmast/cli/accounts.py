@@ -43,6 +43,9 @@ ItsRole = Annotated[
         callback=_check_role,
     ),
 ]  # fmt: skip
+Most = Annotated[
+    int, typer.Option("--limit", "-n", min=0, help="The number of rows to show; 0 for all.")
+]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a service account.")]
 
 
@@ -176,13 +179,13 @@ def _warn_without_roles(client: Client, subject: str) -> None:
         warn(f"{subject} has no role, so this token may do nothing: {remedy}")
 
 
-def list_tokens(session: Session) -> None:
+def list_tokens(session: Session, limit: Most = 0) -> None:
     """List the own tokens, and those of service accounts that one may see.
 
     A use is noted once an hour: the last one may be up to an hour later than LAST USED.
     """
     with session.client() as client:
-        found = client.tokens()
+        found = client.tokens(limit=limit)
     columns = [
         Column("ID", whole=True), Column("KIND", spare=3), Column("OF", whole=True),
         Column("LAST 4", spare=4), Column("LABEL", folds=True), Column("UNTIL", whole=True),
@@ -211,10 +214,10 @@ def revoke_token(
     session.show(gone, lambda: say(f"{gone.id} of {gone.subject} {options.passive('revoked')}"))
 
 
-def list_accounts(session: Session) -> None:
+def list_accounts(session: Session, limit: Most = 0) -> None:
     """List the service accounts of the tenants that one may see."""
     with session.client() as client:
-        found = client.accounts()
+        found = client.accounts(limit=limit)
     columns = [Column("NAME", whole=True), Column("TENANT"), Column("TOKENS", right=True)]
     rows = [[account.name, account.tenant, str(account.tokens)] for account in found]
     session.show({"accounts": found}, lambda: say_table(columns, rows))
@@ -242,10 +245,10 @@ def remove_account(session: Session, name: Name, options: ActOptions = ActOption
     session.show(gone, lambda: say(f"sa:{gone.name} {removed}, with its tokens and roles"))
 
 
-def list_roles(session: Session) -> None:
+def list_roles(session: Session, limit: Most = 0) -> None:
     """List the roles at the tenants that one may see."""
     with session.client() as client:
-        found = client.roles()
+        found = client.roles(limit=limit)
     columns = [Column("SUBJECT", whole=True), Column("ROLE"), Column("TENANT")]
     rows = [[role.subject, role.role, role.tenant] for role in found]
     session.show({"roles": found}, lambda: say_table(columns, rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
@@ -21,6 +21,8 @@ from topmast.model.account_views import (
 from topmast.model.errors import NotFound
 
 AUTH = "/auth"
+PAGE = 1_000
+T = TypeVar("T")
 PENDING = 202
 _JSON = {"Content-Type": "application/json"}
 
@@ -64,9 +66,26 @@ class AccountsCalls:
                 "this server asks for no login: use it as it is, without a token"
             ) from None
 
-    def tokens(self) -> list[TokenView]:
-        """The own tokens, and those of service accounts that one may see."""
-        return self._transport.get(dict[str, list[TokenView]], "/tokens")["tokens"]
+    def tokens(self, *, limit: int = 0) -> list[TokenView]:
+        """The own tokens, and those of service accounts that one may see, the oldest first.
+
+        At most ``limit``, 0 for all; fetched page by page.
+        """
+        return self._listed(dict[str, list[TokenView] | str | None], "tokens", limit)
+
+    def _listed(
+        self, kind: type[dict[str, list[T] | str | None]], name: str, limit: int
+    ) -> list[T]:
+        found, cursor, most = list[T](), None, None
+        while True:
+            if limit:
+                most = min(PAGE, limit - len(found))
+            page = self._transport.get(kind, f"/{name}", limit=most, cursor=cursor)
+            rows, after = page[name], page.get("next_cursor")
+            found += rows if isinstance(rows, list) else ()
+            cursor = after if isinstance(after, str) else None
+            if cursor is None or (limit and len(found) >= limit):
+                return found
 
     def create_token(
         self,
@@ -88,10 +107,9 @@ class AccountsCalls:
         """Make a token good for nothing; ``token`` is its id."""
         return self._transport.delete(TokenView, path_of("tokens", token), reason, dry_run)
 
-    def accounts(self) -> list[ServiceAccountView]:
-        """The service accounts of the tenants that one may see."""
-        found = self._transport.get(dict[str, list[ServiceAccountView]], "/accounts")
-        return found["accounts"]
+    def accounts(self, *, limit: int = 0) -> list[ServiceAccountView]:
+        """The service accounts of the tenants that one may see, by name; as `tokens`."""
+        return self._listed(dict[str, list[ServiceAccountView] | str | None], "accounts", limit)
 
     def add_account(
         self, name: str, tenant: str, *, reason: str = "", dry_run: bool = False
@@ -107,9 +125,9 @@ class AccountsCalls:
         path = path_of("accounts", name)
         return self._transport.delete(ServiceAccountView, path, reason, dry_run)
 
-    def roles(self) -> list[RoleView]:
-        """The roles at the tenants that one may see."""
-        return self._transport.get(dict[str, list[RoleView]], "/roles")["roles"]
+    def roles(self, *, limit: int = 0) -> list[RoleView]:
+        """The roles at the tenants that one may see, by subject; as `tokens`."""
+        return self._listed(dict[str, list[RoleView] | str | None], "roles", limit)
 
     def grant(
         self, subject: str, role: str, tenant: str, *, reason: str = "", dry_run: bool = False

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 
 import msgspec
 
@@ -22,6 +24,7 @@ from topmast.model.units import show
 from topmast.ports import Act, Clock, Journal
 from topmast.runtime.loop import Runtime
 from topmast.service.access import NO_REASON, Access, Why, act, json_text
+from topmast.service.account_room import refuse_if_full
 from topmast.service.auditing import Auditing
 from topmast.service.limits import Limits
 from topmast.service.redaction import Redaction
@@ -117,6 +120,7 @@ class Directory(Auditing):
         self.check_token(caller, account, ttl_s, scopes)
         if account:
             subject, tenant = f"sa:{account}", self._managed(caller, account)
+            refuse_if_full(self.state, self._access, tenant)
         life_s = USUAL_S[kind] if ttl_s is None else ttl_s
         narrowed = _narrowed(caller.principal, scopes)
         line = act(caller, "create-token", tenant=tenant)
@@ -156,13 +160,21 @@ class Directory(Auditing):
         await asyncio.wrap_future(self._runtime.call(ids.ACCOUNTS, order, kept))
         return v.NewToken(token, _token_view(self.state.tokens[number]))
 
-    def tokens(self, caller: Caller) -> tuple[v.TokenView, ...]:
-        """The caller's own tokens, and those of accounts that it may see."""
-        return tuple(
+    def tokens(
+        self, caller: Caller, after: tuple[float, str] | None = None, most: int | None = None
+    ) -> tuple[v.TokenView, ...]:
+        """The caller's own tokens, and those of accounts that it may see, the oldest first.
+
+        ``after``: only those made after one, of that time and id; of these the first ``most``.
+        """
+        tokens = sorted(self.state.tokens.values(), key=lambda one: (one.created_s, one.id))
+        found = (
             _token_view(token)
-            for token in tuple(self.state.tokens.values())
-            if self._sees_token(caller, token)
+            for token in tokens
+            if (after is None or (token.created_s, token.id) > after)
+            and self._sees_token(caller, token)
         )
+        return tuple(islice(found, most))
 
     async def revoke_token(self, caller: Caller, number: str, why: Why = NO_REASON) -> v.TokenView:
         """Make a token good for nothing, at once."""
@@ -175,15 +187,8 @@ class Directory(Auditing):
             tenant = self._tenant_of(token.subject)
             self._refuse_above(caller, token.subject)
             self._access.require(caller, Permission.ACCOUNTS_EDIT, tenant)
-        await self._do(
-            caller,
-            "revoke-token",
-            number,
-            tenant,
-            m.RevokeToken(number),
-            why,
-            partial(self._token_told, number),
-        )
+        order, look = m.RevokeToken(number), partial(self._token_told, number)
+        await self._do(caller, "revoke-token", number, tenant, order, why, look)
         return _token_view(token)
 
     def _sees_token(self, caller: Caller, token: Token) -> bool:
@@ -199,18 +204,19 @@ class Directory(Auditing):
 
     # --- service accounts -----------------------------------------------------------------------
 
-    def accounts(self, caller: Caller) -> tuple[v.ServiceAccountView, ...]:
-        """The service accounts of the tenants that the caller may see."""
-        now = self._clock.now()
-        tokens = [t for t in tuple(self.state.tokens.values()) if now < t.expires_s]
-        return tuple(
-            v.ServiceAccountView(
-                account.name, shown(account.tenant),
-                sum(token.subject == f"sa:{account.name}" for token in tokens),
-            )
+    def accounts(
+        self, caller: Caller, after: str = "", most: int | None = None
+    ) -> tuple[v.ServiceAccountView, ...]:
+        """The service accounts of the tenants that the caller may see, after a name."""
+        now, all_tokens = self._clock.now(), tuple(self.state.tokens.values())
+        tokens = Counter(token.subject for token in all_tokens if now < token.expires_s)
+        found = (
+            v.ServiceAccountView(account.name, shown(account.tenant), tokens[f"sa:{account.name}"])
             for account in sorted(self.state.accounts.values(), key=lambda one: one.name)
-            if self._access.may(caller, Permission.ACCOUNTS_VIEW, account.tenant)
-        )  # fmt: skip
+            if account.name > after
+            and self._access.may(caller, Permission.ACCOUNTS_VIEW, account.tenant)
+        )
+        return tuple(islice(found, most))  # fmt: skip
 
     async def add_account(
         self, caller: Caller, name: str, tenant: str, why: Why = NO_REASON
@@ -219,6 +225,8 @@ class Directory(Auditing):
         self._limits.take(caller, "submit")
         tenant = self.check_account(caller, name, tenant)
         self._access.require(caller, Permission.ACCOUNTS_EDIT, tenant)
+        if name not in self.state.accounts:
+            refuse_if_full(self.state, self._access, tenant)
         order = m.AddServiceAccount(name, tenant)
         look = partial(self._account_told, name)
         await self._do(caller, "add-account", f"sa:{name}", tenant, order, why, look)
@@ -271,13 +279,17 @@ class Directory(Auditing):
 
     # --- roles ----------------------------------------------------------------------------------
 
-    def roles(self, caller: Caller) -> tuple[v.RoleView, ...]:
-        """The roles at tenants that the caller may see."""
-        return tuple(
+    def roles(
+        self, caller: Caller, after: Binding | None = None, most: int | None = None
+    ) -> tuple[v.RoleView, ...]:
+        """The roles at tenants that the caller may see, after one."""
+        found = (
             v.RoleView(binding.subject, binding.role, shown(binding.tenant))
             for binding in sorted(self.state.bindings)
-            if self._access.may(caller, Permission.ACCOUNTS_VIEW, binding.tenant)
+            if (after is None or binding > after)
+            and self._access.may(caller, Permission.ACCOUNTS_VIEW, binding.tenant)
         )
+        return tuple(islice(found, most))
 
     async def grant(
         self, caller: Caller, subject: str, role: str, tenant: str, why: Why = NO_REASON
@@ -287,6 +299,8 @@ class Directory(Auditing):
         binding = self._asked(caller, subject, role, tenant, gives=True)
         self._require_above(caller, binding)
         self._check_subject(caller, subject)
+        if binding not in self.state.bindings:
+            refuse_if_full(self.state, self._access, binding.tenant)
         order = m.GrantRole(binding.subject, binding.role, binding.tenant)
         await self._change_role(caller, "grant-role", binding, order, why)
         return v.RoleView(binding.subject, binding.role, shown(binding.tenant))

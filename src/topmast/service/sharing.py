@@ -33,8 +33,13 @@ def left_bytes(
 
     As long as own + x <= free - x, x more may come, which leaves free - own - x to what is below.
     """
-    left = free_bytes
+    return (left_of_tenant(path, below, free_bytes) - own_bytes) // 2
+
+
+def left_of_tenant(path: Sequence[str], below: Mapping[str, int], free: int) -> int:
+    """The same of all accounts of the tenant together, in bytes or in what else is counted."""
+    left = free
     for tenant in reversed(path):
         if tenant != ROOT:
             left = (left - below.get(tenant, 0)) // 2
-    return (left - own_bytes) // 2
+    return left

@@ -1,5 +1,8 @@
 """The accounts machine: tokens, people, service accounts and roles, and what they allow."""
 
+import random
+from collections import Counter
+
 import msgspec
 import pytest
 
@@ -171,3 +174,33 @@ def test_roles_grow_and_scopes_narrow_them() -> None:
     assert not narrow.may(Permission.JOBS_SUBMIT, ("research", ""))
     assert not narrow.may_somewhere(Permission.FLEET_VIEW)
     assert (ann.user, Principal("sa:ci").user) == ("ann", "sa:ci")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_kept_is_counted_by_tenant(seed: int) -> None:
+    """Accounts, their tokens and roles, also after a snapshot and whatever is removed."""
+    rng, accounts = random.Random(seed), Accounts()
+    names, tenants, made = "abc", ("vision", "speech", ""), 0
+    for _ in range(200):
+        name, tenant, made = rng.choice(names), rng.choice(tenants), made + 1
+        subject = rng.choice((f"sa:{name}", "user:ann"))
+        order = rng.choice((
+            m.AddServiceAccount(name, tenant), m.RemoveServiceAccount(name),
+            m.GrantRole(subject, Role.VIEWER, tenant), m.RevokeRole(subject, Role.VIEWER, tenant),
+            token(made, f"sa:{name}", kind=m.TokenKind.SERVICE),
+            token(made),
+            m.RevokeToken(f"t{rng.randint(1, made)}"), m.NoteTokenUse(f"t{rng.randint(1, made)}"),
+        ))  # fmt: skip
+        accounts.handle(order, NOW)
+        want = Counter(account.tenant for account in accounts.accounts.values())
+        want.update(binding.tenant for binding in accounts.bindings)
+        owners = [accounts.accounts.get(t.subject[3:]) for t in accounts.tokens.values()]
+        want.update(owner.tenant for owner in owners if owner is not None)
+        assert accounts.count_at == want
+        held = [Grant(b.role, b.tenant) for b in accounts.bindings if b.subject == subject]
+        assert accounts.principal(subject, NOW).grants == tuple(held)
+        if rng.random() < 0.1:
+            before, blob = accounts.count_at, accounts.snapshot()
+            accounts = Accounts()
+            accounts.restore(blob)
+            assert accounts.count_at == before
