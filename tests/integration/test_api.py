@@ -232,9 +232,18 @@ def test_every_error_of_a_job_is_answered(http: httpx.Client) -> None:
 
 
 def test_a_sweep_that_is_asked_for_as_a_job_names_its_first(http: httpx.Client) -> None:
-    """As anything else that is no job, it is not found."""
-    assert "its first job is s7[0]" in problem_of(http.get("/jobs/s7/explain"), 404)["detail"]
-    assert problem_of(http.get("/jobs/sx/explain"), 404)["detail"] == "no job 'sx'"
+    """As anything else that is no job, it is not found; what is almost one is told the nearest."""
+    tuned = {"run": "true", "sweep": {"matrix": {"LR": [1, 2]}}}
+    sweep = http.post("/jobs", json={"job": tuned}).json()["id"]
+    for name, want in (
+        (sweep, f"no job '{sweep}': that is a sweep, and its first job is {sweep}[0]"),
+        (f"{sweep}[2]", f"no job '{sweep}[2]': those of {sweep} are {sweep}[0] to [1]"),
+        ("s987", "no sweep 's987'"), ("sx", "no job 'sx'"), ("all", "no job 'all'"),
+        ("41", "no job '41' (did you mean 'j41'?)"), ("J41", "no job 'J41' (did you mean 'j41'?)"),
+    ):  # fmt: skip
+        assert problem_of(http.get(f"/jobs/{name}/explain"), 404)["detail"] == want
+        acted = http.post("/jobs/hold", json={"jobs": [name], "dry_run": True}).json()
+        assert name == sweep or acted["effects"][0]["why"] == want
 
 
 def test_every_name_that_the_fleet_does_not_have_is_answered(http: httpx.Client) -> None:

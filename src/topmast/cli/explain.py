@@ -9,10 +9,12 @@ import typer
 
 from topmast.cli.command import Session, command
 from topmast.cli.jobs import JobArgument
-from topmast.cli.output import Cell, Column, Row, say, say_fields, say_table, say_text, warn
+from topmast.cli.output import Cell, Column, Row, note, say, say_fields, say_table, say_text, warn
+from topmast.cli.sweeps import is_sweep, states
 from topmast.cli.text import clean, moment, number, plural
 
 if TYPE_CHECKING:
+    from topmast.client import Client
     from topmast.model.reason import ClusterVerdict, Count
     from topmast.model.views import Explanation, PlanView, RegionVerdict
 
@@ -32,11 +34,28 @@ def add(app: typer.Typer) -> None:
 def explain(session: Session, job: JobArgument) -> None:
     """Why a job stands where it stands, and what would help.
 
-    There is a verdict for every region and every cluster.
+    There is a verdict for every region and every cluster. Of a sweep it is about the first of its
+    jobs that wait.
     """
     with session.client() as client:
+        if is_sweep(job):
+            job = _waiting_in(client, job)
         explanation = client.explain(job)
     session.show(explanation, lambda: say_explanation(explanation))
+
+
+def _waiting_in(client: Client, sweep: str) -> str:
+    """The job of a sweep that is to be explained. Raises NotFound if none of them waits."""
+    from topmast.model.errors import NotFound
+    from topmast.model.states import WAITING
+
+    found = client.sweep(sweep)
+    jobs = f"{sweep} is a sweep of {plural(found.jobs, 'job')} ({states(found)})"
+    first = next(client.jobs(states=tuple(WAITING), selector=f"sweep={sweep}"), None)
+    if first is None:
+        raise NotFound(f"{jobs}: none of them waits; see `topmast status {sweep}`")
+    note(f"{jobs}; this is about the first that waits, {first.id}")
+    return first.id
 
 
 def say_explanation(explanation: Explanation) -> None:

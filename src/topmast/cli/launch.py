@@ -222,11 +222,13 @@ def wait(
     The exit code is 0 only if all of them succeeded.
     """
     timeout_s = values.duration_s(timeout, "--timeout")
+    ended: list[JobView] = []
     try:
-        with session.client() as client, Watch() as watch:
+        with session.client() as client:
             sweeps = [wait_for(client, name, timeout_s) for name in jobs if is_sweep(name)]
-            jobs = [name for name in jobs if not is_sweep(name)]
-            ended = client.wait(jobs, timeout_s=timeout_s, on_change=watch.update) if jobs else []
+            if single := [name for name in jobs if not is_sweep(name)]:
+                with Watch() as watch:
+                    ended = client.wait(single, timeout_s=timeout_s, on_change=watch.update)
     except KeyboardInterrupt:
         named = " ".join(dict.fromkeys(jobs))
         note(

@@ -56,7 +56,8 @@ class SweepsCalls:
             if last.finish_s is not None:
                 return last
             pause_s = backoff.take()
-            if deadline_s is not None and time.monotonic() + pause_s > deadline_s:
+            left_s = pause_s if deadline_s is None else deadline_s - time.monotonic()
+            if left_s <= 0.0:
                 return None
-            time.sleep(pause_s)
+            time.sleep(min(pause_s, left_s))
             last = patiently(lambda: self.sweep(sweep), patience_s)

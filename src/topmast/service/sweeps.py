@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 
@@ -11,6 +12,9 @@ from topmast.model.absent import given
 from topmast.model.job import MILLI
 from topmast.model.states import JobState
 from topmast.model.sweep_views import SweepView
+
+_ALMOST = re.compile(r"J?(0|[1-9][0-9]{0,14})")
+"""The id of a job, but for its letter."""
 
 
 def views_of(queue: GlobalQueue, sweeps: Iterable[SweepRecord]) -> tuple[SweepView, ...]:
@@ -113,6 +117,19 @@ def sweep_of(queue: GlobalQueue, name: str) -> SweepRecord | None:
     """The sweep that ``s7`` or ``s7[3]`` names. O(1)."""
     found = ids.job_in_sweep(name)
     return queue.jobs.sweeps.records.get(found[0] if found else name)
+
+
+def no_job(queue: GlobalQueue, name: str, sees: Callable[[str], bool]) -> str:
+    """What is said of a name that no job has, or none that the caller sees. O(1)."""
+    sweep = sweep_of(queue, name)
+    if sweep is not None and sees(sweep.spec.tenant):
+        if name == sweep.id:
+            return f"no job '{name}': that is a sweep, and its first job is {name}[0]"
+        return f"no job '{name}': those of {sweep.id} are {sweep.id}[0] to [{sweep.size - 1}]"
+    if ids.sweep_number(name) >= 0:
+        return f"no sweep '{name}'"
+    near = _ALMOST.fullmatch(name)
+    return f"no job '{name}'" + (f" (did you mean 'j{near[1]}'?)" if near else "")
 
 
 def seen_by(sweeps: Iterable[SweepRecord], seen: Collection[str] | None) -> list[SweepRecord]:

@@ -35,6 +35,7 @@ from topmast.service.selecting import SelectedNames
 from topmast.service.sweeps import (
     job_named,
     jobs_named,
+    no_job,
     seen_by,
     size_named,
     sweep_of,
@@ -71,12 +72,10 @@ class Verbs(Operating):
             metrics=steps.metrics or view.metrics,
         )
 
-    def _archived(self, job: str) -> JobView:
+    def _archived(self, job: str, sees: Callable[[str], bool] = lambda _: False) -> JobView:
         kept = self.journal.finished_job(job)
         if kept is None:
-            of_sweep = job[:1] == "s" and job[1:].isdecimal()
-            more = f": that is a sweep, and its first job is {job}[0]" if of_sweep else ""
-            raise NotFound(f"no job '{job}'{more}")
+            raise NotFound(no_job(self.machines.queue, job, sees))
         return msgspec.json.decode(kept.view, type=JobView)
 
     async def job(self, caller: Caller, job: str) -> JobView:
@@ -89,7 +88,7 @@ class Verbs(Operating):
         found = await self._ask(lambda: self._live(job))
         if found is None or not sees(found.tenant):
             # The archive is asked for a hidden one too: it takes as long as one that is not there.
-            found = self._archived(job)
+            found = self._archived(job, sees)
         if not sees(found.tenant):
             raise NotFound(f"no job '{job}'")
         return self._shown(caller, found)
@@ -282,8 +281,8 @@ class Verbs(Operating):
             record = records.get(name)
             hidden = record is None or (seen is not None and record.spec.tenant not in seen)
             if record is None or hidden:
-                kind = "sweep" if ids.sweep_number(name) >= 0 else "job"
-                none = Judgement(Effect.REFUSED, f"no {kind} '{name}'")
+                said = no_job(self.machines.queue, name, lambda t: seen is None or t in seen)
+                none = Judgement(Effect.REFUSED, said)
                 sweep = sweep_of(self.machines.queue, name)
                 theirs = sweep is not None and seen is not None and sweep.spec.tenant not in seen
                 is_hidden = record is not None or theirs

@@ -1,10 +1,13 @@
 """Sweeps on the command line: a line in the queue, `status`, `wait`, `launch --wait`."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from tests.unit.cli.conftest import Call
+from tests.unit.cli.conftest import Call, Screen
+from tests.unit.cli.test_explain import WAITING
 from tests.unit.client.fake import Answer, FakeServer, ended, job
 from tests.unit.client.test_logs import Log
 from topmast.model.sweep_views import SweepView
@@ -63,6 +66,45 @@ def test_wait_is_over_when_the_sweep_is(server: FakeServer, call: Call) -> None:
     server.on("GET", "/sweeps/s7", Answer(SWEEP))
     late = call("wait", "s7", "--timeout", "0.2")
     assert (late.code, "has not ended within 0.2 s" in late.err) == (1, True)
+
+
+def test_wait_for_a_sweep_takes_all_of_its_time(server: FakeServer, call: Call) -> None:
+    """It looks a last time when the time is up."""
+    server.on("GET", "/sweeps/s7", Answer(SWEEP))
+    begun_s = time.monotonic()
+    assert call("wait", "s7", "--timeout", "1.1").code == 1
+    assert time.monotonic() - begun_s >= 1.1
+
+
+def test_wait_for_a_sweep_draws_no_table_without_rows(
+    server: FakeServer, terminal: Callable[..., Screen]
+) -> None:
+    """Its progress is a line whenever that changes; jobs beside it have the table."""
+    server.on("GET", "/sweeps/s7", Answer(SWEEP), Answer(GOOD))
+    server.on("GET", "/jobs/j1", Answer(ended("j1")))
+    alone = terminal("wait", "s7", columns=80, NO_COLOR="1").text
+    assert "s7 tune: 48% done (504 PENDING, 8 RUNNING, 488 SUCCEEDED)" in alone
+    assert "WHERE OR WHY" not in alone
+    assert "WHERE OR WHY" in terminal("wait", "s7", "j1", columns=80, NO_COLOR="1").text
+
+
+def test_explain_of_a_sweep_is_about_the_first_job_that_waits(
+    server: FakeServer, call: Call
+) -> None:
+    """And says so. Where none waits, it says what the others do."""
+    server.on("GET", "/sweeps/s7", Answer(SWEEP))
+    server.on("GET", "/jobs", Answer(JobPage((job("j9"), job("j10")), None, {}, 2, ())))
+    server.on("GET", "/jobs/j9/explain", Answer(replace(WAITING, job="j9")))
+    called = call("explain", "s7")
+    assert (called.code, "job" in called.out) == (0, True)
+    what = "s7 is a sweep of 1,000 jobs (504 PENDING, 8 RUNNING, 488 SUCCEEDED)"
+    assert called.err.splitlines()[0] == f"{what}; this is about the first that waits, j9"
+    assert server.requests[-2].query["selector"] == "sweep=s7"
+    server.on("GET", "/jobs", Answer(JobPage((), None, {}, 0, ())))
+    none = call("explain", "s7")
+    assert (none.code, none.error) == (
+        1, f"topmast: {what}: none of them waits; see `topmast status s7`",
+    )  # fmt: skip
 
 
 def test_launch_of_a_sweep_waits_for_all_of_it(
