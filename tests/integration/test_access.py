@@ -414,7 +414,7 @@ def test_nobody_reads_in_their_own_words_which_jobs_and_tenants_there_are(tmp_pa
         viewer = door.service.directory.caller(await door.token("v", (Role.VIEWER, "vision")))
         assert viewer is not None
         heard = door.service.recent_events(viewer, 50, "CANCELLED")
-        assert [one.text for one in heard] == [f"cancelled: cancelled by sa:{hidden}: {reason}"] * 2
+        assert [one.text for one in heard] == [f"cancelled by sa:{hidden}: {reason}"] * 2
         first, second = (re.sub(r'"[a-z]+_event":\d+', "", one) for one in told)
         assert first == second
 

@@ -248,7 +248,8 @@ def _say(acted: JobsActed, named: list[str], verb: str) -> None:
         for effect in acted.effects:
             if effect.effect == "unchanged":
                 note(f"{effect.job} is unchanged" + (f": {effect.why}" if effect.why else ""))
-            elif effect.why and acted.verb == "edit":  # what is held says so by itself
+            elif effect.why and acted.verb == "edit" and effect.effect != "refused":
+                # What is held says so by itself, and what is refused is the error.
                 note(f"{effect.job} {effect.why}")
     if acted.dry_run or len(acted.jobs) > LISTED:
         say(_summary(acted, verb))

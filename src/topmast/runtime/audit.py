@@ -109,8 +109,10 @@ class AuditLog:
         self._line(now, fact.job, "refused", f"the region refused the plan: {fact.why}")
 
     def _moved(self, fact: f.Moved, event: Message, now: float) -> None:
-        text = f"{fact.to.lower()}" + (f": {fact.cause}" if fact.cause else "")
-        self._line(now, fact.job, fact.to.value, text)
+        text, cause = fact.to.lower(), fact.cause
+        if cause.startswith(f"{text} by "):  # the cause says it itself
+            text, cause = cause, ""
+        self._line(now, fact.job, fact.to.value, f"{text}: {cause}" if cause else text)
         self._finish(self.queue.jobs.records.get(fact.job), now)
 
     def _all_starting(self, fact: f.AllStarting, event: AttemptsStarting, now: float) -> None:
@@ -154,8 +156,9 @@ class AuditLog:
 
     def _ended(self, fact: f.Ended, event: AttemptEnded, now: float) -> None:
         text = f"attempt {event.epoch} ended ({event.outcome})"
-        if event.cause:
-            text += f": {event.cause}"
+        # Of a job that failed it also says why it is not tried again.
+        cause = fact.cause if fact.to is JobState.FAILED else event.cause
+        text += f": {cause}" if cause else ""
         record = self.queue.jobs.records.get(fact.job)
         self._line(
             now, fact.job, fact.to.value, text,

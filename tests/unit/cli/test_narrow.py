@@ -2,18 +2,20 @@
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.unit.cli.conftest import Call
+from tests.unit.cli.conftest import Call, Screen
 from tests.unit.cli.test_fleet import RESERVATION, host
-from tests.unit.client.fake import FakeServer, job, page
-from topmast.cli.output import shortened
+from tests.unit.client.fake import FakeServer, ended, job, page
+from topmast.cli.output import note, say, shortened
 from topmast.model import views as v
 from topmast.model.account_views import ActPage, ActView
+from topmast.model.act_views import JobEffect, JobsActed
 from topmast.model.webhooks import Webhook, WebhookView
 
 REGION, CLUSTER, HOST = "eu-central-1", "euc1-a100-shared", "euc1-a100-shared-12"
@@ -103,6 +105,43 @@ def test_notes_of_an_import_are_broken_between_words(
     assert len(broken) > len(whole)
     assert [line for line in broken if len(line) > 80 and " " in line.strip()] == []
     assert " ".join(line.strip() for line in broken) == " ".join(whole)
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_sentence_is_broken_wherever_it_is_said(
+    stream: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Results, hints and warnings. A long word, such as an address, stays whole."""
+    address = "https://" + "a" * 90
+    text = f"j18 FAILED (task 0 exited with status 7; it was not restarted: it has none); {address}"
+    speak = say if stream == "stdout" else note
+    speak(text)
+    monkeypatch.setattr(getattr(sys, stream), "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    speak(text)
+    out = getattr(capsys.readouterr(), stream[3:]).splitlines()
+    assert out[0] == text
+    assert " ".join(line.strip() for line in out[1:]) == text
+    assert [line.strip() for line in out[1:] if len(line) > 80] == [address]
+
+
+def test_the_last_lines_of_wait_and_of_acts_are_broken_too(
+    server: FakeServer, terminal: Callable[..., Screen]
+) -> None:
+    """Of jobs that failed, and of what a dry run comes to."""
+    cause = "task 0 exited with status 7; not restarted: max_restarts is 0"
+    server.on("GET", "/jobs/j18", ended("j18", "FAILED", cause=cause, attempts=1))
+    acted = JobsActed(
+        "requeue", True, (job("j1"),), (JobEffect("j1", "done"),), {"done": 1}, 48, 25.8
+    )
+    server.on("POST", "/jobs/requeue", acted)
+    for arguments, begin in (
+        (("wait", "j18"), "topmast: j18 FAILED"),
+        (("requeue", "j1", "--dry-run"), "requeue: 1 job would change"),
+    ):
+        lines = terminal(*arguments, columns=80, NO_COLOR="1").text.splitlines()
+        assert max(map(len, lines)) <= 80, lines
+        assert any(line.startswith(begin) for line in lines), lines
 
 
 def test_why_an_act_was_refused_is_beneath_it(

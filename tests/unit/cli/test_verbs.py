@@ -203,6 +203,14 @@ def test_a_change_that_waits_for_the_next_attempt_says_so(server: FakeServer, ca
     server.on("POST", "/jobs/edit", later)
     assert call("reprioritize", "high", "j1").error == f"j1 {why}"
     assert call("reprioritize", "high", "j1", "--json").document["effects"][0]["why"] == why
+    over = replace(acted(JobEffect("j1", "refused", "j1 has ended: FAILED")), verb="edit")
+    server.on("POST", "/jobs/edit", over)
+    told = call("edit", "j1", "--max-restarts", "1").err
+    assert told.splitlines() == ["topmast: j1 has ended: FAILED"]  # once
+    dry = replace(acted(JobEffect("j1", "done"), dry_run=True), verb="edit")
+    server.on("POST", "/jobs/edit", dry)
+    lines = call("reprioritize", "high", "j1", "--dry-run").out.splitlines()
+    assert lines[-1] == "reprioritize: 1 job would change"
     at_once = replace(acted(JobEffect("j1", "done"), state="PENDING"), verb="edit")
     server.on("POST", "/jobs/edit", at_once)
     assert call("reprioritize", "high", "j1").err == ""

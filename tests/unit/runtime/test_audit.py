@@ -34,6 +34,18 @@ def test_the_life_of_a_job_in_words() -> None:
     ]
 
 
+def test_the_end_of_a_job_says_nothing_twice_and_why_it_is_not_tried_again() -> None:
+    """Webhooks are told in these words, and know of no others."""
+    world = World(fleet(cluster("east-1", hosts=1)))
+    world.submit(job(max_restarts=0), job(gpus=8))
+    world.tell(ids.QUEUE, m.CancelJobs(("j2",), "ann", "not needed"))
+    assert _story(world, "j2")[-1] == "CANCELLED: cancelled by ann: not needed"
+    world.finish("j1", 7)
+    (text,) = _story(world, "j1")[-1:]
+    assert text.startswith("FAILED: attempt 1 ended (failed): ")
+    assert text.endswith("; not restarted: max_restarts is 0")
+
+
 def test_a_preemption_is_told_to_both() -> None:
     """Who had to go, and for whom."""
     world = World(fleet(cluster("east-1", hosts=1)))

@@ -132,7 +132,8 @@ def judge_edit(record: JobRecord, changes: JobChanges) -> Judgement:
     if after.band is Band.OPPORTUNISTIC and not after.preemptible:
         return _refused("may not be preempted, and an opportunistic job must make way")
     if record.plan is not None and changes.others():
-        return Judgement(why="has GPUs: it takes effect when the job waits again")
+        now = "" if changes.duration_s is UNSET else "but for the expected duration "
+        return Judgement(why=f"has GPUs: {now}it takes effect when the job waits again")
     return going
 
 

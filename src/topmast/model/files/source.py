@@ -257,7 +257,8 @@ class _Composer:
         except yaml.YAMLError as error:
             raise self._syntax_error(error) from None
         if self._root is None:
-            raise InvalidInput("the document is empty", where=self._where)
+            remedy = "fill it, or name another file"
+            raise InvalidInput("the document is empty", where=self._where, remedy=remedy)
         return self._root
 
     def _take(self, event: yaml.NodeEvent) -> None:

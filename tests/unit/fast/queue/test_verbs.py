@@ -192,7 +192,9 @@ def test_what_is_expected_of_a_running_job_holds_at_once() -> None:
     """It is no request: only what is asked for waits until the job does."""
     world = full()
     both = JobChanges(band=Band.LOW, duration_s=50.0)
-    assert "has GPUs" in judge_edit(world.jobs["j1"], both).why
+    assert judge_edit(world.jobs["j1"], both).why == (
+        "has GPUs: but for the expected duration it takes effect when the job waits again"
+    )
     told(world, m.EditJobs(("j1",), both))
     told(world, m.EditJobs(("j1",), JobChanges(duration_s=70.0)))
     assert (world.jobs["j1"].spec.band, world.jobs["j1"].spec.duration_s) == (Band.NORMAL, 70.0)
