@@ -203,7 +203,9 @@ def test_a_change_that_waits_for_the_next_attempt_says_so(server: FakeServer, ca
     server.on("POST", "/jobs/edit", later)
     assert call("reprioritize", "high", "j1").error == f"j1 {why}"
     assert call("reprioritize", "high", "j1", "--json").document["effects"][0]["why"] == why
-    over = replace(acted(JobEffect("j1", "refused", "j1 has ended: FAILED")), verb="edit")
+    over = replace(
+        acted(JobEffect("j1", "refused", "has ended: FAILED")), verb="edit", jobs=(job("j1"),)
+    )
     server.on("POST", "/jobs/edit", over)
     told = call("edit", "j1", "--max-restarts", "1").err
     assert told.splitlines() == ["topmast: j1 has ended: FAILED"]  # once
