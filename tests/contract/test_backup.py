@@ -469,7 +469,7 @@ def test_no_file_is_written_over(filled: Store, tmp_path: Path) -> None:
     with pytest.raises(Conflict, match="exists"):
         write_backup(filled.target, file, (), 0.0, "")
     assert file.read_text() == "mine"
-    with pytest.raises(NotFound, match="no such folder"):
+    with pytest.raises(NotFound, match="no such folder; make it first"):
         write_backup(filled.target, tmp_path / "none" / "b", (), 0.0, "")
     with pytest.raises(JournalFailure, match=r"^/proc: cannot be written"):
         write_backup(filled.target, Path("/proc/b"), (), 0.0, "")

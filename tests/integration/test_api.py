@@ -238,7 +238,8 @@ def test_a_sweep_that_is_asked_for_as_a_job_names_its_first(http: httpx.Client) 
     for name, want in (
         (sweep, f"no job '{sweep}': that is a sweep, and its first job is {sweep}[0]"),
         (f"{sweep}[2]", f"no job '{sweep}[2]': those of {sweep} are {sweep}[0] to [1]"),
-        ("s987", "no sweep 's987'"), ("sx", "no job 'sx'"), ("all", "no job 'all'"),
+        ("s987", "no sweep 's987'"), ("sx", "no job 'sx'"),
+        ("all", "no job 'all': the selector state=active means all that have not ended"),
         ("41", "no job '41' (did you mean 'j41'?)"), ("J41", "no job 'J41' (did you mean 'j41'?)"),
     ):  # fmt: skip
         assert problem_of(http.get(f"/jobs/{name}/explain"), 404)["detail"] == want

@@ -164,7 +164,9 @@ class Accounts:
     def _add_account(self, event: m.AddServiceAccount, now: float) -> list[f.Fact]:
         known = self.accounts.get(event.name)
         if known is not None and known.tenant != event.tenant:
-            raise Conflict(f"there is a service account '{event.name}' already")
+            raise Conflict(
+                f"there is a service account '{event.name}' already; choose another name"
+            )
         return [] if known else [f.AccountKept(ServiceAccount(event.name, event.tenant))]
 
     def _remove_account(self, event: m.RemoveServiceAccount, now: float) -> list[f.Fact]:

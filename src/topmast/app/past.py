@@ -28,7 +28,7 @@ from topmast.api.problems import answered
 from topmast.app.claim import ENGINES
 from topmast.app.replay import profile_of_state
 from topmast.app.server import bind, configure_logs, raise_open_files, run
-from topmast.cli.output import say
+from topmast.cli.output import say, say_block
 from topmast.cli.rootoptions import ReplayOptions
 from topmast.model.access import READING, Caller
 from topmast.model.errors import InvalidInput, NotFound, TopmastError
@@ -73,7 +73,7 @@ def serve_past(options: ReplayOptions) -> int:
 
 def _say_ready(options: ReplayOptions, url: str) -> None:
     if options.json:
-        say(json.dumps({"url": url, "state": str(options.state)}))
+        say_block(json.dumps({"url": url, "state": str(options.state)}))
     else:
         say(f"The past of {options.state} is at {url}")
         say("Nothing can be changed there; stop with Ctrl-C.")

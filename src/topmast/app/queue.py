@@ -69,7 +69,7 @@ from topmast.app.server import (
 )
 from topmast.app.standby import Standby, require_engines_here, step_down
 from topmast.app.token import read_token
-from topmast.cli.output import say
+from topmast.cli.output import say, say_block
 from topmast.cli.rootoptions import ServeOptions
 from topmast.client.address import LEADER, checked_url
 from topmast.model.errors import Conflict, Faults, InvalidInput, TopmastError, Unavailable
@@ -460,7 +460,7 @@ class QueueServer:
 
 def say_document(url: str, state: Path, regions: Sequence[str | None], **more: str) -> None:
     """Where a server is, for programs."""
-    say(json.dumps({"url": url, "state": str(state), "regions": regions, **more}))
+    say_block(json.dumps({"url": url, "state": str(state), "regions": regions, **more}))
     sys.stdout.flush()
 
 

@@ -128,6 +128,8 @@ def no_job(queue: GlobalQueue, name: str, sees: Callable[[str], bool]) -> str:
         return f"no job '{name}': those of {sweep.id} are {sweep.id}[0] to [{sweep.size - 1}]"
     if ids.sweep_number(name) >= 0:
         return f"no sweep '{name}'"
+    if name in ("all", "*"):
+        return f"no job '{name}': the selector state=active means all that have not ended"
     near = _ALMOST.fullmatch(name)
     return f"no job '{name}'" + (f" (did you mean 'j{near[1]}'?)" if near else "")
 

@@ -93,7 +93,9 @@ def test_a_service_account_goes_with_its_tokens_and_roles() -> None:
         m.AddServiceAccount("ci", "vision"),
         m.GrantRole("sa:ci", Role.SUBMITTER, "vision"),
     )
-    assert isinstance(do(accounts, m.AddServiceAccount("ci", "speech")).reply, Conflict)
+    taken = do(accounts, m.AddServiceAccount("ci", "speech")).reply
+    assert isinstance(taken, Conflict)
+    assert "choose another name" in str(taken)
     assert not do(accounts, m.AddServiceAccount("ci", "vision")).facts
     do(accounts, made)
     assert accounts.principal("sa:ci", NOW).grants == (Grant(Role.SUBMITTER, "vision"),)

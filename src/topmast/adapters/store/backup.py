@@ -273,7 +273,7 @@ def _keep_blobs(writer: Connection, files: Files) -> None:
 def _part_of(file: Path) -> Iterator[Path]:
     """A name beside the file; nothing is left of what is there when it fails."""
     if not file.parent.is_dir():
-        raise NotFound(f"{file.parent}: no such folder")
+        raise NotFound(f"{file.parent}: no such folder; make it first, or name another")
     try:
         beside = tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent)
     except OSError as error:
