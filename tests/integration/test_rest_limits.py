@@ -16,10 +16,12 @@ from tests.support.entrance import Entrance, entrance, run
 from topmast.api.observing import LIVE, METRICS, READY
 from topmast.fast.queue import GlobalQueue
 from topmast.model.access import Caller, Principal, Role
+from topmast.model.errors import TooMany
 from topmast.model.units import show
 from topmast.service import core, forecast, submitting, sweeps, verbs
 from topmast.service.jobs_act import Target
 from topmast.service.limits import Rate, Rates
+from topmast.service.turns import ASKED_AT_ONCE, OneEach
 
 ONE = {"run": "true", "resources": {"accelerators": "H100:1"}}
 LONG = "k" * 64
@@ -516,6 +518,32 @@ def test_an_account_has_one_explanation_made_at_a_time(door: Entrance) -> None:
         end.set()
         await asyncio.gather(*tasks)
         assert begun == ["sa:a", "sa:b", "sa:a"]
+
+    run(story)
+
+
+def test_requests_of_an_account_that_wait_for_one_another_have_a_bound() -> None:
+    """Each holds a connection: one account could else take those of all."""
+    each, begun = OneEach(), list[str]()
+
+    async def ask(name: str, end: asyncio.Event) -> None:
+        async with each.turn(Caller(Principal(name))):
+            begun.append(name)
+            await end.wait()
+
+    async def story() -> None:
+        end = asyncio.Event()
+        tasks = [asyncio.create_task(ask("sa:a", end)) for _ in range(ASKED_AT_ONCE + 5)]
+        tasks.append(asyncio.create_task(ask("sa:b", end)))
+        await asyncio.sleep(0.1)
+        assert begun == ["sa:a", "sa:b"]
+        end.set()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        refused = [answer for answer in answers if answer is not None]
+        assert len(refused) == 5
+        assert {type(one) for one in refused} == {TooMany}
+        await ask("sa:a", end)
+        assert begun == ["sa:a", "sa:b", *["sa:a"] * ASKED_AT_ONCE]
 
     run(story)
 

@@ -10,23 +10,20 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    contextmanager,
-    nullcontext,
-)
-from typing import Any, Protocol, TypeVar
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
 
 from topmast.adapters.clock import elapsed_s
 from topmast.model.access import Caller
-from topmast.model.errors import TopmastError, Unavailable
+from topmast.model.errors import TooMany, TopmastError, Unavailable
 
 SLICE_S = 0.02
 """After so long a look lets the machines go on, as soon as it can be interrupted."""
+ASKED_AT_ONCE = 32
+"""So many requests of an account may wait for one another: of the connections others need some."""
 PAUSE_AFTER_S = 0.005
 """So long one request is worked on, where others wait for the same thread."""
 TAKES = 4
@@ -215,17 +212,40 @@ async def taken(runtime: Asked, look: Callable[[InTurns], T]) -> T:
     return await asyncio.shield(asyncio.wrap_future(answer))
 
 
+class _Turn:
+    """What one account asks for, the one that is made and those that wait."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.asked = 0
+
+
 class OneEach:
     """One thing of each account at a time; used on the event loop alone."""
 
     def __init__(self) -> None:
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._turns: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
 
-    def turn(self, caller: Caller) -> AbstractAsyncContextManager[Any]:
-        """The turn of an account: all that it asks for together delays others by one at most."""
+    @asynccontextmanager
+    async def turn(self, caller: Caller) -> AsyncIterator[None]:
+        """The turn of an account: all that it asks for together delays others by one at most.
+
+        Raises TooMany if `ASKED_AT_ONCE` of it are asked for: each holds a connection.
+        """
         if caller.principal.trusted:
-            return nullcontext()
-        return self._locks.setdefault(caller.principal.subject, asyncio.Lock())
+            yield
+            return
+        name = caller.principal.subject
+        mine = self._turns.setdefault(name, _Turn())
+        if mine.asked >= ASKED_AT_ONCE:
+            why = f"{ASKED_AT_ONCE} such requests of {name} wait for one another already"
+            raise TooMany(why, 1.0)
+        mine.asked += 1
+        try:
+            async with mine.lock:
+                yield
+        finally:
+            mine.asked -= 1
 
 
 async def with_pauses(things: Iterable[T]) -> AsyncIterator[T]:

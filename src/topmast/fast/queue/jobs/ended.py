@@ -13,7 +13,7 @@ class Ended:
     """Jobs, or sweeps, that are over, with what they take of the room for all of them.
 
     When there is too much, the tenant with most loses first, of it the user with most, of this one
-    the oldest: one that ends many takes nothing from what others had a moment ago. Tenants come
+    the oldest: one that ends many takes from others what is beyond an equal share. Tenants come
     first since those that manage one may have many users.
     """
 
