@@ -479,7 +479,8 @@ def test_a_sweep_of_another_tenant_is_not_there(tmp_path: Path) -> None:
                     at, given = path.replace("{job}", job), CALLS.get(name_of(route), {})
                     answer = await client.request(method, at, **given)
                     assert answer.status_code == 404
-                    assert f"no job '{job}'" in html.unescape(answer.text), (method, at)
+                    kind = "job" if "[" in job else "sweep"
+                    assert f"no {kind} '{job}'" in html.unescape(answer.text), (method, at)
             named = [sweep, f"{sweep}[2]", f"{sweep}[3]", "s999", "s999[2]"]
             for verb in ("cancel", "hold", "requeue", "edit"):
                 body = {"jobs": named} | (
