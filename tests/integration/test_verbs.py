@@ -80,7 +80,7 @@ def test_a_large_act_has_pieces_and_jobs_with_gpus_come_last(
 ) -> None:
     """Others go on between them; the answer has all jobs, also those that left the memory."""
     monkeypatch.setattr("topmast.service.verbs.ACTED_AT_ONCE", 3)
-    monkeypatch.setattr("topmast.fast.queue.jobs.jobs.FINISHED_KEPT", 2)
+    monkeypatch.setattr("topmast.fast.queue.jobs.jobs.FINISHED_KEPT", 4)
 
     async def story() -> None:
         token = await door.token("chief", (Role.ADMIN, "/"))
