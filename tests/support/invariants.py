@@ -22,6 +22,7 @@ from topmast.fast.queue.facts import Requeued
 from topmast.fast.queue.invariants import check_jobs, check_quotas
 from topmast.fast.queue.jobs.dependencies import looked_up
 from topmast.fast.queue.jobs.record import JobRecord
+from topmast.fast.queue.jobs.sweeps import Sweeps
 from topmast.fast.queue.machine import GlobalQueue
 from topmast.fast.region.invariants import check_hosts, check_index
 from topmast.fast.region.machine import RegionalPlacer
@@ -155,6 +156,9 @@ def check_figures(world: World) -> None:
     assert {k: round(v * MILLI) for k, v in figures.pending_gpus.items()} == gpus
     assert {k: v for k, v in world.meter.running.items() if v} == running
     kept, counted = world.queue.jobs.weights, Weights(world.jobs.values())
+    sweeps = world.queue.jobs.sweeps
+    anew = Sweeps(counted, dict(sweeps.records))  # counts what those that go on say, too
+    assert sweeps.ended.total_bytes == anew.ended.total_bytes
     assert (kept.by_user, kept.ended_bytes) == (counted.by_user, counted.ended_bytes)
 
 
