@@ -15,7 +15,7 @@ from topmast.fast.region import facts as p
 from topmast.model import ids
 from topmast.model.absent import given
 from topmast.model.dependency import awaited
-from topmast.model.expansion import jobs_of
+from topmast.model.expansion import size_of
 from topmast.model.job import Band
 from topmast.model.job_extras import labels_text
 from topmast.model.messages import (
@@ -87,8 +87,9 @@ class AuditLog:
         self.history.append(HistoryRow(now, job, kind, text, encoded))
 
     def _admitted(self, fact: f.Admitted, event: SubmitJobs, now: float) -> None:
-        for offset, spec in enumerate(jobs_of(event.jobs, fact.first_number)):
-            job = ids.job_id(fact.first_number + offset)
+        records, after = self.queue.jobs.records, fact.first_number + size_of(event.jobs)
+        for job in map(ids.job_id, range(fact.first_number, after)):
+            spec = records[job].spec  # admitted a moment ago
             by = spec.user or "an unknown user"
             text = f"submitted by {by} for tenant {spec.tenant}, band {spec.band.name.lower()}"
             if spec.part:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from topmast.fast.queue import GlobalQueue, JobRecord
 from topmast.fast.queue import facts as f
 from topmast.fast.region import facts as p
-from topmast.model.expansion import jobs_of
+from topmast.model.expansion import size_of
 from topmast.model.job import MILLI, Band
 from topmast.model.messages import (
     AttemptEnded,
@@ -141,7 +141,7 @@ class Meter:
         self._began(list(self.queue.jobs.placed.values()))
 
     def note(self, event: Message, facts: Sequence[Struct]) -> None:
-        """Count what a machine made of an event. O(facts, and jobs for a submission)."""
+        """Count what a machine made of an event. O(facts, and what a submission says)."""
         for fact in facts:
             count = _COUNTED.get(type(fact))
             if count is not None:
@@ -176,8 +176,8 @@ class Meter:
     # --- one method for each fact ---------------------------------------------------------------
 
     def _admitted(self, fact: f.Admitted, event: SubmitJobs) -> None:
-        for spec in jobs_of(event.jobs, fact.first_number):
-            self.submitted.add(spec.tenant, WORDS[spec.band])
+        for spec in event.jobs:
+            self.submitted.add(spec.tenant, WORDS[spec.band], by=size_of((spec,)))
 
     def _planned(self, fact: f.Planned, event: Message) -> None:
         self._placed([self.queue.jobs.records[fact.job]])

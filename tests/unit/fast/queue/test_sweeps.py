@@ -52,6 +52,24 @@ def test_a_sweep_becomes_a_job_for_each_setting() -> None:
     assert len(going(world)) == 8
 
 
+def test_a_submission_is_expanded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decisions wait meanwhile: the log and the metrics take what the queue has made of it."""
+    world, asked, setting = world_of(), list[int](), Sweep.setting
+
+    def counted(sweep: Sweep, index: int) -> dict[str, str]:
+        asked.append(index)
+        return setting(sweep, index)
+
+    monkeypatch.setattr(Sweep, "setting", counted)
+    world.submit(job("before"), job("s", sweep=seeds(5)), job("after"))
+    assert asked == list(range(5))
+    assert world.meter.submitted.sums == {("default", "normal"): 7}
+    told = [world.journal.history(f"j{number}")[0].text for number in range(1, 8)]
+    assert [text.partition("; ")[2] for text in told] == [
+        "", *(f"s2[{index}], of 5 jobs" for index in range(5)), "",
+    ]  # fmt: skip
+
+
 def test_the_journal_has_a_sweep_once_and_another_process_the_same_jobs() -> None:
     """However many jobs it becomes."""
     world = world_of()
