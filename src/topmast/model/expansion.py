@@ -25,12 +25,12 @@ def jobs_of(specs: Sequence[JobSpec], first_number: int) -> Iterator[JobSpec]:
             yield _with_ids(spec, first_number) if spec.depends_on else spec
             number += 1
             continue
-        sweep, name = spec.sweep, sweep_id(number)
-        for index in range(sweep.size):
-            part = SweepPart(name, index, sweep.size)
+        sweep, name, size = spec.sweep, sweep_id(number), spec.sweep.size
+        for index in range(size):
+            part = SweepPart(name, index, size)
             envs = {**spec.envs, **sweep.setting(index), **part.variables()}
             yield replace(spec, envs=envs, sweep=UNSET, part=part)
-        number += sweep.size
+        number += size
 
 
 def with_places(spec: JobSpec, places: Mapping[str, int]) -> JobSpec:

@@ -19,11 +19,23 @@ from topmast.model.job import JobSpec
 
 def admitted(queue: QueueState, fact: f.Admitted, event: m.SubmitJobs) -> None:
     """O(what jobs ask for) for each; little for one that is like another, if that is known."""
+    first_number = fact.first_number
     if event.kinds and queue.may_admit_alike:
-        _alike_admitted(queue, fact.first_number, event.jobs, event.kinds)
+        _alike_admitted(queue, first_number, event.jobs, event.kinds)
+    elif _are_alike(event.jobs) and queue.may_admit_alike:
+        queue.jobs.sweeps.admitted(event.jobs, first_number, queue.now)
+        jobs = tuple(jobs_of(event.jobs, first_number))
+        _alike_admitted(queue, first_number, jobs, (0,) * len(jobs))
     else:
         _each_admitted(queue, fact, event)
-    queue.jobs.admitted(event, fact.first_number)
+    queue.jobs.admitted(event, first_number)
+
+
+def _are_alike(specs: Sequence[JobSpec]) -> bool:
+    """Whether it is one sweep, the jobs of which wait for no others: variables alone differ."""
+    if len(specs) != 1 or specs[0].depends_on or not (sweep := specs[0].sweep):
+        return False
+    return sweep.max_parallel is None
 
 
 def _alike_admitted(

@@ -7,13 +7,17 @@ import pytest
 from tests.support.build import cluster, fleet, job
 from tests.support.invariants import check_all, check_dependencies
 from tests.support.world import World
+from topmast.fast.queue.backlog.backlog import Backlog
+from topmast.fast.queue.cycle.state import QueueState
 from topmast.fast.queue.jobs import sweeps
+from topmast.fast.queue.jobs.record import JobRecord
 from topmast.fast.queue.jobs.sweeps import Sweeps
 from topmast.fast.queue.jobs.weights import Weights, bytes_of
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dependency import After
 from topmast.model.errors import InvalidInput
+from topmast.model.job import Band
 from topmast.model.reason import PendingReason
 from topmast.model.sweep import Span, Sweep, SweepPart
 
@@ -68,6 +72,44 @@ def test_a_submission_is_expanded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [text.partition("; ")[2] for text in told] == [
         "", *(f"s2[{index}], of 5 jobs" for index in range(5)), "",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_the_jobs_of_a_sweep_wait_as_if_each_came_alone(
+    monkeypatch: pytest.MonkeyPatch, paused: bool
+) -> None:
+    """The first is looked at for all: however many there are, others' requests wait for them."""
+
+    def told(*, alike: bool) -> tuple[World, list[str]]:
+        looked_at, add = list[str](), Backlog.add
+
+        def added(backlog: Backlog, record: JobRecord, now: float) -> None:
+            looked_at.append(record.id)
+            add(backlog, record, now)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Backlog, "add", added)
+            if not alike:
+                patched.setattr(QueueState, "may_admit_alike", False)
+            world = world_of()
+            if paused:
+                world.tell(ids.QUEUE, m.PauseTenant("default"))
+            world.submit(job("before", gpus=4))
+            world.submit(job("s", sweep=seeds(30)))
+            world.submit(job("after", band=Band.HIGH))
+        return world, looked_at
+
+    together, looked_at = told(alike=True)
+    alone, each = told(alike=False)
+    assert len(dict.fromkeys(each)) == 32
+    assert paused or list(dict.fromkeys(looked_at)) == ["j1", "j2", "j32"]
+    assert together.states() == alone.states()
+    assert together.blobs() == alone.blobs()
+    order = [[(key[:-1], name) for key, name in world.queue.backlog.ranking.in_order()]
+             for world in (together, alone)]  # fmt: skip
+    assert order[0] == order[1]
+    for world in (together, alone):
+        check_all(world)
 
 
 def test_the_journal_has_a_sweep_once_and_another_process_the_same_jobs() -> None:
