@@ -407,6 +407,17 @@ def test_two_engines_start_an_attempt_once(rig: Rig) -> None:
         second.engine.close()
 
 
+def test_an_order_that_no_host_was_told_of_is_obeyed_once_an_engine_comes(rig: Rig) -> None:
+    """Killed between the two, an engine leaves it on the disk, and the next one has hosts look."""
+    rig.engine.start_gang(order("j1", f"trap 'exit 3' TERM\n{FOREVER}"))
+    rig.started("j1")
+    rig.says("j1", "up")
+    rig.engine.close()
+    files.write_json(layout(rig).stop("j1.1"), {"grace_s": 20.0, "at_s": 0.0})
+    rig.open()
+    assert rig.end_of("j1").code == 3
+
+
 # --- the other promises ------------------------------------------------------------------------
 
 

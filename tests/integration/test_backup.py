@@ -18,11 +18,11 @@ FLEET = """
 regions: {east: {clusters: {east-a: {hosts: [{count: 1, gpu: H100, gpus: 2}]}}}}
 """
 OBEDIENT = """
-trap 'sleep 1; exit $STATUS' TERM
+trap 'touch "$FOLDER/told"; until [ -e "$FOLDER/end" ]; do sleep 0.05 || true; done; exit $STATUS' TERM
 touch "$FOLDER/starts.$TOPMAST_EPOCH"
 until [ -e "$FOLDER/go" ]; do sleep 0.05 || true; done
 """
-"""Ends when it is told to stop, with a status, a second later."""
+"""When it is told to stop it says so, and ends with a status as soon as the test lets it."""
 SETTINGS = {"min_runtime_s": "0", "restart_cost_s": "1", "backoff_s": "0.2", "suspect_s": "1"}
 
 
@@ -109,14 +109,17 @@ def test_what_was_stopped_since_the_backup_is_done_once_more(tmp_path: Path, is_
             until_state(client, job, "RUNNING")
         run("backup", file, "--state", server.state)
         client.suspend(list(jobs))
-        engines = server.state / "engines"
+        for job, folder in jobs.items():  # the order is on the disk before the task hears of it
+            eventually((folder / "told").exists, f"{job} is told to stop")
         if is_down:
-            eventually(lambda: len(list(engines.rglob("stop.json"))) == len(jobs), "orders to stop")
             server.kill()
-        else:
+        for folder in jobs.values():
+            (folder / "end").touch()
+        if not is_down:
             for job in jobs:
                 until_state(client, job, "PENDING")
             assert server.stop() == 0
+        engines = server.state / "engines"
         eventually(lambda: len(list(engines.rglob("*.end"))) == len(jobs), "their tasks end")
         run("restore", file, "--state", restored)
         old.mkdir()
