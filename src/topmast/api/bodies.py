@@ -31,6 +31,7 @@ from topmast.model.errors import (
     NotFound,
     Refused,
     TooLarge,
+    TooMany,
     TopmastError,
     Unavailable,
     as_invalid,
@@ -131,7 +132,8 @@ async def read_object(
 
     ``fields`` are those it may have, with their schemas; None if the caller checks that. What is
     wrong by them and by ``checks`` is told at once: raises InvalidInput. If anything is, ``beside``
-    adds what the route itself would find only later; it is given what is of its type.
+    adds what the route itself would find only later; it is given what is of its type. Raises TooMany
+    where the rest of the request is one too many: else what is wrong would cost nothing.
     """
     bodies: LargeBodies = request.app.state.large_bodies
     text = Text()
@@ -158,6 +160,8 @@ async def read_object(
                 await beside(rest)
             except (InvalidInput, NotFound) as error:
                 found += [one for one in _each(error) if one.field not in told]
+            except TooMany:
+                raise  # what it would cost to look is owed already
             except TopmastError:
                 pass  # what is wrong comes before what cannot be now, or is not allowed
         refused = Refused()
