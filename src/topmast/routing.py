@@ -1,11 +1,12 @@
 """What the routes of REST and of the pages share.
 
-Each route declares one permission where it is made; there is no route without.
+Each route declares one permission where it is made, and what it does if it changes something; there
+is no route without.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, HTTPException, Request
@@ -20,7 +21,7 @@ from topmast.model.files.fields import nearest
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Response]])
 NoteRefusal = Callable[[Caller, str, str, str], Awaitable[None]]
-"""Counts a refusal, and brings it into the audit log: (caller, route, path, reason).
+"""Counts a refusal, and brings it into the audit log: (caller, verb, path, reason).
 
 Without a reason it is counted only. Raises TooMany.
 """
@@ -37,8 +38,11 @@ _HEAD = "topmast.head"
 """Where a request has it that it is one for the head of an answer."""
 _DECLARED = "topmast_permission"
 _ANY_TOKEN = "topmast_any_token"
+_VERB = "topmast_verb"
 _SAFE = ("GET", "HEAD")
 """The methods that change nothing."""
+NO_VERB = ""
+"""What a route declares that changes nothing that the audit log has, whatever its method."""
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
@@ -51,15 +55,20 @@ SECURITY_HEADERS = {
 """Given with every page, and with every answer of a server with login."""
 
 
-def needs(permission: Permission, *, any_token: bool = False) -> Callable[[Endpoint], Endpoint]:
+def needs(
+    permission: Permission, *, verb: str | None = None, any_token: bool = False
+) -> Callable[[Endpoint], Endpoint]:
     """Declare what a caller of a route must be allowed, at one tenant at least.
 
-    The service checks the tenant of the object that the request is about. ``any_token``: a caller
-    may do it with any valid token, whatever its scopes and its owner's roles.
+    The service checks the tenant of the object that the request is about. ``verb``: what the route
+    does, in the words of the audit log; a refusal at the door has it as well, so that one filter
+    finds both. ``any_token``: a caller may do it with any valid token, whatever its scopes and its
+    owner's roles.
     """
 
     def declare(endpoint: Endpoint) -> Endpoint:
         setattr(endpoint, _DECLARED, permission)
+        setattr(endpoint, _VERB, verb)
         setattr(endpoint, _ANY_TOKEN, any_token)
         return endpoint
 
@@ -79,6 +88,16 @@ def declared(endpoint: Callable[..., Any]) -> Permission | None:
         raise TypeError(f"the route {name} declares no permission: add @needs(Permission...)")
     found: Permission | None = getattr(endpoint, _DECLARED)
     return found
+
+
+def declared_verb(endpoint: Callable[..., Any], methods: Collection[str] | None) -> str:
+    """The verb that a route declares. Raises TypeError if it may change something, and has none."""
+    verb: str | None = getattr(endpoint, _VERB, None)
+    is_safe = all(method in _SAFE for method in methods or ())
+    if verb is None and declared(endpoint) is not None and not is_safe:
+        name = getattr(endpoint, "__qualname__", endpoint)
+        raise TypeError(f"the route {name} declares no verb: add verb=... to its @needs")
+    return verb or NO_VERB
 
 
 def asks_for_head(request: Request) -> bool:
@@ -103,6 +122,7 @@ class GuardedRoute(APIRoute):
         """The handler behind the check of the permission."""
         inner, permission = super().get_route_handler(), declared(self.endpoint)
         any_token = getattr(self.endpoint, _ANY_TOKEN, False)
+        verb = declared_verb(self.endpoint, self.methods)
 
         async def handle(request: Request) -> Response:
             if permission is None:
@@ -120,8 +140,9 @@ class GuardedRoute(APIRoute):
                 why = _forbids(error)
                 if why or _is_counted(error):
                     note: NoteRefusal = request.app.state.note_refusal
-                    path = request.url.path
-                    await note(caller, f"{request.method} {self.path}", path, why)
+                    # What does nothing that is in the log is named as it was asked for.
+                    did = verb or f"{request.method} {self.path}"
+                    await note(caller, did, request.url.path, why)
                 raise
 
         return handle

@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi.responses import Response
 from msgspec.structs import replace
 
 from tests.support.entrance import ROOT, URL, Entrance, entrance, run
@@ -27,10 +28,10 @@ from topmast.model.access import ALLOWED, FLEET_WIDE, Permission, Role
 from topmast.model.files.jobfile import faults_in_fleet
 from topmast.model.messages import TokenKind
 from topmast.ports import Act, ActFilter
-from topmast.routing import declared, guarded_router
+from topmast.routing import declared, declared_verb, guarded_router, needs
 from topmast.service import account_room
 from topmast.service.access import act
-from topmast.service.audit_filter import check_filter
+from topmast.service.audit_filter import VERBS, check_filter
 from topmast.service.limits import Rate, Rates
 from topmast.web import STATIC
 from topmast.web.registry import all_pages
@@ -156,6 +157,36 @@ def test_a_route_without_a_permission_cannot_be_made() -> None:
 
     with pytest.raises(TypeError, match=r"forgotten declares no permission"):
         router.get("/forgotten")(forgotten)
+
+
+def test_a_route_that_may_change_something_without_a_verb_cannot_be_made() -> None:
+    """Its refusals would be in the audit log under another name than what it does."""
+    router = guarded_router()
+
+    @needs(Permission.SELF)
+    async def forgotten() -> Response:
+        return Response()
+
+    router.get("/looks")(forgotten)
+    for method in (router.post, router.put, router.patch, router.delete):
+        with pytest.raises(TypeError, match=r"forgotten declares no verb"):
+            method("/forgotten")(forgotten)
+
+
+def test_each_route_that_changes_something_declares_a_verb_of_the_log(door: Entrance) -> None:
+    """And each verb is that of a route, but for those of logins and of what a request asks for besides."""
+    verbs = {
+        name_of(route): declared_verb(route.endpoint, route.methods)
+        for route in door.routes()
+        if declared(route.endpoint) is not None
+    }
+    changing = {name for name in verbs if name.split()[0] not in ("GET", "HEAD")}
+    assert len(changing) > 40
+    assert {name for name, verb in verbs.items() if verb} <= changing
+    silent = {name for name in changing if not verbs[name]}
+    assert silent == {"POST /jobs/dry-run", "POST /fleet/diff", *OF_AN_ACT}
+    besides = {"login", "logout", "refuse", "drain-tenant"}
+    assert {verbs[name] for name in changing - silent} == set(VERBS) - besides
 
 
 def test_each_route_declares_one_permission(door: Entrance) -> None:
@@ -285,7 +316,8 @@ async def try_route(
         check_filter(ActFilter(verb=added[0].verb))  # so that it can be asked for
         assert added[0].outcome.split(":")[0] in (("done", "unchanged") if works else ("refused",))
         assert added[0].request == answer.headers["x-request-id"]
-        assert set(refused) <= {added[0].verb}, (name, refused)  # one filter finds both
+        # One filter finds both.
+        assert {declared_verb(route.endpoint, route.methods), *refused} == {added[0].verb}, name
 
 
 def test_a_folder_of_the_server_is_no_source_for_an_operator(tmp_path: Path) -> None:

@@ -37,7 +37,6 @@ from topmast.api.wire import answer, components
 from topmast.model.access import Caller
 from topmast.routing import READS_TAKE, PageRouter
 from topmast.service.access import row
-from topmast.service.audit_filter import verb_of
 from topmast.service.metrics import Metrics
 from topmast.service.service import Service
 
@@ -120,10 +119,10 @@ def _observed(
     return observing.Timed(guarded, metrics)
 
 
-async def _note_refusal(service: Service, caller: Caller, route: str, path: str, why: str) -> None:
+async def _note_refusal(service: Service, caller: Caller, verb: str, path: str, why: str) -> None:
     service.limits.take(caller, "refused")
     if why:
-        await service.logins.note_refusal(row(caller, verb_of(route), path), why)
+        await service.logins.note_refusal(row(caller, verb, path), why)
 
 
 def create_regional_api(

@@ -79,7 +79,7 @@ def _tokens(router: APIRouter, service: Service) -> None:
         **takes(_TOKEN),
         **returns(v.NewToken, 201),
     )
-    @needs(Permission.SELF)
+    @needs(Permission.SELF, verb="create-token")
     async def create_token(request: Request) -> Response:
         caller = caller_of(request)
 
@@ -92,7 +92,7 @@ def _tokens(router: APIRouter, service: Service) -> None:
 
     @router.delete("/tokens/{token}", tags=["accounts"], summary="Revoke a token",
                    **returns(v.TokenView))  # fmt: skip
-    @needs(Permission.SELF)
+    @needs(Permission.SELF, verb="revoke-token")
     async def revoke_token(
         token: str, request: Request, reason: str = "", dry_run: bool = False
     ) -> Response:
@@ -116,7 +116,7 @@ def _accounts(router: APIRouter, service: Service) -> None:
         **takes(_ACCOUNT, ("name", "tenant")),
         **returns(v.ServiceAccountView, 201),
     )
-    @needs(Permission.ACCOUNTS_EDIT)
+    @needs(Permission.ACCOUNTS_EDIT, verb="add-account")
     async def add_account(request: Request) -> Response:
         caller = caller_of(request)
 
@@ -131,7 +131,7 @@ def _accounts(router: APIRouter, service: Service) -> None:
 
     @router.delete("/accounts/{name}", tags=["accounts"], summary="Remove a service account",
                    **returns(v.ServiceAccountView))  # fmt: skip
-    @needs(Permission.ACCOUNTS_EDIT)
+    @needs(Permission.ACCOUNTS_EDIT, verb="remove-account")
     async def remove_account(
         name: str, request: Request, reason: str = "", dry_run: bool = False
     ) -> Response:
@@ -153,7 +153,7 @@ def _roles(router: APIRouter, service: Service) -> None:
 
     @router.post("/roles/grant", tags=["accounts"], summary="Give a role at a tenant",
                  **takes(_ROLE, _NAMED), **returns(v.RoleView, 201))  # fmt: skip
-    @needs(Permission.ACCOUNTS_EDIT)
+    @needs(Permission.ACCOUNTS_EDIT, verb="grant-role")
     async def grant(request: Request) -> Response:
         subject, role, tenant, wanted = await _role(service, request, gives=True)
         given = await service.directory.grant(caller_of(request), subject, role, tenant, wanted)
@@ -161,7 +161,7 @@ def _roles(router: APIRouter, service: Service) -> None:
 
     @router.post("/roles/revoke", tags=["accounts"], summary="Take a role away",
                  **takes(_ROLE, _NAMED), **returns(v.RoleView))  # fmt: skip
-    @needs(Permission.ACCOUNTS_EDIT)
+    @needs(Permission.ACCOUNTS_EDIT, verb="revoke-role")
     async def revoke(request: Request) -> Response:
         asked = await _role(service, request, gives=False)
         return answer(await service.directory.revoke(caller_of(request), *asked))

@@ -132,8 +132,8 @@ async def read_object(
 
     ``fields`` are those it may have, with their schemas; None if the caller checks that. What is
     wrong by them and by ``checks`` is told at once: raises InvalidInput. If anything is, ``beside``
-    adds what the route itself would find only later; it is given what is of its type. Raises TooMany
-    where the rest of the request is one too many: else what is wrong would cost nothing.
+    adds what the route itself would find only later; it is given what is of its type. Raises
+    TooMany where the request is one too many: else one that is wrong would cost nothing.
     """
     bodies: LargeBodies = request.app.state.large_bodies
     text = Text()

@@ -12,7 +12,7 @@ from topmast.api.wire import Natural, accepts, answer, returns, takes, texts, tr
 from topmast.model.access import Permission
 from topmast.model.errors import Unavailable
 from topmast.model.exec_views import MOST_BYTES, ExecInput, ExecPage, ExecStarted
-from topmast.routing import caller_of, guarded_router, needs
+from topmast.routing import NO_VERB, caller_of, guarded_router, needs
 from topmast.service.execs import LONGEST_WAIT_S, Commands
 from topmast.service.service import Service
 
@@ -38,7 +38,7 @@ def routes(service: Service) -> APIRouter:
         **takes(_BEGIN, ("command",)),
         **returns(ExecStarted, 201),
     )
-    @needs(Permission.JOBS_EXEC)
+    @needs(Permission.JOBS_EXEC, verb="exec")
     async def begin(job: str, request: Request) -> Response:
         async def check(body: Body) -> None:
             await service.job(caller_of(request), job)
@@ -76,7 +76,7 @@ def routes(service: Service) -> APIRouter:
         **accepts({"application/octet-stream": {"schema": _BYTES}}, required=False),
         **returns(ExecInput),
     )
-    @needs(Permission.JOBS_EXEC)
+    @needs(Permission.JOBS_EXEC, verb=NO_VERB)
     async def write(
         request: Request, job: str, id: str, offset: Natural = 0, last: bool = False
     ) -> Response:
@@ -90,7 +90,7 @@ def routes(service: Service) -> APIRouter:
         summary="End such a command",
         **returns(ExecPage),
     )
-    @needs(Permission.JOBS_EXEC)
+    @needs(Permission.JOBS_EXEC, verb=NO_VERB)
     async def end(job: str, id: str, request: Request) -> Response:
         commands = _commands(service)
         await commands.end(caller_of(request), job, id)

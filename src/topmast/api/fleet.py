@@ -160,7 +160,7 @@ def _datasets(router: APIRouter, service: Service) -> None:
         **takes(_DATASET, ("name", "region")),
         **returns(v.DatasetView, 201),
     )
-    @needs(Permission.DATA_EDIT)
+    @needs(Permission.DATA_EDIT, verb="add-dataset")
     async def add(request: Request) -> Response:
         document = await read_object(request)
         wanted = why({field: document.pop(field) for field in WHY if field in document})
@@ -174,7 +174,7 @@ def _datasets(router: APIRouter, service: Service) -> None:
         **takes(_REPLICA, ("region",)),
         **returns(v.DatasetView, 202),
     )
-    @needs(Permission.DATA_EDIT)
+    @needs(Permission.DATA_EDIT, verb="replicate")
     async def replicate(name: str, request: Request) -> Response:
         def put(body: Body, *, dry_run: bool) -> Awaitable[v.DatasetView]:
             wanted = Why(text(body, "reason"), dry_run)
@@ -199,7 +199,7 @@ def _datasets(router: APIRouter, service: Service) -> None:
         summary="Remove a dataset and delete its replicas",
         **returns(v.DatasetView),
     )
-    @needs(Permission.DATA_EDIT)
+    @needs(Permission.DATA_EDIT, verb="remove-dataset")
     async def remove(
         name: str, request: Request, reason: str = "", dry_run: bool = False
     ) -> Response:
@@ -212,7 +212,7 @@ def _datasets(router: APIRouter, service: Service) -> None:
         summary="Drop a replica",
         **returns(v.DatasetView),
     )
-    @needs(Permission.DATA_EDIT)
+    @needs(Permission.DATA_EDIT, verb="drop-replica")
     async def drop(
         name: str, region: str, request: Request, reason: str = "", dry_run: bool = False
     ) -> Response:

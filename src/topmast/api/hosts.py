@@ -108,7 +108,7 @@ def _reservations(router: APIRouter, service: Service) -> None:
         **takes(_RESERVE, ("until_s",)),
         **returns(ReservationView, 201),
     )
-    @needs(Permission.FLEET_OPERATE)
+    @needs(Permission.FLEET_OPERATE, verb="reserve")
     async def reserve(request: Request) -> Response:
         def put(body: Body, *, dry_run: bool) -> Awaitable[ReservationView]:
             until_s = number(body, "until_s")
@@ -132,7 +132,7 @@ def _reservations(router: APIRouter, service: Service) -> None:
         **takes({**_SET, "dry_run": _TRUTH}),
         **returns(ReservationView),
     )
-    @needs(Permission.FLEET_OPERATE)
+    @needs(Permission.FLEET_OPERATE, verb="end-reservation")
     async def end(name: str, request: Request) -> Response:
         def put(body: Body, *, dry_run: bool) -> Awaitable[ReservationView]:
             return service.end_reservation(
@@ -151,7 +151,7 @@ def _wanted(verb: str, body: Body, *, dry_run: bool) -> HostsAct:
 
 
 def _host_setter(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:
-    @needs(Permission.FLEET_OPERATE)
+    @needs(Permission.FLEET_OPERATE, verb=verb)
     async def set_host(host: str, request: Request) -> Response:
         def put(body: Body, *, dry_run: bool) -> Awaitable[v.HostView]:
             wanted = _wanted(verb, body, dry_run=dry_run)
@@ -164,7 +164,7 @@ def _host_setter(service: Service, verb: str) -> Callable[..., Awaitable[Respons
 
 
 def _actor(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:
-    @needs(Permission.FLEET_OPERATE)
+    @needs(Permission.FLEET_OPERATE, verb=verb)
     async def act(request: Request) -> Response:
         def put(body: Body, *, dry_run: bool) -> Awaitable[HostsActed]:
             wanted = _wanted(verb, body, dry_run=dry_run)
@@ -181,7 +181,7 @@ def _of_cluster(verb: str) -> dict[str, Any]:
 
 
 def _clusters_actor(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:
-    @needs(Permission.FLEET_OPERATE)
+    @needs(Permission.FLEET_OPERATE, verb=f"{verb}-cluster")
     async def act(request: Request) -> Response:
         async def put(body: Body, *, dry_run: bool) -> dict[str, Any]:
             found = await service.act_on_clusters(
@@ -199,7 +199,7 @@ def _clusters_actor(service: Service, verb: str) -> Callable[..., Awaitable[Resp
 
 
 def _cluster_actor(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:
-    @needs(Permission.FLEET_OPERATE)
+    @needs(Permission.FLEET_OPERATE, verb=f"{verb}-cluster")
     async def act(cluster: str, request: Request) -> Response:
         def put(body: Body, *, dry_run: bool) -> Awaitable[ClusterActed]:
             return service.act_on_cluster(

@@ -25,7 +25,7 @@ from topmast.model import views as v
 from topmast.model.access import Permission
 from topmast.model.act_views import JobFileView
 from topmast.model.errors import InvalidInput, NotFound
-from topmast.routing import caller_of, guarded_router, needs
+from topmast.routing import NO_VERB, caller_of, guarded_router, needs
 from topmast.service.blobs import MAX_BYTES
 from topmast.service.service import Service
 
@@ -66,7 +66,7 @@ def routes(service: Service) -> APIRouter:
         **takes(_ONE, ("job",)),
         **returns(v.Receipt, 201),
     )
-    @needs(Permission.JOBS_SUBMIT)
+    @needs(Permission.JOBS_SUBMIT, verb="submit")
     async def submit(request: Request) -> Response:
         body = await _one(service, request, is_sent=True)
         receipt = await service.submit(
@@ -84,7 +84,7 @@ def routes(service: Service) -> APIRouter:
         **takes(_ONE, ("job",)),
         **returns(v.Explanation),
     )
-    @needs(Permission.JOBS_SUBMIT)
+    @needs(Permission.JOBS_SUBMIT, verb=NO_VERB)
     async def dry_run(request: Request) -> Response:
         body = await _one(service, request, is_sent=False)
         return answer(await service.dry_run(caller_of(request), body.get("job"), user(body)))
@@ -124,7 +124,7 @@ def _many_jobs(router: APIRouter, service: Service) -> None:
         **takes(_MANY, ("jobs",)),
         **returns(v.BulkReceipt, 201),
     )
-    @needs(Permission.JOBS_SUBMIT)
+    @needs(Permission.JOBS_SUBMIT, verb="submit")
     async def submit_many(request: Request) -> Response:
         async def check(body: dict[str, Any]) -> None:
             jobs, long = body.get("jobs"), size_bytes(request)
@@ -208,7 +208,7 @@ def _cancel(router: APIRouter, service: Service) -> None:
         **takes(_CANCEL),
         **returns(v.JobView, 202),
     )
-    @needs(Permission.JOBS_CANCEL)
+    @needs(Permission.JOBS_CANCEL, verb="cancel")
     async def cancel(job: str, request: Request) -> Response:
         async def check(body: dict[str, Any]) -> None:
             await service.job(caller_of(request), job)
@@ -227,7 +227,7 @@ def _workdirs(router: APIRouter, service: Service) -> None:
         **accepts({"application/gzip": {"schema": _BYTES}}, required=True),
         **replies(201, {"application/json": {"schema": _UPLOADED}}),
     )
-    @needs(Permission.JOBS_SUBMIT)
+    @needs(Permission.JOBS_SUBMIT, verb="upload")
     async def put_workdir(digest: str, request: Request) -> Response:
         data = await read_bytes(request, MAX_BYTES)
         new = await service.put_workdir(caller_of(request), digest, bytes(data))

@@ -45,7 +45,7 @@ def routes(service: Service) -> APIRouter:
 
     @router.put("/profile", tags=["system"], summary="Set the profile of the next leader",
                 **takes(_SET, ("profile",)), **returns(ProfileAct))  # fmt: skip
-    @needs(Permission.FLEET_EDIT)
+    @needs(Permission.FLEET_EDIT, verb="set profile")
     async def put(request: Request) -> Response:
         body = await read_object(request, _SET, checks=(_check_options,))
         found = await service.profiles.set(

@@ -20,7 +20,7 @@ from topmast.model.errors import InvalidInput
 from topmast.model.files.changes import changes_of
 from topmast.model.job import Band, JobChanges
 from topmast.model.timed_quota import TimedQuota
-from topmast.routing import caller_of, guarded_router, needs
+from topmast.routing import NO_VERB, caller_of, guarded_router, needs
 from topmast.service.jobs_act import JobsAct
 from topmast.service.service import Service
 
@@ -90,7 +90,7 @@ def _tenants(router: APIRouter, service: Service) -> None:
         **takes({**_DRAIN, **_MANY}),
         **returns(TenantPause, listed="tenants"),
     )
-    @needs(Permission.JOBS_OTHERS)
+    @needs(Permission.JOBS_OTHERS, verb="pause-tenant")
     async def pause_many(request: Request) -> Response:
         def put(body: Body, *, dry_run: bool) -> Awaitable[tuple[TenantPause, ...]]:
             return service.pause_tenants(
@@ -108,7 +108,7 @@ def _tenants(router: APIRouter, service: Service) -> None:
         **takes({**_PAUSE, **_MANY}),
         **returns(TenantPause, listed="tenants"),
     )
-    @needs(Permission.JOBS_OTHERS)
+    @needs(Permission.JOBS_OTHERS, verb="resume-tenant")
     async def resume_many(request: Request) -> Response:
         def put(body: Body, *, dry_run: bool) -> Awaitable[tuple[TenantPause, ...]]:
             return service.resume_tenants(
@@ -131,7 +131,7 @@ def _one_tenant(router: APIRouter, service: Service) -> None:
         **takes(_DRAIN),
         **returns(TenantPause),
     )
-    @needs(Permission.JOBS_OTHERS)
+    @needs(Permission.JOBS_OTHERS, verb="pause-tenant")
     async def pause(tenant: str, request: Request) -> Response:
         def put(body: Body, *, dry_run: bool) -> Awaitable[TenantPause]:
             return service.pause_tenant(
@@ -149,7 +149,7 @@ def _one_tenant(router: APIRouter, service: Service) -> None:
         **takes(_PAUSE),
         **returns(TenantPause),
     )
-    @needs(Permission.JOBS_OTHERS)
+    @needs(Permission.JOBS_OTHERS, verb="resume-tenant")
     async def resume(tenant: str, request: Request) -> Response:
         def put(body: Body, *, dry_run: bool) -> Awaitable[TenantPause]:
             return service.resume_tenant(
@@ -178,7 +178,7 @@ def _quotas(router: APIRouter, service: Service) -> None:
         **takes(_QUOTA, ("quota", "until_s")),
         **returns(QuotaActed),
     )
-    @needs(Permission.FLEET_EDIT)
+    @needs(Permission.FLEET_EDIT, verb="set-quota")
     async def quota(tenant: str, request: Request) -> Response:
         def put(body: Body, *, dry_run: bool) -> Awaitable[QuotaActed]:
             until_s = number(body, "until_s")
@@ -200,7 +200,7 @@ def _quotas(router: APIRouter, service: Service) -> None:
         **takes(_PAUSE),
         **returns(QuotaActed),
     )
-    @needs(Permission.FLEET_EDIT)
+    @needs(Permission.FLEET_EDIT, verb="end-quota")
     async def end_quota(tenant: str, request: Request) -> Response:
         def put(body: Body, *, dry_run: bool) -> Awaitable[QuotaActed]:
             return service.end_quota(
@@ -241,7 +241,7 @@ def _fleet(router: APIRouter, service: Service) -> None:
         **takes(_FLEET),
         **returns(FleetDiff),
     )
-    @needs(Permission.FLEET_EDIT)
+    @needs(Permission.FLEET_EDIT, verb=NO_VERB)
     async def diff(request: Request) -> Response:
         diff = partial(service.fleet_diff, caller_of(request))
         return answer(await diff(await read_object(request, _FLEET, FLEET_BYTES, beside=diff)))
@@ -253,7 +253,7 @@ def _fleet(router: APIRouter, service: Service) -> None:
         **takes(_APPLY),
         **returns(FleetDiff),
     )
-    @needs(Permission.FLEET_EDIT)
+    @needs(Permission.FLEET_EDIT, verb="fleet-apply")
     async def apply(request: Request) -> Response:
         def put(body: Body, *, dry_run: bool) -> Awaitable[FleetDiff]:
             base = text(body, "base") if "base" in body else None
@@ -266,7 +266,7 @@ def _fleet(router: APIRouter, service: Service) -> None:
 
 
 def _actor(service: Service, verb: str) -> Callable[..., Awaitable[Response]]:
-    @needs(Permission.JOBS_CANCEL if verb == "cancel" else Permission.JOBS_EDIT)
+    @needs(Permission.JOBS_CANCEL if verb == "cancel" else Permission.JOBS_EDIT, verb=verb)
     async def act(request: Request) -> Response:
         edits, caller = verb == "edit", caller_of(request)
 

@@ -44,7 +44,7 @@ def routes(service: Service) -> APIRouter:
 
     @router.put("/webhooks/{name}", tags=["webhooks"], summary="Add a webhook, or change it",
                 **takes({**_WEBHOOK, **WHY}, ("url",)), **returns(WebhookView))  # fmt: skip
-    @needs(Permission.NOTIFY_EDIT)
+    @needs(Permission.NOTIFY_EDIT, verb="put webhook")
     async def put(name: str, request: Request) -> Response:
         hooks = webhooks()
 
@@ -57,7 +57,7 @@ def routes(service: Service) -> APIRouter:
 
     @router.delete("/webhooks/{name}", tags=["webhooks"], summary="Remove a webhook",
                    **returns(WebhookView))  # fmt: skip
-    @needs(Permission.NOTIFY_EDIT)
+    @needs(Permission.NOTIFY_EDIT, verb="remove webhook")
     async def remove(
         name: str, request: Request, reason: str = "", dry_run: bool = False
     ) -> Response:
@@ -66,7 +66,7 @@ def routes(service: Service) -> APIRouter:
 
     @router.post("/webhooks/{name}/test", tags=["webhooks"], summary="Send a message at once",
                  **takes({}), **returns(WebhookView))  # fmt: skip
-    @needs(Permission.NOTIFY_EDIT)
+    @needs(Permission.NOTIFY_EDIT, verb="test webhook")
     async def test(name: str, request: Request) -> Response:
         await read_object(request, {})
         return answer(await webhooks().test(caller_of(request), name))

@@ -83,7 +83,7 @@ def routes(service: Service) -> APIRouter:
         summary="Run the system ahead twice, as it is and with something changed",
         **takes(_ASK), **returns(WhatIfView, 202),
     )  # fmt: skip
-    @needs(Permission.FLEET_EDIT)
+    @needs(Permission.FLEET_EDIT, verb="whatif")
     async def start(request: Request) -> Response:
         async def check(rest: dict[str, Any]) -> None:
             await service.check_whatif(caller_of(request), _readable(rest))

@@ -21,39 +21,11 @@ VERBS = (
 """What lines of the audit log say was done or refused."""
 _ALIASES = {"reprioritize": "edit"}
 """Verbs of commands, by which lines are asked for as well."""
-_VERB_OF = {
-    **{f"POST /jobs/{verb}": verb for verb in VERBS[1:9]},
-    **{f"POST /hosts/{verb}": verb for verb in ("cordon", "drain", "uncordon")},
-    **{f"POST /hosts/{{host}}/{verb}": verb for verb in ("cordon", "drain", "uncordon")},
-    "POST /jobs": "submit", "POST /jobs/bulk": "submit", "POST /jobs/{job}/cancel": "cancel",
-    "POST /jobs/{job}/exec": "exec", "PUT /workdirs/{digest}": "upload",
-    "POST /clusters/close": "close-cluster", "POST /clusters/{cluster}/close": "close-cluster",
-    "POST /clusters/open": "open-cluster", "POST /clusters/{cluster}/open": "open-cluster",
-    "POST /reservations": "reserve", "POST /reservations/{name}/end": "end-reservation",
-    "POST /tenants/pause": "pause-tenant", "POST /tenants/{tenant}/pause": "pause-tenant",
-    "POST /tenants/resume": "resume-tenant", "POST /tenants/{tenant}/resume": "resume-tenant",
-    "POST /tenants/{tenant}/quota": "set-quota", "POST /tenants/{tenant}/quota/end": "end-quota",
-    "POST /fleet/apply": "fleet-apply", "POST /datasets": "add-dataset",
-    "POST /datasets/{name}/replicas": "replicate", "DELETE /datasets/{name}": "remove-dataset",
-    "DELETE /datasets/{name}/replicas/{region}": "drop-replica", "POST /whatif": "whatif",
-    "POST /tokens": "create-token", "DELETE /tokens/{token}": "revoke-token",
-    "POST /accounts": "add-account", "DELETE /accounts/{name}": "remove-account",
-    "POST /roles/grant": "grant-role", "POST /roles/revoke": "revoke-role",
-    "PUT /webhooks/{name}": "put webhook", "DELETE /webhooks/{name}": "remove webhook",
-    "POST /webhooks/{name}/test": "test webhook", "PUT /profile": "set profile",
-}  # fmt: skip
-"""By route, what it does: of a refusal at the door only the route is known."""
 _OWN_ACTORS = ("budget",)
 """Parts of the server that act by themselves."""
 _OUTCOMES = ("done", "unchanged", "refused")
 _ROUTE = re.compile(r"[A-Z]+ /")
 """How the verb of a refusal begins where a route does nothing else that is in the log."""
-
-
-def verb_of(route: str) -> str:
-    """What a route such as ``POST /api/v1/jobs`` does, in the words of the log; else the route."""
-    method, _, path = route.partition(" ")
-    return _VERB_OF.get(f"{method} {path.removeprefix('/api/v1')}", route)
 
 
 def asked_verb(verb: str) -> str:
