@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -125,6 +126,44 @@ def test_requests_that_come_together_have_no_more_room(tmp_path: Path) -> None:
 
     with entrance(tmp_path) as door:
         door.service.queue_room.most_bytes = 16 * ONE_BYTES
+        run(partial(story, door))
+
+
+def _comes(room: QueueRoom) -> bool:
+    """Whether jobs are on their way into the queue, soon."""
+    until_s = time.monotonic() + 20
+    while not room._coming and time.monotonic() < until_s:
+        time.sleep(0.01)
+    return bool(room._coming)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [("/jobs", {"job": JOB}), ("/jobs/bulk", {"jobs": [JOB]})]
+)
+def test_a_repeat_waits_for_its_first_try_and_counts_no_more(
+    tmp_path: Path, path: str, body: dict[str, Any]
+) -> None:
+    """Also one that comes before the first is in the queue; what has another key, or none, is new."""
+
+    async def story(door: Entrance) -> None:
+        ada = door.client(await door.token("ada", (Role.SUBMITTER, "vision")))
+        keyed, other = {"Idempotency-Key": "once"}, {"Idempotency-Key": "another"}
+        goes_on = threading.Event()
+        held = door.service.runtime.ask(lambda: goes_on.wait(30))
+        first = asyncio.create_task(ada.post(path, json=body, headers=keyed))
+        assert await asyncio.to_thread(_comes, door.service.queue_room)
+        again = asyncio.create_task(ada.post(path, json=body, headers=keyed))
+        anew = [await ada.post(path, json=body, headers=headers) for headers in (other, {})]
+        done, _ = await asyncio.wait({again}, timeout=0.5)
+        goes_on.set()
+        assert not done, again.result().text
+        assert [answer.status_code for answer in anew] == [507, 507]
+        sent = await asyncio.gather(first, again, asyncio.wrap_future(held))
+        assert [answer.status_code for answer in sent[:2]] == [201, 201], sent[1].text
+        assert sent[0].json() == sent[1].json()
+
+    with entrance(tmp_path) as door:
+        door.service.queue_room.most_bytes = 4 * ONE_BYTES
         run(partial(story, door))
 
 

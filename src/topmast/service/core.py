@@ -104,6 +104,8 @@ class Core:
         """Acts that may be about many jobs."""
         self.listing = OneEach()
         """Lists of jobs and sweeps."""
+        self.submitting = OneEach()
+        """Submissions with one key."""
         self.profiles = Profiles(runtime, self.access, journal.option, self.limits)
         self.directory = Directory(
             runtime, journal, clock, self.access, self.limits, self.redaction

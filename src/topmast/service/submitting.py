@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -51,6 +51,12 @@ class Submitting(Reserving):
         self, caller: Caller, document: Any, user: str, workdir: str, key: str, size_bytes: int = 0
     ) -> v.Receipt:
         """Admit one job, of a document so long; returns when that is durable."""
+        async with self._key_turn(caller, key):
+            return await self._submit(caller, document, user, workdir, key, size_bytes)
+
+    async def _submit(
+        self, caller: Caller, document: Any, user: str, workdir: str, key: str, size_bytes: int
+    ) -> v.Receipt:
         self.limits.take(caller, "submit", floor=float(not self._is_repeated(caller, key)))
         self._refuse_if_full(caller, key)
         spec, ended = await self._read_job(caller, document, user, workdir)
@@ -67,6 +73,12 @@ class Submitting(Reserving):
         self, caller: Caller, documents: Any, user: str, key: str, size_bytes: int = 0
     ) -> v.BulkReceipt:
         """Admit many jobs, of documents so long, all or none; returns when that is durable."""
+        async with self._key_turn(caller, key):
+            return await self._submit_many(caller, documents, user, key, size_bytes)
+
+    async def _submit_many(
+        self, caller: Caller, documents: Any, user: str, key: str, size_bytes: int
+    ) -> v.BulkReceipt:
         self._refuse_if_full(caller, key)
         repeated = self._is_repeated(caller, key)
         jobs, ended = await self._read_jobs(caller, documents, user, size_bytes, repeated=repeated)
@@ -77,6 +89,10 @@ class Submitting(Reserving):
         specs = tuple([job.spec for job in jobs])
         kinds = None if any(s.depends_on for s in specs) else tuple([job.kind for job in jobs])
         return v.BulkReceipt(await self._admit(caller, specs, key, ended, kinds), tuple(warnings))
+
+    def _key_turn(self, caller: Caller, key: str) -> AbstractAsyncContextManager[None]:
+        """A repeat waits while its first try is under way: before that is in, it would count."""
+        return self.submitting.turn(caller, key) if key else nullcontext()
 
     def _refuse_if_full(self, caller: Caller, key: str) -> None:
         """One account could else fill the disk, and the server of all would end. Raises Full."""

@@ -224,19 +224,20 @@ class OneEach:
     """One thing of each account at a time; used on the event loop alone."""
 
     def __init__(self) -> None:
-        self._turns: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
+        self._turns: WeakValueDictionary[tuple[str, str], _Turn] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def turn(self, caller: Caller) -> AsyncIterator[None]:
+    async def turn(self, caller: Caller, thing: str = "") -> AsyncIterator[None]:
         """The turn of an account: all that it asks for together delays others by one at most.
 
+        With a ``thing``, requests wait only for those of the account that are about the same.
         Raises TooMany if `ASKED_AT_ONCE` of it are asked for: each holds a connection.
         """
         if caller.principal.trusted:
             yield
             return
         name = caller.principal.subject
-        mine = self._turns.setdefault(name, _Turn())
+        mine = self._turns.setdefault((name, thing), _Turn())
         if mine.asked >= ASKED_AT_ONCE:
             why = f"{ASKED_AT_ONCE} such requests of {name} wait for one another already"
             raise TooMany(why, 1.0)
