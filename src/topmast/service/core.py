@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -55,6 +55,21 @@ They have threads of their own: a region that does not answer takes none of thos
 
 ReadLog = Callable[[str, str, int, int, int, int], LogPage | None]
 """A piece of a task's output: (cluster, job, attempt, rank, offset, limit) -> page, if any."""
+
+
+class _Timed:
+    """How long questions took of the thread that decides."""
+
+    def __init__(self) -> None:
+        self.took_s = 0.0
+
+    def answer(self, question: Callable[[], T]) -> T:
+        """The answer to one; on that thread."""
+        begun_s = time.thread_time()
+        try:
+            return question()
+        finally:
+            self.took_s += time.thread_time() - begun_s
 
 
 class Core:
@@ -141,22 +156,19 @@ class Core:
             self.limits.take(caller, "list")
             yield
 
+    @contextmanager
+    def _paid(self, caller: Caller) -> Iterator[_Timed]:
+        """The caller pays in the end for the time that its questions took of the machines."""
+        timed = _Timed()
+        try:
+            yield timed
+        finally:
+            self.limits.charge_time(caller, timed.took_s)
+
     async def _ask_paid(self, caller: Caller, question: Callable[[], T]) -> T:
         """The answer to a question that may take long: the caller pays for its time."""
-        took_s = 0.0
-
-        def timed() -> T:
-            nonlocal took_s
-            begun_s = time.thread_time()
-            try:
-                return question()
-            finally:
-                took_s = time.thread_time() - begun_s
-
-        try:
-            return await self._ask(timed)
-        finally:
-            self.limits.charge_time(caller, took_s)
+        with self._paid(caller) as timed:
+            return await self._ask(partial(timed.answer, question))
 
     async def _look(self, caller: Caller, look: Callable[[Turns], T]) -> T:
         """A long look at the machines, one after the other; decisions go on between its slices.
@@ -188,16 +200,18 @@ class Core:
     ) -> None:
         """``look`` at all jobs in memory in portions, between which decisions go on.
 
-        One walk at a time: many at once would leave little between their portions. Raises TooMany.
+        One walk at a time: many at once would leave little between their portions. The caller pays
+        for comparisons, or else for the time. Raises TooMany.
         """
         records = self.machines.queue.jobs.records
         self.limits.take(caller, "list", jobs.steps * len(records) / STEPS_PER_TAKE)
         async with self._walking:
             names = await self._ask(lambda: list(records))
             size = max(1, PORTION // max(1, jobs.steps))
-            for first in range(0, len(names), size):
-                portion = names[first : first + size]
-                await self._ask(partial(look, portion))
+            with self._paid(caller) as timed:
+                for first in range(0, len(names), size):
+                    compare = partial(look, names[first : first + size])
+                    await self._ask(compare if jobs.steps else partial(timed.answer, compare))
 
     async def _drawn(self, things: Iterator[T]) -> list[T]:
         """All that is found among the machines; decisions go on every `SLICE_S`."""

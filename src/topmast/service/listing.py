@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
+from operator import itemgetter
 
 import msgspec
 from msgspec import Struct
@@ -207,28 +210,88 @@ def newest(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
     return list(islice(chosen, wanted.limit))
 
 
-def in_queue_order(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
+Rank = tuple[float, ...]
+"""Where a job stands in its part of the queue order."""
+
+
+class QueueWalk:
     """Wanted jobs in queue order: those that hold GPUs, waiting ones by rank, finished ones.
 
-    O(jobs that hold GPUs + waiting jobs before the last of them).
+    In pieces: each goes on behind the last job of the one before, whatever has changed meanwhile.
     """
-    skipped = wanted.cursor or 0
-    chosen = (record for record in _in_queue_order(queue, wanted) if wanted.takes(record))
-    return list(islice(chosen, skipped, skipped + wanted.limit))
+
+    def __init__(self, queue: GlobalQueue, wanted: Selection) -> None:
+        self.found: list[JobRecord] = []
+        """The page, once it is whole."""
+        self._wanted, self._passed = wanted, 0
+        self._first = wanted.cursor or 0
+        last = self._first + wanted.limit
+        self._last = last if wanted.found is None else min(last, len(wanted.found.jobs))
+        states = wanted.jobs.states
+        waits = not states or any(state in WAITING for state in states)
+        self._parts = [
+            partial(_by_rank, queue.jobs.placed.values, _rank_placed),
+            *((queue.waiting_in_order,) if waits else ()),
+            *((partial(_by_rank, queue.waiting_in_none, _rank_number),) if waits else ()),
+            partial(_by_rank, partial(_ended, queue), _rank_ended),
+        ]
+        """Those that are to be walked yet; each tells what stands behind a place."""
+        self._after: Rank | None = None
+
+    def goes_on(self, is_over: Callable[[], bool] = lambda: False) -> bool:
+        """Walk on until that is over; whether there is more to walk.
+
+        O(jobs that are passed), and of those that are ranked here O(all of them log all of them).
+        """
+        while self._parts and self._passed < self._last:
+            for rank, record in self._parts[0](self._after):
+                self._after = rank
+                if self._wanted.takes(record):
+                    self._passed += 1
+                    if self._passed > self._first:
+                        self.found.append(record)
+                    if self._passed >= self._last:
+                        return False
+                if is_over():
+                    return True
+            del self._parts[0]
+            self._after = None
+        return False
 
 
-def _in_queue_order(queue: GlobalQueue, wanted: Selection) -> Iterator[JobRecord]:
-    """The jobs in memory, without some that are not wanted."""
-    jobs, states = queue.jobs, wanted.jobs.states
-    yield from sorted(
-        jobs.placed.values(), key=lambda job: (-float(job.band), job.submit_s, job.number)
-    )
-    if not states or any(state in WAITING for state in states):
-        yield from queue.waiting_in_order()
-    yield from sorted(
-        (jobs.records[job] for job in jobs.ended.names),
-        key=lambda job: (-(job.finish_s or 0.0), -job.number),
-    )
+def in_queue_order(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
+    """A page in queue order, in one piece."""
+    walk = QueueWalk(queue, wanted)
+    walk.goes_on()
+    return walk.found
+
+
+def _by_rank(
+    jobs: Callable[[], Iterable[JobRecord]],
+    rank: Callable[[JobRecord], Rank],
+    after: Rank | None,
+) -> Iterator[tuple[Rank, JobRecord]]:
+    """Jobs by their ranks, which all differ, and only what stands behind a rank."""
+    ranked = [(rank(job), job) for job in jobs()]
+    ranked.sort(key=itemgetter(0))
+    first = 0 if after is None else bisect_right(ranked, after, key=itemgetter(0))
+    return islice(ranked, first, None)
+
+
+def _ended(queue: GlobalQueue) -> Iterator[JobRecord]:
+    return map(queue.jobs.records.__getitem__, queue.jobs.ended.names)
+
+
+def _rank_placed(job: JobRecord) -> Rank:
+    return (-float(job.band), job.submit_s, job.number)
+
+
+def _rank_number(job: JobRecord) -> Rank:
+    return (job.number,)
+
+
+def _rank_ended(job: JobRecord) -> Rank:
+    return (-(job.finish_s or 0.0), -job.number)
 
 
 GROUP_KEYS: dict[str, Callable[[JobRecord], str]] = {

@@ -10,6 +10,7 @@ from typing import Any, NoReturn, Protocol, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
+from topmast.fast.queue import JobRecord
 from topmast.model import messages as m
 from topmast.model.access import Caller
 from topmast.model.errors import Conflict
@@ -231,8 +232,8 @@ class PastService(Service):
         super().__init__(*parts)
         self._told: dict[str, Explanation] = {}
 
-    def _page(self, wanted: Selection) -> JobPage:
-        page = super()._page(wanted)
+    def _page(self, wanted: Selection, found: Sequence[JobRecord]) -> JobPage:
+        page = super()._page(wanted, found)
         return replace(page, jobs=tuple(self._judged(job) for job in page.jobs))
 
     def _judged(self, view: JobView) -> JobView:
@@ -245,8 +246,8 @@ class PastService(Service):
     def _explained(self, job: str) -> Explanation | None:
         """Of the first jobs that are asked for."""
         known = self._told
-        record = self.machines.queue.jobs.records[job]
-        if job not in known and len(known) < MOST_JUDGED:
+        record = self.machines.queue.jobs.records.get(job)  # a standby may have lost it meanwhile
+        if record is not None and job not in known and len(known) < MOST_JUDGED:
             now_s = self.clock.now()
             known[job] = explain_job(
                 self.machines.queue, self.regions.placers, record, now_s, in_brief=True

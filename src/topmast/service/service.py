@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 import topmast
+from topmast.adapters.clock import elapsed_s
 from topmast.fast.queue import JobRecord
 from topmast.fast.region import count_of
 from topmast.model import ids
@@ -43,7 +44,7 @@ from topmast.service.selecting import SelectedNames
 from topmast.service.sentences import standing
 from topmast.service.submitting import Submitting
 from topmast.service.system import timings
-from topmast.service.turns import Turns
+from topmast.service.turns import SLICE_S, Turns
 from topmast.service.usage import check_key, running_rows, usage
 
 Read = Callable[[str, int, int, int, int], LogPage | None]
@@ -131,7 +132,7 @@ class Service(Submitting):
         if unknown and not wanted.may_be_archived:
             refuse_all(unknown)
         wanted = msgspec.structs.replace(wanted, fold=fold)
-        if not wanted.jobs.counts_alike:
+        if not listing.is_tallied(self.machines.queue, wanted):
             found = listing.Found()
             look = partial(listing.find, self.machines.queue, wanted, found)
             await self._walk(caller, wanted.jobs, look)
@@ -159,8 +160,12 @@ class Service(Submitting):
         return found
 
     async def _jobs(self, caller: Caller, wanted: listing.Selection) -> v.JobPage:
-        page = await self._ask_paid(caller, lambda: self._page(wanted))
         queue = self.machines.queue
+        if wanted.queue_order:
+            return await self._page_in_queue_order(caller, wanted)
+        page = await self._ask_paid(
+            caller, lambda: self._page(wanted, listing.newest(queue, wanted))
+        )
         if not wanted.may_be_archived or not queue.jobs.has_forgotten:
             return page
         live = list(page.jobs)
@@ -174,11 +179,23 @@ class Service(Submitting):
         cursor_after = str(ids.job_number(found[-1].id)) if full else None
         return v.JobPage(tuple(found), cursor_after, page.counts, page.total, page.sweeps)
 
-    def _page(self, wanted: listing.Selection) -> v.JobPage:
-        queue = self.machines.queue
-        order = listing.in_queue_order if wanted.queue_order else listing.newest
-        found = order(queue, wanted)
-        cursor = None
+    async def _page_in_queue_order(self, caller: Caller, wanted: listing.Selection) -> v.JobPage:
+        """Decisions go on every `SLICE_S`: what stands before the page may be the whole queue."""
+        walk = listing.QueueWalk(self.machines.queue, wanted)
+
+        def look() -> v.JobPage | None:
+            until_s = elapsed_s() + SLICE_S
+            if walk.goes_on(lambda: elapsed_s() > until_s):
+                return None
+            return self._page(wanted, walk.found)
+
+        with self._paid(caller) as timed:
+            while (page := await self._ask(partial(timed.answer, look))) is None:
+                pass
+        return page
+
+    def _page(self, wanted: listing.Selection, found: Sequence[JobRecord]) -> v.JobPage:
+        queue, cursor = self.machines.queue, None
         if len(found) == wanted.limit:
             seen = (wanted.cursor or 0) + len(found)
             cursor = str(seen if wanted.queue_order else found[-1].number)

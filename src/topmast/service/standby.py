@@ -7,7 +7,7 @@ an answer is of one moment.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar, cast
 import structlog
 
 from topmast.adapters.clock import elapsed_s
+from topmast.fast.queue import JobRecord
 from topmast.model.errors import Unavailable
 from topmast.model.views import JobPage
 from topmast.ports import ActRow, Clock, HistoryRow, Mover
@@ -103,9 +104,9 @@ class StandbyRuntime(PastRuntime):
 class StandbyService(PastService):
     """Why a job waits is in no journal: for the jobs of each page it is found out anew."""
 
-    def _page(self, wanted: Selection) -> JobPage:
+    def _page(self, wanted: Selection, found: Sequence[JobRecord]) -> JobPage:
         self._told.clear()
-        return super()._page(wanted)
+        return super()._page(wanted, found)
 
 
 class Followed:

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from tests.support.build import cluster, fleet, job, tenant
 from tests.support.world import World
 from topmast.fast.queue import GlobalQueue, JobRecord
+from topmast.fast.queue.backlog.ordered_index import Key
+from topmast.fast.queue.backlog.ranking import Ranking
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.job import MILLI, Band, JobChanges
@@ -57,6 +59,14 @@ def paged(queue: GlobalQueue, wanted: Selection) -> list[str]:
         wanted = replace(wanted, cursor=len(found) if order else records[-1].number)
 
 
+def in_pieces(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
+    """A page in queue order, with a pause after each job that is passed."""
+    walk = listing.QueueWalk(queue, wanted)
+    while walk.goes_on(lambda: True):
+        pass
+    return walk.found
+
+
 def check(queue: GlobalQueue) -> None:
     """All pages of all selections are those of the walk, and so are the sums."""
     for states, selector in SELECTIONS:
@@ -70,6 +80,9 @@ def check(queue: GlobalQueue) -> None:
                 for each in (wanted, replace(wanted, found=known)):
                     assert paged(queue, each) == want, (states, selector, order)
                     assert listing.total(queue, each) == len(want)
+                    if order:
+                        whole = in_pieces(queue, replace(each, limit=1_000))
+                        assert [record.id for record in whole] == want
                 check_groups(queue, wanted)
     sums: dict[str, int] = {}
     for record in queue.jobs.records.values():
@@ -171,6 +184,47 @@ def test_a_page_reads_no_more_jobs_than_it_shows() -> None:
     assert listing.total(world.queue, wanted) == 2_000
     assert len(listing.newest(world.queue, replace(wanted, queue_order=False))) == 10
     assert len(read) <= 20
+
+
+def test_a_page_of_the_queue_is_in_pieces_between_which_jobs_come_and_go() -> None:
+    """Each goes on where the one before ended: what stays is passed once, in its order."""
+    world = World(fleet(cluster("east-1", hosts=1), tenants=TENANTS))
+    world.submit(*[job("x", 8, tenant="a")] * 40)
+    queue, wanted = world.queue, listing.select((), "", 30, "5", True)
+    want = [record.id for record in listing.in_queue_order(queue, wanted)]
+    assert want == [f"j{number}" for number in range(6, 36)]
+    assert in_pieces(queue, wanted) == listing.in_queue_order(queue, wanted)
+    walk, pieces, gone = listing.QueueWalk(queue, wanted), 0, ("j3", "j12", "j30")
+    while walk.goes_on(lambda: True):
+        pieces += 1
+        if pieces == 15:
+            world.cancel(*gone)
+            world.submit(job("first", 8, tenant="a", band=Band.CRITICAL))
+    assert pieces > 30
+    assert [record.id for record in walk.found] == [
+        f"j{number}" for number in range(6, 37) if number != 30
+    ]
+
+
+def test_the_first_page_of_the_queue_ranks_no_more_jobs_than_it_shows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many wait, within their quota or beyond."""
+    world = World(fleet(cluster("east-1", hosts=1), tenants=TENANTS))
+    world.submit(*[job("x", 8, tenant="a")] * 2_000)
+    ranked, key_of = list[int](), Ranking._key
+
+    def counted(ranking: Ranking, row: int, over_quota: bool) -> Key:
+        ranked.append(row)
+        return key_of(ranking, row, over_quota)
+
+    monkeypatch.setattr(Ranking, "_key", counted)
+    page = listing.select(("PENDING",), "", 10, "", True)
+    assert len(listing.in_queue_order(world.queue, page)) == 10
+    assert len(ranked) <= 20
+    ranked.clear()
+    (first, *others) = in_pieces(world.queue, replace(page, cursor=1_500, limit=1))
+    assert (first.id, others) == ("j1502", [])
 
 
 def test_groups_look_at_no_job_that_waits_but_the_first() -> None:

@@ -10,7 +10,9 @@ The jobs of a blocked class (see `blocked`) are passed over, many at a time.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from typing import Any, cast
@@ -289,18 +291,32 @@ class Ranking:
         row = self._row_of.get(job)
         return None if row is None else float(self._columns["remaining_s"][row])
 
-    def in_order(self, over_quota: bool = False) -> Iterator[tuple[Key, str]]:
+    def in_order(
+        self,
+        over_quota: bool = False,
+        job_classes: Sequence[int] | None = None,
+        after: Key | None = None,
+    ) -> Iterator[tuple[Key, str]]:
         """Every job from the head on, passed over or not; not to be changed meanwhile.
 
-        Amortised O(1) for each.
+        ``job_classes``: only those of some; ``after``: only what stands behind that key. Amortised
+        O(1) for each in Python, O(jobs) in numpy.
         """
         self._settle()
         index = self._over if over_quota else self._within
-        alive, sorted_rows = self._columns["alive"], index.base
+        alive, class_of = self._columns["alive"], self._columns["job_class"]
+        is_meant = np.full(int(class_of.max()) + 1, job_classes is None)
+        is_meant[list(job_classes or ())] = True
+        sorted_rows, keys = index.base, index.late
+        if after is not None:
+            key_of = partial(self._key, over_quota=over_quota)
+            sorted_rows = sorted_rows[bisect_right(sorted_rows, after, key=key_of) :]
+            keys = keys[bisect_right(keys, after) :]
         blocks = (sorted_rows[at : at + BLOCK] for at in range(0, len(sorted_rows), BLOCK))
-        rows = (row for block in blocks for row in block[alive[block]].tolist())
-        base = (self._key(row, over_quota) for row in rows)
-        late = (key for key in index.late if alive[int(key[-1])])
+        meant = (block[alive[block] & is_meant[class_of[block]]] for block in blocks)
+        base = (self._key(row, over_quota) for rows in meant for row in rows.tolist())
+        late_rows = ((key, int(key[-1])) for key in keys)
+        late = (key for key, row in late_rows if alive[row] and is_meant[class_of[row]])
         for key in heapq.merge(base, late):
             yield key, self._jobs[int(key[-1])]
 

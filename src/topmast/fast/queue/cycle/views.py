@@ -248,28 +248,24 @@ class QueueViews(QueueState):
             yield record.spec, PendingReason.PENDING_EVALUATION, 1
         yield from self.backlog.aside.by_kind()
 
-    def waiting_in_order(self) -> Iterator[JobRecord]:
+    def waiting_in_order(self, after: Key | None = None) -> Iterator[tuple[Key, JobRecord]]:
         """The jobs without a plan, in the order of the profile, as the quota of each allows.
 
-        Not to be changed meanwhile. Amortised O(1) for each. Those in no order come last, and take
-        O(all of them).
+        Not to be changed meanwhile, but to be gone on with ``after`` the last key. Amortised O(1)
+        for each, and O(job classes).
         """
-        backlog, records = self.backlog, self.jobs.records
-        modes: dict[int, bool] = {}
+        lines: dict[bool, list[int]] = {False: [], True: []}
+        for one in self.backlog.job_classes.values():
+            lines[not self.tenancy.choices(one.spec, over_quota=False)].append(one.number)
+        ranking, records = self.backlog.ranking, self.jobs.records
+        found = (ranking.in_order(over, known, after) for over, known in lines.items() if known)
+        for key, job in heapq.merge(*found):
+            yield key, records[job]
 
-        def is_over(job: str) -> bool:
-            one = backlog.job_class(job)
-            if one.number not in modes:
-                modes[one.number] = not self.tenancy.choices(one.spec, over_quota=False)
-            return modes[one.number]
-
-        def line(over: bool) -> Iterator[tuple[Key, str]]:
-            return (pair for pair in backlog.ranking.in_order(over) if is_over(pair[1]) is over)
-
-        for _, job in heapq.merge(line(False), line(True)):
-            yield records[job]
-        others = [*backlog.delayed(), *(records[job] for job in backlog.aside.jobs())]
-        yield from sorted(others, key=lambda record: record.number)
+    def waiting_in_none(self) -> Iterator[JobRecord]:
+        """The other jobs without a plan. O(these)."""
+        yield from self.backlog.delayed()
+        yield from map(self.jobs.records.__getitem__, self.backlog.aside.jobs())
 
     def verdict_of(self, one: JobClass) -> Verdict:
         """Why the jobs of a class wait.
