@@ -18,23 +18,33 @@ REST_S = 0.15
 REAL_SHARE = 0.04
 """Of so many jobs tasks run; the others wait behind a job that has all GPUs."""
 TASK = """
-import os, pathlib, sys, time
+import fcntl, os, pathlib, sys, time
 folder, name = pathlib.Path(sys.argv[1]), sys.argv[2]
 run = f"{name} {os.environ['TOPMAST_JOB_ID']} {os.environ['TOPMAST_EPOCH']}"
 def say(kind):
     with open(folder / "proof", "a") as file:
         file.write(f"{kind} {run}\\n")
-lock = folder / "locks" / name
-try:
-    lock.mkdir()
-except FileExistsError:
-    say("double")
-    sys.exit(5)
-say("start")
-time.sleep(0.3)
-lock.rmdir()
-say("done")
+def run_once(file):
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return say("double")
+    before = file.read()
+    if "done" in before:
+        return say("double")
+    if before:
+        say("stopped")
+    say("start")
+    print("begun", file=file, flush=True)
+    time.sleep(0.3)
+    print("done", file=file, flush=True)
+    say("done")
+    return 0
+with open(folder / "locks" / name, "a+") as file:
+    file.seek(0)
+    sys.exit(5 if run_once(file) is None else 0)
 """
+"""It fails if it runs elsewhere or is done, and says so if it was stopped in its midst."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +178,7 @@ def settle(load: Load, patience_s: float = 90.0) -> Verdict:
     return Verdict(
         list(_lost(load, views)), list(_doubles(load, views)),
         [*stale_orders(load.system.folder / "orders"), *stale_orders(load.system.apart / "batches")],
-        load.odd,
+        [*load.odd, *_stopped(load)],
     )  # fmt: skip
 
 
@@ -202,11 +212,20 @@ def _doubles(load: Load, views: dict[str, tuple[str, str]]) -> Iterator[str]:
     for name, count in Counter(name for name, _ in views.values()).items():
         if count > 1:
             yield f"{name} was submitted once, and there are {count} jobs of that name"
-    file = load.system.folder / "proof"
-    lines = file.read_text().splitlines() if file.exists() else []
-    for line, count in Counter(lines).items():
-        if count > 1 or line.startswith("double"):
+    for line, count in Counter(_proof(load)).items():
+        if line.startswith("double") or (count > 1 and not line.startswith("stopped")):
             yield f"{line}: {count} times"
+
+
+def _stopped(load: Load) -> Iterator[str]:
+    """Tasks that were ended in their midst, which nothing asked for."""
+    return (f"{line}: had begun before" for line in _proof(load) if line.startswith("stopped"))
+
+
+def _proof(load: Load) -> list[str]:
+    """What the tasks have written."""
+    file = load.system.folder / "proof"
+    return file.read_text().splitlines() if file.exists() else []
 
 
 def stale_orders(file: Path) -> list[str]:

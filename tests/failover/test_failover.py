@@ -1,14 +1,17 @@
 """The judge of the failover test, and that the test notices what it is there for."""
 
+import fcntl
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.failover.load import stale_orders
+from tests.failover.load import TASK, stale_orders
 from tests.failover.program import MUTANTS, NO_EPOCH, NO_FENCE, NO_HOLD
 from tests.failover.run import CHAIN, failover_test, missed
 from tests.support import postgresql
@@ -42,6 +45,40 @@ def test_an_order_of_an_old_epoch_is_seen(tmp_path: Path, orders: str, want_stal
     file = tmp_path / "orders"
     file.write_text(orders)
     assert len(stale_orders(file)) == want_stale
+
+
+@pytest.mark.parametrize(
+    ("before", "want_code", "want_said"),
+    [
+        ("", 0, ["start", "done"]),
+        ("begun\n", 0, ["stopped", "start", "done"]),
+        ("begun\ndone\n", 5, ["double"]),
+    ],
+    ids=["first", "was stopped", "was done"],
+)
+def test_a_task_tells_what_was_before(
+    tmp_path: Path, before: str, want_code: int, want_said: list[str]
+) -> None:
+    (tmp_path / "locks").mkdir()
+    (tmp_path / "locks" / "c0-1").write_text(before)
+    assert _task(tmp_path).wait(20.0) == want_code
+    proof = (tmp_path / "proof").read_text().splitlines()
+    assert [line.split()[0] for line in proof] == want_said
+
+
+def test_a_task_tells_that_it_runs_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "locks").mkdir()
+    with (tmp_path / "locks" / "c0-1").open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert _task(tmp_path).wait(20.0) == 5
+    assert (tmp_path / "proof").read_text() == "double c0-1 j1 1\n"
+
+
+def _task(folder: Path) -> subprocess.Popen[bytes]:
+    """The task of a job, as its engine starts it."""
+    words = [sys.executable, "-S", "-c", TASK, str(folder), "c0-1"]
+    own = {"TOPMAST_JOB_ID": "j1", "TOPMAST_EPOCH": "1"}
+    return subprocess.Popen(words, env={**os.environ, **own})
 
 
 @pytest.mark.parametrize(

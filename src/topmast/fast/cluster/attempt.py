@@ -205,6 +205,15 @@ class Attempt(Struct, gc=False, omit_defaults=True):
         return min(late_s, limit_s)
 
 
+def outcome_of_end(code: int | None, *, was_waiting: bool, evicted: bool) -> Outcome:
+    """Why a gang stops for the end of a task, by the task's exit status; None: it left none."""
+    if evicted:
+        return Outcome.PREEMPTED
+    if code is not None:
+        return Outcome.FAILED
+    return Outcome.LAUNCH_FAILED if was_waiting else Outcome.HOST_LOST
+
+
 def turns_of(attempt: Attempt) -> Turn:
     """The turns of a gang that takes turns."""
     turns = attempt.turns

@@ -58,10 +58,11 @@ class GangStopping(AttemptFact, frozen=True):
     """The cluster ended it, by itself or by its own people."""
 
 
-class StopRepeated(AttemptFact, frozen=True, tag="Prodded"):
-    """The engine was told again to stop the gang."""
+class OrderRepeated(AttemptFact, frozen=True, tag="Prodded"):
+    """The engine was told again to start or to stop the gang."""
 
     deadline_s: float
+    """When its present phase has lasted too long, counted from then."""
 
 
 class CheckpointRecorded(AttemptFact, frozen=True, tag="Marked"):

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from topmast.fast.cluster import facts as f
-from topmast.fast.cluster.attempt import Attempt, AttemptPhase, Task, TaskPhase
+from topmast.fast.cluster.attempt import Attempt, AttemptPhase, Task, TaskPhase, outcome_of_end
 from topmast.fast.cluster.hooks import GangHooks
 from topmast.fast.machine import EventMachine, Fact
 from topmast.fast.timers import Timers
@@ -78,11 +78,16 @@ class GangLifecycle(EventMachine):
                 self.send(ids.engine(self.name), m.SetHosts(event.cluster.hosts))
 
     def _recovered(self, event: m.Recovered) -> None:
-        """Repeat what the engine may have missed; if it may lose news, compare its tasks."""
+        """Repeat what the engine may have missed; if it may lose news, compare its tasks.
+
+        It has its whole time again: no news was heard meanwhile, and the clock may be another.
+        """
         for attempt in self.state.attempts.values():
             if attempt.phase is AttemptPhase.STARTING:
+                self._repeat(attempt, self.limits.start_within_s)
                 self._start(attempt)
             elif attempt.phase is AttemptPhase.STOPPING:
+                self._repeat(attempt, attempt.spec.checkpoint.grace_s + self.limits.stop_within_s)
                 self.stop_tasks(attempt)
         if self.reconcile:
             self.down = dict.fromkeys(sorted(self.hosts), True)
@@ -208,12 +213,7 @@ class GangLifecycle(EventMachine):
         was_waiting: bool,
         evicted: bool,
     ) -> None:
-        if evicted:
-            why = Outcome.PREEMPTED
-        elif fact.code is not None:
-            why = Outcome.FAILED
-        else:
-            why = Outcome.LAUNCH_FAILED if was_waiting else Outcome.HOST_LOST
+        why = outcome_of_end(fact.code, was_waiting=was_waiting, evicted=evicted)
         self.stop(
             attempt, why, cause, exit_code=fact.code, suspects=suspects, evicted=evicted or UNSET
         )
@@ -278,13 +278,16 @@ class GangLifecycle(EventMachine):
             grace_s = attempt.spec.checkpoint.grace_s if grace_s is None else grace_s
             self.order(attempt, m.StopTasks(attempt.job, attempt.epoch, grace_s))
 
+    def _repeat(self, attempt: Attempt, within_s: float) -> None:
+        """An order is given once more, and has so long from now on."""
+        self.decide(f.OrderRepeated(attempt.job, attempt.epoch, self.now + within_s))
+
     def close(self, attempt: Attempt) -> None:
         """Report the end; what was never stopped has succeeded, for every status was 0."""
         outcome = attempt.why or Outcome.SUCCEEDED
         end_s, turns = attempt.ended_s, attempt.turns
         kept_until_s = attempt.kept_until_s or attempt.opened_s
-        if outcome is Outcome.SUCCEEDED:
-            kept_until_s = end_s
+        kept_until_s = end_s if outcome is Outcome.SUCCEEDED else kept_until_s
         self.decide(f.Closed(attempt.job, attempt.epoch))
         self._ordered.pop(attempt.job, None)
         self._waits.pop(attempt.job, None)
@@ -338,8 +341,7 @@ class GangLifecycle(EventMachine):
         limit_s = attempt.limit_s()
         if attempt.phase is AttemptPhase.STOPPING:
             if attempt.deadline_s <= self.now:
-                again_s = self.now + self.limits.stop_within_s
-                self.decide(f.StopRepeated(attempt.job, attempt.epoch, again_s))
+                self._repeat(attempt, self.limits.stop_within_s)
                 self.stop_tasks(attempt, grace_s=0.0)
         elif limit_s is not None and limit_s <= self.now:
             limit = attempt.spec.time_limit_s
@@ -363,9 +365,7 @@ class GangLifecycle(EventMachine):
 
     def _task(self, job: str, epoch: int, rank: int) -> Task | None:
         attempt = self.attempt(job, epoch)
-        if attempt is None or not 0 <= rank < len(attempt.tasks):
-            return None
-        return attempt.tasks[rank]
+        return attempt.tasks[rank] if attempt and 0 <= rank < len(attempt.tasks) else None
 
     def watch(self, attempt: Attempt) -> None:
         """The phase or the limits of an attempt changed. O(log attempts)."""
@@ -432,7 +432,7 @@ class GangLifecycle(EventMachine):
         attempt.evicted = fact.evicted
         self.watch(attempt)
 
-    def _apply_prodded(self, fact: f.StopRepeated, event: m.Message) -> None:
+    def _apply_repeated(self, fact: f.OrderRepeated, event: m.Message) -> None:
         attempt = self.state.attempts[fact.job]
         attempt.deadline_s = fact.deadline_s
         self.watch(attempt)
@@ -493,7 +493,7 @@ class GangLifecycle(EventMachine):
         f.TaskDown: _apply_down,
         f.GangUp: _apply_gang_up,
         f.GangStopping: _apply_stopping,
-        f.StopRepeated: _apply_prodded,
+        f.OrderRepeated: _apply_repeated,
         f.CheckpointRecorded: _apply_marked,
         f.Closed: _apply_closed,
         f.Refused: _apply_refused,

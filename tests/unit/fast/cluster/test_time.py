@@ -130,3 +130,44 @@ def test_a_cluster_may_take_its_own_time() -> None:
     assert len(manager.ordered(m.StopTasks)) == 2
     manager.tell(lost(0), lost(1))
     assert manager.end().cause == "the gang did not start within 900 s"
+
+
+@pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
+def test_a_gang_has_its_whole_time_to_start_after_a_restart(jump_s: float) -> None:
+    """The next leader's clock may be another one, and until then no news was heard."""
+    manager = Manager()
+    manager.now = 10_000.0
+    manager.launch()
+    start_within_s = manager.machine.limits.start_within_s
+    manager.now += jump_s
+    manager.tell(m.Recovered(), m.Wake())
+    manager.wake_at(manager.now + start_within_s - 1.0)
+    assert manager.ordered(m.StopTasks) == []
+    manager.tell(started(0), started(1))
+    assert manager.told(m.AttemptRunning) == [m.AttemptRunning("j1", 1)]
+
+
+def test_a_gang_that_does_not_start_after_a_restart_is_stopped_in_time() -> None:
+    manager = Manager()
+    manager.now = 10_000.0
+    manager.launch()
+    manager.now -= 3600.0
+    manager.tell(m.Recovered())
+    manager.wake_at(manager.now + manager.machine.limits.start_within_s)
+    (stopping,) = manager.told(m.AttemptStopping)
+    assert stopping.why is Outcome.LAUNCH_FAILED
+
+
+def test_a_gang_that_is_to_stop_has_its_grace_after_a_restart_too() -> None:
+    """What ends it without grace comes when its grace is over, whatever the clock says."""
+    manager = Manager()
+    manager.run()
+    manager.tell(m.StopGang("j1", 1, Outcome.PREEMPTED, "make room"))
+    manager.now += 3600.0
+    manager.tell(m.Recovered(), m.Wake())
+    grace_s = [stop.grace_s for stop in manager.ordered(m.StopTasks)]
+    assert len(grace_s) == 2
+    assert min(grace_s) > 0.0
+    within_s = grace_s[0] + manager.machine.limits.stop_within_s
+    manager.wake_at(manager.now + within_s)
+    assert manager.ordered(m.StopTasks)[-1].grace_s == 0.0
