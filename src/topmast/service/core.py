@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -49,6 +50,8 @@ from topmast.service.whatif import WhatIfs
 
 T = TypeVar("T")
 
+DRAWN_AT_ONCE = 16
+"""So many jobs are judged or shown between two looks at the time: a millisecond."""
 OUTSIDE = 8
 """So many calls wait at the same time for what tasks write: their output, and commands beside them.
 They have threads of their own: a region that does not answer takes none of those that all share."""
@@ -218,10 +221,10 @@ class Core:
         found: list[T] = []
 
         def draw() -> bool:
-            begun_s = elapsed_s()
-            for thing in things:
-                found.append(thing)
-                if elapsed_s() - begun_s > SLICE_S:
+            until_s = elapsed_s() + SLICE_S
+            while few := list(islice(things, DRAWN_AT_ONCE)):
+                found.extend(few)
+                if elapsed_s() > until_s:
                     return False
             return True
 

@@ -131,11 +131,14 @@ class Verbs(Operating):
         """The states of many jobs for the audit log: how many are in each. O(jobs)."""
         known = self.machines.queue.jobs.records
         records = [record for job in jobs if (record := known.get(job)) is not None]
-        held = sum(bool(record.hold) for record in records)
-        bands = (given(record.next_spec, record.spec).band.name.lower() for record in records)
+        held = sum([bool(record.hold) for record in records])
+        bands = Counter([(record.next_spec or record.spec).band for record in records])
         more = {"held": held} if held else {}
-        states = Counter(record.state.value for record in records)
-        return json_text(states=states, bands=Counter(bands), **more)
+        states = Counter([record.state for record in records])
+        return json_text(
+            states={state.value: count for state, count in states.items()},
+            bands={band.name.lower(): count for band, count in bands.items()}, **more,
+        )  # fmt: skip
 
     async def cancel(self, caller: Caller, job: str, by: str, why: Why = NO_REASON) -> JobView:
         """End a job for good; returns before its processes have stopped."""
@@ -313,8 +316,9 @@ class Verbs(Operating):
 
     def _lost_gpu_h(self, verb: str, record: JobRecord) -> float:
         """What no checkpoint keeps; of a job that is cancelled nothing is kept."""
-        now, plan, lost_s = self.clock.now(), record.plan, 0.0
+        plan, lost_s = record.plan, 0.0
         if plan is not None and record.start_s is not None:
+            now = self.clock.now()
             lost_s = max(0.0, now - record.start_s)
             placer = self.regions.placers.get(plan.region)
             held = None if placer is None else placer.state.allocations.get(record.id)

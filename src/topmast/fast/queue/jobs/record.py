@@ -206,12 +206,16 @@ class JobRecord(Struct, gc=False, omit_defaults=True):
             min_tasks=None if elastic is None else others + elastic.least,
             max_tasks=None if elastic is None else others + elastic.most,
             resizes=self.resizes,
-            hold=given(self.hold, given(self.paused, "")),
+            hold=self.hold or self.paused or "",
             suspended=given(self.suspended, False),
             next_band=self.next_spec.band.name.lower() if self.next_spec else None,
             labels=given(spec.labels, {}),
-            depends_on={job: after.value for job, after in given(spec.depends_on, {}).items()},
+            depends_on=_in_words(spec.depends_on) if spec.depends_on else {},
             sweep=spec.in_sweep,
             sweep_index=spec.part.index if spec.part else None,
-            waits_for={job: after.value for job, after in given(self.awaits, {}).items()},
+            waits_for=_in_words(self.awaits) if self.awaits else {},
         )
+
+
+def _in_words(awaited: dict[str, After]) -> dict[str, str]:
+    return {job: after.value for job, after in awaited.items()}
