@@ -21,16 +21,18 @@ from msgspec.structs import replace
 
 from tests.support.entrance import ROOT, URL, Entrance, entrance, run
 from tests.support.live import live
+from topmast.accounts import Token
 from topmast.api import AUTH_PREFIX
 from topmast.api.observing import METRICS, PROBES
 from topmast.client import accounts
-from topmast.model.access import ALLOWED, FLEET_WIDE, Permission, Role
+from topmast.model.access import ALLOWED, FLEET_WIDE, Caller, Permission, Role
 from topmast.model.files.jobfile import faults_in_fleet
 from topmast.model.messages import TokenKind
 from topmast.ports import Act, ActFilter
 from topmast.routing import declared, declared_verb, guarded_router, needs
 from topmast.service import account_room
 from topmast.service.access import act
+from topmast.service.accounts import Directory
 from topmast.service.audit_filter import VERBS, check_filter
 from topmast.service.limits import Rate, Rates
 from topmast.web import STATIC
@@ -1068,6 +1070,27 @@ def test_lists_of_tokens_accounts_and_roles_have_pages(door: Entrance) -> None:
             assert (wrong.status_code, wrong.json()["field"]) == (422, "cursor"), wrong.text
             wrong = await boss.get(f"/{name}", params={"limit": 1_001})
             assert wrong.status_code == 422
+
+    run(story)
+
+
+def test_a_list_of_own_tokens_costs_as_much_as_there_are(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of a server can be a hundred thousand, and a page is made while others wait."""
+    looks: list[str] = []
+    sees = Directory._sees_token
+
+    def look(directory: Directory, caller: Caller, token: Token) -> bool:
+        looks.append(token.subject)
+        return sees(directory, caller, token)
+
+    monkeypatch.setattr(Directory, "_sees_token", look)
+
+    async def story() -> None:
+        tokens = [await door.token(f"own{n}", (Role.SUBMITTER, "vision")) for n in range(3)]
+        found = (await door.client(tokens[0]).get("/tokens")).json()["tokens"]
+        assert [one["subject"] for one in found] == looks == ["sa:own0"]
 
     run(story)
 

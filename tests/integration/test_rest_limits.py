@@ -440,7 +440,7 @@ def test_an_explanation_counts_as_what_it_costs(
     run(story)
 
 
-@pytest.mark.parametrize("path", ["/jobs?order=queue", "/jobs?fold=true", "/sweeps"])
+@pytest.mark.parametrize("path", ["/jobs?order=queue", "/jobs?fold=true", "/sweeps", "/tokens"])
 def test_a_list_counts_as_what_it_costs(
     door: Entrance, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:

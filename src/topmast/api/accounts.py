@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request
@@ -67,10 +69,9 @@ def _tokens(router: APIRouter, service: Service) -> None:
                 **returns(v.TokenView, listed="tokens", more=_MORE))  # fmt: skip
     @needs(Permission.SELF)
     async def tokens(request: Request, limit: _Limit = 1000, cursor: str = "") -> Response:
-        service.limits.take(caller_of(request), "list")
         after = _place(cursor, lambda at, number: (float(at), number), 2)
-        found = service.directory.tokens(caller_of(request), after, limit)
-        return _page(service, request, "tokens", found, limit, lambda one: (one.created_s, one.id))
+        find = partial(service.directory.tokens, caller_of(request), after, limit)
+        return _page(service, request, "tokens", find, limit, lambda one: (one.created_s, one.id))
 
     @router.post(
         "/tokens",
@@ -105,9 +106,8 @@ def _accounts(router: APIRouter, service: Service) -> None:
                 **returns(v.ServiceAccountView, listed="accounts", more=_MORE))  # fmt: skip
     @needs(Permission.ACCOUNTS_VIEW)
     async def accounts(request: Request, limit: _Limit = 1000, cursor: str = "") -> Response:
-        service.limits.take(caller_of(request), "list")
-        found = service.directory.accounts(caller_of(request), cursor, limit)
-        return _page(service, request, "accounts", found, limit, lambda one: (one.name,))
+        find = partial(service.directory.accounts, caller_of(request), cursor, limit)
+        return _page(service, request, "accounts", find, limit, lambda one: (one.name,))
 
     @router.post(
         "/accounts",
@@ -144,11 +144,10 @@ def _roles(router: APIRouter, service: Service) -> None:
                 **returns(v.RoleView, listed="roles", more=_MORE))  # fmt: skip
     @needs(Permission.ACCOUNTS_VIEW)
     async def roles(request: Request, limit: _Limit = 1000, cursor: str = "") -> Response:
-        service.limits.take(caller_of(request), "list")
         after = _place(cursor, lambda of, role, at: Binding(of, Role(role), at.strip(TOP)), 3)
-        found = service.directory.roles(caller_of(request), after, limit)
+        find = partial(service.directory.roles, caller_of(request), after, limit)
         return _page(
-            service, request, "roles", found, limit, lambda one: (one.subject, one.role, one.tenant)
+            service, request, "roles", find, limit, lambda one: (one.subject, one.role, one.tenant)
         )
 
     @router.post("/roles/grant", tags=["accounts"], summary="Give a role at a tenant",
@@ -171,12 +170,20 @@ def _page(
     service: Service,
     request: Request,
     name: str,
-    found: Sequence[T],
+    find: Callable[[], Sequence[T]],
     limit: int,
     place: Callable[[T], tuple[Any, ...]],
 ) -> Response:
-    """A page of a list, and what asks for the next one: the ``place`` of the last in the order."""
-    service.limits.charge_rows(caller_of(request), len(found))
+    """A page of a list, and what asks for the next one: the ``place`` of the last in the order.
+
+    The caller pays for its rows, and for the time that it takes to find them.
+    """
+    caller, limits = caller_of(request), service.limits
+    limits.take(caller, "list")
+    begun_s = time.thread_time()
+    found = find()
+    limits.charge_time(caller, time.thread_time() - begun_s)
+    limits.charge_rows(caller, len(found))
     cursor = " ".join(map(str, place(found[-1]))) if len(found) == limit else None
     return answer({name: found, "next_cursor": cursor})
 

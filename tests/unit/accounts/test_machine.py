@@ -50,6 +50,22 @@ def test_a_token_is_good_until_it_expires_or_is_revoked() -> None:
     assert isinstance(do(accounts, token(2)).reply, Conflict)
 
 
+def test_the_tokens_of_an_owner_are_found_without_those_of_others() -> None:
+    """As they are used, revoked or go with their account; also after a restart."""
+    accounts, service = Accounts(), {"kind": m.TokenKind.SERVICE}
+    do(accounts, m.AddServiceAccount("ci", "vision"))
+    do(accounts, token(1), token(2, "sa:ci", **service), token(3), token(4, "sa:ci", **service))
+    do(accounts, m.RevokeToken("t1"), m.NoteTokenUse("t3"))
+    restored = Accounts()
+    restored.restore(accounts.snapshot())
+    for one in (accounts, restored):
+        assert [(t.id, t.used_s) for t in one.tokens_of("user:ann")] == [("t3", NOW)]
+        assert [t.id for t in one.tokens_of("sa:ci")] == ["t2", "t4"]
+        do(one, m.RemoveServiceAccount("ci"), m.RevokeToken("t3"))
+        assert one.tokens_of("sa:ci") == one.tokens_of("user:ann") == ()
+        assert not one._tokens_of
+
+
 def test_expired_tokens_are_listed_for_a_while_and_then_forgotten() -> None:
     """The next token that is made makes room."""
     accounts = Accounts()
