@@ -21,6 +21,7 @@ from topmast.model.access import Role
 from topmast.model.errors import Full, Unavailable
 from topmast.service import judging, room
 from topmast.service.blobs import Blobs
+from topmast.service.turns import ASKED_AT_ONCE
 
 FLEET = """
 regions: {east: {clusters: {east-a: {hosts: [{count: 1, gpu: H100, gpus: 1}]}}}}
@@ -212,6 +213,31 @@ def test_the_bound_that_a_server_is_given_holds_for_later_starts(tmp_path: Path)
         server.arguments = ()
         with server.up() as again, pytest.raises(Unavailable, match=told):
             again.upload_workdir(folders[1])
+
+
+def test_uploads_of_an_account_that_wait_have_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each holds a connection."""
+    go, put = threading.Event(), Blobs.put
+
+    def wait(self: Blobs, digest: str, *upload: Any) -> bool:
+        assert go.wait(60)
+        return put(self, digest, *upload)
+
+    async def story(door: Entrance) -> None:
+        ada, bob = await _clients(door)
+        monkeypatch.setattr(Blobs, "put", wait)
+        tasks = [asyncio.create_task(upload(ada, n)) for n in range(ASKED_AT_ONCE + 5)]
+        while sum(task.done() for task in tasks) < 5:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        go.set()
+        codes = [(await task).status_code for task in tasks]
+        assert (codes.count(429), codes.count(201)) == (5, ASKED_AT_ONCE)
+        assert (await upload(bob, 1000)).status_code == 201
+
+    with entrance(tmp_path) as door:
+        run(partial(story, door))
 
 
 def test_what_one_account_or_tenant_uploads_leaves_a_thread_to_others_and_counts_as_it_costs(

@@ -27,6 +27,8 @@ log = structlog.get_logger(__name__)
 
 HEAD_S = 10.0
 """How long a connection may be silent before its first request, and take for the head of each."""
+SPEAKS_S = 0.2
+"""After so long without a whole head it makes way before others do, if there is no room."""
 KEPT_S = 75
 """How long it may be silent before another request.
 
@@ -44,10 +46,15 @@ MOST_AHEAD = 8
 UNREAD_S = 30.0
 """How long a client may leave an answer, or a stream of events, unread."""
 TICKS_PER_SWEEP = 10
+MOST_AT_ONCE = 128
+"""Connections that are taken before those that are open get their turn; an eighth of all at most.
+"""
 MOST_HANDSHAKES = 64
 """Connections that are not open yet, at a time; for one more, the oldest of them is closed."""
 MOST_CONNECTIONS = 1_024
 FEWEST_CONNECTIONS = 16
+STREAMS_PART = 4
+"""One in so many connections may be a stream of events."""
 
 
 def _refusal(status: int, title: str, detail: str) -> bytes:
@@ -84,7 +91,7 @@ class Limits(Struct, frozen=True):
 def limits_for(open_files: int) -> Limits:
     """Half of the descriptors at most: the journal, engines and what they start need the others."""
     connections = max(FEWEST_CONNECTIONS, min(MOST_CONNECTIONS, open_files // 2))
-    return Limits(connections, connections // 4)
+    return Limits(connections, connections // STREAMS_PART)
 
 
 class Phase(IntEnum):
@@ -109,13 +116,20 @@ class Connections:
     def __len__(self) -> int:
         return sum(len(some) for some in self._in.values())
 
-    def has_room(self) -> bool:
-        """Whether there is room for one more once the one with the longest wait is closed. O(1)."""
-        if len(self) < self.most:
+    def has_room(self, coming: int = 0) -> bool:
+        """Whether there is room for one more besides those that are coming. O(1).
+
+        If not, one is closed for it: the oldest, if it has asked for nothing in `SPEAKS_S`, or else
+        the one with the longest wait. What says nothing would else take the room of what sends.
+        """
+        if len(self) + coming < self.most:
             return True
         oldest = [next(iter(self._in[phase]), None) for phase in WAITED_FOR]
         waited_for = [one for one in oldest if one is not None]
-        if waited_for:
+        silent = oldest[0]
+        if silent is not None and silent.loop.time() - silent.since_s > SPEAKS_S:
+            self._drop(silent)
+        elif waited_for:
             self._drop(min(waited_for, key=lambda one: one.since_s))
         return bool(waited_for)
 
@@ -159,13 +173,15 @@ async def accept(
     protocol: Callable[[], Connection],
     tls: Tls = plain,
 ) -> None:
-    """Accept connections one at a time, for ever.
+    """Accept connections for ever, some at a time.
 
-    An event loop that accepts all waiting connections at once would run out of files.
+    An event loop that accepts all waiting connections at once would run out of files. With one at
+    a time, those that come late would wait until all that are open were served so often.
     """
     loop = asyncio.get_running_loop()
     listener.setblocking(False)
     greeted: dict[asyncio.Task[None], None] = {}
+    taken, at_once = 0, max(1, min(MOST_AT_ONCE, connections.most // 8))
     while True:
         try:
             client, _ = await loop.sock_accept(listener)
@@ -175,20 +191,22 @@ async def accept(
             log.error("cannot take a connection", why=str(error))
             await asyncio.sleep(PAUSE_S)
             continue
-        if connections.has_room():
-            if len(greeted) >= MOST_HANDSHAKES:
+        context = tls(listener)
+        if connections.has_room(len(greeted)):
+            if context is not None and len(greeted) >= MOST_HANDSHAKES:
                 oldest = next(iter(greeted))
                 del greeted[oldest]
                 oldest.cancel()
-            greeting = loop.create_task(_greet(client, protocol, tls(listener)))
+            greeting = loop.create_task(_greet(client, protocol, context))
             greeted[greeting] = None
             greeting.add_done_callback(lambda done: greeted.pop(done, None))
+        else:
+            with client, suppress(OSError):
+                if context is None:
+                    client.send(TOO_MANY)
+        taken += 1
+        if taken % at_once == 0 or len(greeted) >= at_once:
             await asyncio.sleep(0)
-            continue
-        with client, suppress(OSError):
-            if tls(listener) is None:
-                client.send(TOO_MANY)
-        await asyncio.sleep(0)
 
 
 async def _greet(

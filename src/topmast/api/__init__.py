@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 import topmast
 from topmast.adapters.clock import elapsed_s
+from topmast.adapters.connections import MOST_CONNECTIONS, STREAMS_PART
 from topmast.adapters.link import PREFIX as LINK_PREFIX
 from topmast.adapters.oidc import OpenId
 from topmast.api import (
@@ -29,8 +30,8 @@ from topmast.api import (
     webhooks,
     whatif,
 )
-from topmast.api.bodies import LargeBodies
 from topmast.api.guard import Gate, Guard, LoginGate, LoopbackGate
+from topmast.api.large_bodies import LargeBodies
 from topmast.api.login import Logging
 from topmast.api.login import routes as login_routes
 from topmast.api.wire import answer, components
@@ -72,7 +73,7 @@ def create_api(
         docs_url=None,
         redoc_url=None,
     )
-    app.state.large_bodies = LargeBodies()
+    app.state.large_bodies = LargeBodies(service)
     app.state.note_refusal = partial(_note_refusal, service)
     setattr(app.state, READS_TAKE, gate.reads_take)
     problems.install(app)
@@ -100,7 +101,8 @@ def create_api(
 
     app.openapi = openapi  # type: ignore[method-assign]
     login = f"{AUTH_PREFIX}/login" if openid is not None else ""
-    return _observed(app, token, gate, metrics, login=login)
+    connections = STREAMS_PART * most_streams
+    return _observed(app, token, gate, metrics, login=login, connections=connections)
 
 
 def _observed(
@@ -110,12 +112,14 @@ def _observed(
     metrics: Metrics | None,
     open_paths: tuple[str, ...] = (),
     login: str = "",
+    connections: int = MOST_CONNECTIONS,
 ) -> ASGIApp:
     """The application behind its guard, with the routes of probes and figures, and counted."""
     if metrics is None:
-        return Guard(app, token, gate, open_paths, login)
+        return Guard(app, token, gate, open_paths, login, connections)
     app.include_router(observing.routes(metrics))
-    guarded = Guard(app, token, gate, (*open_paths, *observing.PROBES), login)
+    paths = (*open_paths, *observing.PROBES)
+    guarded = Guard(app, token, gate, paths, login, connections)
     return observing.Timed(guarded, metrics)
 
 

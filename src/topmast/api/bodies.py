@@ -6,6 +6,7 @@ import asyncio
 import codecs
 import json
 import math
+import time
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -15,16 +16,15 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
-from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from fastapi import HTTPException, Request
 
+from topmast.api.large_bodies import LargeBodies, Room
 from topmast.api.wire import faults, truth
-from topmast.model.access import Caller
 from topmast.model.errors import (
     MOST_TOLD,
     InvalidInput,
@@ -33,27 +33,18 @@ from topmast.model.errors import (
     TooLarge,
     TooMany,
     TopmastError,
-    Unavailable,
     as_invalid,
     refuse_all,
 )
-from topmast.routing import CALLER
 
 T = TypeVar("T")
 Body = dict[str, Any]
 
 SMALL_BYTES = 2 * 1024 * 1024
 """What any route takes; those that take more say so."""
-BULK_BYTES = 128 * 1024 * 1024
-ALL_LARGE_BYTES = 256 * 1024 * 1024
-"""What bodies over `SMALL_BYTES` may take together, while they are read."""
-ONE_LARGE_BYTES = BULK_BYTES
-"""The same, of one principal: it could else keep the others from all that is large."""
 MOST_SEPARATORS = 2_000_000
 """Commas and opening brackets in one document: each value costs memory and time."""
 LONGEST_VALUE_BYTES = 2 * 1024 * 1024
-ON_LOOP_BYTES = 64 * 1024
-"""Larger documents are decoded by a thread, so that other requests do not wait for them."""
 _ALTERNATIVES = frozenset({"jobs", "hosts", "clusters", "tenants", "selector", "cluster", "region"})
 """Fields that say what a request is about: one of those of a route is enough."""
 _SIZE = "topmast.body_bytes"
@@ -61,54 +52,6 @@ Check = Callable[[Body], object]
 """Raises InvalidInput for what is wrong with a body, if its fields are of their types."""
 CheckNames = Callable[[Body], Awaitable[object]]
 """Raises InvalidInput or NotFound for what the fields that are of their types name wrongly."""
-
-
-class LargeBodies:
-    """What the large bodies of a process hold at a time."""
-
-    def __init__(self) -> None:
-        self.held_bytes = 0
-        self.of: dict[str, int] = {}
-        """By principals that share the server with others."""
-
-    @contextmanager
-    def room(self, request: Request) -> Iterator[_Room]:
-        """Room for one body, for as long as it is looked at."""
-        caller: Caller | None = request.scope.get(CALLER)
-        owner = ""
-        if caller is not None and not caller.principal.trusted:
-            owner = caller.principal.subject
-        room = _Room(self, owner)
-        try:
-            yield room
-        finally:
-            room.hold(-room.held_bytes)
-
-
-class _Room:
-    def __init__(self, all_of_them: LargeBodies, owner: str) -> None:
-        self._all = all_of_them
-        self._owner = owner
-        self.held_bytes = 0
-
-    def grow_to(self, size_bytes: int) -> None:
-        """Hold so much, as far as it counts. Raises Unavailable."""
-        if size_bytes <= SMALL_BYTES:
-            return
-        more = size_bytes - self.held_bytes
-        own = self._all.of.get(self._owner, 0) + more if self._owner else 0
-        if self._all.held_bytes + more > ALL_LARGE_BYTES or own > ONE_LARGE_BYTES:
-            raise Unavailable("too many large requests at once; try again soon")
-        self.hold(more)
-
-    def hold(self, more_bytes: int) -> None:
-        """Hold so much more, or less."""
-        self._all.held_bytes += more_bytes
-        self.held_bytes += more_bytes
-        if self._owner:
-            left = self._all.of.pop(self._owner, 0) + more_bytes
-            if left:
-                self._all.of[self._owner] = left
 
 
 async def read_bytes(request: Request, limit_bytes: int = SMALL_BYTES) -> bytearray:
@@ -140,17 +83,19 @@ async def read_object(
     with bodies.room(request) as room:
         async for chunk in _pieces(request, limit_bytes, room):
             text.add(chunk)
-        document: Any = {}
+        document, cost_s = cast(Any, {}), 0.0
         request.scope[_SIZE] = text.size_bytes
         if text.size_bytes:
             _check_type(request)
-            inline = text.size_bytes <= ON_LOOP_BYTES
-            document = text.document() if inline else await asyncio.to_thread(text.document)
+            document, cost_s = await bodies.decoded(request, text.document, text.size_bytes)
     if not isinstance(document, dict):
         raise InvalidInput("must be a JSON object", field="body")
     if fields is not None:
         every: list[Check] = [*checks, partial(_require_all, _required(request))]
+        begun_s = time.thread_time()
         found = list(islice(_faults(document, fields, every), MOST_TOLD))
+        if found:
+            bodies.charge(request, cost_s + time.thread_time() - begun_s)
         if found and beside is not None:
             told = {one.field for one in found}
             if told.intersection(_ALTERNATIVES):  # what is left of a request may name nothing
@@ -213,8 +158,9 @@ def _check_type(request: Request) -> None:
         raise HTTPException(415, detail)
 
 
-async def _pieces(request: Request, limit_bytes: int, room: _Room) -> AsyncIterator[bytes]:
+async def _pieces(request: Request, limit_bytes: int, room: Room) -> AsyncIterator[bytes]:
     size_bytes = 0
+    room.task = asyncio.current_task()
     async for chunk in request.stream():
         size_bytes += len(chunk)
         if size_bytes > limit_bytes:

@@ -19,8 +19,10 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
+from topmast.adapters.connections import MOST_CONNECTIONS
 from topmast.adapters.link import PREFIX as LINK_PREFIX
 from topmast.api.problems import problem
+from topmast.api.under_way import UnderWay
 from topmast.model.access import Caller, local_caller
 from topmast.model.errors import TooMany
 from topmast.routing import CALLER, REQUEST, SECURITY_HEADERS, is_page, shows_pages
@@ -286,6 +288,7 @@ class Guard:
 
     Without a link token, links are for this machine alone. ``open_paths`` are readable for all.
     ``login``: where a person is sent that opens a page without a login; empty: nowhere.
+    ``connections``: how many the process serves at a time.
     """
 
     def __init__(
@@ -295,8 +298,10 @@ class Guard:
         gate: Gate,
         open_paths: tuple[str, ...] = (),
         login: str = "",
+        connections: int = MOST_CONNECTIONS,
     ) -> None:
         self.app = app
+        self.under_way = UnderWay(connections)
         self.token = token.encode()
         self.gate = gate
         self.open_paths = open_paths
@@ -310,6 +315,7 @@ class Guard:
         head = _head(scope)
         scope[REQUEST] = head.request
         dressed = _Dressed(send, self.gate, head)
+        caller = None
         try:
             _refuse_doubled(scope, head)
             if not self._may_pass(scope, head):
@@ -326,7 +332,11 @@ class Guard:
                     answer = _no_login(refusal)
             await answer(scope, receive, dressed)
             return
-        await self.app(scope, receive, dressed)
+        try:
+            with self.under_way.one(caller):
+                await self.app(scope, receive, dressed)
+        except TooMany as error:
+            await _answer(Refusal(429, str(error), retry_s=error.retry_s))(scope, receive, dressed)
 
     def _may_pass(self, scope: Scope, head: Head) -> bool:
         """Whether it is a link with the right token, or asks for what all may read."""

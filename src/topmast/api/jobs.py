@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from topmast.api.bodies import BULK_BYTES, read_bytes, read_object, size_bytes
+from topmast.api.bodies import read_bytes, read_object, size_bytes
+from topmast.api.large_bodies import BULK_BYTES
 from topmast.api.wire import (
     WHY,
     Natural,

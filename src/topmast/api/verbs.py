@@ -11,7 +11,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from msgspec.structs import replace
 
-from topmast.api.bodies import BULK_BYTES, Body, acted, read_object
+from topmast.api.bodies import Body, acted, read_object
+from topmast.api.large_bodies import BULK_BYTES
 from topmast.api.wire import answer, ends, number, returns, takes, text, texts, truth, user
 from topmast.model.access import Permission
 from topmast.model.act_views import FleetDiff, FleetView, JobsActed, QuotaActed, TenantPause

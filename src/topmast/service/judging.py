@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from topmast.model.access import Caller
 from topmast.service.limits import Limits
+from topmast.service.turns import OneEach
 
 THREADS = 3
 """Uploads that are looked into at the same time."""
@@ -30,14 +31,16 @@ class Judging:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._threads = ThreadPoolExecutor(THREADS, "upload")
+        self._each = OneEach()
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        """By account, and by tenant at the top of the tree."""
+        """By tenant at the top of the tree."""
 
     async def run(self, caller: Caller, tenants: Sequence[str], work: Callable[[], T]) -> T:
         """What ``work`` returns or raises; a caller that goes away keeps its turn until then.
 
         ``tenants``: those at the top of the tree, or the root, that the upload may count for. It
-        waits for the turn of one alone: a role that a tenant gives delays nothing.
+        waits for the turn of one alone: a role that a tenant gives delays nothing. Raises TooMany
+        if too many of the account wait already.
         """
         return await asyncio.shield(asyncio.ensure_future(self._run(caller, tenants, work)))
 
@@ -52,13 +55,13 @@ class Judging:
             finally:
                 cost_s = time.thread_time() - begun_s
 
-        async with self._turn(caller.principal.subject, 1):
-            turns = [self._turn(tenant, OF_TENANT) for tenant in tenants]
+        async with self._each.turn(caller):
+            turns = [self._turn(tenant) for tenant in tenants]
             async with min(turns, key=asyncio.Semaphore.locked):
                 try:
                     return await asyncio.get_running_loop().run_in_executor(self._threads, judge)
                 finally:
                     self._limits.charge(caller, "submit", cost_s * TAKES_PER_S)
 
-    def _turn(self, name: str, most: int) -> asyncio.Semaphore:
-        return self._turns.setdefault(name, asyncio.Semaphore(most))
+    def _turn(self, tenant: str) -> asyncio.Semaphore:
+        return self._turns.setdefault(tenant, asyncio.Semaphore(OF_TENANT))

@@ -18,6 +18,7 @@ from topmast.adapters.connections import (
     HEAD_S,
     KEPT_S,
     MOST_AHEAD,
+    SPEAKS_S,
     UNREAD_S,
     Connection,
     Connections,
@@ -156,15 +157,16 @@ def test_who_keeps_the_server_waiting_is_closed(
     told(story)
 
 
-def test_who_keeps_the_server_waiting_for_longest_makes_room() -> None:
-    """Whether for a first request, for another, or for the rest of a body; never one that is being answered."""
+def test_what_is_silent_makes_room_before_what_sends() -> None:
+    """Else what has waited longest does; never one that is being answered."""
 
     async def story(house: House) -> None:
         answering, _ = await house.client(WAIT)
         sending, _ = await house.client(POST)
-        silent, _ = await house.client()
         asked, _ = await house.client(GET)
-        left = [sending, silent, asked]
+        silent, _ = await house.client()
+        await asyncio.sleep(SPEAKS_S)
+        left = [silent, sending, asked]
         while left:
             assert len(house.connections) == 4
             await house.client(WAIT)
@@ -173,6 +175,49 @@ def test_who_keeps_the_server_waiting_for_longest_makes_room() -> None:
         assert not await is_closed(answering)
 
     told(story, most=4)
+
+
+def test_the_oldest_of_what_is_silent_makes_room() -> None:
+    """A client that has just come has its time to speak."""
+
+    async def story(house: House) -> None:
+        first, _ = await house.client()
+        second, _ = await house.client()
+        await house.client(WAIT)
+        assert await is_closed(first)
+        assert not await is_closed(second)
+
+    told(story, most=2)
+
+
+def test_connections_that_come_at_once_are_taken_at_once() -> None:
+    """One in each turn of those that are open would come the later, the more of these there are."""
+
+    async def story(house: House) -> None:
+        clients = [socket.create_connection(house.address) for _ in range(100)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(house.connections) == len(clients)
+        for client in clients:
+            client.close()
+
+    told(story, most=1_024)
+
+
+def test_no_more_are_taken_at_once_than_there_is_room_for() -> None:
+    """Those that are coming count."""
+
+    async def story(house: House) -> None:
+        clients = [socket.create_connection(house.address) for _ in range(100)]
+        most = 0
+        for _ in range(50):
+            await asyncio.sleep(0)
+            most = max(most, len(house.connections))
+        assert 5 < most <= 10
+        for client in clients:
+            client.close()
+
+    told(story, most=10)
 
 
 def test_beyond_what_is_being_answered_nobody_is_let_in() -> None:

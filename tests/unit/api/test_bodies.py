@@ -6,24 +6,30 @@ from typing import Any, cast
 
 import pytest
 from fastapi import Request
+from msgspec import Struct
 from starlette.applications import Starlette
 
 from topmast.api.bodies import (
-    ALL_LARGE_BYTES,
-    BULK_BYTES,
     LONGEST_VALUE_BYTES,
     MOST_SEPARATORS,
-    ONE_LARGE_BYTES,
     SMALL_BYTES,
     Check,
-    LargeBodies,
     Text,
     read_bytes,
     read_object,
 )
+from topmast.api.large_bodies import (
+    ALL_LARGE_BYTES,
+    BULK_BYTES,
+    ON_LOOP_BYTES,
+    ONE_LARGE_BYTES,
+    LargeBodies,
+)
 from topmast.model.access import Caller, Principal, local_caller
 from topmast.model.errors import InvalidInput, TooLarge, Unavailable, refuse_all
 from topmast.routing import CALLER
+from topmast.service.limits import Limits, Rate, Rates
+from topmast.service.turns import ASKED_AT_ONCE
 
 CHUNK = 65_536
 
@@ -49,6 +55,21 @@ def request_of(bodies: LargeBodies, body: bytes, caller: Caller | None = None) -
     headers = [(b"content-type", b"application/json")]
     scope = {"type": "http", "app": app, "headers": headers, CALLER: caller}
     return Request(scope, cast(Any, receive))
+
+
+def request_that_stays(bodies: LargeBodies, body: bytes, caller: Caller) -> Request:
+    """One of which no more comes."""
+    request = request_of(bodies, body, caller)
+    receive = request.receive
+
+    async def begun() -> Any:
+        message = await receive()
+        if not message["body"]:
+            await asyncio.Event().wait()
+        return {**message, "more_body": True}
+
+    request._receive = begun
+    return request
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 2, 7, CHUNK])
@@ -126,9 +147,9 @@ def test_one_principal_leaves_room_for_the_large_bodies_of_others() -> None:
     with bodies.room(request_of(bodies, b"", ann)) as first:
         first.grow_to(ONE_LARGE_BYTES)
         with bodies.room(request_of(bodies, b"", ann)) as second:
-            second.grow_to(SMALL_BYTES)
+            second.grow_to(ON_LOOP_BYTES)
             with pytest.raises(Unavailable):
-                second.grow_to(SMALL_BYTES + 1)
+                second.grow_to(ON_LOOP_BYTES + 1)
         with bodies.room(request_of(bodies, b"", bob)) as other:
             other.grow_to(ONE_LARGE_BYTES)
     assert (bodies.held_bytes, bodies.of) == (0, {})
@@ -141,15 +162,89 @@ def test_one_principal_leaves_room_for_the_large_bodies_of_others() -> None:
 def test_large_bodies_share_their_room_and_give_it_back() -> None:
     """Beyond it a large one has to come again, and a small one is read."""
     bodies = LargeBodies()
-    bodies.held_bytes = ALL_LARGE_BYTES - SMALL_BYTES
-    large = b"x" * (SMALL_BYTES + CHUNK)
+    bodies.held_bytes = ALL_LARGE_BYTES - ON_LOOP_BYTES
+    large = b"x" * (ON_LOOP_BYTES + CHUNK)
     with pytest.raises(Unavailable, match="at once"):
         asyncio.run(read_bytes(request_of(bodies, large), BULK_BYTES))
-    assert asyncio.run(read_bytes(request_of(bodies, large[:SMALL_BYTES]))) == large[:SMALL_BYTES]
-    assert bodies.held_bytes == ALL_LARGE_BYTES - SMALL_BYTES
+    small = large[:ON_LOOP_BYTES]
+    assert asyncio.run(read_bytes(request_of(bodies, small))) == small
+    assert bodies.held_bytes == ALL_LARGE_BYTES - ON_LOOP_BYTES
     bodies.held_bytes = 0
     assert asyncio.run(read_bytes(request_of(bodies, large), BULK_BYTES)) == large
     assert bodies.held_bytes == 0
+
+
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("asker", "want_lost"), [("ann", []), ("bob", ["sa:ann"]), ("new", ["sa:ann"])]
+)
+def test_bodies_that_come_slowly_make_way_for_those_of_others(
+    asker: str, want_lost: list[str]
+) -> None:
+    """The oldest of the principal that holds most: two could else keep all others out for an hour."""
+    held = {"ann": (60, 40), "bob": (60,), "cy": (96,)}
+    callers = {one: Caller(Principal(f"sa:{one}"), one, "::1", "1") for one in (*held, "new")}
+    bodies = LargeBodies()
+    ask = b"x" * MIB
+
+    async def story() -> None:
+        slow = {
+            (one, size): asyncio.create_task(
+                read_bytes(request_that_stays(bodies, b"x" * size * MIB, callers[one]), BULK_BYTES)
+            )
+            for one, sizes in held.items() for size in sizes
+        }  # fmt: skip
+        for _ in range(10_000):
+            await asyncio.sleep(0)
+        assert bodies.held_bytes == ALL_LARGE_BYTES
+        asked = read_bytes(request_of(bodies, ask, callers[asker]), BULK_BYTES)
+        if want_lost:
+            assert await asyncio.wait_for(asked, 20) == ask
+        else:
+            with pytest.raises(Unavailable, match="at once"):
+                await asyncio.wait_for(asked, 20)
+        await asyncio.sleep(0)
+        lost = {key: one.exception() for key, one in slow.items() if one.done()}
+        assert list(lost) == [("ann", 60)] * len(want_lost)
+        for error, owner in zip(lost.values(), want_lost, strict=True):
+            assert isinstance(error, Unavailable)
+            assert owner in str(error)
+        for one in slow.values():
+            one.cancel()
+        await asyncio.gather(*slow.values(), return_exceptions=True)
+
+    asyncio.run(story())
+    assert (bodies.held_bytes, bodies.of) == (0, {})
+
+
+class Account(Struct):
+    """What counts its requests."""
+
+    limits: Limits
+
+
+def test_long_bodies_of_an_account_are_read_one_by_one_and_paid_if_refused() -> None:
+    """A hundred of them at once kept all others out for as long as it took to read them."""
+    now = 0.0
+    bodies = LargeBodies(Account(Limits(Rates(submit=Rate(1.0, 3.0)), lambda: now)))
+    ann, bob = (Caller(Principal(f"sa:{one}"), one, "::1", "1") for one in ("ann", "bob"))
+    wrong = b'{"jobs":[' + b"{}," * 50_000 + b'{}],"zzz":1}'
+
+    async def story(caller: Caller, count: int) -> list[str]:
+        fields = {"jobs": {"type": "array", "items": {"type": "string"}}}
+        asked = [read_object(request_of(bodies, wrong, caller), fields) for _ in range(count)]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        return [type(one).__name__ for one in found]
+
+    kinds = asyncio.run(story(ann, ASKED_AT_ONCE + 8))
+    assert kinds.count("InvalidInput") + kinds.count("TooMany") == ASKED_AT_ONCE + 8
+    assert 1 <= kinds.count("InvalidInput") < 10
+    assert asyncio.run(story(bob, 1)) == ["InvalidInput"]
+    assert asyncio.run(story(ann, 1)) == ["TooMany"]
+    now = 1000.0
+    assert asyncio.run(story(ann, 1)) == ["InvalidInput"]
 
 
 FIELDS: dict[str, Any] = {
