@@ -45,6 +45,8 @@ MOST_AHEAD = 8
 """Requests that one connection may send before they are answered; each is kept in memory."""
 UNREAD_S = 30.0
 """How long a client may leave an answer, or a stream of events, unread."""
+TURNS_TO_BE_HEARD = 4
+"""Of the event loop: it looks at a new connection in the second or third."""
 TICKS_PER_SWEEP = 10
 MOST_AT_ONCE = 128
 """Connections that are taken before those that are open get their turn; an eighth of all at most.
@@ -121,17 +123,19 @@ class Connections:
 
         If not, one is closed for it: the oldest, if it has asked for nothing in `SPEAKS_S`, or else
         the one with the longest wait. What says nothing would else take the room of what sends.
+        One that was not listened to yet is not waited for.
         """
         if len(self) + coming < self.most:
             return True
         oldest = [next(iter(self._in[phase]), None) for phase in WAITED_FOR]
-        waited_for = [one for one in oldest if one is not None]
-        silent = oldest[0]
-        if silent is not None and silent.loop.time() - silent.since_s > SPEAKS_S:
-            self._drop(silent)
-        elif waited_for:
-            self._drop(min(waited_for, key=lambda one: one.since_s))
-        return bool(waited_for)
+        waited_for = [one for one in oldest if one is not None and one.is_listened_to]
+        if not waited_for:
+            return False
+        first = waited_for[0]
+        if first.phase is not Phase.NEW or first.loop.time() - first.since_s <= SPEAKS_S:
+            first = min(waited_for, key=lambda one: one.since_s)
+        self._drop(first)
+        return True
 
     def add(self, connection: Connection) -> None:
         """One more; there was room for it."""
@@ -274,6 +278,8 @@ class Connection(HttpToolsProtocol):
         """The answer if the parser goes no further."""
         self._window_bytes = 0
         self._unread_since_s: float | None = None
+        self.is_listened_to = False
+        """Whether what it has said by now would have been read: in a flood that takes a while."""
 
     def is_overdue(self, now_s: float) -> bool:
         """Whether the client takes too long, with what it sends or with what it reads."""
@@ -304,6 +310,13 @@ class Connection(HttpToolsProtocol):
         """It is open."""
         super().connection_made(transport)
         self.all.add(self)
+        self._listen(TURNS_TO_BE_HEARD)
+
+    def _listen(self, turns: int) -> None:
+        """So many turns of the event loop are left until what has come is read."""
+        if turns:
+            self.loop.call_soon(self._listen, turns - 1)
+        self.is_listened_to = not turns
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Make room for another."""

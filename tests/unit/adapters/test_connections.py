@@ -22,6 +22,7 @@ from topmast.adapters.connections import (
     UNREAD_S,
     Connection,
     Connections,
+    Phase,
     accept,
     limits_for,
 )
@@ -186,6 +187,27 @@ def test_the_oldest_of_what_is_silent_makes_room() -> None:
         await house.client(WAIT)
         assert await is_closed(first)
         assert not await is_closed(second)
+
+    told(story, most=2)
+
+
+def test_what_was_not_listened_to_yet_does_not_make_room() -> None:
+    """In a flood it takes long until its request is read, however quickly it has spoken."""
+
+    async def story(house: House) -> None:
+        old, _ = await house.client(GET)
+        new = socket.create_connection(house.address)
+        new.sendall(WAIT)
+        while len(house.connections) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        (kept,), (silent,) = (house.connections._in[phase] for phase in (Phase.KEPT, Phase.NEW))
+        assert (kept.is_listened_to, silent.is_listened_to) == (True, False)
+        kept.since_s, silent.since_s = kept.since_s + 5.0, silent.since_s - 5.0
+        assert house.connections.has_room()
+        assert await is_closed(old)
+        assert house.begun == 2
+        assert not house.connections.has_room(2)
+        new.close()
 
     told(story, most=2)
 
