@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from contextlib import suppress
 from enum import IntEnum
 from functools import partial
@@ -48,6 +48,8 @@ UNREAD_S = 30.0
 TURNS_TO_BE_HEARD = 4
 """Of the event loop: it looks at a new connection in the second or third."""
 TICKS_PER_SWEEP = 10
+FULL_S = 1.0
+"""How long a connection waits where all are being answered, before it is told so."""
 MOST_AT_ONCE = 128
 """Connections that are taken before those that are open get their turn; an eighth of all at most.
 """
@@ -114,6 +116,7 @@ class Connections:
     def __init__(self, most: int) -> None:
         self.most = most
         self._in: dict[Phase, dict[Connection, None]] = {phase: {} for phase in Phase}
+        self._full_since_s: float | None = None
 
     def __len__(self) -> int:
         return sum(len(some) for some in self._in.values())
@@ -135,6 +138,17 @@ class Connections:
         if first.phase is not Phase.NEW or first.loop.time() - first.since_s <= SPEAKS_S:
             first = min(waited_for, key=lambda one: one.since_s)
         self._drop(first)
+        return True
+
+    async def room(self, coming: Sized) -> bool:
+        """Wait a little for room: in a flood of short requests there will be some at once."""
+        now = asyncio.get_running_loop().time
+        while not self.has_room(len(coming)):
+            self._full_since_s = now() if self._full_since_s is None else self._full_since_s
+            if now() - self._full_since_s > FULL_S:
+                return False  # and those behind it are told at once, until there is room
+            await asyncio.sleep(PAUSE_S / 10)
+        self._full_since_s = None
         return True
 
     def add(self, connection: Connection) -> None:
@@ -196,7 +210,7 @@ async def accept(
             await asyncio.sleep(PAUSE_S)
             continue
         context = tls(listener)
-        if connections.has_room(len(greeted)):
+        if await connections.room(greeted):
             if context is not None and len(greeted) >= MOST_HANDSHAKES:
                 oldest = next(iter(greeted))
                 del greeted[oldest]
@@ -207,7 +221,10 @@ async def accept(
         else:
             with client, suppress(OSError):
                 if context is None:
+                    client.setblocking(False)
                     client.send(TOO_MANY)
+                    client.shutdown(socket.SHUT_WR)
+                    client.recv(HEAD_BYTES)  # what is left unread would take the answer away
         taken += 1
         if taken % at_once == 0 or len(greeted) >= at_once:
             await asyncio.sleep(0)
