@@ -226,17 +226,15 @@ class QueueServer:
     def _stand_by(self, store: str, claim: Claim, error: TopmastError) -> None:
         """Follow once before it says so, so that what is refused is refused at once."""
 
-        followed: list[SqlJournal] = []
         looked: list[int] = []
 
         def build(journal: SqlJournal) -> Machines:
-            followed[:] = [journal]
             require_login(self._entry, journal)
             return self._machines(journal)
 
-        def check(follower: Follower, leader: Leader) -> None:
+        def check(journal: SqlJournal, follower: Follower, leader: Leader) -> None:
             if leader.epoch not in looked:  # it may have a login that the one before had not
-                require_login(self._entry, followed[0])
+                require_login(self._entry, journal)
                 looked.append(leader.epoch)
             require_engines_here(
                 follower.machines.queue.fleet, self._apart, leader, claim.folder,

@@ -79,9 +79,10 @@ class Standby:
     """Follows the leader on one thread, and waits on another one for the right to lead.
 
     ``build`` makes machines that follow, for what the leader decides by. ``check`` raises for a
-    leader that this process could not follow. ``lead`` begins to lead. What cannot be mended ends
-    the process by ``fail``. ``show`` makes what answers from the machines that follow; it is asked
-    with ``reads``, and while no process can lead as the disk of the database is full.
+    leader that this process could not follow, by the journal that is read then. ``lead`` begins to
+    lead. What cannot be mended ends the process by ``fail``. ``show`` makes what answers from the
+    machines that follow; it is asked with ``reads``, and while no process can lead as the disk of
+    the database is full.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Standby:
         store: str,
         claim: Claim,
         build: Callable[[SqlJournal], Machines],
-        check: Callable[[Follower, Leader], None],
+        check: Callable[[SqlJournal, Follower, Leader], None],
         lead: Lead,
         fail: Callable[[BaseException], NoReturn],
         show: Show,
@@ -166,7 +167,7 @@ class Standby:
             begin_with_kernels(log.info)
             won, keeper = self._look_until_won(follow(self._store))
             follower = self.follower or Follower(self._build(won))
-            self._check(follower, won.before or won.leader())
+            self._check(won, follower, won.before or won.leader())
             log.info("this process takes over", epoch=won.epoch)
             begun_s = elapsed_s()
             self._lead(won, keeper, follower)
@@ -227,7 +228,7 @@ class Standby:
         elif self.shown is None:
             self.shown = self._show(self.follower, reading)
         self.looked_s = began_s
-        self._check(self.follower, self.leader)
+        self._check(reading, self.follower, self.leader)
 
     def _hide(self) -> None:
         """Answer no more: the machines are about to lead, or to be given up."""

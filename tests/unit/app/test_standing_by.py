@@ -2,7 +2,18 @@
 
 import subprocess
 import sys
+import threading
 import time
+from typing import NoReturn
+
+import pytest
+
+from tests.support import postgresql
+from topmast.adapters.store import Claim, JournalFailure, Keeper, Leader, SqlJournal, open_journal
+from topmast.app.standby import Standby
+from topmast.policies.options import Profile
+from topmast.runtime.machines import Machines
+from topmast.runtime.recovery import Follower
 
 PROGRAM = """
 import sys, time
@@ -33,3 +44,45 @@ def test_a_database_that_is_away_does_not_fill_the_log() -> None:
     assert "no server answers there" in first
     assert "cannot become the leader yet" not in more
     assert more.count("cannot follow the leader") <= 1
+
+
+def test_a_process_that_never_saw_its_leader_takes_over() -> None:
+    """As after a restart of the database: what is looked at of that leader is in its own journal."""
+    with postgresql.server() as url:
+        if url is None:
+            pytest.skip("PostgreSQL is not installed")
+        before = open_journal(url, claim=Claim("before"))
+        failures: list[BaseException] = []
+        epochs: list[int] = []
+        led = threading.Event()
+        tried = threading.Event()
+
+        def build(journal: SqlJournal) -> Machines:
+            if not journal.epoch:
+                tried.set()
+                raise JournalFailure("it goes away while it is read")
+            return Machines(Profile("test"))
+
+        def check(journal: SqlJournal, follower: Follower, leader: Leader) -> None:
+            assert journal.option("any") is None
+            epochs.append(leader.epoch)
+
+        def lead(journal: SqlJournal, keeper: Keeper, follower: Follower) -> None:
+            keeper.close()
+            journal.close()
+            led.set()
+
+        def fail(error: BaseException) -> NoReturn:
+            failures.append(error)
+            led.set()
+            raise SystemExit
+
+        def unasked(*_: object) -> NoReturn:
+            raise AssertionError("it was to show nothing")
+
+        Standby(url, Claim("a test"), build, check, lead, fail, unasked).start()
+        assert tried.wait(30)
+        before.close()
+        assert led.wait(30)
+        assert failures == []
+        assert epochs == [before.epoch]
