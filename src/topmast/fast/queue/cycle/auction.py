@@ -58,6 +58,10 @@ class PendingDecision(Struct, gc=False):
     regions: list[str] = []
     """Where it may be placed."""
 
+    changes: int = 0
+    """How much had changed in the backlog when its turn came: what changes while regions search may
+    help it, though none of the later phases asks about that."""
+
     # What the phases of `pipeline` find:
     phase: Phase = Phase.FREE
     best: Plan | None = None
@@ -75,8 +79,6 @@ class PendingDecision(Struct, gc=False):
     batch: int = 0
     awaited: list[str] = []
     deadline_s: float = 0.0
-    changes: int = 0
-    """How much had changed in the backlog when they were asked."""
     kind: PlacementRequest | None = None
     """What regions apart are asked, as other jobs may ask it."""
     held: Reservation | None = None

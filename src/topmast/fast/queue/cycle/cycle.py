@@ -183,6 +183,7 @@ def try_admit(queue: QueueViews, candidate: Candidate) -> None:
     """
     record, job_class = queue.jobs.records[candidate.job], queue.backlog.job_class(candidate.job)
     decision = PendingDecision(candidate, queue.choices_of(job_class), colocated_of(job_class))
+    decision.changes = queue.backlog.blocked.changes
     for check in CHECKS:
         verdict = check(queue, record, decision)
         if verdict is None:
@@ -199,11 +200,7 @@ def try_admit(queue: QueueViews, candidate: Candidate) -> None:
     if bids is None:
         put(queue, record, decision, step)
         return
-    decision.phase, decision.bids, decision.changes = (
-        step.phase,
-        bids,
-        queue.backlog.blocked.changes,
-    )
+    decision.phase, decision.bids = step.phase, bids
     found_no_place(queue, record, decision)
 
 

@@ -43,7 +43,7 @@ def put(queue: QueueViews, record: JobRecord, decision: PendingDecision, step: S
     decision.phase, decision.bids, decision.silent = step.phase, {}, ()
     decision.batch, decision.deadline_s = queue.cycle.batch, queue.now + ASK_TIMEOUT_S
     decision.awaited = regions_of(queue, decision, step)
-    decision.held, decision.changes = request.held, queue.backlog.blocked.changes
+    decision.held = request.held
     queue.cycle.decision = decision
     apart = queue.cycle.reach.apart
     if apart and step.phase is Phase.FREE and ask_in_bulk(queue, decision):
@@ -64,12 +64,8 @@ def put(queue: QueueViews, record: JobRecord, decision: PendingDecision, step: S
 
 def _take_bid(queue: QueueViews, decision: PendingDecision, plan: Plan) -> None:
     """Decide by the plan that came with the answer to an earlier request."""
-    decision.phase, decision.bids, decision.silent = (
-        Phase.FREE,
-        {plan.region: m.Bid(plan.job, plan)},
-        (),
-    )
-    decision.awaited, decision.changes = [], queue.backlog.blocked.changes
+    decision.phase, decision.bids = Phase.FREE, {plan.region: m.Bid(plan.job, plan)}
+    decision.awaited, decision.silent = [], ()
     queue.cycle.decision = decision
 
 

@@ -176,3 +176,42 @@ def test_a_start_that_crosses_a_cancellation_is_one_of_a_job_being_cancelled() -
     ended = m.AttemptEnded(name, 1, Outcome.CANCELLED, 0.0, 1.0, 0.0)
     world.tell(ids.QUEUE, ended)
     assert world.state(name) is JobState.CANCELLED
+
+
+class BothApart(World):
+    """East and west are elsewhere, and answer what a test says; west is out of reach at first."""
+
+    def __init__(self) -> None:
+        regions = fleet(cluster("east-1", hosts=1, model="A100"), cluster("west-1", hosts=1))
+        places = {ids.placer(name): ids.relay(name) for name in ("east", "west")}
+        super().__init__(regions, profile(), elsewhere=places)
+        for name in ("east", "west"):
+            self.tell(ids.relay(name), m.Recovered())
+        self.tell(ids.QUEUE, m.LinkUp("east"))
+        self.tell(ids.QUEUE, m.LinkDown("west", "not reached yet"))
+
+    def asked(self) -> list[tuple[str, m.RequestRegionBids]]:
+        """Each question so far: the region, and what it was asked."""
+        return [
+            (send.to.partition("/")[2], send.message.message)
+            for send in self.sent
+            if isinstance(send.message, m.Forward)
+            and isinstance(send.message.message, m.RequestRegionBids)
+        ]
+
+    def refuse(self, job_id: str, region: str, reason: PendingReason) -> None:
+        """A region has no place."""
+        question = next(one for name, one in reversed(self.asked()) if name == region)
+        bid = m.Bid(job_id, None, reason)
+        self.tell(ids.QUEUE, m.RegionBids(question.batch, region, 1, (bid,)))
+
+
+def test_a_region_that_comes_while_others_are_asked_is_asked_after_them() -> None:
+    """What they say in the phases that follow is no verdict: the job would wait for ever."""
+    world = BothApart()
+    (name,) = world.submit(job(gpus=1))
+    world.tell(ids.QUEUE, m.LinkUp("west"))
+    for _ in range(2):  # for free GPUs, and for those of others
+        assert [region for region, _ in world.asked()][-1] == "east"
+        world.refuse(name, "east", PendingReason.NO_MATCHING_HARDWARE)
+    assert [region for region, _ in world.asked()][-2:] == ["east", "west"]
