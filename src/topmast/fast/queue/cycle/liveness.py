@@ -6,8 +6,11 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+FIRST_SILENCE_S = 2.0
+"""How long a region that did not answer in time is not asked, unless it is heard of before: one
+question or answer may have been lost. Each time that it does not answer again twice as long."""
 SILENCE_S = 30.0
-"""How long a region that did not answer in time is not asked, unless it is heard of before."""
+"""The longest: a question to one that does not answer holds up all decisions."""
 
 HOLD_S = 10.0
 """How long a region apart keeps what it offers: twice as long as the queue waits for an answer."""
@@ -28,6 +31,8 @@ class Reach:
         self.apart: dict[str, bool] = {}
         """Regions that are asked over a link, and whether for plans in columns."""
         self.absent: dict[str, Absence] = {}
+        self._silences_s: dict[str, float] = {}
+        """By region, how long it is not asked the next time that it does not answer."""
 
     def lose(self, region: str, why: str, now: float) -> None:
         """The link to a region is down; the first moment counts."""
@@ -39,6 +44,7 @@ class Reach:
         """The link to a region is up; ``columns``: whether it makes plans in columns."""
         self.apart[region] = columns
         self.absent.pop(region, None)
+        self._silences_s.pop(region, None)
 
     def make_columns(self, regions: Iterable[str]) -> bool:
         """Whether all of these that are apart make plans in columns. O(regions)."""
@@ -48,10 +54,13 @@ class Reach:
         """A region did not answer in time, though its link is not known to be down."""
         if region not in self.absent:
             why = f"no answer within {patience_s:g} s"
-            self.absent[region] = Absence(now, why, now + SILENCE_S)
+            silence_s = self._silences_s.get(region, FIRST_SILENCE_S)
+            self.absent[region] = Absence(now, why, now + silence_s)
+            self._silences_s[region] = min(2 * silence_s, SILENCE_S)
 
     def hear(self, region: str) -> bool:
         """A region says something; whether it had been given up for its silence."""
+        self._silences_s.pop(region, None)
         known = self.absent.get(region)
         if known is None or known.until_s is None:
             return False

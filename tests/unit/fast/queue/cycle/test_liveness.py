@@ -2,7 +2,7 @@
 
 from tests.support.build import cluster, fleet, job, profile
 from tests.support.world import World
-from topmast.fast.queue.cycle.liveness import HOLD_S, SILENCE_S
+from topmast.fast.queue.cycle.liveness import FIRST_SILENCE_S, HOLD_S, SILENCE_S
 from topmast.fast.queue.cycle.requests import ASK_TIMEOUT_S
 from topmast.model import ids
 from topmast.model import messages as m
@@ -104,10 +104,30 @@ def test_silence_costs_its_time_once() -> None:
     assert len(world.told(m.RequestRegionBids)) == 1
     waits = world.only_in_east()
     assert len(world.told(m.RequestRegionBids)) == 1
-    world.advance(SILENCE_S)
+    world.advance(FIRST_SILENCE_S)
     assert len(world.told(m.RequestRegionBids)) == 2
     world.answer(waits)
     assert world.jobs[waits].region == "east"
+
+
+def test_each_silence_in_a_row_is_longer_up_to_a_bound() -> None:
+    """One answer may have been lost; a region that says nothing at all must not hold up the others."""
+    world = Apart()
+    waits = world.only_in_east()
+    for silence_s in (2.0, 4.0, 8.0, 16.0, SILENCE_S, SILENCE_S):
+        asked = len(world.told(m.RequestRegionBids))
+        world.advance(ASK_TIMEOUT_S)
+        world.advance(silence_s - 0.001)
+        assert len(world.told(m.RequestRegionBids)) == asked
+        world.advance(0.001)
+        assert len(world.told(m.RequestRegionBids)) == asked + 1
+    world.answer(waits)
+    assert world.jobs[waits].region == "east"
+    world.only_in_east()
+    asked = len(world.told(m.RequestRegionBids))
+    world.advance(ASK_TIMEOUT_S)
+    world.advance(FIRST_SILENCE_S)
+    assert len(world.told(m.RequestRegionBids)) == asked + 1
 
 
 def test_a_late_answer_ends_the_silence() -> None:
