@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import re
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 from msgspec.structs import replace
@@ -25,6 +27,7 @@ from topmast.adapters.store import (
     snapshots,
 )
 from topmast.adapters.store.checksum import crc_without_time
+from topmast.adapters.store.finished import page
 from topmast.adapters.store.retention import Past
 from topmast.adapters.store.schema import VERSIONS
 from topmast.adapters.store.tables import JOURNAL, SNAPSHOTS, VERSION
@@ -392,6 +395,65 @@ def test_finished_jobs_are_listed_newest_first_page_by_page(journal: SqlJournal)
     assert listed == jobs[::-1]
     assert journal.finished_job("j3") == jobs[2]
     assert journal.finished_job("j9") is None
+
+
+def finished(number: int, tenant: str) -> JobRow:
+    view = msgspec.json.encode({"id": f"j{number}", "tenant": tenant}).decode()
+    return JobRow(f"j{number}", number, 1.0, view)
+
+
+def test_finished_jobs_of_some_tenants_are_listed_as_if_there_were_no_others(
+    journal: SqlJournal,
+) -> None:
+    names = ["a", "a/b", "A", "%", "a_", "großes 'Haus'", 'a\\"b']
+    jobs = [finished(n, random.Random(n).choice(names)) for n in range(1, 300)]
+    journal.append([record(1)], Audit(jobs=jobs))
+    for wanted in ([], ["none"], [names[5]], [names[6]], ["a_", "%"], ["%"], names, ["a", "none"]):
+        theirs = [job for job in jobs[::-1] if msgspec.json.decode(job.view)["tenant"] in wanted]
+        assert bool(theirs) == (wanted not in ([], ["none"]))
+        found: list[JobRow] = []
+        cursor = None
+        while page := journal.finished_jobs(cursor, 7, wanted):
+            assert len(page) == min(7, len(theirs) - len(found))
+            found += page
+            cursor = page[-1].number
+        assert found == theirs, wanted
+    many = [f"tenant {n}" for n in range(40_000)]
+    assert [job.number for job in journal.finished_jobs(None, 1, [*many, "a"])] == [
+        max(job.number for job in jobs if '"a"' in job.view)
+    ]
+
+
+def test_finished_jobs_of_tenants_are_found_without_a_look_at_those_of_others(store: Store) -> None:
+    with contextlib.closing(store.open()) as journal:
+        jobs = [finished(n, "others" if n % 500 else "few") for n in range(1, 20_001)]
+        journal.append([record(1)], Audit(jobs=jobs))
+    with store.engine.connect() as connection:
+        query = page(connection.dialect, None, 5, ["few", "none"])
+        told = "EXPLAIN QUERY PLAN" if connection.dialect.name == "sqlite" else "EXPLAIN ANALYZE"
+        sql = query.compile(connection, compile_kwargs={"literal_binds": True})
+        plan = "\n".join(str(row[-1]) for row in connection.execute(sa.text(f"{told} {sql}")))
+    assert "finished_jobs_tenant" in plan
+    assert "SCAN finished_jobs" not in plan, plan
+    assert "Seq Scan on finished_jobs" not in plan, plan
+    assert not any(int(rows) > 10 for rows in re.findall(r"actual .* rows=(\d+)", plan)), plan
+
+
+def test_jobs_that_ended_under_an_older_version_are_found_by_their_tenant(store: Store) -> None:
+    store.open().close()
+    with store.engine.begin() as connection:
+        connection.execute(sa.text("DROP INDEX finished_jobs_tenant"))
+        connection.execute(sa.update(VERSION).values(version_num="0015"))
+        insert = (
+            "INSERT INTO finished_jobs (number, job, finish_s, view) VALUES (1, 'j1', 1, :view)"
+        )
+        connection.execute(sa.text(insert), {"view": finished(1, "a").view})
+    for read_only in (True, False, True):  # as a standby before the upgrade, in it, and after it
+        with contextlib.closing(store.open(read_only=read_only)) as journal:
+            assert journal.finished_jobs(None, 9, ["a"]) == [finished(1, "a")]
+            assert journal.finished_jobs(None, 9, ["b"]) == []
+    with store.engine.connect() as connection:
+        assert connection.scalar(sa.select(VERSION.c.version_num)) == VERSIONS[-1]
 
 
 def test_readers_do_not_wait_for_the_writer(journal: SqlJournal) -> None:

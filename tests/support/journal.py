@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 from topmast.ports import (
@@ -102,9 +103,16 @@ class MemoryJournal:
         """Those of the jobs that have finished."""
         return [self.finished[job] for job in jobs if job in self.finished]
 
-    def finished_jobs(self, before_number: int | None = None, limit: int = 100) -> list[JobRow]:
+    def finished_jobs(
+        self,
+        before_number: int | None = None,
+        limit: int = 100,
+        tenants: Sequence[str] | None = None,
+    ) -> list[JobRow]:
         """Finished jobs, newest number first."""
         rows = sorted(self.finished.values(), key=lambda row: -row.number)
+        if tenants is not None:
+            rows = [row for row in rows if json.loads(row.view)["tenant"] in tenants]
         return [r for r in rows if before_number is None or r.number < before_number][:limit]
 
     def close(self) -> None:

@@ -217,8 +217,16 @@ class Journal(Protocol):
         """Those of the jobs that have finished, in any order."""
         ...
 
-    def finished_jobs(self, before_number: int | None = None, limit: int = 100) -> list[JobRow]:
-        """Finished jobs, newest number first, for listing with a cursor."""
+    def finished_jobs(
+        self,
+        before_number: int | None = None,
+        limit: int = 100,
+        tenants: Sequence[str] | None = None,
+    ) -> list[JobRow]:
+        """Finished jobs, newest number first, for listing with a cursor.
+
+        Only of the ``tenants``, if they are named: O(limit) for each of them, whatever others have.
+        """
         ...
 
     def close(self) -> None:

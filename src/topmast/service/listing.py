@@ -17,7 +17,7 @@ from topmast.model import ids
 from topmast.model.errors import InvalidInput
 from topmast.model.group_views import JobGroup, JobsGlance
 from topmast.model.job import MILLI
-from topmast.model.selector import LABEL, Selector, check_label, selector_of, states_of
+from topmast.model.selector import LABEL, Selector, check_label, like, selector_of, states_of
 from topmast.model.states import HOLDING, TERMINAL, WAITING
 from topmast.model.sweep_views import SweepView
 from topmast.model.views import JobView
@@ -65,6 +65,14 @@ class Selection(Struct, frozen=True):
         if (self.seen is not None and view.tenant not in self.seen) or (self.fold and view.sweep):
             return False
         return self.jobs.takes(view, view.state, view.band, view.cluster, view.hosts)
+
+    @property
+    def tenants(self) -> list[str] | None:
+        """Those with all jobs that may be wanted; None: they cannot all be named."""
+        named = self.jobs.tenants
+        if self.seen is not None:
+            return sorted(tenant for tenant in self.seen if like(named, tenant))
+        return None if not named or any("*" in one for one in named) else list(dict.fromkeys(named))
 
     @property
     def may_be_archived(self) -> bool:
@@ -431,9 +439,9 @@ def archived(
     journal: Journal, queue: GlobalQueue, wanted: Selection, down_to: int
 ) -> Iterator[JobView]:
     """Wanted jobs that left memory, newest first, down to number ``down_to``, page by page."""
-    before = wanted.cursor
+    before, rows_at_once, tenants = wanted.cursor, wanted.limit, wanted.tenants
     while True:
-        rows = journal.finished_jobs(before, MAX_PAGE)
+        rows = journal.finished_jobs(before, rows_at_once, tenants)
         for row in rows:
             if row.number < down_to:
                 return
@@ -441,13 +449,13 @@ def archived(
                 view = msgspec.json.decode(row.view, type=JobView)
                 if wanted.takes_view(view):
                     yield view
-        if len(rows) < MAX_PAGE:
+        if len(rows) < rows_at_once:
             return
-        before = rows[-1].number
+        before, rows_at_once = rows[-1].number, min(rows_at_once * 4, MAX_PAGE)
 
 
 def merge(live: list[JobView], old: Iterator[JobView], limit: int) -> list[JobView]:
     """The newest ``limit`` of both."""
-    found = live + [view for view, _ in zip(old, range(limit), strict=False)]
+    found = [*live, *islice(old, limit)]
     found.sort(key=lambda view: -ids.job_number(view.id))
     return found[:limit]

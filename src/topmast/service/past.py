@@ -158,11 +158,16 @@ class PastJournal:
         rows = self._journal.finished_jobs_of(jobs)
         return [row for row in rows if row.finish_s <= self._at_s]
 
-    def finished_jobs(self, before_number: int | None = None, limit: int = 100) -> list[JobRow]:
+    def finished_jobs(
+        self,
+        before_number: int | None = None,
+        limit: int = 100,
+        tenants: Sequence[str] | None = None,
+    ) -> list[JobRow]:
         """Jobs that had ended, newest number first."""
         found: list[JobRow] = []
         while len(found) < limit:
-            rows = self._journal.finished_jobs(before_number, limit)
+            rows = self._journal.finished_jobs(before_number, limit, tenants)
             found += [row for row in rows if row.finish_s <= self._at_s]
             if len(rows) < limit:
                 break

@@ -15,7 +15,7 @@ from msgspec.structs import astuple
 from sqlalchemy import Connection, Select, delete, func, select
 
 from topmast.adapters.clock import elapsed_s
-from topmast.adapters.store import acts, schema
+from topmast.adapters.store import acts, finished, schema
 from topmast.adapters.store.checksum import crc_of, record_of
 from topmast.adapters.store.database import Claim, Database, Leader
 from topmast.adapters.store.errors import JournalFailure, Retired, explained
@@ -377,7 +377,7 @@ class SqlJournal:
 
     def finished_job(self, job: str) -> JobRow | None:
         """One finished job."""
-        found = self._all(_jobs().where(FINISHED_JOBS.c.job == job), JobRow)
+        found = self._all(finished.jobs().where(FINISHED_JOBS.c.job == job), JobRow)
         return found[0] if found else None
 
     def finished_jobs_of(self, jobs: Sequence[str]) -> list[JobRow]:
@@ -385,15 +385,18 @@ class SqlJournal:
         found: list[JobRow] = []
         for at in range(0, len(jobs), JOBS_PER_QUERY):
             some = jobs[at : at + JOBS_PER_QUERY]
-            found += self._all(_jobs().where(FINISHED_JOBS.c.job.in_(some)), JobRow)
+            found += self._all(finished.jobs().where(FINISHED_JOBS.c.job.in_(some)), JobRow)
         return found
 
-    def finished_jobs(self, before_number: int | None = None, limit: int = 100) -> list[JobRow]:
+    def finished_jobs(
+        self,
+        before_number: int | None = None,
+        limit: int = 100,
+        tenants: Sequence[str] | None = None,
+    ) -> list[JobRow]:
         """Finished jobs, newest number first; the last one's number is the next cursor."""
-        query = _jobs().order_by(FINISHED_JOBS.c.number.desc()).limit(limit)
-        if before_number is not None:
-            query = query.where(FINISHED_JOBS.c.number < before_number)
-        return self._all(query, JobRow)
+        dialect = self._database.reader.dialect
+        return self._all(finished.page(dialect, before_number, limit, tenants), JobRow)
 
     def option(self, name: str) -> str | None:
         """What `set_option` kept."""
@@ -453,11 +456,6 @@ def _newest_seq() -> Any:
     newest_record = select(func.max(JOURNAL.c.seq)).scalar_subquery()
     newest_snapshot = select(func.max(SNAPSHOTS.c.seq)).scalar_subquery()
     return func.coalesce(newest_record, newest_snapshot)
-
-
-def _jobs() -> Select[Any]:
-    table = FINISHED_JOBS.c
-    return select(table.job, table.number, table.finish_s, table.view)
 
 
 def _pair(digest: str, size_bytes: int) -> tuple[str, int]:
