@@ -62,8 +62,13 @@ class StateSnapshot(Struct, frozen=True):
 def state_snapshot_of(
     queue: GlobalQueue, regions: Mapping[str, RegionState], at_s: float, seq: int
 ) -> StateSnapshot:
-    """The snapshot of machines that rest meanwhile. O(jobs + hosts), as far as copying goes."""
-    absent = {region: absence.why for region, absence in queue.cycle.reach.absent.items()}
+    """The snapshot of machines that rest meanwhile. O(jobs + hosts), as far as copying goes.
+
+    A region of another process that was not looked at yet has no state here, and gets no job.
+    """
+    absent = {one.name: "its state is not known" for one in queue.fleet.regions}
+    absent = {name: why for name, why in absent.items() if name not in regions}
+    absent |= {region: absence.why for region, absence in queue.cycle.reach.absent.items()}
     return StateSnapshot(at_s, seq, queue.snapshot(), dict(regions), absent, queue.pair_speeds)
 
 

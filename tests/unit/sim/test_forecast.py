@@ -103,6 +103,22 @@ def test_the_range_holds_the_expected_start_and_names_its_basis() -> None:
         assert found.early_s < found.at_s < found.late_s
 
 
+def test_a_region_of_which_no_state_is_known_takes_no_job() -> None:
+    """Its process has just come within reach, and nobody has looked at it: the rest is foreseen."""
+    world = fleet(cluster("east-1", hosts=1, gpus=1), cluster("west-1", hosts=1, gpus=1))
+    run = Watched(jobs((0.0, 3_000.0, 1), (0.0, 500.0, 1), (20.0, 500.0, 1)), world)
+    run.state(100.0)
+    (waits,) = run.waiting()
+    machines = run.simulation.machines
+    by_region = {r.plan.region: r for r in machines.queue.jobs.records.values() if r.plan}
+    for known, at_s in (("east", by_region["east"]), ("west", by_region["west"])):
+        states = {known: machines.region_states()[known]}
+        state = state_snapshot_of(machines.queue, states, 100.0, 0)
+        ends_s = float(at_s.spec.duration_s or 0.0)
+        start_s = Forecast(state, run.profile).start_of(waits).at_s
+        assert start_s == pytest.approx(ends_s, abs=1.0)
+
+
 def test_a_start_says_what_it_waits_for_and_when_that_is() -> None:
     """The end of the job before it, at the very time of the start."""
     run = Watched(jobs((0.0, 3_000.0, 1), (10.0, 500.0, 1), (20.0, 500.0, 1)), ONE_GPU)
