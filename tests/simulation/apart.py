@@ -28,7 +28,7 @@ from topmast.model import messages as m
 from topmast.model.errors import Conflict
 from topmast.model.fleet import Fleet
 from topmast.model.job import Band, Checkpoint, JobSpec
-from topmast.model.states import TERMINAL, WAITING, HostState
+from topmast.model.states import TERMINAL, WAITING, HostState, JobState
 from topmast.policies.options import ElasticOptions
 from topmast.runtime.relay import NOT_PAIRED
 
@@ -218,7 +218,7 @@ class Wire:
 class ApartStorm:
     """One run: a clock, a heap of what will happen, and chance."""
 
-    def __init__(self, seed: int, calm_s: float = CALM_S) -> None:
+    def __init__(self, seed: int, calm_s: float = CALM_S, hosts: Fleet | None = None) -> None:
         self.calm_s = calm_s
         self.rng = random.Random(seed)
         self.now = 0.0
@@ -230,7 +230,7 @@ class ApartStorm:
         self.in_bulk = seed % 2 == 1
         """Whether regions make plans in columns."""
         self.queue = Part(self, ids.QUEUE, {ids.placer(r): ids.relay(r) for r in REGIONS})
-        self.queue.fleet = apart_fleet(16 if self.in_bulk else 4)
+        self.queue.fleet = hosts or apart_fleet(16 if self.in_bulk else 4)
         self.queue.mover.stock(self.queue.fleet)
         self.placers = {r: Part(self, r, {ids.QUEUE: ids.relay("queue")}) for r in REGIONS}
         self.parts = [self.queue, *self.placers.values()]
@@ -386,6 +386,17 @@ class ApartStorm:
         )  # fmt: skip
         return elastic(rigid, 1, 4) if self.count % 4 == 0 else rigid
 
+    def return_under_a_question(self) -> JobState:
+        """West comes back just when a job is tried that only it can run; how that is a minute later."""
+        self.calm = True
+        self._cut(self.wires[2:], True)
+        self._let_pass(10.0)
+        self.at(self.rng.uniform(0.0, 3.0), self._cut, self.wires[2:], False)
+        self._let_pass(self.rng.uniform(0.0, 4.0))
+        (name,) = self.queue.deliver(ids.QUEUE, m.SubmitJobs((job(gpus=1, model="A100"),)))
+        self._let_pass(60.0)
+        return self.queue.state(name)
+
     # --- the whole story -----------------------------------------------------------------------------------
 
     def run(self, steps: int) -> None:
@@ -408,10 +419,13 @@ class ApartStorm:
 
     def _settle_down(self) -> None:
         """Let all processes be up, and all that is under way arrive."""
-        until_s = self.now + 300.0
+        self._let_pass(300.0)
+        assert all(wire.up for wire in self.wires)
+
+    def _let_pass(self, time_s: float) -> None:
+        until_s = self.now + time_s
         while self.now < until_s:
             self.step()
-        assert all(wire.up for wire in self.wires)
 
     def _unfinished(self) -> list[str]:
         return [

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from tests.simulation.apart import ApartStorm
+from tests.support.build import cluster, fleet
 from topmast.fast.queue.cycle import bulk
 from topmast.fast.region.facts import AllTaken
 from topmast.fast.region.reservation.leases import OfferLeases
 from topmast.model import messages as m
+from topmast.model.states import WAITING
 from topmast.runtime.relay import Relay
 
 STEPS = 2_000
@@ -46,6 +48,15 @@ def test_a_storm_between_processes_is_one() -> None:
         for what, count in storm.seen.items():
             seen[what] = seen.get(what, 0) + count
     assert set(seen) == {"request lost", "answer lost", "kill", "cut"}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_job_that_one_region_can_run_does_not_miss_its_return(seed: int) -> None:
+    """Whenever it comes, also between two questions to the others: nothing else would wake the job."""
+    hosts = fleet(cluster("east-1", hosts=1), cluster("west-1", hosts=1, model="A100"))
+    storm = ApartStorm(seed, hosts=hosts)
+    states = [storm.return_under_a_question() for _ in range(25)]
+    assert [state for state in states if state in WAITING] == []
 
 
 # --- does anybody watch? --------------------------------------------------------------------------------
