@@ -101,6 +101,13 @@ MUTANTS = (
         "tests/unit/runtime/test_relay.py",
     ),
     Mutant(
+        "a region that comes while others are asked is asked after them",
+        "fast/queue/cycle/requests.py",
+        "    decision.held = request.held",
+        "    decision.held, decision.changes = request.held, queue.backlog.blocked.changes",
+        "tests/unit/fast/queue/cycle/test_liveness.py",
+    ),
+    Mutant(
         "a link asks for its token, and no other",
         "api/guard.py",
         'if not hmac.compare_digest(given, b"Bearer " + self.token):',
