@@ -52,6 +52,8 @@ class RegionProcess(Process):
         """Orders for engines that are still being opened; of the runtime's thread alone."""
         self._refused: frozenset[str] = frozenset()
         """Clusters that get no engine."""
+        self._following = threading.Lock()
+        """One change of the region is followed after the other, each as the region is by then."""
         self.queue = self.peer(region, queue_url)
         self._leaders = LeaderFence(state / QUEUE)
         # A placer decides the same whether or not the queue can be reached.
@@ -85,14 +87,15 @@ class RegionProcess(Process):
         threading.Thread(target=self._equip_as_told, daemon=True).start()
 
     def _equip_as_told(self) -> None:
-        refused = set()
-        for cluster in self.runtime.ask(self._clusters).result():
-            try:
-                self.equip(self.region, cluster)
-            except InvalidInput as error:
-                refused.add(cluster.name)
-                log.error("a cluster gets no engine, and starts no jobs", why=error)
-        self._refused = frozenset(refused)
+        with self._following:
+            refused = set()
+            for cluster in self.runtime.ask(self._clusters).result():
+                try:
+                    self.equip(self.region, cluster)
+                except InvalidInput as error:
+                    refused.add(cluster.name)
+                    log.error("a cluster gets no engine, and starts no jobs", why=error)
+            self._refused = frozenset(refused)
         self.runtime.ask(self._release_waiting).result()
 
     def _release(self, send: m.Send) -> None:

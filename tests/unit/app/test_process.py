@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from topmast.app.region import RegionProcess
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.errors import Conflict
+from topmast.model.fleet import ClusterSpec
 from topmast.policies.registry import load_profile
 
 NOWHERE = "http://127.0.0.1:1"
@@ -75,6 +77,37 @@ def test_a_cluster_that_left_the_fleet_is_not_told_of_every_minute(tmp_path: Pat
     finally:
         whole.journal.close()
         region.journal.close()
+
+
+def test_the_last_change_of_a_region_is_the_last_that_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine may take long to open: what the queue said meanwhile must not be undone then."""
+    region = RegionProcess("east", NOWHERE, tmp_path / "east", load_profile("mast"))
+    old, new = cluster("east-1", hosts=1), cluster("east-1", hosts=2)
+    told, opened = iter([(old,), (new,)]), []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def equip(name: str, spec: ClusterSpec) -> None:
+        begun.set()
+        assert spec is new or go_on.wait(10.0)
+        opened.append((name, len(spec.hosts)))
+
+    monkeypatch.setattr(region, "_clusters", lambda: next(told))
+    monkeypatch.setattr(region, "equip", equip)
+    region.runtime.start()
+    try:
+        changes = [threading.Thread(target=region._equip_as_told) for _ in range(2)]
+        changes[0].start()
+        assert begun.wait(10.0)
+        changes[1].start()
+        changes[1].join(0.2)
+        go_on.set()
+        for change in changes:
+            change.join(10.0)
+    finally:
+        region.close()
+    assert opened == [("east", 1), ("east", 2)]
 
 
 def test_what_a_start_waits_for_goes_to_the_queue_and_may_be_lost(
