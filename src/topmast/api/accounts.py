@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -180,9 +179,8 @@ def _page(
     """
     caller, limits = caller_of(request), service.limits
     limits.take(caller, "list")
-    begun_s = time.thread_time()
-    found = find()
-    limits.charge_time(caller, time.thread_time() - begun_s)
+    with limits.paid(caller) as timer:
+        found = timer.run(find)
     limits.charge_rows(caller, len(found))
     cursor = " ".join(map(str, place(found[-1]))) if len(found) == limit else None
     return answer({name: found, "next_cursor": cursor})

@@ -6,7 +6,6 @@ import asyncio
 import codecs
 import json
 import math
-import time
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -36,6 +35,7 @@ from topmast.model.errors import (
     as_invalid,
     refuse_all,
 )
+from topmast.service.limits import Timer
 
 T = TypeVar("T")
 Body = dict[str, Any]
@@ -83,19 +83,18 @@ async def read_object(
     with bodies.room(request) as room:
         async for chunk in _pieces(request, limit_bytes, room):
             text.add(chunk)
-        document, cost_s = cast(Any, {}), 0.0
+        document, timer = cast(Any, {}), Timer()
         request.scope[_SIZE] = text.size_bytes
         if text.size_bytes:
             _check_type(request)
-            document, cost_s = await bodies.decoded(request, text.document, text.size_bytes)
+            document = await bodies.decoded(request, text.document, text.size_bytes, timer)
     if not isinstance(document, dict):
         raise InvalidInput("must be a JSON object", field="body")
     if fields is not None:
         every: list[Check] = [*checks, partial(_require_all, _required(request))]
-        begun_s = time.thread_time()
-        found = list(islice(_faults(document, fields, every), MOST_TOLD))
+        found = timer.run(lambda: list(islice(_faults(document, fields, every), MOST_TOLD)))
         if found:
-            bodies.charge(request, cost_s + time.thread_time() - begun_s)
+            bodies.charge(request, timer.took_s)
         if found and beside is not None:
             told = {one.field for one in found}
             if told.intersection(_ALTERNATIVES):  # what is left of a request may name nothing

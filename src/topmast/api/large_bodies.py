@@ -6,7 +6,6 @@ No account keeps the others from either, by however many bodies, and however slo
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from topmast.model.access import Caller
 from topmast.model.errors import TopmastError, Unavailable
 from topmast.routing import CALLER
 from topmast.service.judging import TAKES_PER_S
-from topmast.service.limits import Limits
+from topmast.service.limits import Limits, Timer
 from topmast.service.turns import OneEach
 
 T = TypeVar("T")
@@ -98,42 +97,31 @@ class LargeBodies:
         raise Unavailable("too many large requests at once; try again soon")
 
     async def decoded(
-        self, request: Request, decode: Callable[[], T], size_bytes: int
-    ) -> tuple[T, float]:
-        """What a document says, and the seconds of a thread that it took, if it is long.
+        self, request: Request, decode: Callable[[], T], size_bytes: int, timer: Timer
+    ) -> T:
+        """What a document says; ``timer``: of the thread that decodes it, if it is long.
 
         Raises TooMany, and what ``decode`` raises. One long one of each account at a time, on
         threads of their own, and none of an account in debt.
         """
         if size_bytes <= ON_LOOP_BYTES:
-            return decode(), 0.0
+            return decode()
         caller: Caller | None = request.scope.get(CALLER)
         if caller is None or self._counted is None:
-            return await self._on_thread(request, decode)
+            return await self._on_thread(request, decode, timer)
         limits = self._counted.limits
         limits.take(caller, "submit", 0.0, floor=0.0)
         async with self._each.turn(caller):
             limits.take(caller, "submit", 0.0, floor=0.0)  # what came before may have cost
-            return await self._on_thread(request, decode)
+            return await self._on_thread(request, decode, timer)
 
-    async def _on_thread(self, request: Request, decode: Callable[[], T]) -> tuple[T, float]:
-        cost_s = 0.0
-
-        def timed() -> T | TopmastError:
-            nonlocal cost_s
-            begun_s = time.thread_time()
-            try:
-                return decode()
-            except TopmastError as error:
-                return error
-            finally:
-                cost_s = time.thread_time() - begun_s
-
-        found = await asyncio.get_running_loop().run_in_executor(self._threads, timed)
-        if isinstance(found, TopmastError):
-            self.charge(request, cost_s)
-            raise found
-        return found, cost_s
+    async def _on_thread(self, request: Request, decode: Callable[[], T], timer: Timer) -> T:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, timer.run, decode)
+        except TopmastError:
+            self.charge(request, timer.took_s)
+            raise
 
     def charge(self, request: Request, cost_s: float) -> None:
         """Count what a document cost that is refused: one that is taken is paid by what it says."""

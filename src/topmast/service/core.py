@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -36,7 +35,7 @@ from topmast.service.fleet_map import FleetMaps
 from topmast.service.forecast import Forecasts
 from topmast.service.history import History
 from topmast.service.judging import Judging
-from topmast.service.limits import STEPS_PER_TAKE, Limits, Rates
+from topmast.service.limits import STEPS_PER_TAKE, Limits, Rates, Timer
 from topmast.service.listing import PORTION
 from topmast.service.live_progress import LiveProgress
 from topmast.service.logins import Logins
@@ -58,21 +57,6 @@ They have threads of their own: a region that does not answer takes none of thos
 
 ReadLog = Callable[[str, str, int, int, int, int], LogPage | None]
 """A piece of a task's output: (cluster, job, attempt, rank, offset, limit) -> page, if any."""
-
-
-class _Timed:
-    """How long questions took of the thread that decides."""
-
-    def __init__(self) -> None:
-        self.took_s = 0.0
-
-    def answer(self, question: Callable[[], T]) -> T:
-        """The answer to one; on that thread."""
-        begun_s = time.thread_time()
-        try:
-            return question()
-        finally:
-            self.took_s += time.thread_time() - begun_s
 
 
 class Core:
@@ -159,34 +143,20 @@ class Core:
             self.limits.take(caller, "list")
             yield
 
-    @contextmanager
-    def _paid(self, caller: Caller) -> Iterator[_Timed]:
-        """The caller pays in the end for the time that its questions took of the machines."""
-        timed = _Timed()
-        try:
-            yield timed
-        finally:
-            self.limits.charge_time(caller, timed.took_s)
-
     async def _ask_paid(self, caller: Caller, question: Callable[[], T]) -> T:
         """The answer to a question that may take long: the caller pays for its time."""
-        with self._paid(caller) as timed:
-            return await self._ask(partial(timed.answer, question))
+        with self.limits.paid(caller) as timer:
+            return await self._ask(partial(timer.run, question))
 
     async def _look(self, caller: Caller, look: Callable[[Turns], T]) -> T:
         """A long look at the machines, one after the other; decisions go on between its slices.
 
         What is an explanation says on which events it rests. The caller pays for its time.
         """
-        cost_s = 0.0
+        timer = Timer()
 
         def dated(turns: InTurns) -> T:
-            nonlocal cost_s
-            begun_s = time.thread_time()
-            try:
-                found = look(turns)
-            finally:
-                cost_s += time.thread_time() - begun_s
+            found = timer.run(partial(look, turns))
             if isinstance(found, v.Explanation):
                 first, last = turns.first_seq, turns.last_seq
                 return msgspec.structs.replace(found, from_event=first, to_event=last)
@@ -196,7 +166,7 @@ class Core:
             try:
                 return await taken(self.runtime, dated)
             finally:
-                self.explaining.pay(caller, cost_s)
+                self.explaining.pay(caller, timer.took_s)
 
     async def _walk(
         self, caller: Caller, jobs: Selector, look: Callable[[Sequence[str]], object]
@@ -211,10 +181,10 @@ class Core:
         async with self._walking:
             names = await self._ask(lambda: list(records))
             size = max(1, PORTION // max(1, jobs.steps))
-            with self._paid(caller) as timed:
+            with self.limits.paid(caller) as timer:
                 for first in range(0, len(names), size):
                     compare = partial(look, names[first : first + size])
-                    await self._ask(compare if jobs.steps else partial(timed.answer, compare))
+                    await self._ask(compare if jobs.steps else partial(timer.run, compare))
 
     async def _drawn(self, things: Iterator[T]) -> list[T]:
         """All that is found among the machines; decisions go on every `SLICE_S`."""

@@ -6,14 +6,13 @@ They are threads of their own: what takes long to read takes none of those that 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from topmast.model.access import Caller
-from topmast.service.limits import Limits
+from topmast.service.limits import Limits, Timer
 from topmast.service.turns import OneEach
 
 THREADS = 3
@@ -45,23 +44,14 @@ class Judging:
         return await asyncio.shield(asyncio.ensure_future(self._run(caller, tenants, work)))
 
     async def _run(self, caller: Caller, tenants: Sequence[str], work: Callable[[], T]) -> T:
-        cost_s = 0.0
-
-        def judge() -> T:
-            nonlocal cost_s
-            begun_s = time.thread_time()
-            try:
-                return work()
-            finally:
-                cost_s = time.thread_time() - begun_s
-
+        timer, loop = Timer(), asyncio.get_running_loop()
         async with self._each.turn(caller):
             turns = [self._turn(tenant) for tenant in tenants]
             async with min(turns, key=asyncio.Semaphore.locked):
                 try:
-                    return await asyncio.get_running_loop().run_in_executor(self._threads, judge)
+                    return await loop.run_in_executor(self._threads, timer.run, work)
                 finally:
-                    self._limits.charge(caller, "submit", cost_s * TAKES_PER_S)
+                    self._limits.charge(caller, "submit", timer.took_s * TAKES_PER_S)
 
     def _turn(self, tenant: str) -> asyncio.Semaphore:
         return self._turns.setdefault(tenant, asyncio.Semaphore(OF_TENANT))

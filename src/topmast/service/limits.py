@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -31,6 +34,7 @@ SWEPT_PER_TAKE = 2_000
 """So many jobs of sweeps that are looked at count as one more request."""
 BYTES_PER_TAKE = 1024 * 1024
 """So much of a work folder counts as one more request."""
+T = TypeVar("T")
 MOST_BUCKETS = 10_000
 CLIENT_BITS_V6 = 64
 """One client has so much of an IPv6 address as its network, and all addresses in it (RFC 6177)."""
@@ -72,6 +76,22 @@ def client_of(address: str) -> str:
     return str(ipaddress.ip_network((known.packed, CLIENT_BITS_V6), strict=False))
 
 
+class Timer:
+    """How long pieces of work took of a processor, each on the thread that did it."""
+
+    def __init__(self) -> None:
+        self.took_s = 0.0
+        """All of them together."""
+
+    def run(self, work: Callable[[], T]) -> T:
+        """What a piece of work returns or raises."""
+        begun_s = time.thread_time()
+        try:
+            return work()
+        finally:
+            self.took_s += time.thread_time() - begun_s
+
+
 class Limits:
     """Counts the requests of principals; used on the event loop alone.
 
@@ -110,10 +130,15 @@ class Limits:
         """Count a page of a list that was so long."""
         self.charge(caller, "list", max(0, rows - ROWS_PER_TAKE) / ROWS_PER_TAKE)
 
-    def charge_time(self, caller: Caller, took_s: float) -> None:
-        """Count how long a list kept the machines."""
-        more = max(0.0, took_s - SECONDS_PER_TAKE) / SECONDS_PER_TAKE
-        self.charge(caller, "list", more)
+    @contextmanager
+    def paid(self, caller: Caller) -> Iterator[Timer]:
+        """The caller pays in the end for the time that a list kept the machines."""
+        timer = Timer()
+        try:
+            yield timer
+        finally:
+            more = max(0.0, timer.took_s - SECONDS_PER_TAKE) / SECONDS_PER_TAKE
+            self.charge(caller, "list", more)
 
     def take_of(self, name: str, kind: str, count: float = 1.0) -> None:
         """Count a request under a name. Raises TooMany. O(1)."""

@@ -189,8 +189,8 @@ class Service(Submitting):
                 return None
             return self._page(wanted, walk.found)
 
-        with self._paid(caller) as timed:
-            while (page := await self._ask(partial(timed.answer, look))) is None:
+        with self.limits.paid(caller) as timer:
+            while (page := await self._ask(partial(timer.run, look))) is None:
                 pass
         return page
 
