@@ -15,8 +15,10 @@ import pytest
 
 from tests.support.entrance import FLEET as LOGIN_FLEET
 from tests.support.entrance import Entrance, entrance, run
-from tests.support.live import live
-from topmast.adapters import archive as archives
+from tests.support.live import eventually, is_alive, kill, live
+from topmast.adapters import archive_readers
+from topmast.adapters.archive_readers import Readers
+from topmast.adapters.engines.local.processes import children
 from topmast.model.access import Role
 from topmast.model.errors import Full, Unavailable
 from topmast.service import judging, room
@@ -215,6 +217,60 @@ def test_the_bound_that_a_server_is_given_holds_for_later_starts(tmp_path: Path)
             again.upload_workdir(folders[1])
 
 
+def test_an_upload_is_read_beside_the_server(tmp_path: Path) -> None:
+    """By a process that it begins again if it is killed, and that ends with it."""
+
+    def readers(server: int) -> list[int]:
+        return [pid for pid in children(server) if b"archive_readers" in _command(pid)]
+
+    def folder(number: int) -> Path:
+        found = tmp_path / f"folder-{number}"
+        found.mkdir()
+        (found / "file").write_text(str(number))
+        return found
+
+    with live(tmp_path, FLEET) as (server, client):
+        assert readers(server.pid) == []
+        client.upload_workdir(folder(0))
+        (first,) = readers(server.pid)
+        kill(first)
+        client.upload_workdir(folder(1))
+        (second,) = readers(server.pid)
+        assert first != second
+        server.kill()
+        eventually(lambda: not is_alive(second), "it has ended", 10.0)
+        with server.up() as again:
+            again.upload_workdir(folder(2))
+            (third,) = readers(server.pid)
+            assert server.stop() == 0
+            eventually(lambda: not is_alive(third), "it has ended", 10.0)
+
+
+def _command(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_an_upload_that_no_process_reads_is_refused_for_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is taken later; what its account pays is the time of the process."""
+
+    async def story(door: Entrance) -> None:
+        ada, _ = await _clients(door)
+        with monkeypatch.context() as patched:
+            patched.setattr(archive_readers, "LAUNCH", "")
+            answer = await upload(ada, 0)
+            assert answer.status_code == 503
+            assert "the work folder cannot be read now" in answer.json()["detail"]
+        assert (await upload(ada, 0)).status_code == 201
+        monkeypatch.setattr(Readers, "fault", lambda self, data: ("", 1e9))
+        assert (await upload(ada, 1)).status_code == 201
+        assert (await upload(ada, 2)).status_code == 429
+
+    with entrance(tmp_path) as door:
+        run(partial(story, door))
+
+
 def test_uploads_of_an_account_that_wait_have_a_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,7 +300,7 @@ def test_what_one_account_or_tenant_uploads_leaves_a_thread_to_others_and_counts
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An archive of a MiB may take seconds to read; what is here already is not read again."""
-    go, put, read = threading.Event(), Blobs.put, archives.fault
+    go, put, read = threading.Event(), Blobs.put, Readers.fault
     slow = {digest_of(number) for number in (0, 1, 2, 1000, 1001, 1002)}
     looked: list[bytes] = []
 
@@ -271,11 +327,11 @@ def test_what_one_account_or_tenant_uploads_leaves_a_thread_to_others_and_counts
         go.set()
         assert [(await task).status_code for task in waiting] == [201] * 6
 
-        def note(data: bytes) -> str:
+        def note(self: Readers, data: bytes) -> tuple[str, float]:
             looked.append(data)
-            return read(data)
+            return read(self, data)
 
-        monkeypatch.setattr(archives, "fault", note)
+        monkeypatch.setattr(Readers, "fault", note)
         assert (await upload(bob, 0)).status_code == 200
         assert (await upload(bob, 4)).status_code == 201
         assert looked == [archive(4)]

@@ -17,6 +17,8 @@ from topmast.model.errors import Full, InvalidInput, TooLarge
 from topmast.service.room import Room
 
 MAX_BYTES = 100 * 1024 * 1024
+Fault = Callable[[bytes], str]
+"""What is wrong with an archive; empty if nothing."""
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -65,19 +67,24 @@ class Blobs:
         return file if file.is_file() else None
 
     def put(
-        self, digest: str, data: bytes, account: str = "", tenants: Sequence[str] = (ROOT,)
+        self,
+        digest: str,
+        data: bytes,
+        account: str = "",
+        tenants: Sequence[str] = (ROOT,),
+        fault: Fault = archive.fault,
     ) -> bool:
         """Store an upload durably; False when it was here already.
 
         ``account``: the principal that it counts for, if that shares the server with others.
-        ``tenants``: those that it may submit for. Raises InvalidInput, and Full if there is no
-        room.
+        ``tenants``: those that it may submit for. ``fault``: what judges the archive. Raises
+        InvalidInput, Full if there is no room, and what ``fault`` raises.
         """
         _check(digest, data)
         with self._lock(digest):
             if self.path(digest) is not None:
                 return False
-            _check_archive(data)
+            _check_archive(fault(data))
             with self.room.for_one(digest, len(data), account, tenants):
                 if self._shared is not None:
                     self._shared.put_blob(digest, data)  # first: what is here is there too
@@ -140,9 +147,8 @@ def _check(digest: str, data: bytes) -> None:
         raise InvalidInput("the content has another digest", field="workdir")
 
 
-def _check_archive(data: bytes) -> None:
+def _check_archive(wrong: str) -> None:
     """Raise InvalidInput for an upload that could not be unpacked."""
-    wrong = archive.fault(data)
     if wrong:
         raise InvalidInput(
             wrong, field="workdir", remedy="pack it again, smaller or without such files"

@@ -1,6 +1,7 @@
 """Threads that look into what is uploaded, so that no account and no tenant keeps all of them.
 
 They are threads of their own: what takes long to read takes none of those that all requests share.
+Each has a process read for it, so that the threads do not wait for one another's interpreter.
 """
 
 from __future__ import annotations
@@ -8,10 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
+from topmast.adapters.archive_readers import Readers
 from topmast.model.access import Caller
+from topmast.model.errors import Unavailable
+from topmast.service.blobs import Fault
 from topmast.service.limits import Limits, Timer
 from topmast.service.turns import OneEach
 
@@ -30,26 +35,39 @@ class Judging:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._threads = ThreadPoolExecutor(THREADS, "upload")
+        self._readers = Readers()
         self._each = OneEach()
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         """By tenant at the top of the tree."""
 
-    async def run(self, caller: Caller, tenants: Sequence[str], work: Callable[[], T]) -> T:
-        """What ``work`` returns or raises; a caller that goes away keeps its turn until then.
+    async def run(self, caller: Caller, tenants: Sequence[str], work: Callable[[Fault], T]) -> T:
+        """What ``work`` returns or raises: it is given what judges archives.
 
+        A caller that goes away keeps its turn until then.
         ``tenants``: those at the top of the tree, or the root, that the upload may count for. It
         waits for the turn of one alone: a role that a tenant gives delays nothing. Raises TooMany
-        if too many of the account wait already.
+        if too many of the account wait already, and Unavailable if no archive can be read.
         """
         return await asyncio.shield(asyncio.ensure_future(self._run(caller, tenants, work)))
 
-    async def _run(self, caller: Caller, tenants: Sequence[str], work: Callable[[], T]) -> T:
+    async def _run(self, caller: Caller, tenants: Sequence[str], work: Callable[[Fault], T]) -> T:
         timer, loop = Timer(), asyncio.get_running_loop()
+
+        def fault(content: bytes) -> str:
+            try:
+                wrong, took_s = self._readers.fault(content)
+            except OSError as error:
+                raise Unavailable(f"the work folder cannot be read now: {error}") from error
+            timer.took_s += took_s
+            return wrong
+
         async with self._each.turn(caller):
             turns = [self._turn(tenant) for tenant in tenants]
             async with min(turns, key=asyncio.Semaphore.locked):
                 try:
-                    return await loop.run_in_executor(self._threads, timer.run, work)
+                    return await loop.run_in_executor(
+                        self._threads, timer.run, partial(work, fault)
+                    )
                 finally:
                     self._limits.charge(caller, "submit", timer.took_s * TAKES_PER_S)
 
