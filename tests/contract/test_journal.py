@@ -398,7 +398,8 @@ def test_finished_jobs_are_listed_newest_first_page_by_page(journal: SqlJournal)
 
 
 def finished(number: int, tenant: str) -> JobRow:
-    view = msgspec.json.encode({"id": f"j{number}", "tenant": tenant}).decode()
+    others = {"cause": "a NUL: \0", "labels": {"tenant": "b"}}
+    view = msgspec.json.encode({"id": f"j{number}", "tenant": tenant} | others).decode()
     return JobRow(f"j{number}", number, 1.0, view)
 
 

@@ -25,7 +25,8 @@ SELECT one.number
 FROM json_array_elements_text(CAST(:tenants AS json)) AS named(tenant)
 CROSS JOIN LATERAL (
     SELECT number FROM finished_jobs
-    WHERE (CAST(view AS json) ->> 'tenant') = named.tenant AND number < :before
+    WHERE substring(view from '"tenant":("(?:[^"\\\\]|\\\\.)*")') = named.tenant
+        AND number < :before
     ORDER BY number DESC LIMIT :limit
 ) AS one
 ORDER BY one.number DESC LIMIT :limit
@@ -50,5 +51,7 @@ def page(
     if tenants is None:
         return query.where(number < before).limit(limit)
     names = msgspec.json.encode(tenants).decode()
+    if dialect.name == "postgresql":
+        names = msgspec.json.encode([msgspec.json.encode(one).decode() for one in tenants]).decode()
     newest = text(_NEWEST[dialect.name]).bindparams(tenants=names, before=before, limit=limit)
     return query.where(number.in_(newest))
