@@ -21,6 +21,7 @@ import uvicorn
 from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from topmast.adapters.answering import CONNECTION, LEFT, Answering, Wanted
 from topmast.model.views import Problem
 
 log = structlog.get_logger(__name__)
@@ -57,6 +58,8 @@ MOST_HANDSHAKES = 64
 """Connections that are not open yet, at a time; for one more, the oldest of them is closed."""
 MOST_CONNECTIONS = 1_024
 FEWEST_CONNECTIONS = 16
+STOP_S = 3.0
+"""How long requests have to end once the server stops; those that wait end at once."""
 STREAMS_PART = 4
 """One in so many connections may be a stream of events."""
 
@@ -247,6 +250,7 @@ class BoundedServer(uvicorn.Server):
     """Serves an application to connections that are accepted and watched as above."""
 
     def __init__(self, config: uvicorn.Config, connections: Connections, tls: Tls = plain) -> None:
+        self._answering = config.app = Answering(config.app)  # type: ignore[arg-type]
         super().__init__(config)
         self._connections = connections
         self._tls = tls
@@ -269,7 +273,12 @@ class BoundedServer(uvicorn.Server):
         """Take no more connections, and let go of those that there are."""
         for task in self._accepting:
             task.cancel()
+        self._answering.stop()
+        cut = asyncio.get_running_loop().call_later(STOP_S, self._answering.cut)
         await super().shutdown(sockets)
+        cut.cancel()
+        if self._answering.cut_off:
+            log.warning("the stop cut requests off", requests=self._answering.cut_off)
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: see whether to end; now and then, which connections last too long."""
@@ -295,6 +304,9 @@ class Connection(HttpToolsProtocol):
         """The answer if the parser goes no further."""
         self._window_bytes = 0
         self._unread_since_s: float | None = None
+        self.is_lost = False
+        self.asked: Wanted | None = None
+        """The request that is answered, or was last."""
         self.is_listened_to = False
         """Whether what it has said by now would have been read: in a flood that takes a while."""
 
@@ -336,9 +348,12 @@ class Connection(HttpToolsProtocol):
         self.is_listened_to = not turns
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Make room for another."""
+        """Make room for another; what was asked for here is wanted no longer."""
         self.all.forget(self)
         self.pipeline.clear()
+        self.is_lost = True
+        if self.asked is not None:
+            self.asked.end(LEFT)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -358,6 +373,8 @@ class Connection(HttpToolsProtocol):
         if self.phase is Phase.KEPT:
             self._enter(Phase.KEPT)
         super().on_message_begin()
+        scope: Any = self.scope
+        scope[CONNECTION] = self
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One of the head. Those behind a body (RFC 9110, 6.5.1) are dropped."""

@@ -20,7 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 import topmast
-from topmast.adapters.connections import KEPT_S, BoundedServer, Connections, Tls, plain
+from topmast.adapters.connections import KEPT_S, STOP_S, BoundedServer, Connections, Tls, plain
 from topmast.adapters.engines.local import processes
 from topmast.adapters.engines.local.hosts import TASK_UMASK
 from topmast.app import systemd
@@ -163,7 +163,7 @@ def run(
         access_log=False,
         log_level="error",  # its warnings are of what any stranger may send, without limit
         timeout_keep_alive=KEPT_S,
-        timeout_graceful_shutdown=3,
+        timeout_graceful_shutdown=int(2 * STOP_S),  # for what does not end when it is told to
     )
     server = _Server(config, connections, leave, tls)
     asyncio.run(_serve(server, listeners, state, ready, announced, role))

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from topmast.adapters.answering import locked, refuse_unwanted
 from topmast.adapters.clock import elapsed_s
 from topmast.model import messages as m
 from topmast.model import views as v
@@ -162,7 +163,7 @@ class Core:
                 return msgspec.structs.replace(found, from_event=first, to_event=last)
             return found
 
-        async with self._looking:
+        async with locked(self._looking):
             try:
                 return await taken(self.runtime, dated)
             finally:
@@ -174,15 +175,16 @@ class Core:
         """``look`` at all jobs in memory in portions, between which decisions go on.
 
         One walk at a time: many at once would leave little between their portions. The caller pays
-        for comparisons, or else for the time. Raises TooMany.
+        for comparisons, or else for the time. Raises TooMany, Unavailable.
         """
         records = self.machines.queue.jobs.records
         self.limits.take(caller, "list", jobs.steps * len(records) / STEPS_PER_TAKE)
-        async with self._walking:
+        async with locked(self._walking):
             names = await self._ask(lambda: list(records))
             size = max(1, PORTION // max(1, jobs.steps))
             with self.limits.paid(caller) as timer:
                 for first in range(0, len(names), size):
+                    refuse_unwanted()
                     compare = partial(look, names[first : first + size])
                     await self._ask(compare if jobs.steps else partial(timer.run, compare))
 

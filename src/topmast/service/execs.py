@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from topmast.adapters.answering import waiting
 from topmast.model.access import Caller, Permission
 from topmast.model.errors import (
     Conflict,
@@ -221,7 +222,7 @@ class Commands:
             if page.stdout or page.stderr or page.code is not None or left_s <= 0:
                 known.over = known.over or page.code is not None
                 return page
-            with suppress(TimeoutError):
+            with suppress(TimeoutError), waiting():
                 await asyncio.wait_for(news.wait(), min(left_s, found.look_s or left_s))
 
     async def write(

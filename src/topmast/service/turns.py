@@ -11,11 +11,13 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from functools import partial
 from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
 
+from topmast.adapters.answering import Wanted, asked_for, locked
 from topmast.adapters.clock import elapsed_s
 from topmast.model.access import Caller
 from topmast.model.errors import TooMany, TopmastError, Unavailable
@@ -81,13 +83,17 @@ WHOLE = Turns()
 class InTurns(Turns):
     """A look in slices, on the thread that makes it. One look at a time."""
 
-    def __init__(self, runtime: Asked, slice_s: float = SLICE_S) -> None:
+    def __init__(
+        self, runtime: Asked, slice_s: float = SLICE_S, wanted: Wanted | None = None
+    ) -> None:
+        """``wanted``: the request that the look is for; it ends when that is wanted no longer."""
         self.first_seq = self.last_seq = 0
         """The last event before the first slice, and before the latest one."""
         self.longest_s = 0.0
         """The longest time for which the machines stood still."""
         self._runtime = runtime
         self._slice_s = slice_s
+        self._wanted = wanted
         self._machines: Sequence[Timed] = ()
         self._before: list[float] = []
         self._basis: Callable[[], tuple[object, ...]] = tuple
@@ -122,7 +128,7 @@ class InTurns(Turns):
         self._basis, self._rests_on = basis, basis()
 
     def pause(self) -> None:
-        """As of any look. Raises Moved."""
+        """As of any look. Raises Moved, Unavailable."""
         if elapsed_s() - self._since_s >= self._slice_s:
             with self.aside():
                 pass
@@ -132,6 +138,8 @@ class InTurns(Turns):
         """As of any look. Raises Moved at its end."""
         looked = _set(self._machines, self._before)
         self._end()
+        if self._wanted is not None:
+            self._wanted.refuse()
         yield
         self._begin()
         self._before = _set(self._machines, looked)
@@ -201,10 +209,11 @@ def take(
 async def taken(runtime: Asked, look: Callable[[InTurns], T]) -> T:
     """As `take`, on a thread of its own, which does not keep the process from ending."""
     answer: Future[T] = Future()
+    turns_of = partial(InTurns, wanted=asked_for())
 
     def run() -> None:
         try:
-            answer.set_result(take(runtime, look))
+            answer.set_result(take(runtime, look, turns_of))
         except BaseException as error:
             answer.set_exception(error)
 
@@ -231,7 +240,8 @@ class OneEach:
         """The turn of an account: all that it asks for together delays others by one at most.
 
         With a ``thing``, requests wait only for those of the account that are about the same.
-        Raises TooMany if `ASKED_AT_ONCE` of it are asked for: each holds a connection.
+        Raises TooMany if `ASKED_AT_ONCE` of it are asked for: each holds a connection; Unavailable
+        if the answer is wanted no longer before the turn has come.
         """
         if caller.principal.trusted:
             yield
@@ -243,7 +253,7 @@ class OneEach:
             raise TooMany(why, 1.0)
         mine.asked += 1
         try:
-            async with mine.lock:
+            async with locked(mine.lock):
                 yield
         finally:
             mine.asked -= 1

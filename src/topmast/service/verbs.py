@@ -11,6 +11,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
+from topmast.adapters.answering import refuse_unwanted
 from topmast.fast.queue import Effect, JobRecord, Judgement, SweepRecord
 from topmast.model import ids
 from topmast.model import messages as m
@@ -174,6 +175,7 @@ class Verbs(Operating):
     async def _acted(self, caller: Caller, wanted: JobsAct) -> JobsActed:
         targets = await self._targets(caller, wanted)
         refused = self._refuse(caller, wanted.permission, targets)
+        refuse_unwanted()  # what is begun is done to all of them
         if not wanted.dry_run:
             if refused is not None:
                 self.limits.take(caller, "refused")

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.build import cluster, fleet, job
 from tests.unit.runtime.test_loop import PATIENCE_S, Clock, Disk, Process, running
+from topmast.adapters.answering import ANSWERED, LEFT, Wanted
 from topmast.fast.region import region_changes
 from topmast.fast.region.explain.changes.trials import Trials
 from topmast.model import ids
@@ -169,6 +170,31 @@ def test_a_fault_of_a_look_is_told_and_lets_the_machines_go() -> None:
         with pytest.raises(ZeroDivisionError):
             take(process.runtime, broken)
         assert process.call(m.SubmitJobs((job(),)), ids.QUEUE)
+
+
+def test_a_look_ends_at_its_next_pause_once_its_client_has_left() -> None:
+    """It is not taken again, and lets the machines go on with their own time."""
+
+    async def story(process: Process) -> None:
+        wanted, looks = Wanted(cast(asyncio.Task[None], asyncio.current_task())), list[int]()
+
+        def look(turns: InTurns) -> Explanation:
+            turns._slice_s = 0.0
+            looks.append(len(looks))
+            turns.pause()
+            wanted.end(LEFT)
+            told = _explain(process, "j6", turns)
+            looks.append(-1)
+            return told
+
+        ANSWERED.set(wanted)
+        with pytest.raises(Unavailable, match=LEFT):
+            await turns_module.taken(process.runtime, look)
+        assert looks == [0]
+        assert process.runtime.ask(lambda: process.machines.queue.now).result(PATIENCE_S) < 1_000.0
+
+    with full() as process:
+        asyncio.run(story(process))
 
 
 def test_dry_runs_and_the_hosts_of_a_picture_pause_too() -> None:

@@ -1,0 +1,223 @@
+"""What ends with a real server, or with a client that leaves it: what waits, not what has begun."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import uvicorn
+
+from tests.integration.test_verbs import submit
+from tests.support.entrance import Entrance, entrance, run
+from tests.support.live import Server, Tuning, until_state
+from topmast.adapters.connections import BoundedServer, Connections
+from topmast.model.access import Role
+
+FLEET = "regions: {local: {clusters: {local: {hosts: [{count: 1, gpu: H100, gpus: 2}]}}}}"
+WAITING = 400
+PATIENT = """
+from topmast.adapters import connections
+connections.STOP_S = 60.0  # what ends earlier is not cut off by that
+from topmast.app import main
+main()
+"""
+
+
+class Patient(Tuning):
+    """A server that waits long for requests that have begun."""
+
+    @property
+    def program(self) -> str:
+        """As of any."""
+        return PATIENT
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(FLEET)
+    found = Server(tmp_path / "state", fleet, tuning=Patient())
+    yield found
+    found.end()
+
+
+def test_a_stop_ends_requests_that_wait_at_once_and_says_so_in_one_line(
+    server: Server,
+) -> None:
+    """400 wait for the output of one command; the job runs on."""
+    with server.up() as client:
+        job = client.submit({"run": "sleep 600", "resources": {"accelerators": "H100:1"}}).id
+        until_state(client, job, "RUNNING")
+        asked = f"/api/v1/jobs/{job}/exec"
+        made = httpx.post(server.url + asked, json={"command": ["sleep", "300"]}, timeout=60)
+        address = httpx.URL(server.url)
+        head = f"GET {asked}/{made.json()['id']}?wait_s=20 HTTP/1.1\r\nHost: {address.netloc.decode()}\r\n\r\n"
+        waiting = [socket.create_connection((address.host, address.port)) for _ in range(WAITING)]
+        for one in waiting:
+            one.sendall(head.encode())
+        time.sleep(5)
+        begun_s = time.monotonic()
+        assert server.stop() == 0
+        assert (
+            time.monotonic() - begun_s < 12
+        )  # 2 s where nothing else runs; each would wait for 20
+        answers = [one.makefile("rb").read() for one in waiting]
+        for one in waiting:
+            one.close()
+        log = server.log.read_text()
+        assert log.count("cut requests off") == 1
+        assert f"requests={WAITING}" in log
+        assert "Traceback" not in log
+        assert len(log.splitlines()) < 10, log
+        assert {answer[:12] for answer in answers} == {b"HTTP/1.1 503"}
+        assert {json.loads(answer.partition(b"\r\n\r\n")[2])["detail"] for answer in answers} == {
+            "the server stops: ask again"
+        }
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Entrance]:
+    with entrance(tmp_path) as found:
+        yield found
+
+
+class Real:
+    """The same application behind a socket."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._port, self._token = port, token
+
+    async def ask(
+        self, path: str, method: str = "POST", **body: object
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A client that has asked for something."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        text = json.dumps(body).encode()
+        head = (
+            f"{method} /api/v1{path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self._token}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+        )
+        writer.write(head.encode() + text)
+        await writer.drain()
+        return reader, writer
+
+
+@asynccontextmanager
+async def served(door: Entrance, token: str) -> AsyncIterator[Real]:
+    """A real server, which stops in the end."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = BoundedServer(uvicorn.Config(door.app, lifespan="off", ws="none"), Connections(200))
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield Real(listener.getsockname()[1], token)
+    finally:
+        server.should_exit = True
+        await task
+
+
+async def until(what: Callable[[], object]) -> None:
+    """Wait for something."""
+    for _ in range(20_000):
+        if what():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it did not come")
+
+
+async def asked(door: Entrance, count: int) -> None:
+    """Wait until so many acts have come to their turn, or wait for it."""
+    turns = door.service.acting._turns
+    await until(lambda: sum(turn.asked for turn in turns.values()) == count)
+
+
+def held(door: Entrance) -> list[str]:
+    """The jobs that acts have held, the first one first."""
+    return [line.object for line in door.acts(verb="hold")][::-1]
+
+
+def test_an_act_whose_client_leaves_before_its_turn_is_not_begun(door: Entrance) -> None:
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client, served(door, token) as real:
+            jobs = await submit(client, 7, name="x", resources={"accelerators": "H100:2"})
+            caller = await door.service.logins.by_token(token, "", "")
+            assert caller is not None
+            async with door.service.acting.turn(caller):
+                leaves = [await real.ask("/jobs/hold", jobs=[job, jobs[6]]) for job in jobs[:5]]
+                stays, stayed = await real.ask("/jobs/hold", jobs=[jobs[5], jobs[6]])
+                await asked(door, 7)
+                for _, writer in leaves:
+                    writer.transport.abort()
+                await asked(door, 2)
+            assert (await stays.read(12)) == b"HTTP/1.1 200"
+            stayed.close()
+            assert held(door) == [f"{jobs[5]}..{jobs[6]}"]
+
+    run(story)
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_an_act_ends_with_its_client_while_it_looks_for_its_jobs_but_not_in_the_middle(
+    door: Entrance, is_begun: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("topmast.service.verbs.ACTED_AT_ONCE", 2)  # it has several pieces
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client, served(door, token) as real:
+            jobs = await submit(client, 30, name="x", resources={"accelerators": "H100:2"})
+            async with door.service._walking:
+                _, writer = await real.ask("/jobs/hold", selector="name=x*")
+                await asked(door, 1)
+                await asyncio.sleep(0.1)
+                if not is_begun:
+                    writer.transport.abort()
+                    await asked(door, 0)
+            await until(lambda: held(door) or not is_begun)
+            writer.transport.abort()
+            await asked(door, 0)
+            states = [(await client.get(f"/jobs/{job}")).json()["hold"] for job in jobs]
+            assert sum(map(bool, states)) == (30 if is_begun else 0)
+
+    run(story)
+
+
+def test_an_act_whose_client_left_before_its_jobs_were_found_is_not_begun(door: Entrance) -> None:
+    """Also one that names its jobs; a list reads no more jobs than it had."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client, served(door, token) as real:
+            jobs = await submit(client, 3, name="x", resources={"accelerators": "H100:2"})
+            go_on, looked = threading.Event(), list[object]()
+
+            def look(*given: object) -> None:
+                looked.append(given)
+                go_on.wait()
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("topmast.service.core.PORTION", 1)
+                patch.setattr("topmast.service.listing.find", look)
+                _, writer = await real.ask("/jobs?selector=name=x*", method="GET")
+                await until(lambda: looked)
+                writer.transport.abort()
+                _, writer = await real.ask("/jobs/hold", jobs=jobs)
+                await asked(door, 1)
+                await asyncio.sleep(0.1)
+                writer.transport.abort()
+                await asyncio.sleep(0.1)
+                go_on.set()
+                await asked(door, 0)
+                await until(lambda: not door.service._walking.locked())
+                assert len(looked) == 1
+            assert held(door) == []
+
+    run(story)
