@@ -46,20 +46,16 @@ MOST_AHEAD = 8
 """Requests that one connection may send before they are answered; each is kept in memory."""
 UNREAD_S = 30.0
 """How long a client may leave an answer, or a stream of events, unread."""
-TURNS_TO_BE_HEARD = 4
-"""Of the event loop: it looks at a new connection in the second or third."""
 TICKS_PER_SWEEP = 10
 FULL_S = 1.0
 """How long a connection waits where all are being answered, before it is told so."""
-MOST_AT_ONCE = 128
-"""Connections that are taken before those that are open get their turn; an eighth of all at most.
-"""
-MOST_HANDSHAKES = 64
-"""Connections that are not open yet, at a time; for one more, the oldest of them is closed."""
 MOST_CONNECTIONS = 1_024
 FEWEST_CONNECTIONS = 16
 STOP_S = 3.0
 """How long requests have to end once the server stops; those that wait end at once."""
+OPENING_PART = 8
+"""One in so many connections may be not open yet; beyond, the oldest handshake makes way. As many
+are taken before those that are open get their turn."""
 STREAMS_PART = 4
 """One in so many connections may be a stream of events."""
 
@@ -129,17 +125,19 @@ class Connections:
 
         If not, one is closed for it: the oldest, if it has asked for nothing in `SPEAKS_S`, or else
         the one with the longest wait. What says nothing would else take the room of what sends.
-        One that was not listened to yet is not waited for.
+        None is if that one has not had its time to speak yet.
         """
         if len(self) + coming < self.most:
             return True
         oldest = [next(iter(self._in[phase]), None) for phase in WAITED_FOR]
-        waited_for = [one for one in oldest if one is not None and one.is_listened_to]
+        waited_for = [one for one in oldest if one is not None]
         if not waited_for:
             return False
         first = waited_for[0]
-        if first.phase is not Phase.NEW or first.loop.time() - first.since_s <= SPEAKS_S:
+        if first.phase is not Phase.NEW or not first.had_its_time:
             first = min(waited_for, key=lambda one: one.since_s)
+        if not first.had_its_time:
+            return False
         self._drop(first)
         return True
 
@@ -202,7 +200,7 @@ async def accept(
     loop = asyncio.get_running_loop()
     listener.setblocking(False)
     greeted: dict[asyncio.Task[None], None] = {}
-    taken, at_once = 0, max(1, min(MOST_AT_ONCE, connections.most // 8))
+    taken, at_once = 0, max(1, connections.most // OPENING_PART)
     while True:
         try:
             client, _ = await loop.sock_accept(listener)
@@ -214,7 +212,7 @@ async def accept(
             continue
         context = tls(listener)
         if await connections.room(greeted):
-            if context is not None and len(greeted) >= MOST_HANDSHAKES:
+            if context is not None and len(greeted) >= at_once:
                 oldest = next(iter(greeted))
                 del greeted[oldest]
                 oldest.cancel()
@@ -307,8 +305,8 @@ class Connection(HttpToolsProtocol):
         self.is_lost = False
         self.asked: Wanted | None = None
         """The request that is answered, or was last."""
-        self.is_listened_to = False
-        """Whether what it has said by now would have been read: in a flood that takes a while."""
+        self.had_its_time = False
+        """Whether what it has said in `SPEAKS_S` is read: in a flood that takes longer."""
 
     def is_overdue(self, now_s: float) -> bool:
         """Whether the client takes too long, with what it sends or with what it reads."""
@@ -339,13 +337,10 @@ class Connection(HttpToolsProtocol):
         """It is open."""
         super().connection_made(transport)
         self.all.add(self)
-        self._listen(TURNS_TO_BE_HEARD)
+        self.loop.call_later(SPEAKS_S, self._end_its_time)  # comes behind what has arrived by then
 
-    def _listen(self, turns: int) -> None:
-        """So many turns of the event loop are left until what has come is read."""
-        if turns:
-            self.loop.call_soon(self._listen, turns - 1)
-        self.is_listened_to = not turns
+    def _end_its_time(self) -> None:
+        self.had_its_time = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Make room for another; what was asked for here is wanted no longer."""
@@ -396,6 +391,7 @@ class Connection(HttpToolsProtocol):
         if any(value.strip().lower() != b"chunked" for value in codings):
             self._refused_by = CODED
             raise ValueError("a transfer coding is unknown")
+        self.had_its_time = True
         self._enter(Phase.BODY)
         super().on_headers_complete()
 
