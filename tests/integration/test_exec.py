@@ -277,9 +277,13 @@ def test_who_may_run_commands_beside_a_job(tmp_path: Path) -> None:
         }
         assert answers == {"ann": 201, "bob": 403, "eve": 403, "sue": 404, "boss": 201}
         lines = {(a.actor, a.outcome.split(":")[0]): a for a in door.acts(verb="exec")}
-        assert set(lines) == {("sa:ann", "done"), ("sa:boss", "done")}
-        done = json.loads(lines["sa:ann", "done"].after)
-        assert done == {"task": 0, "tty": False, "command": "echo it is $(id)"}
+        done, refused = (
+            (("sa:ann", "done"), ("sa:boss", "done")),
+            (("sa:bob", "refused"), ("sa:eve", "refused")),
+        )
+        assert set(lines) == {*done, *refused}
+        told = json.loads(lines["sa:ann", "done"].after)
+        assert told == {"task": 0, "tty": False, "command": "echo it is $(id)"}
         mine = (await clients["ann"].post(path, json=wanted)).json()["id"]
         assert await _whole(clients["ann"], f"{path}/{mine}") == ("it is $(id)\n", 0)
         for name, status in (("bob", 404), ("boss", 404), ("eve", 403), ("sue", 404)):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,35 @@ def test_a_large_act_has_pieces_and_jobs_with_gpus_come_last(
             assert with_gpus <= set(lines[-1].object.replace("..", ",").split(","))
 
     run(story)
+
+
+@pytest.mark.parametrize(("few", "want"), [(2, 1), (3, 4)])
+def test_of_large_acts_of_many_accounts_one_is_before_others_questions(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch, few: int, want: int
+) -> None:
+    """However many there are, what others ask waits for one of them; small acts do not wait."""
+    monkeypatch.setattr("topmast.service.verbs.FEW_JOBS", few)
+    call, under_way, most = door.system.runtime.call, list[object](), 0
+
+    def counted(*given: Any) -> Any:
+        nonlocal most
+        answer = call(*given)
+        under_way.append(answer)
+        most = max(most, len(under_way))
+        answer.add_done_callback(under_way.remove)
+        return answer
+
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            tokens = [await door.token(f"chief{n}", (Role.ADMIN, "/")) for n in range(4)]
+            clients = [await stack.enter_async_context(door.client(token)) for token in tokens]
+            jobs = [await submit(one, 3, resources={"accelerators": "H100:2"}) for one in clients]
+            monkeypatch.setattr(door.system.runtime, "call", counted)
+            pairs = zip(clients, jobs, strict=True)
+            await asyncio.gather(*(acted(one, "hold", jobs=of) for one, of in pairs))
+
+    run(story)
+    assert most == want
 
 
 def test_a_job_without_a_tenant_goes_to_that_of_its_account(door: Entrance) -> None:

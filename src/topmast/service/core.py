@@ -116,8 +116,9 @@ class Core:
         self.logins = Logins(runtime, self.directory, self.limits)
         self._looking = asyncio.Lock()
         """Held for a long look at the machines."""
-        self._walking = asyncio.Lock()
-        """Held while jobs are compared with a selector, one by one."""
+        self._walking, self._pieces = asyncio.Lock(), asyncio.Lock()
+        """Held while jobs are compared with a selector, one by one; and for a piece of large work:
+        what others ask comes in between two of these, of however many accounts."""
         self.building = asyncio.Lock()
         """Held while the fleet is changed."""
         self.budgets: Budgets | None = None
@@ -200,8 +201,10 @@ class Core:
                     return False
             return True
 
-        while not await self._ask(draw):
-            pass
+        is_over = await self._ask(draw)
+        while not is_over:
+            async with self._pieces:
+                is_over = await self._ask(draw)
         return found
 
     async def _tell(self, to: str, message: m.Message, done: Act) -> Any:

@@ -47,6 +47,8 @@ from topmast.service.turns import with_pauses
 
 MAX_JOBS = 100_000
 """One request is about so many jobs at most; each of them is in the answer."""
+FEW_JOBS = 100
+"""An act on more of them lets others' questions come in before the next such act."""
 ACTED_AT_ONCE = 2_000
 """So many jobs are changed without a pause, and in one transaction: a tenth of a second."""
 GOING = tuple(state for state in JobState if state not in TERMINAL)
@@ -414,7 +416,8 @@ class Verbs(Operating):
         done = act(caller, wanted.verb, ids.compact(jobs), tenant, look=look, after=note)
         done = replace(done, within=partial(self.queue_room.applied, claim))
         order = wanted.order(self.access.by(caller, wanted.by))
-        acted = frozenset(await self._tell_of(jobs, order, done))
+        async with self._pieces if len(jobs) > FEW_JOBS else nullcontext():
+            acted = frozenset(await self._tell_of(jobs, order, done))
         late = [target for target in targets if target.job not in acted]
         if late:
             await self._ask(partial(self._judge_late, wanted, late))
