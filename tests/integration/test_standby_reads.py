@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from tests.integration.test_standby_login import Side, break_glass
@@ -189,6 +190,39 @@ def test_a_standby_that_lost_the_database_answers_nothing_old(tmp_path: Path) ->
         finally:
             first.server.end()
             second.server.end()
+
+
+def test_no_good_token_is_called_bad_while_the_database_is_away(tmp_path: Path) -> None:
+    """The server that led begins again with no accounts: it says so, and what it waits for."""
+    with postgresql.server() as url:
+        if url is None:
+            pytest.skip("PostgreSQL is not installed")
+        only = Side(tmp_path / "a", url)
+        try:
+            only.start()
+            chief = break_glass(only.state)
+            eventually(lambda: only.leads(chief), "it leads")
+            token = _account(only, chief, "eyes", "viewer")
+            postmaster = psutil.Process(psutil.Process(_backends(url)[0]).ppid())
+            postmaster.send_signal(signal.SIGQUIT)
+            postmaster.wait(20.0)
+            seen = set[int]()
+            eventually(lambda: _has_begun_again(only, token, seen), "it is told why", 60.0)
+            assert seen <= {0, 200, 503}
+        finally:
+            only.server.end()
+
+
+def _has_begun_again(side: Side, token: str, seen: set[int]) -> bool:
+    """Whether it says why it knows nothing; ``seen`` gets what one with a token has for an answer."""
+    try:
+        health, jobs = side.get("/health", token), side.get("/jobs", token)
+    except httpx.TransportError:  # it just begins again
+        seen.add(0)
+        return False
+    seen.update((health.status_code, jobs.status_code))
+    told = [str(one.json().get("detail")) for one in (health, jobs)]
+    return "its database does not answer" in told[0] and "cannot reach the database" in told[1]
 
 
 def _backends(url: str) -> list[int]:

@@ -46,7 +46,8 @@ def server() -> Iterator[str | None]:
         try:
             yield f"postgresql://tests@/postgres?host={place}"
         finally:
-            _run([*control, "-m", "immediate", "stop"])
+            if Path(data, "postmaster.pid").exists():  # else a test has stopped it
+                _run([*control, "-m", "immediate", "stop"])
 
 
 def _unprivileged(place: str) -> list[str]:

@@ -24,7 +24,7 @@ from topmast.adapters.link import PREFIX as LINK_PREFIX
 from topmast.api.problems import problem
 from topmast.api.under_way import UnderWay
 from topmast.model.access import Caller, local_caller
-from topmast.model.errors import TooMany
+from topmast.model.errors import TooMany, Unavailable
 from topmast.routing import CALLER, REQUEST, SECURITY_HEADERS, is_page, shows_pages
 
 _LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
@@ -146,7 +146,10 @@ class Login(Protocol):
     """Knows what proves a caller."""
 
     async def by_token(self, token: str, address: str, request: str) -> Caller | None:
-        """The caller that shows a token; None for one that is good for nothing."""
+        """The caller that shows a token; None for one that is good for nothing.
+
+        Raises Unavailable while that is not known.
+        """
         ...
 
     async def refused(self, address: str, path: str, request: str, why: str) -> None:
@@ -189,7 +192,10 @@ class LoginGate:
             if opened:
                 return None
             raise Refusal(401, "this server asks for a login", "topmast login, or a token")
-        found = await self._login.by_token(token, self.address(head), head.request)
+        try:
+            found = await self._login.by_token(token, self.address(head), head.request)
+        except Unavailable as error:
+            raise Refusal(503, str(error), retry_s=1.0) from None
         if found is None and not opened:
             try:
                 await self._login.refused(self.address(head), head.path, head.request, USELESS)

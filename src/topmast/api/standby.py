@@ -37,10 +37,11 @@ _PAGE = """<!doctype html>
 <body><main><h1>Topmast</h1><p>No page: {detail}.{link}</p>
 <p>This is asked for again every three seconds.</p></main></body></html>
 """
-_FULL = (
+FULL = (
     "nothing can be written: the disk of the database is full: make room there; "
     f"what only reads is answered, to clients that set TOPMAST_MOST_AGE_S={MOST_AGE_S:g}"
 )
+CUT_OFF = "cannot reach the database of the servers: its health says why"
 _OWN = (*GUARDED, LIVE, STARTED, READY)
 _OWN_PREFIXES = (f"{LINK_PREFIX}/", "/auth/")
 """What a standby never answers as a leader would: links, and logins, which are written down."""
@@ -52,12 +53,12 @@ def create_standby_api(
     token: str,
     gate: Gate | None = None,
     figures: Callable[[], bytes] = lambda: b"",
-    full: Callable[[], bool] = lambda: False,
+    hindered: Callable[[], str] = lambda: "",
 ) -> ASGIApp:
     """Answers questions for its health, and 503 with the URL of the leader to everything else.
 
-    ``figures``: what it tells Prometheus. ``full``: whether none can lead, as the disk of the
-    database is full. It lives and has started, and is not ready.
+    ``figures``: what it tells Prometheus. ``hindered``: `FULL` while none can lead, `CUT_OFF` while
+    it knows of no news. It lives and has started, and is not ready.
     """
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,7 +70,7 @@ def create_standby_api(
             elif scope["path"] == METRICS:
                 answer = _figures(scope, figures)
             else:
-                answer = not_leading(leader(), scope, full())
+                answer = not_leading(leader(), scope, hindered())
             await answer(scope, receive, send)
 
     return Guard(app, token, gate or LoopbackGate())
@@ -85,19 +86,22 @@ def _figures(scope: Scope, figures: Callable[[], bytes]) -> Response:
     return Response(figures(), media_type=CONTENT_TYPE)
 
 
-def not_leading(leader: str, scope: Scope | None = None, full: bool = False) -> Response:
+def not_leading(leader: str, scope: Scope | None = None, hindered: str = "") -> Response:
     """503 from a process that does not lead; ``leader``: the URL of the one that does, if known.
 
-    ``full``: there is none until there is room on the disk of the database.
+    ``hindered``: empty, or why it knows of none, `FULL` or `CUT_OFF`.
 
     A browser that opens a page is told so by a page, which it asks for again by itself.
     """
     detail = f"this server stands by; the leader is at {leader}"
     if not leader:
         detail = "this server does not lead, and knows of no leader: ask again soon"
-    if full:
-        leader, detail = "", _FULL
-    retry = {"Retry-After": "5" if full else "1"}
+    if hindered == CUT_OFF:
+        last = f"; the last leader was at {leader}" if leader else ""
+        detail = f"this server does not lead, and {CUT_OFF}{last}"
+    elif hindered:
+        leader, detail = "", hindered
+    retry = {"Retry-After": "5" if hindered == FULL else "1"}
     if scope is not None and "text/html" in Headers(scope=scope).get("accept", ""):
         link = ""
         if leader:

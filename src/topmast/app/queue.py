@@ -42,7 +42,7 @@ from topmast.adapters.store import (
 )
 from topmast.api import create_api
 from topmast.api.link import LinkEndpoint
-from topmast.api.standby import Front, Reads, create_standby_api
+from topmast.api.standby import CUT_OFF, FULL, Front, Reads, create_standby_api
 from topmast.app.claim import claim_of
 from topmast.app.control_plane import ControlPlane, relays_of, small_fleet
 from topmast.app.folder import leave, own_folder
@@ -371,7 +371,7 @@ class QueueServer:
         own = create_standby_api(
             self._health, self._leader, self._token,
             self._entry.standby_gate(self._options.state, self._accounts), self._figures,
-            self._full,
+            self._hindered,
         )  # fmt: skip
         return Reads(self._shown, self._age_s, own)
 
@@ -391,8 +391,11 @@ class QueueServer:
         known = self._standby.leader if self._standby is not None else None
         return "" if known is None or known.address == self._address else known.address
 
-    def _full(self) -> bool:
-        return self._standby is not None and bool(self._standby.full)
+    def _hindered(self) -> str:
+        standby = self._standby
+        if standby is not None and standby.full:
+            return FULL
+        return CUT_OFF if standby is not None and standby.is_cut_off else ""
 
     def _accounts(self) -> Accounts | None:
         follower = self._standby.follower if self._standby is not None else None

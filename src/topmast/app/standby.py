@@ -109,6 +109,8 @@ class Standby:
         """When the last look began that brought every record; of `elapsed_s`."""
         self.why = ""
         """Why it does not follow; empty: it does."""
+        self.is_cut_off = False
+        """Whether that is the database, which does not answer."""
         self.full = full
         """Why no process leads: the disk of the database is full. Empty: it has room."""
         self._store = store
@@ -188,7 +190,7 @@ class Standby:
                 self._look(reading, watch)
                 backoff.reset()
                 trouble.end()
-                self.why = ""
+                self.why, self.is_cut_off = "", False
                 watch.wait(LOOK_S)
             except Retired:
                 self._hide()
@@ -199,7 +201,7 @@ class Standby:
                 self._hide()
                 won = _taken(self._won, STAND_OFF_S)
             except JournalFailure as error:
-                self.why = str(error)
+                self.why, self.is_cut_off = str(error), True
                 trouble.say(error)
                 won = _taken(self._won, backoff.take())
             won = won or _taken(self._won)

@@ -12,7 +12,7 @@ from topmast.model import account_views as v
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.access import BREAK_GLASS, Caller, Grant, Principal, Role
-from topmast.model.errors import Full
+from topmast.model.errors import Full, Unavailable
 from topmast.model.messages import TokenKind
 from topmast.ports import Act, ActRow
 from topmast.runtime.loop import Runtime
@@ -29,6 +29,12 @@ LEAST_FLOOR = 0.5
 ADMINISTRATOR = Principal(f"user:{BREAK_GLASS}", (Grant(Role.ADMIN),))
 
 
+NOT_READ = (
+    "this server has not read the accounts yet: "
+    "it has just begun, or its database does not answer; its log says why"
+)
+
+
 class FollowedLogins:
     """Finds callers by accounts that another process changes; nothing is noted here."""
 
@@ -43,7 +49,10 @@ class FollowedLogins:
         self._now = now
 
     async def by_token(self, token: str, address: str, request: str) -> Caller | None:
-        """The caller that shows a token; None for one that is good for nothing."""
+        """The caller that shows a token; None for one that is good for nothing.
+
+        Raises Unavailable while the accounts were not read yet.
+        """
         accounts, now = self._accounts(), self._now()
         if not is_token(token):
             return None
@@ -52,6 +61,8 @@ class FollowedLogins:
             return caller_with(accounts, found, now, address, request)
         if await asyncio.to_thread(self._is_break_glass, token):
             return Caller(ADMINISTRATOR, BREAK_GLASS, address, request)
+        if accounts is None:
+            raise Unavailable(NOT_READ)
         return None
 
     async def refused(self, address: str, path: str, request: str, why: str) -> None:

@@ -9,7 +9,16 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from topmast.api.guard import LoginGate, StandbyGate
-from topmast.api.standby import AGE, GUARDED, MOST_AGE, Reads, create_standby_api, not_leading
+from topmast.api.standby import (
+    AGE,
+    CUT_OFF,
+    FULL,
+    GUARDED,
+    MOST_AGE,
+    Reads,
+    create_standby_api,
+    not_leading,
+)
 from topmast.model.access import Caller, Grant, Principal, Role
 from topmast.model.views import Health
 from topmast.service.metrics import of_standby
@@ -88,10 +97,18 @@ def test_a_browser_is_told_by_a_page_that_asks_again() -> None:
 
 def test_nothing_is_written_while_the_disk_of_the_database_is_full() -> None:
     """No other server could do it, so none is named; the client comes again a little later."""
-    answer = not_leading(LEADER, full=True)
+    answer = not_leading(LEADER, hindered=FULL)
     told = json.loads(bytes(answer.body))
     assert "the disk of the database is full" in told["detail"]
     assert (told["leader"], answer.headers["Retry-After"]) == ("", "5")
+
+
+@pytest.mark.parametrize("leader", [LEADER, ""])
+def test_a_standby_that_has_lost_the_database_says_so(leader: str) -> None:
+    """The leader may go on, if it is known: a client tries there; else that is why there is none."""
+    told = json.loads(bytes(not_leading(leader, hindered=CUT_OFF).body))
+    assert "cannot reach the database of the servers" in told["detail"]
+    assert (told["leader"], LEADER in told["detail"]) == (leader, bool(leader))
 
 
 def test_a_standby_tells_how_far_it_follows_and_nothing_of_the_state() -> None:
