@@ -92,6 +92,32 @@ def test_down_stops_the_one_of_two_servers_that_is_named(store: str, tmp_path: P
         second.end()
 
 
+def test_a_file_that_is_not_used_is_warned_of(store: str, tmp_path: Path) -> None:
+    """The journal has a fleet: the file of a standby counts neither at its start nor when it leads."""
+    state = tmp_path / "state"
+    leader = _server(tmp_path, state, "leader", store)
+    second = _server(tmp_path, state, "second", store)
+    second.log = tmp_path / "second.log"
+    (tmp_path / "second" / "fleet.yaml").write_text(FLEET.replace("H100", "H200"))
+    unused, differs = "the file of --fleet is not used", "model H100 -> H200"
+    try:
+        leader.start()
+        leader.wait_ready()
+        assert unused not in leader.log_tail()
+        second.start()
+        _said(second, "Topmast stands by at")
+        assert second.log_tail().count(unused) == 1
+        assert differs in second.log_tail()
+        assert "topmast fleet apply FILE" in second.log_tail()
+        leader.end()
+        _said(second, "Topmast is up at")
+        assert second.log_tail().count(unused) == 2
+        assert "H100" in httpx.get(f"http://127.0.0.1:{second.port}/api/v1/hosts").text
+    finally:
+        leader.end()
+        second.end()
+
+
 def test_a_standby_that_is_refused_says_so_first_and_leaves_nothing(
     store: str, tmp_path: Path
 ) -> None:

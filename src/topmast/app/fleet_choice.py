@@ -25,9 +25,7 @@ def fleet_of_start(file: Fleet, queue: GlobalQueue, *, replaces: bool) -> Fleet 
     """
     if replaces or not queue.fleet_edited:
         return file
-    known = queue.fleet
-    meant = with_what_stays(settled(file, known, queue.homes), known)
-    differences = fleet_changes(known, meant)
+    differences = _differences(file, queue)
     if not differences:
         return file
     if fleet_version(file) == queue.fleet_file:
@@ -43,6 +41,25 @@ def fleet_of_start(file: Fleet, queue: GlobalQueue, *, replaces: bool) -> Fleet 
         remedy="start without --fleet, and then `topmast fleet show > FILE` and edit that; "
         "or let the file replace the fleet: --fleet-replaces",
     )
+
+
+def warn_of_unused(file: Fleet | None, queue: GlobalQueue) -> None:
+    """Say in the log that the file of a server that may stand by is not what the journal has."""
+    differences = () if file is None else _differences(file, queue)
+    if differences:
+        log.warning(
+            "the fleet of the journal is kept; the file of --fleet is not used",
+            differences=named(differences),
+            remedy="topmast fleet diff FILE, topmast fleet apply FILE; for what these cannot "
+            "change: stop all servers, start one once without --standby and with --fleet FILE "
+            "--fleet-replaces, then the standbys",
+        )  # fmt: skip
+
+
+def _differences(file: Fleet, queue: GlobalQueue) -> tuple[FleetChange, ...]:
+    """What the file would change of the fleet in the journal."""
+    known = queue.fleet
+    return fleet_changes(known, with_what_stays(settled(file, known, queue.homes), known))
 
 
 def named(differences: tuple[FleetChange, ...]) -> str:

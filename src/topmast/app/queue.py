@@ -45,6 +45,7 @@ from topmast.api.link import LinkEndpoint
 from topmast.api.standby import CUT_OFF, FULL, Front, Reads, create_standby_api
 from topmast.app.claim import claim_of
 from topmast.app.control_plane import ControlPlane, relays_of, small_fleet
+from topmast.app.fleet_choice import warn_of_unused
 from topmast.app.folder import leave, own_folder
 from topmast.app.login import (
     check_entry,
@@ -248,6 +249,8 @@ class QueueServer:
         )  # fmt: skip
         if isinstance(error, InUse):
             self._standby.look_once()
+            if self._standby.follower is not None:
+                warn_of_unused(self._fleet, self._standby.follower.machines.queue)
         list(self._outside.engines.values())  # a new leader needs them all at once: loaded by then
         log.info(
             "this process stands by", why=error.told if isinstance(error, InUse) else str(error)
@@ -311,6 +314,8 @@ class QueueServer:
             require=partial(refuse_local_engines, options=options),
         )  # fmt: skip
         self._system = system
+        if known:
+            warn_of_unused(self._fleet, system.machines.queue)
         refuse_local_engines(system.fleet, options)
         keep_login(self._entry, journal)
         if is_database(self._store) or journal.option(PROFILE) is not None:

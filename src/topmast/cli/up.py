@@ -308,6 +308,11 @@ def _faults(options: ServeOptions, role: Role) -> Iterator[str]:
     }
     if options.reads and not options.standby:
         yield "--reads goes with --standby"
+    if options.fleet_replaces and options.standby:
+        yield (
+            "--fleet-replaces has no effect with --standby: stop all servers, start one once "
+            "without --standby and with --fleet FILE --fleet-replaces, then the standbys"
+        )
     for name, (given, needed) in own.items():
         if given and role is not needed:
             yield f"{name} goes with --role {needed.value}"

@@ -89,7 +89,8 @@ def not_live(changes: Iterable[FleetChange]) -> str:
     )
     return (
         f"{'; '.join(told)}{more}: a running server cannot do that; stop it, and start it with "
-        f"this file (--fleet){away}"
+        "this file (--fleet; where others stand by, stop all and start one without --standby)"
+        f"{away}"
     )
 
 

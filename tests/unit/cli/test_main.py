@@ -392,6 +392,7 @@ SEVERAL: list[tuple[str, list[str]]] = [
      ["--port", *[""] * 5]),
     ("up --role placer --region r --queue http://q --tls-cert c.pem --tls-key k.pem "
      "--everyone-is-trusted --fleet-replaces", [""] * 3),
+    ("up --store postgresql://db/topmast --standby --fleet f.yaml --fleet-replaces", [""]),
     ("notify add --label x", ["NAME", "URL", "--label"]),
 ]  # fmt: skip
 
