@@ -59,7 +59,8 @@ class Watch:
         self._jobs[job.id] = job
         if self._live is None and (before is None or _gist(before) != _gist(job)):
             why = f" {where(job) or job.reason or ''}".rstrip()
-            note(f"{job.id} {job.name}: {state_of(job).text}{why}")
+            cause = f" ({clean(job.cause)})" if job.state == "RECOVERING" and job.cause else ""
+            note(f"{job.id} {job.name}: {state_of(job).text}{why}{cause}")
 
     def _table(self) -> Any:
         from rich.console import Group

@@ -179,7 +179,9 @@ def _secrets(part: Part | None) -> dict[str, Any]:
         line = Part(part.node.entries[name], f"secrets.{name}", part.notes) if part else None
         if line is not None:
             line.note(
-                "its value is not kept here", f"it is read from {name} on the hosts, env:{name}"
+                "its value is not kept here",
+                f"it is read from {name} on the hosts, env:{name}; engine local gives tasks no "
+                "such variables: there, write file:/PATH",
             )
         found[name] = f"env:{name}"
     return found

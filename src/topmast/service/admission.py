@@ -21,7 +21,7 @@ from topmast.runtime.machines import Machines
 from topmast.service.access import Access
 from topmast.service.blobs import Blobs
 from topmast.service.regions import Regions
-from topmast.service.warnings import nowhere, warnings_of
+from topmast.service.warnings import from_environment, nowhere, warnings_of
 
 MOST_WARNED = 10_000
 MOST_GROUPS_WARNED = 4
@@ -161,6 +161,8 @@ class Admission:
             spec.preemptible,
             unknown,
             tuple(nowhere(queue, spec)),
+            queue.tenancy.paused_by(spec.tenant),
+            from_environment(spec),
             books,
         )
         if (known := self._warned.get(key)) is not None:

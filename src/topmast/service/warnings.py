@@ -28,6 +28,8 @@ from topmast.model.states import TERMINAL
 from topmast.model.units import format_bytes, format_gpus
 
 EVERY_CHOICE = tuple(range(100))
+WITHOUT_ENVIRONMENT = "local"
+"""The engine that gives tasks nothing of the environment of its hosts."""
 
 
 def warnings_of(
@@ -60,6 +62,18 @@ def warnings_of(
             f"tenant: {gang_in_words(spec)} is more than one job of {spec.tenant} may hold: "
             "the job waits until the quota is raised (see `topmast tenants`)"
         )
+    if queue.tenancy.paused_by(spec.tenant):
+        found.append(
+            f"tenant: {spec.tenant} is paused: the job waits until it is resumed "
+            "(`topmast status JOB` says why)"
+        )
+    named = from_environment(spec)
+    if named and not _gives_environment(queue.fleet):
+        found.append(
+            f"secrets: {', '.join(named)}: no cluster has an engine that gives tasks anything of "
+            "its hosts' environment, so the job never starts: refer to a file on the hosts "
+            "(file:/PATH)"
+        )
     return (*found, *(too_large(queue, regions, spec) if regions is not None else ()))
 
 
@@ -67,6 +81,16 @@ def nowhere(queue: GlobalQueue, spec: JobSpec) -> list[str]:
     """The datasets of a job that have no replica anywhere, not even one on its way."""
     known = queue.data.catalogue.datasets
     return [name for name in spec.datasets if name in known and not known[name].replicas]
+
+
+def from_environment(spec: JobSpec) -> tuple[str, ...]:
+    """The secrets of a job that come from the environment of its hosts: ``env:NAME``."""
+    return tuple(n for n, place in (spec.secrets or {}).items() if place.startswith("env:"))
+
+
+def _gives_environment(fleet: Fleet) -> bool:
+    clusters = [cluster for region in fleet.regions for cluster in region.clusters]
+    return any(cluster.engine != WITHOUT_ENVIRONMENT for cluster in clusters) or not clusters
 
 
 def to_add(queue: GlobalQueue, dataset: str) -> str:

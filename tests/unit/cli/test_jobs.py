@@ -20,6 +20,7 @@ from tests.unit.client.fake import (
     running,
 )
 from topmast.cli.jobs import COUNTED_ENDED, counts_line
+from topmast.cli.watch import Watch
 from topmast.fast.queue.jobs.jobs import FINISHED_KEPT
 from topmast.model.views import AttemptView, HistoryView, JobStory, JobView
 
@@ -293,3 +294,13 @@ def test_status_as_json(server: FakeServer, call: Call) -> None:
     """The story of the REST interface."""
     server.on("GET", "/jobs/j1/story", STORY)
     assert msgspec.convert(call("status", "j1", "--json").document, JobStory) == STORY
+
+
+def test_the_lines_of_wait_say_why_a_job_recovers(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not that it does alone: a launch that can never work would be waited for without end."""
+    failed = "launch failed: no such secret"
+    with Watch() as seen:
+        seen.update(job("j1", state="RECOVERING", reason="PendingEvaluation", cause=failed))
+        seen.update(job("j1", state="RECOVERING", reason="PendingEvaluation", cause=failed))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"RECOVERING PendingEvaluation ({failed})")

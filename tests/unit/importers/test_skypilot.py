@@ -52,6 +52,8 @@ def test_a_task_becomes_a_job() -> None:
         (15, "file_mounts"), (19, "envs.WHERE"), (20, "secrets.HF_TOKEN"), (24, "unheard"),
     ]  # fmt: skip
     assert "hunter2" not in str(found)
+    (secret,) = [note for note in found.notes if note.field == "secrets.HF_TOKEN"]
+    assert "engine local gives tasks no such variables" in str(secret)
 
 
 def test_the_variables_of_skypilot_are_there() -> None:

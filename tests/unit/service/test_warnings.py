@@ -114,6 +114,29 @@ def test_what_a_person_is_told_at_once(case: Told) -> None:
     assert _told(_world(), case.spec) == ((case.want,) if case.want else ())
 
 
+def test_secrets_that_no_engine_can_give_are_warned_of() -> None:
+    """A cluster with another engine than local would do; files are always there."""
+    spec = replace(job(), secrets={"TOKEN": "env:TOKEN", "KEY": "file:/etc/key"})
+    (told,) = _told(_world(), spec)
+    assert told.startswith("secrets: TOKEN: no cluster has an engine that gives")
+    assert _told(_world(), replace(job(), secrets={"KEY": "file:/etc/key"})) == ()
+    slurm = replace(cluster("west-1"), engine="slurm")
+    assert _told(World(fleet(cluster("east-1"), slurm)), spec) == ()
+
+
+def test_a_job_of_a_paused_tenant_is_warned_of(tmp_path: Path) -> None:
+    """At once, though a job like it was not: the tenant is paused between them."""
+    world = _world()
+    access, blobs = Access(world.queue), Blobs(tmp_path)
+    admission = Admission(world.machines, Regions(world.machines), access, blobs)
+    assert admission.warnings(job()) == ()
+    world.tell(ids.QUEUE, m.PauseTenant("default", "ops", "cleaning"))
+    (told,) = admission.warnings(job())
+    assert told.startswith("tenant: default is paused: the job waits until it is resumed")
+    secret = replace(job(), secrets={"TOKEN": "env:TOKEN"})
+    assert len(admission.warnings(secret)) == 2
+
+
 def test_what_is_in_use_does_not_matter() -> None:
     """A busy fleet is no reason to warn: jobs end."""
     world = _world()
