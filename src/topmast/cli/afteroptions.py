@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -9,6 +10,17 @@ from typing import Annotated, Any
 import typer
 
 from topmast.cli.completion import complete_jobs
+
+_OPTIONS = {"started": "--after", "ok": "--after-ok", "any": "--after-any"}
+_AT = re.compile(r"depends_on\[(\d+)\]\.job")
+
+
+class AfterList(list[dict[str, str]]):
+    """The field ``depends_on`` as these options make it, and not ``--set`` nor a file."""
+
+    def option(self, at: int) -> str:
+        """The option that gave one."""
+        return _OPTIONS[self[at]["after"]]
 
 
 @dataclass(frozen=True)
@@ -43,23 +55,25 @@ class AfterOptions:
         ),
     ] = None
 
-    def dependencies(self) -> list[dict[str, str]]:
+    def dependencies(self) -> AfterList:
         """The field ``depends_on`` that they stand for; empty without any."""
         options = (("started", self.after), ("ok", self.after_ok), ("any", self.after_any))
         named = ((what, text.split(",")) for what, texts in options for text in texts or ())
-        return [
+        return AfterList(
             {"job": job.strip(), "after": what}
             for what, jobs in named
             for job in jobs
             if job.strip()
-        ]
-
-
-_OPTIONS = {"started": "--after", "ok": "--after-ok", "any": "--after-any"}
+        )
 
 
 def option_of(field: str, message: str, changed: Mapping[str, Any]) -> str:
     """The option that an error of ``depends_on`` is about; any other field as it is."""
-    named = changed.get("depends_on", []) if field == "depends_on" else []
-    found = [_OPTIONS[one["after"]] for one in named if f"'{one['job']}'" in message]
-    return found[0] if found else field
+    named = changed.get("depends_on")
+    at = _AT.fullmatch(field)
+    if not isinstance(named, AfterList) or (at is None and field != "depends_on"):
+        return field
+    if at is not None:
+        return named.option(int(at[1]))
+    about = (n for n, one in enumerate(named) if f"'{one['job']}'" in message)
+    return next(map(named.option, about), field)

@@ -122,7 +122,8 @@ def _add_restore(app: typer.Typer) -> None:
 
 
 def _say_backup(document: dict[str, Any]) -> None:
-    _say_state({**document, "made_at_s": moment(document.get("made_at_s"))})
+    plain = {"made_at" if name == "made_at_s" else name: v for name, v in document.items()}
+    _say_state({**plain, "made_at": moment(plain.get("made_at"))})
 
 
 def _say_state(document: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from topmast.cli.afteroptions import AfterList
 from topmast.cli.command import Session
 from topmast.cli.explain import say_explanation
 from topmast.cli.jobcheck import alone
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from topmast.client import Client
     from topmast.model.views import JobView
 
-_OF_ONE = {"name": "--name", "depends_on": "--after"}
+_OF_ONE = {"name": "--name", "depends_on": "--set"}
 """Fields that several jobs cannot have from one option."""
 
 
@@ -28,7 +29,9 @@ def refuse_of_one(parts: Sequence[JobSource], changes: Mapping[str, Any]) -> Non
     for field, option in _OF_ONE.items():
         if field in changes:
             message = f"{parts[0].where} has {len(parts)} jobs: write {field} there"
-            raise typer.BadParameter(message, param_hint=f"'{option}'")
+            given = changes[field]
+            named = given.option(0) if isinstance(given, AfterList) else option
+            raise typer.BadParameter(message, param_hint=f"'{named}'")
 
 
 def dry_run_all(session: Session, client: Client, jobs: Sequence[Job]) -> int:

@@ -106,11 +106,6 @@ def put(
     session.show(found, lambda: say(found.webhook.name))
     if was_there:
         note(f"{name} was there before: it {options.passive('changed')}")
-    if _is_of_the_site(url):
-        warn(
-            f"{url} is not in the Internet: the server sends there only if it was started with "
-            f"--notify-network; `topmast notify test {name}` tries it"
-        )
     if not secret and template is Template.JSON:
         warn("its messages are not signed (--secret PLACE)")
 
@@ -128,18 +123,6 @@ def remove(session: Session, name: NameArgument, options: ActOptions = ActOption
         found = client.remove_webhook(name, **options.given)
     options.tell()
     session.show(found, lambda: say(f"{name} {options.passive('removed')}"))
-
-
-def _is_of_the_site(url: str) -> bool:
-    """Whether its address is one of this machine or this site, as far as the URL alone says it."""
-    from ipaddress import ip_address
-    from urllib.parse import urlsplit
-
-    try:
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or not ip_address(host).is_global
-    except ValueError:
-        return False
 
 
 def _say(found: list[WebhookView]) -> None:

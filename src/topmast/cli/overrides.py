@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from topmast.cli import values
-from topmast.cli.afteroptions import AfterOptions
+from topmast.cli.afteroptions import AfterOptions, option_of
 from topmast.cli.completion import complete_bands, complete_tenants
 from topmast.cli.jobsource import COMMAND_LINE, NONE_BEFORE, Job
 
@@ -180,16 +180,20 @@ def with_changes(
     Raises InvalidInput, with all that is wrong; ``rest`` is the same pair without that.
     """
     from topmast.client.documents import sent_document
-    from topmast.model.errors import Faults
-    from topmast.model.files.jobfile import parse_job
+    from topmast.model.errors import Faults, restated
+    from topmast.model.files.jobfile import JobFile, parse_job
 
     if not changes:
         return document, folder
     faults = Faults()
     for field, value in changes.items():
         faults.of(partial(_put, document, field, value))
-    read = partial(parse_job, where=COMMAND_LINE, tenant_default="", before=before)
-    file = faults.rest_of(lambda: read(document))
+
+    def read() -> JobFile:
+        with restated(lambda e: e.at(field=option_of(e.field, e.message, changes))):
+            return parse_job(document, where=COMMAND_LINE, tenant_default="", before=before)
+
+    file = faults.rest_of(read)
     if file is None:
         faults.refuse()
         return document, folder

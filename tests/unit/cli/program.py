@@ -52,7 +52,7 @@ def database(verb: str, options: StoreOptions) -> dict[str, Any]:
     rows = {"finished_jobs": 12} if options.store == "postgresql://old" else {"finished_jobs": 2}
     document = {
         "verb": verb, "database": "d", "current": True, "faults": faults, "rows": rows,
-        "jobs": {"RUNNING": 3, "FAILED": 2},
+        "jobs": {"RUNNING": 3, "FAILED": 2}, "made_at_s": 12.5,
     }  # fmt: skip
     return {**document, **{name: str(value) for name, value in asdict(options).items()}}
 

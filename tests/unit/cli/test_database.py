@@ -45,6 +45,14 @@ def test_it_is_said_which_jobs_are_counted(call: Call, arguments: list[str]) -> 
     assert said in call(*arguments, "--store", "postgresql://old").out
 
 
+def test_when_a_backup_was_made_is_a_date_for_people_and_seconds_for_programs(call: Call) -> None:
+    shown = call("backup", "b").out
+    assert "made_at  " in shown
+    assert "1970-01-01" in shown
+    assert "made_at_s" not in shown
+    assert call("backup", "b", "--json").document["made_at_s"] == 12.5
+
+
 def test_a_copy_needs_a_target(call: Call) -> None:
     called = call("db", "copy")
     assert called.code == 2

@@ -74,7 +74,11 @@ def test_launch_with_labels_and_jobs_to_wait_for(
     ]  # fmt: skip
     called = call("launch", file, "--after-ok", "train")
     assert called.code == 2
-    assert "depends_on[0].job: 'train' is not the id of a job" in called.error
+    assert "--after-ok: 'train' is not the id of a job" in called.error
+    called = call("launch", file, "--after-any", "s1", "--after", "s2")
+    assert "--after: a sweep does not start as a whole" in called.error
+    called = call("launch", file, "--set", "depends_on=[train]")
+    assert "depends_on[0]: 'train' is not the id of a job" in called.error
     assert len(server.asked("POST", "/jobs")) == 1
 
 
@@ -608,6 +612,7 @@ def test_launch_of_several_jobs(server: FakeServer, call: Call, tmp_path: Path) 
         ("num_node: 2", [], ":6: num_node: "),
         ("name: b", ["--name", "x"], "has 2 jobs: write name there"),
         ("name: b", ["--after-ok", "j1"], "has 2 jobs: write depends_on there"),
+        ("name: b", ["--after-ok", "j1"], "Invalid value for '--after-ok': "),
         ("name: b", ["--follow"], "the file has several jobs"),
     ],
 )
