@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import io
 import json
 import socket
+import tarfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,12 +15,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 import uvicorn
 
 from tests.integration.test_verbs import submit
 from tests.support.entrance import Entrance, entrance, run
-from tests.support.live import Server, Tuning, until_state
+from tests.support.live import Server, Tuning, eventually, until_state
 from topmast.adapters.connections import BoundedServer, Connections
 from topmast.model.access import Role
 
@@ -81,6 +85,45 @@ def test_a_stop_ends_requests_that_wait_at_once_and_says_so_in_one_line(
         assert {json.loads(answer.partition(b"\r\n\r\n")[2])["detail"] for answer in answers} == {
             "the server stops: ask again"
         }
+
+
+def test_a_stop_ends_uploads_that_are_read_and_those_behind_them(server: Server) -> None:
+    """Each would be read for seconds; all are told at once to come again, and no process is left."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for number in range(50_000):
+            tar.addfile(tarfile.TarInfo(f"{number}"))
+    contents = [out.getvalue() + bytes([0, number]) for number in range(8)]
+    with server.up():
+        url, answers = server.url, list[httpx.Response]()
+
+        def upload(content: bytes) -> None:
+            digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+            answers.append(
+                httpx.put(f"{url}/api/v1/workdirs/{digest}", content=content, timeout=60)
+            )
+
+        clients = [threading.Thread(target=upload, args=(content,)) for content in contents]
+        for client in clients:
+            client.start()
+        eventually(lambda: len(_readers(server)) == 2, "all that one tenant may have are read")
+        begun_s = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - begun_s < 12
+        for client in clients:
+            client.join()
+        log = server.log.read_text()
+        assert "Traceback" not in log, log
+        assert [answer.status_code for answer in answers].count(503) >= 5, answers
+        assert {answer.status_code for answer in answers} <= {201, 503}
+
+
+def _readers(server: Server) -> list[int]:
+    return [
+        one.pid
+        for one in psutil.Process(server.pid).children()
+        if any("archive_readers" in word for word in one.cmdline())
+    ]
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import os
 import struct
 import subprocess
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Sequence
@@ -26,6 +27,10 @@ LAUNCH = (
 )
 NICE = 5
 """On a machine that is busy they leave the server its time."""
+LONGEST_S = 120.0
+"""One that has not read an archive by then hangs, and is ended."""
+LOOK_S = 0.5
+"""How often one that reads looks whether the server is there."""
 _SIZE = struct.Struct("=Q")
 """Of an archive, before it."""
 _ANSWER = struct.Struct("=dQ")
@@ -41,23 +46,46 @@ class Readers:
 
     def __init__(self) -> None:
         self._idle: list[subprocess.Popen[bytes]] = []
+        self._busy: list[subprocess.Popen[bytes]] = []
+        self._is_closed = False
         weakref.finalize(self, _end, self._idle)
 
     def fault(self, content: bytes) -> tuple[str, float]:
         """As `archive.fault`, and the seconds of a processor that it took.
 
-        Raises OSError if no process can be had, or if two end over it.
+        Raises OSError if no process can be had, if two end over it, or once this is closed.
         """
         for begin in (self._idle_one, _begin):
+            if self._is_closed:
+                break
             reader = begin()
             try:
-                found = _ask(reader, content)
+                found = self._asked(reader, content)
             except OSError:  # something has ended it, perhaps long ago
                 _end([reader])
                 continue
             self._idle.append(reader)
             return found
         raise ChildProcessError("the processes that read archives are ended")
+
+    def close(self) -> None:
+        """End those that read, and let none begin: what they read is refused."""
+        self._is_closed = True
+        for reader in list(self._busy):
+            reader.kill()
+
+    def _asked(self, reader: subprocess.Popen[bytes], content: bytes) -> tuple[str, float]:
+        limit = threading.Timer(LONGEST_S, reader.kill)
+        limit.daemon = True
+        self._busy.append(reader)
+        limit.start()
+        try:
+            if self._is_closed:
+                raise ChildProcessError("the server stops")
+            return _ask(reader, content)
+        finally:
+            limit.cancel()
+            self._busy.remove(reader)
 
     def _idle_one(self) -> subprocess.Popen[bytes]:
         try:
@@ -69,6 +97,7 @@ class Readers:
 def main() -> None:
     """Read archives that come one behind the other, until no more can."""
     os.nice(NICE)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     asked, told = sys.stdin.buffer, sys.stdout.buffer
     with suppress(OSError):  # the server has ended
         while head := asked.read(_SIZE.size):
@@ -78,6 +107,13 @@ def main() -> None:
             del content
             told.write(_ANSWER.pack(time.process_time() - begun_s, len(wrong)) + wrong)
             told.flush()
+    os._exit(0)
+
+
+def _end_with(server: int) -> None:
+    """End at once when the server does: an archive may take long."""
+    while os.getppid() == server:
+        time.sleep(LOOK_S)
     os._exit(0)
 
 

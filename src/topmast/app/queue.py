@@ -358,6 +358,7 @@ class QueueServer:
     def _leave(self) -> None:
         if self._system is not None:
             self._system.event_stream.close()
+            self._system.service.judging.close()
             if self._system.service.whatifs is not None:
                 self._system.service.whatifs.close()
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
+from topmast.adapters.answering import waiting
 from topmast.adapters.archive_readers import Readers
 from topmast.model.access import Caller
 from topmast.model.errors import Unavailable
@@ -43,14 +45,25 @@ class Judging:
     async def run(self, caller: Caller, tenants: Sequence[str], work: Callable[[Fault], T]) -> T:
         """What ``work`` returns or raises: it is given what judges archives.
 
-        A caller that goes away keeps its turn until then.
+        Until its turn has come a caller that goes away ends it; from then on it keeps the turn.
         ``tenants``: those at the top of the tree, or the root, that the upload may count for. It
         waits for the turn of one alone: a role that a tenant gives delays nothing. Raises TooMany
         if too many of the account wait already, and Unavailable if no archive can be read.
         """
-        return await asyncio.shield(asyncio.ensure_future(self._run(caller, tenants, work)))
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._each.turn(caller))
+            turn = min(map(self._turn, tenants), key=asyncio.Semaphore.locked)
+            with waiting():
+                await turn.acquire()
+            stack.callback(turn.release)
+            turns = stack.pop_all()
+        return await asyncio.shield(asyncio.ensure_future(self._run(turns, caller, work)))
 
-    async def _run(self, caller: Caller, tenants: Sequence[str], work: Callable[[Fault], T]) -> T:
+    def close(self) -> None:
+        """Refuse what is read now, and what comes: the server stops."""
+        self._readers.close()
+
+    async def _run(self, turns: AsyncExitStack, caller: Caller, work: Callable[[Fault], T]) -> T:
         timer, loop = Timer(), asyncio.get_running_loop()
 
         def fault(content: bytes) -> str:
@@ -61,15 +74,11 @@ class Judging:
             timer.took_s += took_s
             return wrong
 
-        async with self._each.turn(caller):
-            turns = [self._turn(tenant) for tenant in tenants]
-            async with min(turns, key=asyncio.Semaphore.locked):
-                try:
-                    return await loop.run_in_executor(
-                        self._threads, timer.run, partial(work, fault)
-                    )
-                finally:
-                    self._limits.charge(caller, "submit", timer.took_s * TAKES_PER_S)
+        async with turns:
+            try:
+                return await loop.run_in_executor(self._threads, timer.run, partial(work, fault))
+            finally:
+                self._limits.charge(caller, "submit", timer.took_s * TAKES_PER_S)
 
     def _turn(self, tenant: str) -> asyncio.Semaphore:
         return self._turns.setdefault(tenant, asyncio.Semaphore(OF_TENANT))

@@ -3,6 +3,7 @@
 import gc
 import io
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -140,3 +141,92 @@ def test_reading_leaves_the_interpreter_to_others() -> None:
     begun_s = time.thread_time()
     _, took_s = readers.fault(MANY)
     assert time.thread_time() - begun_s < took_s / 3
+
+
+def busy(readers: Readers) -> list[int]:
+    return [reader.pid for reader in readers._busy]
+
+
+def asked(readers: Readers, content: bytes) -> tuple[threading.Thread, list[object]]:
+    """A thread that asks, once its process has what it reads; and what comes of it."""
+    found: list[object] = []
+
+    def ask() -> None:
+        try:
+            found.append(readers.fault(content))
+        except OSError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    eventually(lambda: busy(readers), "it is asked")
+    return thread, found
+
+
+def test_a_process_that_hangs_is_ended_and_another_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is halted keeps no upload, and no thread, for ever."""
+    monkeypatch.setattr(archive_readers, "LONGEST_S", 3.0)
+    readers = Readers()
+    readers.fault(b"")
+    (halted,) = idle(readers)
+    os.kill(halted, signal.SIGSTOP)
+    wrong, _ = readers.fault(packed("a"))
+    assert wrong == ""
+    assert idle(readers) != [halted]
+    assert not is_alive(halted)
+
+
+def test_what_is_read_while_this_is_closed_is_refused_at_once() -> None:
+    """A server that stops does not wait for an archive of minutes, nor begins another process."""
+    readers = Readers()
+    readers.fault(b"")
+    os.kill(idle(readers)[0], signal.SIGSTOP)  # it would never answer
+    thread, found = asked(readers, MANY)
+    (reader,) = busy(readers)
+    readers.close()
+    thread.join(10.0)
+    assert not thread.is_alive()
+    assert isinstance(found[0], ChildProcessError)
+    assert not is_alive(reader)
+    with pytest.raises(ChildProcessError):
+        readers.fault(packed("a"))
+    assert (idle(readers), busy(readers)) == ([], [])
+
+
+READS_LONG = """
+from topmast.adapters import archive_readers
+def long(content):
+    while True:
+        pass
+archive_readers.archive.fault = long
+archive_readers.main()
+"""
+
+
+def test_a_process_that_reads_ends_with_the_server_at_once() -> None:
+    """It does not first read to the end what nothing waits for."""
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVES, READS_LONG], stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    reader = int(server.stdout.readline())
+    try:
+        assert is_alive(reader)
+        server.kill()
+        server.wait()
+        eventually(lambda: not is_alive(reader), "it ends too", 10.0)
+    finally:
+        if is_alive(reader):
+            kill(reader)
+
+
+SERVES = """
+import struct, subprocess, sys, time
+reader = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE)
+reader.stdin.write(struct.pack("=Q", 1) + b"x")
+reader.stdin.flush()
+time.sleep(2.0)
+sys.stdout.write(f"{reader.pid}\\n")
+sys.stdout.flush()
+time.sleep(600)
+"""
