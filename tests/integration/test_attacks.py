@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -16,6 +17,7 @@ from tests.support.entrance import ROOT, URL, Entrance, entrance, run
 from topmast.accounts import new_token
 from topmast.adapters.oidc import OpenId
 from topmast.api import create_api
+from topmast.api.guard import MISTYPED, Head, LoginGate, Refusal
 from topmast.api.observing import LIVE, READY, STARTED
 from topmast.app.login import OPEN_PATHS
 from topmast.model.access import Role
@@ -68,6 +70,42 @@ def test_no_other_token_is_taken(door: Entrance) -> None:
         assert await status(door, again) == 200
 
     run(story)
+
+
+@pytest.mark.parametrize("has_provider", [True, False])
+def test_a_slip_is_told_and_nothing_of_tokens_that_there_are(
+    has_provider: bool, door: Entrance
+) -> None:
+    """A wrong checksum is a slip. Unknown, expired and revoked are one answer, for a guess is each."""
+    gate = LoginGate(door.service.logins, URL, (), (), OPEN_PATHS, has_provider=has_provider)
+
+    async def story() -> None:
+        directory = door.service.directory
+        good = await door.token("good", (Role.VIEWER, "vision"))
+        issue = partial(directory.issue, act(ROOT, "create-token"), TokenKind.SERVICE, "sa:good")
+        expired, revoked = await issue(0.0), await issue(60.0)
+        await directory.revoke_token(ROOT, revoked.view.id)
+        useless = {await refused(gate, one) for one in (
+            new_token(TokenKind.SERVICE, b"0" * 24), expired.token, revoked.token,
+        )}  # fmt: skip
+        slips = {await refused(gate, one) for one in (good[:-1], good + "A", good.swapcase())}
+        assert useless == {("the token is unknown, expired or revoked", gate_ways)}
+        assert slips == {(MISTYPED, "copy all of it again")}
+        assert await refused(gate, "") == ("this server asks for a login", gate_ways)
+
+    gate_ways = "topmast login, or a token"
+    if not has_provider:
+        gate_ways = "a token: topmast login --token-stdin, or TOPMAST_TOKEN"
+    run(story)
+
+
+async def refused(gate: LoginGate, token: str) -> tuple[str, str]:
+    """What a request with this token is told."""
+    shown = {"authorization": f"Bearer {token}"} if token else {}
+    head = Head("GET", "/jobs", {"host": "localhost", **shown}, "https", "", "192.0.2.7", "r1")
+    with pytest.raises(Refusal) as found:
+        await gate.caller(head)
+    return found.value.detail, found.value.remedy
 
 
 PROBES = {LIVE, READY, STARTED}

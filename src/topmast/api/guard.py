@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
+from topmast.accounts import is_token
 from topmast.adapters.connections import MOST_CONNECTIONS
 from topmast.adapters.link import PREFIX as LINK_PREFIX
 from topmast.api.problems import problem
@@ -46,6 +47,10 @@ guide "Accounts" (docs/guides/accounts.md) says how.</p></main></body></html>
 COOKIE = "__Host-topmast"
 """The session of a browser. The prefix makes browsers bind it to one host and to TLS."""
 USELESS = "the token is unknown, expired or revoked"
+MISTYPED = "the token is mistyped or cut off: its checksum is wrong"
+"""Of a text that no server ever gave out as a token, so this tells nothing of those that exist."""
+_TOKENS_ALONE = "a token: topmast login --token-stdin, or TOPMAST_TOKEN"
+"""What helps where no provider lets people log in."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _numbers = random.Random()
 """Of requests, seeded by the system: to ask it each time would let another thread in each time."""
@@ -169,14 +174,20 @@ class LoginGate:
         hosts: Sequence[str] = (),
         proxies: Sequence[Network] = (),
         open_paths: Sequence[str] = (),
+        *,
+        has_provider: bool = False,
     ) -> None:
-        """``hosts``: more names of the server. ``open_paths``: beginnings that need no login."""
+        """``hosts``: more names of the server. ``open_paths``: beginnings that need no login.
+
+        ``has_provider``: whether people can log in; without, tokens are all that there is.
+        """
         self._login = login
         self._origin = origin_of(public_url)
         own = urlsplit(self._origin).netloc
         self._hosts = {own, urlsplit(public_url).netloc.lower(), *(h.lower() for h in hosts)}
         self._proxies = tuple(proxies)
         self._open_paths = tuple(open_paths)
+        self._ways = "topmast login, or a token" if has_provider else _TOKENS_ALONE
 
     async def caller(self, head: Head) -> Caller | None:
         """The caller that a token or cookie proves. Raises Refusal."""
@@ -191,17 +202,18 @@ class LoginGate:
         if not token:
             if opened:
                 return None
-            raise Refusal(401, "this server asks for a login", "topmast login, or a token")
+            raise Refusal(401, "this server asks for a login", self._ways)
         try:
             found = await self._login.by_token(token, self.address(head), head.request)
         except Unavailable as error:
             raise Refusal(503, str(error), retry_s=1.0) from None
         if found is None and not opened:
+            why = USELESS if is_token(token) else MISTYPED
             try:
-                await self._login.refused(self.address(head), head.path, head.request, USELESS)
+                await self._login.refused(self.address(head), head.path, head.request, why)
             except TooMany as error:
                 raise Refusal(429, str(error), retry_s=error.retry_s) from None
-            raise Refusal(401, USELESS, "topmast login, or a new token")
+            raise Refusal(401, why, "copy all of it again" if why == MISTYPED else self._ways)
         return found
 
     def address_of(self, scope: Scope) -> str:

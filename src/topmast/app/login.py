@@ -7,7 +7,7 @@ import ipaddress
 import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from importlib.util import find_spec
@@ -23,7 +23,7 @@ from topmast.adapters.oidc import OpenId
 from topmast.adapters.secretfile import require_private
 from topmast.adapters.store import SqlJournal
 from topmast.adapters.tls import Certificate
-from topmast.api.guard import Gate, LoginGate, LoopbackGate, Network, StandbyGate
+from topmast.api.guard import Gate, Login, LoginGate, LoopbackGate, Network, StandbyGate
 from topmast.api.standby import GUARDED
 from topmast.app.server import bind
 from topmast.cli.rootoptions import ServeOptions
@@ -67,7 +67,7 @@ class Entry(Struct, frozen=True):
         if self.accounts is None:
             return LoopbackGate()
         logins = FollowedLogins(accounts, _break_glass_of(state), wall_s)
-        return StandbyGate(LoginGate(logins, self.public_url, (), self.proxies), GUARDED)
+        return StandbyGate(self._login_gate(logins), GUARDED)
 
     def openid(self) -> OpenId | None:
         """The provider that people log in with. Raises InvalidInput."""
@@ -90,7 +90,13 @@ class Entry(Struct, frozen=True):
         service.set_limits(_rates(self.accounts))
         service.logins.is_break_glass = _break_glass_of(options.state)
         service.logins.end_break_glass = partial(end_break_glass, options.state)
-        return LoginGate(service.logins, self.public_url, (), self.proxies, OPEN_PATHS)
+        return self._login_gate(service.logins, OPEN_PATHS)
+
+    def _login_gate(self, login: Login, open_paths: Sequence[str] = ()) -> LoginGate:
+        has_provider = self.accounts is not None and self.accounts.oidc is not None
+        return LoginGate(
+            login, self.public_url, (), self.proxies, open_paths, has_provider=has_provider
+        )
 
 
 def open_entry(given: Entry, options: ServeOptions, stack: ExitStack, url: str) -> Entry:
