@@ -29,6 +29,7 @@ def door_fixture(tmp_path: Path) -> Iterator[Entrance]:
         ("tenant=visoin", "unknown tenant 'visoin' (did you mean 'vision'?)"),
         ("tenant=vision,tenant=visoin", "unknown tenant 'visoin' (did you mean 'vision'?)"),
         ("user=sa:chif", "unknown user 'sa:chif' (did you mean 'sa:chief'?)"),
+        ("user=chi", "unknown user 'chi' (did you mean 'sa:chief'?)"),
         ("user=zoe", "unknown user 'zoe' (no job of it is known)"),
         ("cluster=east-b", "unknown cluster 'east-b' (did you mean 'east-a'?)"),
         ("host=east-a-l", "unknown host 'east-a-l' (did you mean 'east-a-1'?)"),
@@ -65,6 +66,24 @@ def test_what_there_is_not_is_refused_with_what_is_near(
             assert caller is not None
             with pytest.raises(InvalidInput, match=told["detail"]):
                 await door.service.groups(caller, "tenant", ["active"], selector)
+
+    run(story)
+
+
+def test_no_user_is_hinted_at_that_the_caller_does_not_see(door: Entrance) -> None:
+    """It has jobs, of another tenant."""
+
+    async def story() -> None:
+        chief = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(chief) as client:
+            assert (await client.post("/jobs", json={"job": ONE})).status_code == 201
+        for role, hint in ((Role.SUBMITTER, "no job of it is known"), (Role.VIEWER, "sa:chief")):
+            tenant = "speech" if role is Role.SUBMITTER else "vision"
+            token = await door.token(f"of-{tenant}", (role, tenant))
+            async with door.client(token) as client:
+                answer = await client.get(f"{LISTS[0]}user=chi")
+                assert answer.status_code == 422, answer.text
+                assert hint in answer.json()["remedy"]
 
     run(story)
 

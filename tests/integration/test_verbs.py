@@ -654,7 +654,7 @@ def test_all_faults_of_a_request_are_said_at_once(door: Entrance) -> None:
          {"from_s", "until_s", "no host 'east-z'", "no tenant 'nope'"}),
         ("/reservations", {"cluster": "eest-a", "region": 1}, {"region", "until_s",
          "no cluster 'eest-a'"}),
-        ("/reservations/w9/end", {"reason": 1}, {"reason", "no reservation 'w9'"}),
+        ("/reservations/w9/end", {"reason": 1}, {"reason", "no reservation 'w9' (there is none)"}),
         ("/tenants/pause", {"tenants": ["visoin", "vision"], "drain": 3},
          {"drain", "no tenant 'visoin'"}),
         ("/tenants/resume", {"tenants": ["visoin"], "user": 3}, {"user", "no tenant 'visoin'"}),
@@ -979,6 +979,8 @@ def test_reserved_hosts_are_told_of(door: Entrance) -> None:
             told = (await client.get(f"/jobs/{waits}/explain")).json()
             assert "HostReserved" in str(told)
             assert "reserved before it would have ended" in str(told)
+            missed = (await client.post("/reservations/r1/end", json={})).json()
+            assert missed["detail"] == "no reservation 'r1' (one of: w1)"
             ended = await client.post("/reservations/w1/end", json={"reason": "not today"})
             assert ended.json()["name"] == "w1"
             assert (await client.get(f"/jobs/{waits}")).json()["state"] != "PENDING"

@@ -14,7 +14,7 @@ from topmast.model import views as v
 from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.act_views import ReservationView
 from topmast.model.errors import MOST_TOLD, Faults, InvalidInput, NotFound, refuse_all
-from topmast.model.files.fields import no_such
+from topmast.model.files.fields import no_such, one_of
 from topmast.model.fleet_selector import selected
 from topmast.model.window import Window
 from topmast.service.access import act, json_text
@@ -73,7 +73,8 @@ class Reserving(Quoting):
         known = await self._ask(lambda: dict(self.machines.queue.windows.known))
         one = known.get(name)
         if one is None:
-            raise no_such("reservation", name, known)
+            there = one_of(name, known) or "there is none"
+            raise NotFound(f"no reservation '{name}' ({there})")
         view = await self._ask(partial(self._reservation, one.window, bool(one.begun)))
         if not dry_run:
             order = m.EndWindow(name, self.access.by(caller, by), reason or UNSET)

@@ -55,7 +55,7 @@ class SelectedNames:
                 continue
             if self._has_account(caller, name):
                 continue
-            near = nearest(name, with_jobs)
+            near = nearest(name, with_jobs) or nearest(f"sa:{name}", with_jobs)
             if near or not caller.principal.trusted:
                 remedy = near or "no job of it is known"
                 yield InvalidInput(f"unknown user {show(name)}", field="selector", remedy=remedy)
