@@ -51,6 +51,7 @@ def say_sweep(sweep: SweepView) -> None:
             ("sweep", f"{sweep.id}  {sweep.name}"),
             ("done", f"{percent(sweep)} of {plural(sweep.jobs, 'job')}"),
             ("jobs", states(sweep)),
+            ("failed", _failed(sweep)),
             ("from", f"{sweep.first_job} ({sweep.id}[0])"),
             ("variables", ", ".join(sweep.variables)),
             ("at once", "" if sweep.max_parallel is None else f"{sweep.max_parallel:,} at most"),
@@ -63,6 +64,13 @@ def say_sweep(sweep: SweepView) -> None:
             ("finished", "" if sweep.finish_s is None else moment(sweep.finish_s)),
         ]
     )
+
+
+def _failed(sweep: SweepView) -> str:
+    """What lists the jobs that failed, and what tries them again; empty if none did."""
+    if "FAILED" not in sweep.states:
+        return ""
+    return f"topmast queue -l sweep={sweep.id},state=FAILED; topmast requeue {sweep.id}"
 
 
 def wait_for(client: Client, name: str, timeout_s: float | None) -> SweepView:

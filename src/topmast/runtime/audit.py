@@ -130,9 +130,10 @@ class AuditLog:
     def _dependency_met(self, fact: f.DependencyMet, event: Message, now: float) -> None:
         record = self.queue.jobs.records.get(fact.job)
         left = f"; waits until {awaited(record.awaits)}" if record and record.awaits else ""
-        self._line(
-            now, fact.job, "dependency-met", f"waits no more for {fact.on}{left}", on=fact.on
-        )
+        met = f"waits no more for {fact.on}"
+        if record and record.spec.in_sweep == fact.on:
+            met = f"it is its turn in {fact.on}"
+        self._line(now, fact.job, "dependency-met", met + left, on=fact.on)
 
     def _tenant_paused(self, fact: f.TenantPaused, event: Message, now: float) -> None:
         text = fact.why

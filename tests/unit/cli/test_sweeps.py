@@ -43,6 +43,16 @@ def test_status_of_a_sweep(server: FakeServer, call: Call) -> None:
     assert call("status", "s7", "--json").document["id"] == "s7"
 
 
+def test_status_of_a_sweep_says_how_to_find_the_jobs_that_failed(
+    server: FakeServer, call: Call
+) -> None:
+    """It counts them, and a sweep may have 100,000: the list of them is another command's."""
+    server.on("GET", "/sweeps/s7", Answer(SWEEP), Answer(BAD))
+    assert "failed" not in call("status", "s7").out
+    told = call("status", "s7").out
+    assert "failed     topmast queue -l sweep=s7,state=FAILED; topmast requeue s7" in told
+
+
 def test_a_sweep_whose_jobs_are_held_says_so(server: FakeServer, call: Call) -> None:
     """In the queue, in its status, and while one waits for it: it would never end by itself."""
     held = replace(SWEEP, held=504)

@@ -141,6 +141,8 @@ def test_no_more_jobs_are_under_way_than_it_may_have() -> None:
     assert verdict.reason is PendingReason.WAITING_FOR_JOBS
     world.finish("j2")
     assert going(world) == ["j1", "j3"]
+    told = [row.text for row in world.journal.history("j3") if row.kind == "dependency-met"]
+    assert told == ["it is its turn in s1"]
     world.snapshot()
     world.restart()
     world.finish("j1", code=1)
