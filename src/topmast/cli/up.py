@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +16,7 @@ from topmast.cli import values
 from topmast.cli.command import FOLDER, Session, command
 from topmast.cli.completion import complete_profiles, complete_settings
 from topmast.cli.groups import refuse_together
+from topmast.cli.output import note
 from topmast.cli.rootoptions import DEFAULT_PORT, ServeOptions
 
 
@@ -257,7 +259,15 @@ def add(app: typer.Typer) -> None:
             fleet_replaces=fleet_replaces, validate=validate, otlp=otlp,
         )  # fmt: skip
         _check(options, role)
+        _say_starting(options)
         return session.root.serve(options)
+
+
+def _say_starting(options: ServeOptions) -> None:
+    """On a terminal alone, where seconds are long: logs begin with what has happened."""
+    if sys.stderr.isatty():
+        port = f"port {options.port}" if options.port else "a free port"
+        note(f"starting on {port} of {options.host}, state folder {options.state}")
 
 
 def _settings(

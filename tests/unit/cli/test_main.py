@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import typer
 
-from tests.unit.cli.conftest import REPO, Call, program
+from tests.unit.cli.conftest import REPO, Call, Screen, program
 from tests.unit.cli.program import ROOT, command_line
 from tests.unit.client.fake import Answer, FakeServer, page, problem, running
 from topmast import __version__
@@ -464,6 +464,17 @@ def test_a_bug_is_one_line(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # ------------------------------------------------------------------------------------ how it ends
+
+
+def test_a_start_is_told_at_once_to_a_person_alone(
+    call: Call, terminal: Callable[..., Screen]
+) -> None:
+    """It takes seconds until a server is up; a log has its lines as before."""
+    first = "starting on port 7001 of 127.0.0.1, state folder /tmp/state"
+    seen = terminal("--state", "/tmp/state", "up", "--port", "7001").text.splitlines()
+    assert seen == [first, "serve 7001 127.0.0.1 {}"]
+    assert "starting on a free port" in terminal("up", "--port", "0").text
+    assert call("up", "--port", "7001").err == ""
 
 
 def test_ctrl_c(call: Call) -> None:
