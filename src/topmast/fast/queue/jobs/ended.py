@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heapify, heappop, heapreplace
 
-Queue = list[str]
-"""Names of one user, the oldest last."""
+Queue = list[tuple[int, str, int]]
+"""What is over of one user, the oldest last: its place in age, its name and its bytes."""
+Turn = tuple[int, int, Queue]
+"""A user: less than 0 by the bytes, and the place of the oldest; the least is next."""
+TenantTurn = tuple[int, int, str, list[Turn]]
+"""As `Turn`, of a tenant, with a heap of its users."""
 
 
 class Ended:
@@ -42,34 +46,35 @@ class Ended:
         leaving log users), once for each tenth of the room: amortised O(log users) for each name.
         """
         order = list(self.names) if age is None else sorted(self.names, key=age)
-        place = {name: number for number, name in enumerate(order)}
-        users: dict[str, dict[str, Queue]] = {}
-        for name in reversed(order):
-            tenant, user, _ = self.names[name]
-            users.setdefault(tenant, {}).setdefault(user, []).append(name)
+        tenants: dict[str, dict[str, Queue]] = {}
+        for place, name in zip(range(len(order), 0, -1), reversed(order), strict=True):
+            tenant, user, size_bytes = self.names[name]
+            users = tenants.get(tenant) or tenants.setdefault(tenant, {})
+            queue = users.get(user) or users.setdefault(user, [])
+            queue.append((place, name, size_bytes))
 
-        def size_of(queue: Queue) -> int:
-            return sum(self.names[name][2] for name in queue)
+        def turn(of_tenant: int, heap: list[Turn], tenant: str) -> TenantTurn:
+            return of_tenant, heap[0][1], tenant, heap
 
-        tenants = []
-        for tenant, queues in users.items():
-            heap = [(-size_of(queue), place[queue[-1]], queue) for queue in queues.values()]
+        turns = []
+        for tenant, users in tenants.items():
+            heap = [(-sum([one[2] for one in q]), q[-1][0], q) for q in users.values()]
             heapify(heap)
-            tenants.append((sum(user[0] for user in heap), heap[0][1], tenant, heap))
-        heapify(tenants)
+            turns.append(turn(sum([user[0] for user in heap]), heap, tenant))
+        heapify(turns)
         gone, left_bytes = list[str](), self.total_bytes
-        while left_bytes > most_bytes and tenants:
-            of_tenant, _, tenant, heap = tenants[0]
+        while left_bytes > most_bytes and turns:
+            of_tenant, _, tenant, heap = turns[0]
             of_user, _, queue = heap[0]
-            gone.append(queue.pop())
-            size_bytes = self.names[gone[-1]][2]
+            _, name, size_bytes = queue.pop()
+            gone.append(name)
             left_bytes -= size_bytes
             if queue:
-                heapreplace(heap, (of_user + size_bytes, place[queue[-1]], queue))
+                heapreplace(heap, (of_user + size_bytes, queue[-1][0], queue))
             else:
                 heappop(heap)
             if heap:
-                heapreplace(tenants, (of_tenant + size_bytes, heap[0][1], tenant, heap))
+                heapreplace(turns, turn(of_tenant + size_bytes, heap, tenant))
             else:
-                heappop(tenants)
+                heappop(turns)
         return gone

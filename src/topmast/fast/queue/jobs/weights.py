@@ -76,19 +76,18 @@ class Weights:
 
 def bytes_of(spec: JobSpec) -> int:
     """What one job takes of memory, roughly. O(variables, labels, groups and dependencies)."""
-    size_bytes = JOB_BYTES + (len(spec.groups) - 1) * GROUP_BYTES
+    texts = [spec.name, spec.group, spec.checkpoint.path, spec.image or "", spec.work or ""]
+    texts += spec.datasets
+    parts = len(spec.datasets) + len(spec.depends_on or ())
     for group in spec.groups:
-        size_bytes += _text_bytes(group.run) + _text_bytes(group.setup)
-    names = (spec.name, spec.group, spec.checkpoint.path, spec.image or "", spec.work or "")
-    size_bytes += _text_bytes("".join(names))
-    for texts in (spec.envs, spec.secrets, spec.labels):
-        if texts:
-            size_bytes += variables_bytes(texts)
-    if spec.depends_on:
-        size_bytes += len(spec.depends_on) * PART_BYTES
-    if spec.datasets:
-        size_bytes += len(spec.datasets) * PART_BYTES + _text_bytes("".join(spec.datasets))
-    return size_bytes
+        texts += (group.run, group.setup)
+    for variables in (spec.envs, spec.secrets, spec.labels):
+        if variables:
+            texts += variables
+            texts += variables.values()
+            parts += len(variables)
+    size_bytes = JOB_BYTES + (len(spec.groups) - 1) * GROUP_BYTES + parts * PART_BYTES
+    return size_bytes + _texts_bytes(texts)
 
 
 def said_bytes(spec: JobSpec) -> int:
@@ -115,8 +114,13 @@ def most_bytes_of(spec: JobSpec) -> int:
 
 def variables_bytes(values: dict[str, str]) -> int:
     """What variables or labels take, roughly. O(variables)."""
-    names, texts = _text_bytes("".join(values)), _text_bytes("".join(values.values()))
-    return len(values) * PART_BYTES + names + texts
+    return len(values) * PART_BYTES + _texts_bytes([*values, *values.values()])
+
+
+def _texts_bytes(texts: list[str]) -> int:
+    """O(texts): most are of ASCII alone, all of them."""
+    together = "".join(texts)
+    return _text_bytes(together) if together.isascii() else sum(map(_text_bytes, texts))
 
 
 def _text_bytes(text: str) -> int:
