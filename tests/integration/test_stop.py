@@ -233,6 +233,35 @@ def test_an_act_ends_with_its_client_while_it_looks_for_its_jobs_but_not_in_the_
     run(story)
 
 
+def test_a_stop_ends_an_act_between_two_pieces_and_tells_how_far_it_came(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked again, it comes to the rest."""
+    monkeypatch.setattr("topmast.service.verbs.ACTED_AT_ONCE", 2)
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client:
+            jobs = await submit(client, 60, name="x", resources={"accelerators": "H100:2"})
+            async with served(door, token) as real:
+                reader, writer = await real.ask("/jobs/hold", selector="name=x*")
+                await until(lambda: held(door))
+            answer = await reader.read()
+            writer.close()
+            assert answer.startswith(b"HTTP/1.1 503")
+            told = json.loads(answer.partition(b"\r\n\r\n")[2])["detail"]
+            states = [(await client.get(f"/jobs/{job}")).json()["hold"] for job in jobs]
+            done = sum(map(bool, states))
+            assert 0 < done < 60
+            assert told == (
+                f"the server stops: hold came to {done} of 60 jobs: ask again for the rest"
+            )
+            again = await client.post("/jobs/hold", json={"selector": "name=x*"})
+            assert again.json()["counts"] == {"done": 60 - done, "unchanged": done, "refused": 0}
+
+    run(story)
+
+
 def test_an_act_whose_client_left_before_its_jobs_were_found_is_not_begun(door: Entrance) -> None:
     """Also one that names its jobs; a list reads no more jobs than it had."""
 

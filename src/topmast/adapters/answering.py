@@ -43,6 +43,11 @@ class Wanted:
             self.task.cancel()
         return bool(self.waits)
 
+    @property
+    def stops(self) -> bool:
+        """Whether it is not because the server stops."""
+        return self.over == STOPS
+
     def refuse(self) -> None:
         """Raise Unavailable if it is not wanted."""
         if self.over:

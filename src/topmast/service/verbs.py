@@ -11,14 +11,14 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from topmast.adapters.answering import refuse_unwanted
+from topmast.adapters.answering import asked_for, refuse_unwanted
 from topmast.fast.queue import Effect, JobRecord, Judgement, SweepRecord
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.absent import given
 from topmast.model.access import Caller, Permission
 from topmast.model.act_views import JobsActed
-from topmast.model.errors import Forbidden, InvalidInput, NotFound, refuse_all
+from topmast.model.errors import Forbidden, InvalidInput, NotFound, Unavailable, refuse_all
 from topmast.model.expansion import size_of
 from topmast.model.job import MILLI
 from topmast.model.selector import Selector, like, right_of, selector_of
@@ -369,32 +369,49 @@ class Verbs(Operating):
         for target in known:
             if target.is_done or target.forbidden:
                 of_tenant.setdefault(target.tenant, []).append(target)
-        acts = (self._act_at(caller, wanted, *at, claim) for at in of_tenant.items())
-        await asyncio.gather(*acts)
+        request = asked_for()
+        goes_on = (lambda: True) if request is None else (lambda: not request.stops)
+        acts = (self._act_at(caller, wanted, *at, claim, goes_on) for at in of_tenant.items())
+        if left := sum(await asyncio.gather(*acts)):
+            all_jobs = sum([target.is_done for target in known])
+            raise Unavailable(
+                f"the server stops: {wanted.verb} came to {all_jobs - left:,} of {all_jobs:,} "
+                "jobs: ask again for the rest"
+            )
 
     async def _act_at(
-        self, caller: Caller, wanted: JobsAct, tenant: str, targets: list[Target], claim: Sums
-    ) -> None:
+        self,
+        caller: Caller,
+        wanted: JobsAct,
+        tenant: str,
+        targets: list[Target],
+        claim: Sums,
+        goes_on: Callable[[], bool],
+    ) -> int:
         """Act on jobs of one tenant; the line names those, too, that the caller may not touch.
 
         Others' requests and decisions go on between the pieces of a large act, so jobs that wait
-        come first: they would start on the GPUs that others let go of.
+        come first: they would start on the GPUs that others let go of. How many jobs are left,
+        because between two pieces it does not go on.
         """
         done = sorted((target for target in targets if target.is_done), key=lambda one: one.gpus)
         forbidden = [target for target in targets if target.forbidden]
         if not done:
             await self._note(caller, wanted.verb, targets, f"refused: {forbidden[0].forbidden}")
-            return
+            return 0
         more = {"selector": wanted.selector} if wanted.selector else {}
         refused = dict[str, str]()
         if forbidden:
             refused["refused"] = ids.compact([target.job for target in forbidden])
             refused["why"] = forbidden[0].forbidden
         for first in range(0, len(done), ACTED_AT_ONCE):
+            if not goes_on():
+                return len(done) - first
             piece = done[first : first + ACTED_AT_ONCE]
             await self._act_once(
                 caller, wanted, tenant, piece, claim, more | ({} if first else refused)
             )
+        return 0
 
     async def _act_once(
         self,
