@@ -13,6 +13,7 @@ import pytest
 
 from tests.support import postgresql
 from tests.support.live import Server, eventually, free_ports
+from topmast.api.standby import SHARED
 
 FLEET = """
 regions: {east: {clusters: {east-a: {hosts: [{count: 1, gpu: H100, gpus: 1}]}}}}
@@ -122,6 +123,29 @@ def _story(first: Side, second: Side) -> None:
     assert {"grant-role", "add-account", "create-token", "revoke-token"} <= set(verbs)
     told = json.dumps(acts)
     assert not [token for token in (good, gone, chief, own) if token in told]
+
+
+def test_a_standby_whose_leader_has_the_same_url_says_so(tmp_path: Path) -> None:
+    """It called itself without a leader, and cannot name one: the URL would lead back to it."""
+    with postgresql.server() as url:
+        if url is None:
+            pytest.skip("PostgreSQL is not installed")
+        shared = ("--public-url", "http://topmast.example.com", "--everyone-is-trusted")
+        first, second = Side(tmp_path / "a", url, *shared), Side(tmp_path / "b", url, *shared)
+        try:
+            first.start()
+            chief = break_glass(first.state)
+            eventually(lambda: first.leads(chief), "the first leads")
+            second.start()
+            answer = second.get("/jobs")
+            assert (answer.status_code, answer.json()["leader"]) == (503, "")
+            assert "the leader has the same URL" in answer.json()["detail"]
+            assert second.get("/health", break_glass(second.state)).json()["why"] == SHARED
+            assert second.server.log_tail().count(SHARED) == 1
+            assert SHARED not in first.server.log_tail()
+        finally:
+            first.server.end()
+            second.server.end()
 
 
 def test_what_had_a_login_is_not_opened_without_one(tmp_path: Path) -> None:

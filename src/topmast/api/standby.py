@@ -42,6 +42,11 @@ FULL = (
     f"what only reads is answered, to clients that set TOPMAST_MOST_AGE_S={MOST_AGE_S:g}"
 )
 CUT_OFF = "cannot reach the database of the servers: its health says why"
+SHARED = (
+    "this server stands by, and the leader has the same URL: give each server its own "
+    "(--public-url), or have what is in front of them send requests to the one that is ready "
+    "(/readyz)"
+)
 _OWN = (*GUARDED, LIVE, STARTED, READY)
 _OWN_PREFIXES = (f"{LINK_PREFIX}/", "/auth/")
 """What a standby never answers as a leader would: links, and logins, which are written down."""
@@ -58,7 +63,8 @@ def create_standby_api(
     """Answers questions for its health, and 503 with the URL of the leader to everything else.
 
     ``figures``: what it tells Prometheus. ``hindered``: `FULL` while none can lead, `CUT_OFF` while
-    it knows of no news. It lives and has started, and is not ready.
+    it knows of no news, `SHARED` while it cannot lead on. It lives and has started, and is not
+    ready.
     """
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,7 +95,7 @@ def _figures(scope: Scope, figures: Callable[[], bytes]) -> Response:
 def not_leading(leader: str, scope: Scope | None = None, hindered: str = "") -> Response:
     """503 from a process that does not lead; ``leader``: the URL of the one that does, if known.
 
-    ``hindered``: empty, or why it knows of none, `FULL` or `CUT_OFF`.
+    ``hindered``: empty, or why it names none: `FULL`, `CUT_OFF` or `SHARED`.
 
     A browser that opens a page is told so by a page, which it asks for again by itself.
     """

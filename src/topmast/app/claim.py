@@ -18,8 +18,12 @@ ID = "id"
 
 def claim_of(state: Path, address: str = "") -> Claim:
     """The claim of this process, with a state folder that is there."""
-    holder = f"{socket.gethostname()} pid {os.getpid()}"
-    return Claim(holder, address, folder_of(state), highest_in(folders_in(state / ENGINES)))
+    return Claim(holder(), address, folder_of(state), highest_in(folders_in(state / ENGINES)))
+
+
+def holder() -> str:
+    """This process, for people, and apart from all others of its time."""
+    return f"{socket.gethostname()} pid {os.getpid()}"
 
 
 def folder_of(state: Path) -> str:

@@ -42,8 +42,8 @@ from topmast.adapters.store import (
 )
 from topmast.api import create_api
 from topmast.api.link import LinkEndpoint
-from topmast.api.standby import CUT_OFF, FULL, Front, Reads, create_standby_api
-from topmast.app.claim import claim_of
+from topmast.api.standby import CUT_OFF, FULL, SHARED, Front, Reads, create_standby_api
+from topmast.app.claim import claim_of, holder
 from topmast.app.control_plane import ControlPlane, relays_of, small_fleet
 from topmast.app.fleet_choice import warn_of_unused
 from topmast.app.folder import leave, own_folder
@@ -237,6 +237,8 @@ class QueueServer:
             if leader.epoch not in looked:  # it may have a login that the one before had not
                 require_login(self._entry, journal)
                 looked.append(leader.epoch)
+                if self._is_namesake(leader):
+                    log.warning(SHARED, url=leader.address, leader=leader.holder)
             require_engines_here(
                 follower.machines.queue.fleet, self._apart, leader, claim.folder,
                 self._outside.engines,
@@ -397,11 +399,19 @@ class QueueServer:
         known = self._standby.leader if self._standby is not None else None
         return "" if known is None or known.address == self._address else known.address
 
+    def _is_namesake(self, leader: Leader | None) -> bool:
+        """Whether another process leads that calls itself as this one does."""
+        return leader is not None and leader.address == self._address and leader.holder != holder()
+
     def _hindered(self) -> str:
         standby = self._standby
-        if standby is not None and standby.full:
+        if standby is None:
+            return ""
+        if standby.full:
             return FULL
-        return CUT_OFF if standby is not None and standby.is_cut_off else ""
+        if standby.is_cut_off:
+            return CUT_OFF
+        return SHARED if self._is_namesake(standby.leader) else ""
 
     def _accounts(self) -> Accounts | None:
         follower = self._standby.follower if self._standby is not None else None
@@ -415,7 +425,7 @@ class QueueServer:
             topmast.__version__, time.time(), self._started_s, {},
             0 if follower is None else follower.rebuilt.seq, role="standby",
             epoch=0 if known is None else known.epoch, leader=self._leader(),
-            why="" if standby is None else standby.why or standby.full,
+            why="" if standby is None else standby.why or standby.full or self._hindered(),
         )  # fmt: skip
 
     def _figures(self) -> bytes:

@@ -94,7 +94,10 @@ TlsKey = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The key of the certificate, PEM.")
 ]
 PublicUrl = Annotated[
-    str | None, typer.Option(metavar="URL", help="What clients call the server: https://HOST.")
+    str | None,
+    typer.Option(
+        metavar="URL", help="What clients call this server, and no other of them: https://HOST."
+    ),
 ]
 TrustedProxy = Annotated[
     list[str] | None,

@@ -15,6 +15,7 @@ from topmast.api.standby import (
     FULL,
     GUARDED,
     MOST_AGE,
+    SHARED,
     Reads,
     create_standby_api,
     not_leading,
@@ -101,6 +102,14 @@ def test_nothing_is_written_while_the_disk_of_the_database_is_full() -> None:
     told = json.loads(bytes(answer.body))
     assert "the disk of the database is full" in told["detail"]
     assert (told["leader"], answer.headers["Retry-After"]) == ("", "5")
+
+
+def test_a_standby_that_cannot_tell_the_leader_from_itself_says_so() -> None:
+    """No URL is named: it would lead back here. To say that there is no leader would be wrong."""
+    told = json.loads(bytes(not_leading("", hindered=SHARED).body))
+    assert "the leader has the same URL" in told["detail"]
+    assert "--public-url" in told["detail"]
+    assert told["leader"] == ""
 
 
 @pytest.mark.parametrize("leader", [LEADER, ""])
