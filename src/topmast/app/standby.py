@@ -127,6 +127,7 @@ class Standby:
 
     def start(self) -> None:
         """Begin to follow, and to contend for the right to lead."""
+        begin_with_kernels(log.info)  # it takes seconds, in which what it has seen would grow old
         for work in (self._contend, self._follow):
             threading.Thread(target=work, name=f"standby{work.__name__}", daemon=True).start()
 
@@ -166,7 +167,6 @@ class Standby:
 
     def _follow(self) -> None:
         try:
-            begin_with_kernels(log.info)
             won, keeper = self._look_until_won(follow(self._store))
             follower = self.follower or Follower(self._build(won))
             self._check(won, follower, won.before or won.leader())
