@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from tests.integration.test_standby_login import Side, break_glass
 from tests.support import postgresql
 from tests.support.live import eventually
 from topmast import Client
-from topmast.api.standby import AGE, MOST_AGE
+from topmast.api.standby import AGE, MOST_AGE, UNPROVEN
 
 ONLY_LEADERS = ("/webhooks", "/whatif/w1", "/plans/data", "/plans/capacity")
 JOB = {"job": {"run": "true", "tenant": "default", "name": "here"}}
@@ -211,6 +211,42 @@ def test_no_good_token_is_called_bad_while_the_database_is_away(tmp_path: Path) 
             assert seen <= {0, 200, 503}
         finally:
             only.server.end()
+
+
+def test_a_leader_whose_database_is_halted_says_so(tmp_path: Path) -> None:
+    """The connections stay open, so it neither fails nor leads: it called itself without a leader."""
+    with postgresql.server() as url:
+        if url is None:
+            pytest.skip("PostgreSQL is not installed")
+        only = Side(tmp_path / "a", url)
+        try:
+            only.start()
+            chief = break_glass(only.state)
+            eventually(lambda: only.leads(chief), "it leads")
+            postmaster = psutil.Process(psutil.Process(_backends(url)[0]).ppid())
+            postmaster.suspend()
+            halted = [postmaster, *postmaster.children(recursive=True)]
+            try:
+                for one in halted:
+                    one.suspend()
+                eventually(lambda: _detail(only, chief) == UNPROVEN, "it is told why", 60.0)
+            finally:
+                for one in halted:
+                    with suppress(psutil.NoSuchProcess):  # what was told to end meanwhile
+                        one.resume()
+            eventually(lambda: only.leads(chief), "it leads again", 60.0)
+        finally:
+            only.server.end()
+
+
+def _detail(side: Side, token: str) -> str:
+    """What is told in place of the jobs; empty while there is no answer."""
+    shown = {"Authorization": f"Bearer {token}"}
+    try:
+        answer = httpx.get(f"{side.url}/api/v1/jobs", headers=shown, timeout=2.0)
+    except httpx.TransportError:  # it came before the server noticed
+        return ""
+    return str(answer.json().get("detail"))
 
 
 def _has_begun_again(side: Side, token: str, seen: set[int]) -> bool:

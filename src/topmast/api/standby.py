@@ -42,6 +42,7 @@ FULL = (
     f"what only reads is answered, to clients that set TOPMAST_MOST_AGE_S={MOST_AGE_S:g}"
 )
 CUT_OFF = "cannot reach the database of the servers: its health says why"
+UNPROVEN = "this server cannot prove that it leads: its database does not answer; ask again soon"
 SHARED = (
     "this server stands by, and the leader has the same URL: give each server its own "
     "(--public-url), or have what is in front of them send requests to the one that is ready "
@@ -95,7 +96,7 @@ def _figures(scope: Scope, figures: Callable[[], bytes]) -> Response:
 def not_leading(leader: str, scope: Scope | None = None, hindered: str = "") -> Response:
     """503 from a process that does not lead; ``leader``: the URL of the one that does, if known.
 
-    ``hindered``: empty, or why it names none: `FULL`, `CUT_OFF` or `SHARED`.
+    ``hindered``: empty, or why it names none: `FULL`, `CUT_OFF`, `SHARED`, `UNPROVEN`.
 
     A browser that opens a page is told so by a page, which it asks for again by itself.
     """
@@ -180,8 +181,8 @@ def _most_age_s(text: str | None) -> float:
 class Front:
     """The application of a process that may come to lead while it serves.
 
-    ``leads``: whether this process is sure to lead; while it is not, nothing is answered from its
-    state, which may be old.
+    ``leads``: whether this process is sure to lead; while it is not, as no proof comes from the
+    database, nothing is answered from its state, which may be old.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -194,7 +195,7 @@ class Front:
             await self.app(scope, receive, send)
             return
         if not self.leads():
-            await not_leading("", scope)(scope, receive, send)
+            await not_leading("", scope, UNPROVEN)(scope, receive, send)
             return
         reads, refused = scope["method"] in ("GET", "HEAD"), False
 
@@ -202,7 +203,7 @@ class Front:
             nonlocal refused
             if reads and message["type"] == "http.response.start" and not self.leads():
                 refused = True
-                await not_leading("", scope)(scope, receive, send)
+                await not_leading("", scope, UNPROVEN)(scope, receive, send)
             if not refused:
                 await send(message)
 
