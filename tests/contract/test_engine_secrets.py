@@ -7,6 +7,7 @@ import psutil
 import pytest
 
 from tests.contract.engines import ENGINES, Rig, alive_of, opened, order
+from topmast.ports import Capability
 
 pytestmark = pytest.mark.always
 
@@ -73,6 +74,21 @@ def test_a_script_that_cannot_run_a_command_lacks_no_secret(rig: Rig, tmp_path: 
     rig.engine.start_gang(order("j1", "exit 126", secrets=secrets))
     end = rig.end_of("j1")
     assert (end.code, "secrets" in end.error) == (126, False)
+
+
+def test_variables_of_hosts_are_given_by_the_engines_that_say_so(rig: Rig) -> None:
+    """Jobs that need them are placed with no others; one that comes there all the same is lost."""
+    for job, name in (("j1", "PATH"), ("j2", "TM_NO_SUCH")):
+        script = '[ "$KEY" ] && echo begun'
+        rig.engine.start_gang(order(job, script, secrets={"KEY": f"env:{name}"}))
+    if Capability.ENV not in rig.engine.capabilities:
+        assert "env:PATH" in rig.lost("j1").error
+        assert "env:TM_NO_SUCH" in rig.lost("j2").error
+        return
+    assert rig.end_of("j1").code == 0
+    assert "begun" in rig.log("j1")
+    assert rig.end_of("j2").code == 126
+    assert "secrets.KEY: env:TM_NO_SUCH is not there on this host" in rig.log("j2")
 
 
 def test_what_an_engine_does_not_have_is_told_before_anything_runs(rig: Rig) -> None:

@@ -216,22 +216,29 @@ def test_no_secret_is_anywhere(there: Listening) -> None:
 
 
 def test_a_secret_that_is_not_there_ends_the_task_with_its_reason(there: Listening) -> None:
-    """The output names the place, and the engine has nothing else to offer."""
-    for reference, told in (
-        ("file:/no/such/secret", "topmast: secrets.KEY: /no/such/secret: No such file"),
-        ("env:HOME", "refer to a file"),
-    ):
-        job = {"run": "true", "secrets": {"KEY": reference}, "max_restarts": 0}
-        with there.http(there.known[0]) as client:
-            name = client.post("/jobs", json={"job": job | {"tenant": "default"}}).json()["id"]
+    """The output names the place."""
+    told = "topmast: secrets.KEY: /no/such/secret: No such file"
+    job = {"run": "true", "secrets": {"KEY": "file:/no/such/secret"}, "max_restarts": 0}
+    with there.http(there.known[0]) as client:
+        name = client.post("/jobs", json={"job": job | {"tenant": "default"}}).json()["id"]
+        eventually(lambda: told in client.get(f"/jobs/{name}/logs").text, told)
 
-            def story(name: str = name, client: httpx.Client = client) -> str:
-                return (
-                    client.get(f"/jobs/{name}/logs").text + client.get(f"/jobs/{name}/story").text
-                )
 
-            eventually(lambda told=told, story=story: told in story(), told)  # type: ignore[misc]
-            client.post(f"/jobs/{name}/cancel", json={})
+def test_a_variable_of_hosts_is_waited_for_where_no_engine_gives_any(there: Listening) -> None:
+    """It is said at once and for as long as it is so; nothing is tried in vain."""
+    job = {"run": "true", "secrets": {"KEY": "env:HOME"}, "tenant": "default"}
+    engine = "an engine that gives tasks variables of their hosts (env:NAME)"
+    with there.http(there.known[0]) as client:
+        sent = client.post("/jobs", json={"job": job}).json()
+        assert [text.partition(":")[0] for text in sent["warnings"]] == ["secrets"]
+        assert engine in sent["warnings"][0]
+        path = f"/jobs/{sent['id']}"
+        eventually(lambda: engine in client.get(f"{path}/story").json()["why"], "why it waits")
+        told = client.get(f"{path}/explain").json()
+        assert told["summary"] == f"the job needs {engine}, and no cluster has one"
+        view = client.get(path).json()
+        assert (view["state"], view["attempts"]) == ("PENDING", 0)
+        client.post(f"{path}/cancel", json={})
 
 
 def _journal(there: Listening) -> str:

@@ -10,8 +10,8 @@ from tests.support.strategies import bounded, clusters, jobs
 from tests.support.world import World
 from topmast.model.engines import PROCESSES, Capability
 from topmast.model.fleet import ClusterSpec, TenantSpec
-from topmast.model.job import JobSpec, has_image
-from topmast.model.plan import capabilities_for
+from topmast.model.job import JobSpec
+from topmast.model.plan import capabilities_of
 from topmast.policies.options import Preemption
 
 TENANTS = (TenantSpec("a"), TenantSpec("b"))
@@ -19,6 +19,7 @@ ALL = tuple(sorted(Capability))
 LACKING = {
     Capability.IMAGES: tuple(sorted(PROCESSES)),
     Capability.SHARES: tuple(c for c in ALL if c is not Capability.SHARES),
+    Capability.ENV: tuple(c for c in ALL if c is not Capability.ENV),
 }
 
 
@@ -30,6 +31,8 @@ def jobs_that_need(draw: st.DrawFn, capability: Capability) -> JobSpec:
         spec = elastic(spec, 1, spec.tasks + 1)
     if capability is Capability.IMAGES:
         return replace(spec, image="site/train:1")
+    if capability is Capability.ENV:
+        return replace(spec, secrets={"TOKEN": "env:TOKEN"})
     group = spec.groups[0]
     listed = [replace(a, gpus_milli=300) for a in group.resources.accelerators]
     resources = replace(group.resources, accelerators=tuple(listed))
@@ -41,21 +44,16 @@ def stories(
     draw: st.DrawFn,
 ) -> tuple[list[ClusterSpec], ClusterSpec, list[JobSpec], list[int], Preemption]:
     """Clusters that can, one that cannot, jobs that need it, which of them end, and a profile."""
-    capability = draw(st.sampled_from([Capability.IMAGES, Capability.SHARES]))
+    capability = draw(st.sampled_from(list(LACKING)))
     able = [replace(draw(clusters(name)), capabilities=ALL) for name in ("east-1", "east-2")]
     unfit = replace(
         draw(clusters(draw(st.sampled_from(["east-0", "east-3"])))),
         capabilities=LACKING[capability],
     )
     specs = draw(st.lists(jobs_that_need(capability), min_size=2, max_size=8))
-    specs = [s for s in specs if capability in needs_of_job(s)]
+    specs = [s for s in specs if capability in capabilities_of(s)]
     ends = draw(st.lists(st.integers(1, 8), max_size=3, unique=True))
     return able, unfit, specs, ends, draw(st.sampled_from(list(Preemption)))
-
-
-def needs_of_job(spec: JobSpec) -> tuple[Capability, ...]:
-    """What its engine must be able to do."""
-    return capabilities_for([g.resources for g in spec.groups], image=bool(has_image(spec)))
 
 
 def _played(

@@ -17,7 +17,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.simulation.storm import Killed
+from msgspec.structs import replace
+
+from tests.simulation.storm import WITH_ENV, Killed
 from tests.support import invariants
 from tests.support.build import cluster, elastic, fleet, job, profile, tenant
 from tests.support.engine import Life, TaskKey
@@ -40,7 +42,7 @@ BATCH = 20
 def apart_fleet(gpus: int = 4) -> Fleet:
     """Two small regions with so many GPUs a host, and two tenants of which one has little quota."""
     return fleet(
-        cluster("east-1", hosts=2, gpus=gpus),
+        replace(cluster("east-1", hosts=2, gpus=gpus), capabilities=WITH_ENV),
         cluster("west-1", hosts=2, gpus=gpus),
         tenants=(tenant("a", H100=4 * gpus), tenant("b", borrow=8, H100=8)),
     )
@@ -384,6 +386,8 @@ class ApartStorm:
             band=rng.choice(list(Band)), preemptible=rng.random() < 0.8, max_restarts=3,
             checkpoint=Checkpoint(grace_s=2.0),
         )  # fmt: skip
+        if self.count % 5 == 0:  # only east-1 can give it
+            rigid = replace(rigid, secrets={"TOKEN": "env:TOKEN"})
         return elastic(rigid, 1, 4) if self.count % 4 == 0 else rigid
 
     def return_under_a_question(self) -> JobState:

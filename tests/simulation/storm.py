@@ -29,6 +29,7 @@ from tests.support.world import World
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dependency import After
+from topmast.model.engines import PROCESSES, Capability
 from topmast.model.errors import InvalidInput, TopmastError
 from topmast.model.expansion import size_of
 from topmast.model.fleet import Fleet
@@ -83,12 +84,16 @@ class Killed(Exception):
     """The process is gone."""
 
 
+WITH_ENV = tuple(sorted(PROCESSES | {Capability.ENV}))
+"""Of an engine that gives tasks variables of their hosts, too."""
+
+
 def storm_fleet(hosts: int = 3) -> Fleet:
     """Two regions, three clusters, two tenants that share, and some data."""
     return fleet(
         cluster("east-1", hosts=hosts, gpus=4, cpus=16.0),
         cluster("east-2", hosts=2, gpus=4, model="A100", cpus=16.0),
-        cluster("west-1", hosts=3, gpus=4, cpus=16.0),
+        replace(cluster("west-1", hosts=3, gpus=4, cpus=16.0), capabilities=WITH_ENV),
         tenants=(
             tenant("org", borrow=8, H100=16, A100=8),
             tenant("c", "org"),
@@ -449,6 +454,8 @@ class Storm:
         }
         if rng.random() < 0.3:
             common["datasets"] = (rng.choice(["east-only", "west-only", "both", "resident"]),)
+        if len(self.witness.known) % 6 == 0:
+            common["secrets"] = {"TOKEN": "env:TOKEN"}  # only west-1 can give it
         kind = rng.randrange(20)
         if kind == 0:
             return job(gpus=4, count=40, **common)

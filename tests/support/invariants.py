@@ -30,7 +30,7 @@ from topmast.model import ids
 from topmast.model.dataset import ReplicaState
 from topmast.model.dependency import After
 from topmast.model.job import MILLI, Band
-from topmast.model.plan import FREE, Plan, Preempt
+from topmast.model.plan import FREE, Plan, Preempt, capabilities_of
 from topmast.model.states import TERMINAL, WAITING, JobState
 from topmast.model.views import JobView
 from topmast.policies.options import Preemption, WhenBlocked
@@ -67,6 +67,9 @@ class Witness:
                 f"{seat.host} slot {slot} runs {held} thousandths"
             )
         gang = engine.gangs[job, epoch]
+        specs = [c for r in self.world.fleet.regions for c in r.clusters if c.name == cluster]
+        for capability in capabilities_of(gang.spec):
+            assert all(spec.can(capability) for spec in specs), f"{job} cannot run in {cluster}"
         for dataset in gang.spec.datasets:
             there = (dataset, gang.region) in self.world.mover.stored
             assert there, f"{job} started in {gang.region} without {dataset}"

@@ -181,7 +181,7 @@ def _secrets(part: Part | None) -> dict[str, Any]:
             line.note(
                 "its value is not kept here",
                 f"it is read from {name} on the hosts, env:{name}; engine local gives tasks no "
-                "such variables: there, write file:/PATH",
+                "such variables, so the job waits for another: for local, write file:/PATH",
             )
         found[name] = f"env:{name}"
     return found

@@ -26,10 +26,15 @@ class Capability(StrEnum):
     """Run tasks in a container image."""
     EXEC = "exec"
     """Run a command of a user beside a task: on its host, in its folder and environment."""
+    ENV = "env"
+    """Give a task variables of its host: the secrets ``env:NAME`` of a job."""
 
 
-PROCESSES = frozenset(Capability) - {Capability.IMAGES}
-"""What can be done with plain processes on hosts of which Topmast decides alone."""
+PROCESSES = frozenset(Capability) - {Capability.IMAGES, Capability.ENV}
+"""What can be done with plain processes on hosts of which Topmast decides alone.
+
+Their environment may be that of the server, which has its credentials: it is not given to tasks.
+"""
 
 
 class Deadlines(Struct, frozen=True):

@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from topmast.model.dependency import After
+from topmast.model.engines import Capability
 from topmast.model.sweep import Sweep, SweepPart
 
 MILLI = 1000
@@ -103,14 +104,17 @@ class TaskGroup(Struct, frozen=True, gc=False, cache_hash=True, omit_defaults=Tr
         return self.count if self.max_count is None else self.max_count
 
 
-def has_image(spec: JobSpec) -> bool | UnsetType:
-    """True of a job with tasks that need a container; else absent.
+def needs_of_engine(spec: JobSpec) -> tuple[Capability, ...] | UnsetType:
+    """What the engine of a job must be able to do, whatever its tasks take; absent: nothing.
 
-    They do if the job names an image, or a Secret of Kubernetes, which is given to containers.
+    An image needs containers, as does a Secret of Kubernetes, which is given to them. O(secrets).
     """
     if spec.image is UNSET and spec.secrets is UNSET:
         return UNSET
-    return True if spec.image is not UNSET or in_kubernetes(spec) else UNSET
+    kinds = {reference.partition(":")[0] for reference in (spec.secrets or {}).values()}
+    images = (Capability.IMAGES,) if spec.image is not UNSET or "kubernetes" in kinds else ()
+    env = (Capability.ENV,) if "env" in kinds else ()
+    return (*images, *env) or UNSET
 
 
 def in_kubernetes(spec: JobSpec) -> dict[str, tuple[str, str]]:

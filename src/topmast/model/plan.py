@@ -8,7 +8,16 @@ from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from topmast.model.engines import Capability
-from topmast.model.job import MILLI, Band, Level, Resources, TaskGroup, Topology
+from topmast.model.job import (
+    MILLI,
+    Band,
+    JobSpec,
+    Level,
+    Resources,
+    TaskGroup,
+    Topology,
+    needs_of_engine,
+)
 
 
 class Seat(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -90,14 +99,21 @@ class Binding(Struct, frozen=True, gc=False):
     cluster: str | None = None
 
 
-def capabilities_for(tasks: Iterable[Resources], *, image: bool) -> tuple[Capability, ...]:
-    """What an engine must be able to do for tasks that may take these resources."""
-    images = (Capability.IMAGES,) if image else ()
-    for needs in tasks:
-        for choice in needs.accelerators:
+def capabilities_of(spec: JobSpec) -> tuple[Capability, ...]:
+    """What an engine must be able to do for a job. O(groups x choices + secrets)."""
+    return _capabilities(spec.groups, needs_of_engine(spec))
+
+
+def _capabilities(
+    groups: Iterable[GroupRequest | TaskGroup], needs: tuple[Capability, ...] | UnsetType
+) -> tuple[Capability, ...]:
+    """What groups need that may take parts of GPUs, beside what their job needs in any case."""
+    more = needs or ()
+    for group in groups:
+        for choice in group.resources.accelerators:
             if choice.gpus_milli < MILLI:
-                return (Capability.SHARES, *images)
-    return images
+                return (Capability.SHARES, *more)
+    return more
 
 
 class GroupRequest(Struct, frozen=True, gc=False, cache_hash=True):
@@ -228,8 +244,8 @@ class PlacementRequest(Struct, frozen=True, gc=False, cache_hash=True):
     """Shapes of recent tasks; absent where the sizes say it all, or the score asks for no more."""
     cluster: str | None = None
     """The only cluster that may hold the gang; None: any."""
-    image: bool | UnsetType = UNSET
-    """Whether the tasks need a container; absent: they do not."""
+    needs: tuple[Capability, ...] | UnsetType = UNSET
+    """What the engine must be able to do whatever the tasks take; absent: nothing."""
     reserved: tuple[str, ...] | UnsetType = UNSET
     """Hosts that are reserved before the gang would have ended; absent: none."""
     scarcity: tuple[tuple[str, float], ...] | UnsetType = UNSET
@@ -241,7 +257,7 @@ class PlacementRequest(Struct, frozen=True, gc=False, cache_hash=True):
     @property
     def capabilities(self) -> tuple[Capability, ...]:
         """What the engine of a cluster must be able to do for the gang. O(groups x choices)."""
-        return capabilities_for([g.resources for g in self.groups], image=bool(self.image))
+        return _capabilities(self.groups, self.needs)
 
     @property
     def preempt(self) -> bool:

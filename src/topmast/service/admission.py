@@ -16,12 +16,12 @@ from topmast.model.files.alike import read_like, shared_part
 from topmast.model.files.jobfile import JobFile, faults_in_fleet, parse_job
 from topmast.model.files.tenants import DEFAULT_TENANT
 from topmast.model.fleet import Fleet
-from topmast.model.job import JobSpec, has_image
+from topmast.model.job import JobSpec, needs_of_engine
 from topmast.runtime.machines import Machines
 from topmast.service.access import Access
 from topmast.service.blobs import Blobs
 from topmast.service.regions import Regions
-from topmast.service.warnings import from_environment, nowhere, warnings_of
+from topmast.service.warnings import nowhere, warnings_of
 
 MOST_WARNED = 10_000
 MOST_GROUPS_WARNED = 4
@@ -154,7 +154,7 @@ class Admission:
         books = (id(queue.tenancy.ledger.tree), shapes, datasets)
         key = (
             shape,
-            has_image(spec),
+            needs_of_engine(spec),
             spec.topology,
             spec.tenant,
             spec.band,
@@ -162,7 +162,6 @@ class Admission:
             unknown,
             tuple(nowhere(queue, spec)),
             queue.tenancy.paused_by(spec.tenant),
-            from_environment(spec),
             books,
         )
         if (known := self._warned.get(key)) is not None:

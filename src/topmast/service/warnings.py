@@ -21,15 +21,13 @@ from topmast.model.bisection import most_with
 from topmast.model.engines import Capability
 from topmast.model.files.fields import nearest
 from topmast.model.fleet import Fleet
-from topmast.model.job import MILLI, JobSpec, TaskGroup, has_image
-from topmast.model.plan import GroupRequest, PlacementRequest, capabilities_for
+from topmast.model.job import MILLI, JobSpec, TaskGroup
+from topmast.model.plan import GroupRequest, PlacementRequest, capabilities_of
 from topmast.model.reason import PendingReason
 from topmast.model.states import TERMINAL
 from topmast.model.units import format_bytes, format_gpus
 
 EVERY_CHOICE = tuple(range(100))
-WITHOUT_ENVIRONMENT = "local"
-"""The engine that gives tasks nothing of the environment of its hosts."""
 
 
 def warnings_of(
@@ -67,13 +65,6 @@ def warnings_of(
             f"tenant: {spec.tenant} is paused: the job waits until it is resumed "
             "(`topmast status JOB` says why)"
         )
-    named = from_environment(spec)
-    if named and not _gives_environment(queue.fleet):
-        found.append(
-            f"secrets: {', '.join(named)}: no cluster has an engine that gives tasks anything of "
-            "its hosts' environment, so the job never starts: refer to a file on the hosts "
-            "(file:/PATH)"
-        )
     return (*found, *(too_large(queue, regions, spec) if regions is not None else ()))
 
 
@@ -81,16 +72,6 @@ def nowhere(queue: GlobalQueue, spec: JobSpec) -> list[str]:
     """The datasets of a job that have no replica anywhere, not even one on its way."""
     known = queue.data.catalogue.datasets
     return [name for name in spec.datasets if name in known and not known[name].replicas]
-
-
-def from_environment(spec: JobSpec) -> tuple[str, ...]:
-    """The secrets of a job that come from the environment of its hosts: ``env:NAME``."""
-    return tuple(n for n, place in (spec.secrets or {}).items() if place.startswith("env:"))
-
-
-def _gives_environment(fleet: Fleet) -> bool:
-    clusters = [cluster for region in fleet.regions for cluster in region.clusters]
-    return any(cluster.engine != WITHOUT_ENVIRONMENT for cluster in clusters) or not clusters
 
 
 def to_add(queue: GlobalQueue, dataset: str) -> str:
@@ -138,16 +119,20 @@ def too_large(queue: GlobalQueue, regions: Sequence[Columns], spec: JobSpec) -> 
     if _where(spaces, ask) is not None:
         return ()
     if _where([Space(columns.empty()) for columns in regions], ask) is not None:
-        return (_unsupported(ask, spec),)
+        return (_unsupported(regions, ask, spec),)
     return tuple(_alone(spaces, ask, spec)) or (_largest(spaces, ask, spec),)
 
 
-def _unsupported(ask: PlacementRequest, spec: JobSpec) -> str:
-    """What no engine can do of those of the clusters with room."""
+def _unsupported(regions: Sequence[Columns], ask: PlacementRequest, spec: JobSpec) -> str:
+    """What no engine can do of those of the clusters with room; the field is of what none can."""
+    needs = ask.capabilities
+    lacking = [c for c in needs if not any(columns.has_any(c) for columns in regions)] or needs
     field, without = "resources.accelerators", "ask for whole GPUs"
-    if Capability.IMAGES in ask.capabilities:
+    if Capability.IMAGES in lacking:
         field = "image" if spec.image else "secrets"
         without = "leave it out" if spec.image else "leave out those of Kubernetes"
+    elif Capability.ENV in lacking:
+        field, without = "secrets", "refer to files on the hosts (file:/PATH)"
     return (
         f"{field}: no cluster with the hardware for it has an engine that "
         f"{_in_words(ask.capabilities)}: {without}, or the job waits until one has"
@@ -159,7 +144,7 @@ def engines_for(queue: GlobalQueue, spec: JobSpec) -> tuple[str, bool]:
 
     In words; empty if all engines will do. O(clusters).
     """
-    needs = capabilities_for([g.resources for g in spec.groups], image=bool(has_image(spec)))
+    needs = capabilities_of(spec)
     clusters = (cluster for region in queue.fleet.regions for cluster in region.clusters)
     return _in_words(needs), any(all(map(one.can, needs)) for one in clusters)
 
@@ -171,6 +156,7 @@ def _in_words(capabilities: Iterable[Capability]) -> str:
 _WANTS = {
     Capability.SHARES: "gives parts of a GPU",
     Capability.IMAGES: "runs container images",
+    Capability.ENV: "gives tasks variables of their hosts (env:NAME)",
 }
 
 

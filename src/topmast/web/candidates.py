@@ -41,8 +41,8 @@ MEANING: dict[Rejection, str] = {
     Rejection.UNREACHABLE: "its placer runs in another process, and does not answer",
     Rejection.BOUND_ELSEWHERE: "the profile sent the job to another place, and asks no other",
     Rejection.NOT_SUPPORTED: (
-        "the engine of its cluster gives no part of a GPU, or runs no container images, and the "
-        "job needs that"
+        "the engine of its cluster gives no part of a GPU, runs no container images, or gives "
+        "tasks no variables of their hosts, and the job needs that"
     ),
     Rejection.NO_MATCHING_HARDWARE: "another GPU model, or too few GPUs even when empty",
     Rejection.QUOTA: (

@@ -44,8 +44,10 @@ REASONS: Mapping[PendingReason, tuple[str, str]] = {
     ),
     PendingReason.NO_MATCHING_HARDWARE: (
         "No host has the GPU model, or as many GPUs, as one task asks for; or none of an engine "
-        "that runs container images, or gives parts of a GPU, if the job needs that.",
-        "Another GPU model, or fewer GPUs for each task; a job without an image, or whole GPUs.",
+        "that runs container images, gives parts of a GPU, or gives tasks variables of their "
+        "hosts, if the job needs that.",
+        "Another GPU model, or fewer GPUs for each task; a job without an image, with whole GPUs, "
+        "or with secrets in files.",
     ),
     PendingReason.TOPOLOGY_DOES_NOT_FIT: (
         "Each task would fit on a host, but no rack (or what else the job asks for) is large "
@@ -156,6 +158,7 @@ CAN: Mapping[Capability, str] = {
     Capability.PAIRS: "run two jobs on the same GPUs",
     Capability.IMAGES: "run container images",
     Capability.EXEC: "run commands beside a task",
+    Capability.ENV: "give tasks variables of their hosts",
 }
 """What the engine of a cluster can do."""
 

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
+from topmast.model.engines import Capability
 from topmast.model.errors import InvalidInput
 from topmast.model.files.jobfile import dump_job, parse_job
-from topmast.model.job import has_image, in_kubernetes
+from topmast.model.job import in_kubernetes, needs_of_engine
 
 WHOLE = {
     "A": "file:/etc/topmast/a token",
@@ -25,15 +26,22 @@ def test_references_are_kept_as_they_are() -> None:
     assert parse_job({"run": "x", "secrets": {}}).spec.secrets is UNSET
 
 
-def test_a_secret_of_kubernetes_needs_a_container() -> None:
-    """Other engines have none to give it to."""
-    assert has_image(parse_job({"run": "x", "secrets": WHOLE}).spec) is True
+def test_secrets_need_an_engine_that_can_give_them() -> None:
+    """Those of Kubernetes are given to containers; variables of hosts not by every engine."""
+    images, env = Capability.IMAGES, Capability.ENV
+    for job, want in (
+        ({}, UNSET),
+        ({"secrets": {"A": "file:/a"}}, UNSET),
+        ({"image": "r/i"}, (images,)),
+        ({"secrets": {"A": "kubernetes:s/k"}}, (images,)),
+        ({"secrets": {"A": "env:A"}}, (env,)),
+        ({"secrets": WHOLE}, (images, env)),
+        ({"image": "r/i", "secrets": {"A": "env:A"}}, (images, env)),
+    ):
+        assert needs_of_engine(parse_job({"run": "x", **job}).spec) == want
     assert in_kubernetes(parse_job({"run": "x", "secrets": WHOLE}).spec) == {
         "C": ("team-secrets", "s3.key")
     }
-    elsewhere = parse_job({"run": "x", "secrets": {"A": "file:/a"}}).spec
-    assert has_image(elsewhere) is UNSET
-    assert has_image(parse_job({"run": "x", "image": "r/i"}).spec) is True
 
 
 @pytest.mark.parametrize(

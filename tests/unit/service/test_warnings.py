@@ -10,6 +10,7 @@ from tests.support.build import cluster, dataset, fleet, gang, job, needs, tenan
 from tests.support.world import World
 from topmast.model import ids
 from topmast.model import messages as m
+from topmast.model.engines import Capability
 from topmast.model.fleet import HostSpec
 from topmast.model.job import JobSpec, Level, Topology
 from topmast.service.access import Access
@@ -115,13 +116,32 @@ def test_what_a_person_is_told_at_once(case: Told) -> None:
 
 
 def test_secrets_that_no_engine_can_give_are_warned_of() -> None:
-    """A cluster with another engine than local would do; files are always there."""
+    """A cluster with an engine that can would do; files are always there."""
     spec = replace(job(), secrets={"TOKEN": "env:TOKEN", "KEY": "file:/etc/key"})
-    (told,) = _told(_world(), spec)
-    assert told.startswith("secrets: TOKEN: no cluster has an engine that gives")
+    assert _told(_world(), spec) == (
+        "secrets: no cluster with the hardware for it has an engine that gives tasks variables of "
+        "their hosts (env:NAME): refer to files on the hosts (file:/PATH), or the job waits until "
+        "one has",
+    )
     assert _told(_world(), replace(job(), secrets={"KEY": "file:/etc/key"})) == ()
-    slurm = replace(cluster("west-1"), engine="slurm")
+    slurm = replace(cluster("west-1"), capabilities=(Capability.ENV,))
     assert _told(World(fleet(cluster("east-1"), slurm)), spec) == ()
+
+
+def test_the_field_is_that_of_what_no_engine_can_do() -> None:
+    """Of a job that needs several things: what one of the clusters can do is not at fault."""
+    secrets = {"TOKEN": "env:TOKEN"}
+    slurm = World(fleet(replace(cluster("east-1"), capabilities=(Capability.ENV,))))
+    pods = World(fleet(replace(cluster("east-1"), capabilities=(Capability.IMAGES,))))
+    shared, contained = job(gpus=0.5, secrets=secrets), job(image="r/i", secrets=secrets)
+    for world, spec, want in (
+        (slurm, shared, "resources.accelerators: "),
+        (slurm, contained, "image: "),
+        (pods, contained, "secrets: "),
+        (_world(), shared, "secrets: "),
+    ):
+        (told,) = _told(world, spec)
+        assert told.startswith(want)
 
 
 def test_a_job_of_a_paused_tenant_is_warned_of(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from topmast.adapters.store.tables import LEADER, VERSION
 
 VERSIONS = (
     "0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012",
-    "0013", "0014", "0015", "0016",
+    "0013", "0014", "0015", "0016", "0017",
 )  # fmt: skip
 """Every version this program knows, oldest first; the last is the one it speaks.
 

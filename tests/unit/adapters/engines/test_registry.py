@@ -215,10 +215,16 @@ def test_a_cluster_is_told_what_its_engine_can_do() -> None:
     told = with_engines(fleet(_cluster("contained"), cluster("west-1")), PROFILE, WITH_CONTAINED)
     (east,), (west,) = (region.clusters for region in told.regions)
     assert east.capabilities == (Capability.IMAGES, Capability.SUSPEND)
-    assert [east.can(c) for c in Capability] == [True, False, False, False, True, False]
-    assert [west.can(c) for c in Capability] == [True, True, True, True, False, True]
+    assert [east.can(c) for c in Capability] == [True, False, False, False, True, False, False]
+    assert [west.can(c) for c in Capability] == [True, True, True, True, False, True, False]
     assert west == cluster("west-1")
     assert with_engines(told, PROFILE, WITH_CONTAINED) == told
+
+
+def test_every_engine_but_that_of_local_processes_gives_variables_of_hosts() -> None:
+    """Beside the server, they would be the server's own."""
+    able = [name for name in ENGINES if Capability.ENV in ENGINES[name].capabilities]
+    assert able == ["slurm", "kubernetes", "ssh"]
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ class FarEngine(Engine):
             cls.options_type = cls.launcher_type.options_type
             images = {Capability.IMAGES} if cls.launcher_type.images else frozenset()
             processes = PROCESSES if cls.launcher_type.exact_gpus else frozenset()
-            cls.capabilities = processes | images | {Capability.EXEC}
+            cls.capabilities = processes | images | {Capability.EXEC, Capability.ENV}
 
     def __init__(self, cluster: ClusterSpec, folder: Path, site: Site, options: FarOptions) -> None:
         super().__init__(cluster, folder.absolute(), site, options)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from topmast.fast.queue.hooks import Grant
 from topmast.fast.queue.tenancy.entitlements import Key, QuotaGate, wanted_of
 from topmast.model.fleet import Fleet
-from topmast.model.job import Band, JobSpec, Topology, has_image
+from topmast.model.job import Band, JobSpec, Topology, needs_of_engine
 from topmast.model.plan import Binding, Reservation
 from topmast.model.reason import PendingReason
 from topmast.model.window import Stay
@@ -131,7 +131,7 @@ def placement_key(
         over_quota,
         Band.OPPORTUNISTIC if over_quota else spec.band,
         wanted_of(spec),
-        has_image(spec),
+        needs_of_engine(spec),
         topology,
         spec.datasets,
         avoid_hosts,

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from topmast.fast.queue.cycle.foreseen import LEAST, MOST, PAUSE, Asked, Kind
 from topmast.fast.queue.cycle.prefetch import SLACK
-from topmast.model.job import MILLI, JobSpec, has_image
+from topmast.model.job import MILLI, JobSpec, needs_of_engine
 from topmast.model.messages import RegionPlans
 from topmast.model.plan import PlacementRequest
 
@@ -105,7 +105,7 @@ class Bulk:
 
 def fits(spec: JobSpec) -> bool:
     """Whether only whole GPUs limit where a job may run: else regions search one by one."""
-    if len(spec.groups) != 1 or has_image(spec):
+    if len(spec.groups) != 1 or needs_of_engine(spec):
         return False
     needs = spec.groups[0].resources
     whole = all(one.gpus_milli >= MILLI for one in needs.accelerators)

@@ -18,8 +18,8 @@ from topmast.fast.queue.tenancy.ledger import Ledger
 from topmast.fast.timers import Timers
 from topmast.model.dataset import ReplicaState
 from topmast.model.fleet import ClusterSpec, Fleet, HostSpec
-from topmast.model.job import MILLI, JobSpec, Resources, has_image
-from topmast.model.plan import Binding, capabilities_for
+from topmast.model.job import MILLI, JobSpec, Resources, needs_of_engine
+from topmast.model.plan import Binding, capabilities_of
 from topmast.policies.base import BindPolicy, BindView, Bools, Floats, Ints
 from topmast.policies.options import BindOptions
 
@@ -202,7 +202,7 @@ class EarlyBinding:
         depth of the tenant) if asked for its like.
         """
         ever = self._entitlements.ever(spec)
-        kind = (has_image(spec), ever, *((g.least, g.resources) for g in spec.groups))
+        kind = (needs_of_engine(spec), ever, *((g.least, g.resources) for g in spec.groups))
         able = self._able.get(kind)
         if able is None:
             every = not ever or len(ever) == len(self._entitlements.accelerators(spec))
@@ -256,8 +256,7 @@ def could_hold(cluster: ClusterSpec, spec: JobSpec) -> bool:
 
     O(groups x models x hosts).
     """
-    needs = capabilities_for([g.resources for g in spec.groups], image=bool(has_image(spec)))
-    return all(cluster.can(capability) for capability in needs) and all(
+    return all(cluster.can(capability) for capability in capabilities_of(spec)) and all(
         _tasks_in(cluster, g.resources) >= g.least for g in spec.groups
     )
 

@@ -20,7 +20,7 @@ from topmast.fast.queue.data.catalogue import DataCost
 from topmast.fast.queue.jobs.record import JobRecord
 from topmast.model.dependency import awaited
 from topmast.model.fleet import Fleet
-from topmast.model.job import JobSpec, has_image
+from topmast.model.job import JobSpec, needs_of_engine
 from topmast.model.plan import FREE, Mode, More, PlacementRequest, RegionTerms, Reservation
 from topmast.model.reason import PendingReason, Rejection
 from topmast.model.states import WAITING
@@ -103,7 +103,7 @@ class QueueViews(QueueState):
             mix=self.backlog.mix.current,
             shapes=(by_shapes and self.backlog.mix.shapes) or UNSET,
             cluster=cluster,
-            image=has_image(spec),
+            needs=needs_of_engine(spec),
             reserved=self._reserved_for(spec, record),
             scarcity=self.backlog.mix.scarcity if by_shapes and takes_any(groups) else UNSET,
         )

@@ -38,6 +38,7 @@ REASONS_KEPT = 1_000
 UNABLE = {
     Capability.SHARES: "its engine gives no part of a GPU",
     Capability.IMAGES: "its engine runs no container images",
+    Capability.ENV: "its engine gives tasks no variables of their hosts (env:NAME)",
 }
 """Why a gang that needs a capability may not be in a cluster."""
 
@@ -59,7 +60,8 @@ class Verdicts:
         return ClusterVerdict(
             cluster=cluster,
             rejections=tuple(
-                Count(reason, counts[reason], self._detail(reason)) for reason in sorted(counts)
+                Count(reason, counts[reason], self._detail(reason, rows))
+                for reason in sorted(counts)
             ),
             ever=bool(roomy.any()),
             free_gpus=self.columns.free_gpus_milli(rows) / MILLI,
@@ -74,10 +76,11 @@ class Verdicts:
             stopped=victims_of(self.search, found) if found else (),
         )
 
-    def _detail(self, reason: Rejection) -> str:
-        """What the engine of a cluster cannot do, in words."""
-        needs = self.ask.capabilities if reason is Rejection.NOT_SUPPORTED else ()
-        return ", ".join(UNABLE[capability] for capability in needs)
+    def _detail(self, reason: Rejection, rows: Ints) -> str:
+        """What the engine of a cluster with these rows cannot do, in words."""
+        needs, unable = self.ask.capabilities, self.columns.unable
+        lacking = [c for c in needs if reason is Rejection.NOT_SUPPORTED and rows[0] in unable[c]]
+        return ", ".join(UNABLE[capability] for capability in lacking)
 
     def barred(self, cluster: str, why: Rejection, detail: str) -> ClusterVerdict:
         """The verdict on a cluster of a region that is ruled out as a whole. O(hosts)."""
@@ -181,7 +184,7 @@ def victims_of(search: PreemptiveSearch, plan: Plan) -> tuple[VictimVerdict, ...
 
 def hardware_key(ask: PlacementRequest) -> tuple[object, ...]:
     """What decides `pending_reason` on given hosts."""
-    return ask.groups, ask.topology.required, ask.models, ask.image
+    return ask.groups, ask.topology.required, ask.models, ask.needs
 
 
 def pending_reason(columns: Columns, ask: PlacementRequest) -> PendingReason:

@@ -24,7 +24,7 @@ from topmast.fast.region.preemption.price import MOVE, STOP_OUTRANKED, cost_gpu_
 from topmast.fast.region.preemption.search import PreemptiveSearch
 from topmast.fast.region.search import compiled
 from topmast.fast.region.search.scoring import score_terms, total
-from topmast.model.job import MILLI, Accelerator, Resources, has_image
+from topmast.model.job import MILLI, Accelerator, Resources, needs_of_engine
 from topmast.model.plan import Free, GroupRequest, PlacementRequest, Plan, Preempt, Seat, needs_of
 from topmast.policies.options import Profile
 
@@ -230,7 +230,7 @@ def as_it_runs(columns: Columns, allocation: Allocation) -> PlacementRequest:
     )
     spec = allocation.spec
     return PlacementRequest(
-        allocation.job, groups, spec.topology, allocation.band, image=has_image(spec)
+        allocation.job, groups, spec.topology, allocation.band, needs=needs_of_engine(spec)
     )
 
 

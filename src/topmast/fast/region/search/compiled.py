@@ -189,7 +189,7 @@ def _best_limited(
     best: tuple[tuple[float, int, int], Spread] | None = None
     for gpus in dict.fromkeys([choice.gpus for choice in choices]):
         task = (question.tasks, gpus, cpus_of(needs), float(needs.memory_bytes), levels)
-        kind = (*task, weights, ask.avoid_hosts, ask.reserved, ask.image)
+        kind = (*task, weights, ask.avoid_hosts, ask.reserved, ask.needs)
         kept = _kept(index, kind, mixture, mixture if judged else table)
         asked: tuple[Any, ...] = (
             *arrays, *kept.known, *task, question.choice_model, question.choice_gpus,
@@ -286,7 +286,7 @@ def _priced_table(mix: tuple[tuple[int, float], ...], width: int, price: float) 
 def is_limited(ask: PlacementRequest) -> bool:
     """Whether more than free GPUs limits where the gang may sit."""
     needs = ask.groups[0].resources
-    barred = ask.avoid_hosts or ask.reserved or ask.image
+    barred = ask.avoid_hosts or ask.reserved or ask.needs
     return bool(needs.cpus > 0 or needs.memory_bytes > 0 or barred)
 
 

@@ -40,7 +40,7 @@ from topmast.fast.region.timesharing.pairs import PairHooks
 from topmast.fast.region.timesharing.slot_affinity import SlotAffinity
 from topmast.fast.region.timesharing.trial_moves import TrialMoves
 from topmast.model import messages as m
-from topmast.model.job import MILLI, has_image
+from topmast.model.job import MILLI, needs_of_engine
 from topmast.model.plan import GroupRequest, PlacementRequest, Plan
 from topmast.policies.base import JoinView, SharingView
 
@@ -400,7 +400,7 @@ def _place(
     groups = tuple(GroupRequest(g.name, sizes[g.name], g.resources) for g in spec.groups)
     ask = PlacementRequest(
         allocation.job, groups, spec.topology, allocation.band, avoid_hosts=tuple(slow),
-        image=has_image(spec),
+        needs=needs_of_engine(spec),
     )  # fmt: skip
     search = _search(placer, idle)
     to = search.best(ask)

@@ -1,8 +1,10 @@
 """Jobs run only on clusters with an engine that can run them, and are told where none can."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from tests.support.build import cluster, fleet, gang, job, needs, profile
@@ -18,6 +20,7 @@ from topmast.service.sentences import standing
 from topmast.service.warnings import warnings_of
 
 IMAGE = "site/train:1"
+SECRETS = {"TOKEN": "env:TOKEN"}
 
 
 def _contained(name: str, hosts: int = 2) -> ClusterSpec:
@@ -154,22 +157,108 @@ def test_it_is_said_of_which_engine_a_host_is_not_there(spec: JobSpec, want: str
     assert standing(world.queue, world.jobs["j1"]) == told.summary
 
 
-@pytest.mark.parametrize("first", ["with an image", "without"])
-def test_jobs_that_ask_for_the_same_but_an_image_wait_for_their_own_reasons(first: str) -> None:
+NEEDY = pytest.mark.parametrize(
+    ("capability", "more"),
+    [(Capability.IMAGES, {"image": IMAGE}), (Capability.ENV, {"secrets": SECRETS})],
+    ids=["images", "env"],
+)
+
+
+@NEEDY
+@pytest.mark.parametrize("first", ["with", "without"])
+def test_jobs_that_ask_for_the_same_but_an_engine_wait_for_their_own_reasons(
+    first: str, capability: Capability, more: dict[str, Any]
+) -> None:
     """One waits for GPUs, the other for an engine, whichever comes first."""
     world = World(fleet(cluster("east-1", hosts=1)))
     world.submit(job(gpus=8))
-    pair = [job("with", gpus=8, image=IMAGE), job("without", gpus=8)]
-    names = world.submit(*(pair if first == "with an image" else pair[::-1]))
+    pair = [job("with", gpus=8, **more), job("without", gpus=8)]
+    names = world.submit(*(pair if first == "with" else pair[::-1]))
     told = {world.jobs[name].spec.name: world.reason(name) for name in names}
     assert told == {"with": "NoMatchingHardware", "without": "InsufficientCapacity"}
 
 
-def test_a_cluster_that_learns_to_do_it_is_asked_at_once() -> None:
+@NEEDY
+def test_a_cluster_that_learns_to_do_it_is_asked_at_once(
+    capability: Capability, more: dict[str, Any]
+) -> None:
     """A new fleet file or engine: what waits is looked at again."""
     world = World(fleet(cluster("east-1")))
-    world.submit(job(gpus=1, image=IMAGE))
+    world.submit(job(gpus=1, **more))
     assert world.reason("j1") == "NoMatchingHardware"
-    able = tuple(sorted(PROCESSES | {Capability.IMAGES}))
+    able = tuple(sorted(PROCESSES | {capability}))
     world.configure(fleet(replace(cluster("east-1"), capabilities=able)))
     assert world.state("j1") is JobState.RUNNING
+
+
+@pytest.mark.parametrize("bound", ["exhaustive", "bound before the search"])
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        (job(gpus=1, secrets=SECRETS), "env"),
+        (job(resources=needs(1, cpus=2), secrets=SECRETS), "env"),
+        (job(resources=needs(cpus=2), secrets=SECRETS), "env"),
+        (gang({"trainer": (1, needs(1)), "reader": (2, needs(cpus=1))}, secrets=SECRETS), "env"),
+        (job(gpus=1, image=IMAGE, secrets=SECRETS), "pods"),
+        (job(gpus=1, secrets={"TOKEN": "kubernetes:team/token"}), "pods"),
+        (job(gpus=0.5, secrets=SECRETS), None),
+    ],
+    ids=["GPUs", "GPUs and CPUs", "CPUs", "several groups", "and an image", "of Kubernetes",
+         "and a part of a GPU: nowhere"],
+)  # fmt: skip
+def test_secrets_decide_where_a_job_runs(spec: JobSpec, want: str | None, bound: str) -> None:
+    """Variables of hosts are not to be had of plain processes, whatever else the job asks for.
+
+    A job like it without them comes first: what is remembered of it is not taken for the other.
+    """
+    images, env = Capability.IMAGES, Capability.ENV
+    world = World(
+        fleet(
+            cluster("plain"),
+            replace(cluster("env"), capabilities=(env,)),
+            replace(cluster("pods"), capabilities=(env, images)),
+        ),
+        profile() if bound == "exhaustive" else load_profile("manual"),
+    )
+    world.submit(replace(spec, home="plain", secrets=UNSET, image=UNSET))
+    world.submit(replace(spec, home="plain"))
+    world.advance(60.0)
+    assert world.jobs["j2"].cluster == want
+    assert world.jobs["j2"].epoch == (want is not None), "nothing was tried elsewhere"
+
+
+def test_each_cluster_is_told_what_it_lacks_itself() -> None:
+    """Of two things that a job needs, an engine may be able to do one."""
+    spec = job(gpus=1, image=IMAGE, secrets=SECRETS)
+    slurm = replace(cluster("west-1"), capabilities=(Capability.ENV,))
+    world = World(fleet(cluster("east-1"), slurm))
+    world.submit(spec)
+    told = explain_job(world.queue, world.machines.placers, world.jobs["j1"], world.now)
+    found = {c.cluster: c.rejections[0].detail for r in told.regions for c in r.clusters}
+    none = "its engine runs no container images"
+    assert found == {
+        "east-1": f"{none}, its engine gives tasks no variables of their hosts (env:NAME)",
+        "west-1": none,
+    }
+    engine = "runs container images and gives tasks variables of their hosts (env:NAME)"
+    assert told.summary == f"the job needs an engine that {engine}, and no cluster has one"
+    assert standing(world.queue, world.jobs["j1"]) == told.summary
+
+
+def test_a_job_that_recovers_waits_for_an_engine_that_can_run_it() -> None:
+    """As after an upgrade: it was placed with an engine of which more was thought before."""
+    able = fleet(replace(cluster("east-1"), capabilities=(Capability.ENV,)))
+    world = World(able)
+    world.submit(job(gpus=1, secrets=SECRETS, max_restarts=100))
+    assert world.state("j1") is JobState.RUNNING
+    world.finish("j1", 1)
+    assert world.state("j1") is JobState.RECOVERING
+    world.configure(fleet(cluster("east-1")))
+    world.restart()
+    world.advance(10_000.0)
+    assert (world.state("j1"), world.jobs["j1"].epoch) == (JobState.RECOVERING, 1)
+    assert "an engine that gives tasks variables of their hosts" in standing(
+        world.queue, world.jobs["j1"]
+    )
+    world.configure(able)
+    assert (world.state("j1"), world.jobs["j1"].epoch) == (JobState.RUNNING, 2)
