@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from tests.support.build import cluster, fleet, job, profile
 from tests.support.world import World
+from topmast.model.engines import PROCESSES, Capability
 from topmast.model.states import HostState
-from topmast.policies.options import Preemption, RebalanceOptions, SliceOptions
+from topmast.policies.options import Preemption, Profile, RebalanceOptions, SliceOptions
 
 QUANTUM_S = 60.0
 JOINS: dict[str, Any] = {"join": True, "migrate_after_s": 60.0, "join_retry_s": 120.0}
@@ -19,12 +22,16 @@ WELL, BADLY = 0.9, 0.3
 
 def world_of(hosts: int, options: dict[str, Any], **more: Any) -> World:
     """One cluster of hosts with one GPU each."""
-    chosen = profile(
+    return World(fleet(cluster("east-a", hosts, 1, **more)), profile_of(options))
+
+
+def profile_of(options: dict[str, Any]) -> Profile:
+    """Jobs take turns, and move as these options say."""
+    return profile(
         slices=SliceOptions(layers=3, quantum_s=QUANTUM_S), order="submission",
         preemption=Preemption.NONE, pack="greedy", rebalance="introspective",
         rebalancing=RebalanceOptions(**options),
     )  # fmt: skip
-    return World(fleet(cluster("east-a", hosts, 1, **more)), chosen)
 
 
 def going(world: World) -> list[str]:
@@ -75,6 +82,29 @@ def test_who_was_tried_in_vain_joins_another() -> None:
     assert sum(world.jobs[name].migrations for name in jobs) == 1
     assert any(f"moved to the GPUs of {jobs[1]}" in text for text in causes(world))
     check_rebuilt(world)
+
+
+@pytest.mark.parametrize("secrets", [{}, {"TOKEN": "env:TOKEN"}], ids=["without", "with secrets"])
+@pytest.mark.parametrize("options", [JOINS, MOVES], ids=["to join", "to idle GPUs"])
+def test_jobs_move_only_to_clusters_that_can_run_them(
+    options: dict[str, Any], secrets: dict[str, str]
+) -> None:
+    """Two share a GPU in vain; the other cluster gives tasks no variables of their hosts."""
+    able = tuple(sorted(PROCESSES | {Capability.ENV}))
+    clusters = cluster("east-a", 1, 1), replace(cluster("east-b", 1, 1), capabilities=able)
+    world = World(fleet(*clusters), profile_of(options))
+    if options is JOINS:
+        submit(world, 1)
+    else:
+        world.set_host("east-a-0", HostState.CORDONED)
+    two = submit(world, 2, secrets=secrets or UNSET)
+    for engine in world.engines.values():
+        engine.speed = lambda name, others: 10.0 * (BADLY if others else 1.0)
+    world.advance(QUANTUM_S)
+    world.set_host("east-a-0", HostState.HEALTHY)
+    world.advance(20 * QUANTUM_S)
+    moved = sum(world.jobs[name].migrations for name in two)
+    assert bool(moved) is not bool(secrets)
 
 
 def test_nobody_joins_where_that_is_switched_off() -> None:

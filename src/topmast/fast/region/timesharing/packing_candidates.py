@@ -17,7 +17,7 @@ from topmast.fast.region.inventory.allocation import Allocation
 from topmast.fast.region.inventory.columns import Columns
 from topmast.fast.region.inventory.overlay import Overlay
 from topmast.model.job import MILLI
-from topmast.model.plan import Plan, Seat
+from topmast.model.plan import Plan, Seat, capabilities_of
 
 Slot = tuple[str, int]
 LOOKED_AT = 128
@@ -125,6 +125,8 @@ def place_on_gpus_of(columns: Columns, mover: Allocation, other: Allocation) -> 
     listed = {a.model: a.gpus_milli // MILLI for a in resources.accelerators}
     model, each = other.plan.model, len(other.plan.seats[0].slots)
     if listed.get(model, listed.get(None)) != each:
+        return None
+    if columns.lacking(other.plan.cluster, capabilities_of(mover.spec)):
         return None
     name = mover.spec.groups[0].name
     seats = tuple(

@@ -231,6 +231,9 @@ def test_as_many_jobs_are_asked_about_as_plans_are_of_use() -> None:
         (job(resources=needs(2, "H100", memory=1)), False),
         (job(resources=needs(0, cpus=4)), False),
         (job(resources=needs(2, "H100", "A100")), True),
+        (job(image="site/train:1"), False),
+        (job(secrets={"TOKEN": "env:TOKEN"}), False),
+        (job(secrets={"TOKEN": "file:/token"}), True),
     ],
 )
 def test_only_whole_gpus_are_asked_for_in_bulk(spec: JobSpec, fit: bool) -> None:

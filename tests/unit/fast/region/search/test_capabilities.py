@@ -195,12 +195,12 @@ def test_a_cluster_that_learns_to_do_it_is_asked_at_once(
 @pytest.mark.parametrize(
     ("spec", "want"),
     [
-        (job(gpus=1, secrets=SECRETS), "env"),
-        (job(resources=needs(1, cpus=2), secrets=SECRETS), "env"),
-        (job(resources=needs(cpus=2), secrets=SECRETS), "env"),
-        (gang({"trainer": (1, needs(1)), "reader": (2, needs(cpus=1))}, secrets=SECRETS), "env"),
-        (job(gpus=1, image=IMAGE, secrets=SECRETS), "pods"),
-        (job(gpus=1, secrets={"TOKEN": "kubernetes:team/token"}), "pods"),
+        (job(gpus=1, secrets=SECRETS), "east-2"),
+        (job(resources=needs(1, cpus=2), secrets=SECRETS), "east-2"),
+        (job(resources=needs(cpus=2), secrets=SECRETS), "east-2"),
+        (gang({"trainer": (1, needs(1)), "reader": (2, needs(cpus=1))}, secrets=SECRETS), "east-2"),
+        (job(gpus=1, image=IMAGE, secrets=SECRETS), "east-3"),
+        (job(gpus=1, secrets={"TOKEN": "kubernetes:team/token"}), "east-3"),
         (job(gpus=0.5, secrets=SECRETS), None),
     ],
     ids=["GPUs", "GPUs and CPUs", "CPUs", "several groups", "and an image", "of Kubernetes",
@@ -214,14 +214,14 @@ def test_secrets_decide_where_a_job_runs(spec: JobSpec, want: str | None, bound:
     images, env = Capability.IMAGES, Capability.ENV
     world = World(
         fleet(
-            cluster("plain"),
-            replace(cluster("env"), capabilities=(env,)),
-            replace(cluster("pods"), capabilities=(env, images)),
+            cluster("east-1"),
+            replace(cluster("east-2"), capabilities=(env,)),
+            replace(cluster("east-3"), capabilities=(env, images)),
         ),
         profile() if bound == "exhaustive" else load_profile("manual"),
     )
-    world.submit(replace(spec, home="plain", secrets=UNSET, image=UNSET))
-    world.submit(replace(spec, home="plain"))
+    world.submit(replace(spec, home="east-1", secrets=UNSET, image=UNSET))
+    world.submit(replace(spec, home="east-1"))
     world.advance(60.0)
     assert world.jobs["j2"].cluster == want
     assert world.jobs["j2"].epoch == (want is not None), "nothing was tried elsewhere"
