@@ -126,7 +126,8 @@ def too_large(queue: GlobalQueue, regions: Sequence[Columns], spec: JobSpec) -> 
 def _unsupported(regions: Sequence[Columns], ask: PlacementRequest, spec: JobSpec) -> str:
     """What no engine can do of those of the clusters with room; the field is of what none can."""
     needs = ask.capabilities
-    lacking = [c for c in needs if not any(columns.has_any(c) for columns in regions)] or needs
+    lacking = [c for c in needs if all(len(r.unable[c]) == len(r.cluster_of) for r in regions)]
+    lacking = lacking or list(needs)  # each can be had, but not all together
     field, without = "resources.accelerators", "ask for whole GPUs"
     if Capability.IMAGES in lacking:
         field = "image" if spec.image else "secrets"

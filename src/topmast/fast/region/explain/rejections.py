@@ -60,7 +60,7 @@ class Verdicts:
         return ClusterVerdict(
             cluster=cluster,
             rejections=tuple(
-                Count(reason, counts[reason], self._detail(reason, cluster))
+                Count(reason, counts[reason], self._detail(reason, rows))
                 for reason in sorted(counts)
             ),
             ever=bool(roomy.any()),
@@ -76,10 +76,10 @@ class Verdicts:
             stopped=victims_of(self.search, found) if found else (),
         )
 
-    def _detail(self, reason: Rejection, cluster: str) -> str:
-        """What the engine of a cluster cannot do, in words."""
+    def _detail(self, reason: Rejection, rows: Ints) -> str:
+        """What the engine of a cluster with these rows cannot do, in words."""
         needs = self.ask.capabilities if reason is Rejection.NOT_SUPPORTED else ()
-        return ", ".join(UNABLE[lacks] for lacks in self.columns.lacking(cluster, needs))
+        return ", ".join(UNABLE[need] for need in needs if rows[0] in self.columns.unable[need])
 
     def barred(self, cluster: str, why: Rejection, detail: str) -> ClusterVerdict:
         """The verdict on a cluster of a region that is ruled out as a whole. O(hosts)."""

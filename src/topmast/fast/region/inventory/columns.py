@@ -242,15 +242,6 @@ class Columns(Amounts):
         known = [self.index[host] for host in hosts if host in self.index]
         return [row + number * self.places for row in known for number in range(self.slices)]
 
-    def has_any(self, capability: Capability) -> bool:
-        """Whether a host is in a cluster with an engine that has the capability. O(1)."""
-        return len(self.unable[capability]) < len(self.cluster_of)
-
-    def lacking(self, cluster: str, needs: Iterable[Capability]) -> list[Capability]:
-        """Which of these the engine of a cluster with hosts does not have. O(hosts)."""
-        first = int(self.clusters[cluster][0])
-        return [capability for capability in needs if first in self.unable[capability]]
-
     def unfit(self, ask: PlacementRequest) -> list[int]:
         """The rows of hosts in clusters with an engine that cannot run the gang. O(these)."""
         return [row for capability in ask.capabilities for row in self.unable[capability]]

@@ -126,8 +126,9 @@ def place_on_gpus_of(columns: Columns, mover: Allocation, other: Allocation) -> 
     model, each = other.plan.model, len(other.plan.seats[0].slots)
     if listed.get(model, listed.get(None)) != each:
         return None
-    if columns.lacking(other.plan.cluster, capabilities_of(mover.spec)):
-        return None
+    rows, needs = columns.rows_of(other.plan.hosts), capabilities_of(mover.spec)
+    if any(row in columns.unable[need] for need in needs for row in rows):
+        return None  # the engine of that cluster cannot run it
     name = mover.spec.groups[0].name
     seats = tuple(
         Seat(name, rank, seat.host, seat.slots) for rank, seat in enumerate(other.plan.seats)
