@@ -217,13 +217,13 @@ def test_a_link_asks_for_its_token_and_a_folder_keeps_its_role(tmp_path: Path) -
     try:
         for shown in NOT_THE_TOKEN:
             stranger_says = {} if shown is None else {"Authorization": shown}
-            for path in ("/api/link/v1/east/books", "/api/link/v1/east/log", "/api/link/v1/west"):
+            for path in ("/api/link/v2/east/books", "/api/link/v2/east/log", "/api/link/v2/west"):
                 assert httpx.get(url + path, headers=stranger_says).status_code == 401, shown
-            link = f"{url}/api/link/v1/east"
+            link = f"{url}/api/link/v2/east"
             assert httpx.post(link, content=b"{}", headers=stranger_says).status_code == 401, shown
         good = {"Authorization": "Bearer a-token-for-tests-only"}
-        assert httpx.get(f"{url}/api/link/v1/east/books", headers=good).status_code == 200
-        assert httpx.post(f"{url}/api/link/v1/east", content=b"{", headers=good).status_code == 422
+        assert httpx.get(f"{url}/api/link/v2/east/books", headers=good).status_code == 200
+        assert httpx.post(f"{url}/api/link/v2/east", content=b"{", headers=good).status_code == 422
         assert httpx.get(f"{url}/health").json()["role"] == "placer"
         assert "the queue is at" in httpx.get(f"{url}/api/v1/jobs").text
         assert placer.stop() == 0

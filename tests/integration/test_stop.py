@@ -21,9 +21,11 @@ import uvicorn
 
 from tests.integration.test_verbs import submit
 from tests.support.entrance import Entrance, entrance, run
-from tests.support.live import Server, Tuning, eventually, until_state
+from tests.support.live import Server, Tuning, eventually, free_ports, until_state
+from topmast import Client
 from topmast.adapters.connections import BoundedServer, Connections
 from topmast.model.access import Role
+from topmast.model.act_views import JobsActed
 
 FLEET = "regions: {local: {clusters: {local: {hosts: [{count: 1, gpu: H100, gpus: 2}]}}}}"
 WAITING = 400
@@ -33,6 +35,23 @@ connections.STOP_S = 60.0  # what ends earlier is not cut off by that
 from topmast.app import main
 main()
 """
+
+
+IN_PIECES = """
+from topmast.service import verbs
+verbs.ACTED_AT_ONCE = 20
+from topmast.app import main
+main()
+"""
+
+
+class InPieces(Tuning):
+    """A server whose acts on many jobs have many pieces."""
+
+    @property
+    def program(self) -> str:
+        """As of any."""
+        return IN_PIECES
 
 
 class Patient(Tuning):
@@ -85,6 +104,29 @@ def test_a_stop_ends_requests_that_wait_at_once_and_says_so_in_one_line(
         assert {json.loads(answer.partition(b"\r\n\r\n")[2])["detail"] for answer in answers} == {
             "the server stops: ask again"
         }
+
+
+def test_a_client_whose_act_a_stop_cuts_has_it_done_by_the_next_server(tmp_path: Path) -> None:
+    """It asks again by itself, as after a dropped connection."""
+    fleet, whole = tmp_path / "fleet.yaml", {"resources": {"accelerators": "H100:2"}}
+    fleet.write_text(FLEET)
+    (port,) = free_ports(1)
+    server, told = Server(tmp_path / "state", fleet, None, InPieces(), port=port), list[JobsActed]()
+    with Client(f"http://127.0.0.1:{port}") as patient:
+        asks = threading.Thread(target=lambda: told.append(patient.hold(selector="name=x*")))
+        with server.up() as client:
+            client.submit({"run": "sleep 600", "priority": "critical", **whole})
+            client.submit_many([{"run": "true", "name": f"x{n}", **whole} for n in range(4_000)])
+            asks.start()
+            eventually(lambda: client.audit(verb="hold"), "it has begun")
+            server.stop()
+        with server.up():
+            asks.join()
+    server.end()
+    (acted,) = told
+    assert acted.counts["done"] + acted.counts["unchanged"] == len(acted.jobs) == 4_000
+    assert 0 < acted.counts["unchanged"] < 4_000, "the first server did a part"
+    assert all(job.hold for job in acted.jobs)
 
 
 def test_a_stop_ends_uploads_that_are_read_and_those_behind_them(server: Server) -> None:
@@ -249,7 +291,11 @@ def test_a_stop_ends_an_act_between_two_pieces_and_tells_how_far_it_came(
             answer = await reader.read()
             writer.close()
             assert answer.startswith(b"HTTP/1.1 503")
-            told = json.loads(answer.partition(b"\r\n\r\n")[2])["detail"]
+            head, _, body = answer.partition(b"\r\n\r\n")
+            assert b"retry-after: 1" in head.lower().splitlines(), (
+                "clients come again by themselves"
+            )
+            told = json.loads(body)["detail"]
             states = [(await client.get(f"/jobs/{job}")).json()["hold"] for job in jobs]
             done = sum(map(bool, states))
             assert 0 < done < 60

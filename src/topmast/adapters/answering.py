@@ -22,6 +22,8 @@ CONNECTION = "topmast.connection"
 """Where the scope of a request has its connection."""
 LEFT = "the client has left"
 STOPS = "the server stops: ask again"
+_AGAIN = (b"retry-after", b"1")
+"""It starts again, or another leads: clients that may repeat a request wait for that."""
 
 
 class Wanted:
@@ -33,20 +35,18 @@ class Wanted:
         self.waits = 0
         """In how many waits it stands that may be broken off."""
         self.task = task
+        self.stops = False
+        """Whether the server stops."""
 
     def end(self, why: str) -> bool:
         """It is not, from now on. Whether that breaks off a wait."""
+        self.stops = self.stops or why == STOPS
         if self.over:
             return False
         self.over = why
         if self.waits:
             self.task.cancel()
         return bool(self.waits)
-
-    @property
-    def stops(self) -> bool:
-        """Whether it is not because the server stops."""
-        return self.over == STOPS
 
     def refuse(self) -> None:
         """Raise Unavailable if it is not wanted."""
@@ -125,6 +125,8 @@ class Answering:
         async def answer(message: Message) -> None:
             nonlocal begun
             begun = True
+            if self._stops and message.get("status") == 503:
+                message["headers"] = [*message["headers"], _AGAIN]
             await send(message)
 
         ANSWERED.set(wanted)
@@ -156,6 +158,6 @@ class Answering:
 async def _unavailable(send: Send) -> None:
     body = msgspec.json.encode(Problem("about:blank", "Unavailable", 503, STOPS))
     headers = [(b"content-type", b"application/problem+json"),
-               (b"content-length", b"%d" % len(body)), (b"retry-after", b"1")]  # fmt: skip
+               (b"content-length", b"%d" % len(body)), _AGAIN]  # fmt: skip
     await send({"type": "http.response.start", "status": 503, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -51,7 +51,8 @@ def say_sweep(sweep: SweepView) -> None:
             ("sweep", f"{sweep.id}  {sweep.name}"),
             ("done", f"{percent(sweep)} of {plural(sweep.jobs, 'job')}"),
             ("jobs", states(sweep)),
-            ("failed", _failed(sweep)),
+            ("failed", _failed(sweep, "queue")),
+            ("again", _failed(sweep, "requeue")),
             ("from", f"{sweep.first_job} ({sweep.id}[0])"),
             ("variables", ", ".join(sweep.variables)),
             ("at once", "" if sweep.max_parallel is None else f"{sweep.max_parallel:,} at most"),
@@ -66,11 +67,9 @@ def say_sweep(sweep: SweepView) -> None:
     )
 
 
-def _failed(sweep: SweepView) -> str:
-    """What lists the jobs that failed, and what tries them again; empty if none did."""
-    if "FAILED" not in sweep.states:
-        return ""
-    return f"topmast queue -l sweep={sweep.id},state=FAILED; topmast requeue {sweep.id}"
+def _failed(sweep: SweepView, verb: str) -> str:
+    """The command for the jobs that failed; empty if none did."""
+    return f"topmast {verb} -l sweep={sweep.id},state=FAILED" if "FAILED" in sweep.states else ""
 
 
 def wait_for(client: Client, name: str, timeout_s: float | None) -> SweepView:

@@ -222,20 +222,25 @@ class Transport:
                 raise InvalidInput(f"the request cannot be written: {error}") from error
             else:
                 self._awake = self.url
-                leader = _leader_in(answer)
+                # One that asks for patience stops, or has just begun: soon one can answer.
+                waits = repeatable and answer.status_code == 503 and "retry-after" in answer.headers
+                leader, in_time = _leader_in(answer), time.monotonic() + backoff.next_s < deadline_s
                 self._led = self._led or leader is not None
-                if leader is not None and time.monotonic() + backoff.next_s < deadline_s:
+                if leader is not None and in_time:
                     turns += 1
                     if self._follow(leader) and turns <= TURNS:
                         continue
-                    dropped, refused, turns = True, 0, 0
-                    time.sleep(backoff.take())
-                    continue
-                if not (missing_ok and answer.status_code == 404):
-                    self._raise_for(answer)
-                self.age_s = _age_s(answer)
-                return answer
+                    turns = 0
+                elif not (in_time and waits):
+                    return self._taken(answer, missing_ok)
+                dropped, refused = True, 0
             time.sleep(backoff.take())
+
+    def _taken(self, answer: httpx.Response, missing_ok: bool) -> httpx.Response:
+        if not (missing_ok and answer.status_code == 404):
+            self._raise_for(answer)
+        self.age_s = _age_s(answer)
+        return answer
 
     def _pass_over_silent(self, deadline_s: float) -> None:
         """Turn from a server that stands still to the next, where there are several.

@@ -8,11 +8,15 @@ from typing import Any, Protocol
 
 from topmast.client.transport import Transport, path_of
 from topmast.model import ids
-from topmast.model.act_views import FleetDiff, FleetView, JobsActed, QuotaActed, TenantPause
+from topmast.model.act_views import (
+    ONCE,
+    FleetDiff,
+    FleetView,
+    JobsActed,
+    QuotaActed,
+    TenantPause,
+)
 from topmast.model.budget import BudgetView
-
-ONCE = frozenset({"preempt", "requeue"})
-"""Acts that stop a job which runs again by now: none is sent twice."""
 
 
 class ActsOnJobs(Protocol):

@@ -10,6 +10,9 @@ from topmast.model.fleet_changes import FleetChange
 from topmast.model.timed_quota import TimedQuota
 from topmast.model.views import ClusterView, DrainView, HostView, JobView
 
+ONCE = frozenset({"preempt", "requeue"})
+"""Acts on jobs that stop one which runs again by now: no client sends such a request twice."""
+
 
 class JobEffect(Struct, frozen=True):
     """What an act does to one job, or would do."""

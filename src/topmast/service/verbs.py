@@ -17,7 +17,7 @@ from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.absent import given
 from topmast.model.access import Caller, Permission
-from topmast.model.act_views import JobsActed
+from topmast.model.act_views import ONCE, JobsActed
 from topmast.model.errors import Forbidden, InvalidInput, NotFound, Unavailable, refuse_all
 from topmast.model.expansion import size_of
 from topmast.model.job import MILLI
@@ -374,9 +374,12 @@ class Verbs(Operating):
         acts = (self._act_at(caller, wanted, *at, claim, goes_on) for at in of_tenant.items())
         if left := sum(await asyncio.gather(*acts)):
             all_jobs = sum([target.is_done for target in known])
+            rest = (
+                "`topmast audit` tells which" if wanted.verb in ONCE else "ask again for the rest"
+            )
             raise Unavailable(
                 f"the server stops: {wanted.verb} came to {all_jobs - left:,} of {all_jobs:,} "
-                "jobs: ask again for the rest"
+                f"jobs: {rest}"
             )
 
     async def _act_at(

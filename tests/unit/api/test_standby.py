@@ -143,7 +143,7 @@ def test_a_standby_tells_how_far_it_follows_and_nothing_of_the_state() -> None:
         ("POST", "/api/v1/jobs", 0.25, None, False), ("DELETE", "/api/v1/tokens/t1", 0.1, None, False),
         ("GET", "/api/v1/health", 0.1, None, False), ("GET", "/metrics", 0.1, None, False),
         ("GET", "/readyz", 0.1, None, False), ("GET", "/auth/login", 0.1, None, False),
-        ("GET", "/api/link/v1/books", 0.1, None, False),
+        ("GET", "/api/link/v2/books", 0.1, None, False),
     ],
 )  # fmt: skip
 def test_a_standby_passes_on_what_only_reads(

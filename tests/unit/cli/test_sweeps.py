@@ -50,7 +50,8 @@ def test_status_of_a_sweep_says_how_to_find_the_jobs_that_failed(
     server.on("GET", "/sweeps/s7", Answer(SWEEP), Answer(BAD))
     assert "failed" not in call("status", "s7").out
     told = call("status", "s7").out
-    assert "failed     topmast queue -l sweep=s7,state=FAILED; topmast requeue s7" in told
+    assert "failed     topmast queue -l sweep=s7,state=FAILED\n" in told
+    assert "again      topmast requeue -l sweep=s7,state=FAILED\n" in told
 
 
 def test_a_sweep_whose_jobs_are_held_says_so(server: FakeServer, call: Call) -> None:

@@ -124,6 +124,32 @@ def test_a_dropped_connection_is_tried_again(server: FakeServer, client: Client)
     assert len(server.asked("GET", "/jobs/j1")) == 3
 
 
+@pytest.mark.parametrize(("verb", "want"), [("hold", 2), ("requeue", 1)])
+def test_a_server_that_stops_is_asked_again(
+    verb: str, want: int, server: FakeServer, client: Client
+) -> None:
+    """It says when, and starts again or another leads; but no act that would be done twice."""
+    acted = {"verb": verb, "dry_run": False, "jobs": [], "effects": [], "counts": {}, "gpus": 0,
+             "lost_gpu_h": 0}  # fmt: skip
+    stops = Answer({"detail": "the server stops"}, 503, headers={"Retry-After": "1"})
+    server.on("POST", f"/jobs/{verb}", stops, Answer(acted))
+    act = getattr(client, verb)
+    if want == 1:
+        with pytest.raises(Unavailable, match="the server stops"):
+            act(["j1"])
+    else:
+        assert act(["j1"]).verb == verb
+    assert len(server.asked("POST", f"/jobs/{verb}")) == want
+
+
+def test_a_server_that_cannot_answer_and_names_no_time_is_not_asked_again(
+    server: FakeServer, client: Client
+) -> None:
+    server.on("GET", "/jobs/j1", Answer({"detail": "no"}, 503), job("j1"))
+    with pytest.raises(Unavailable, match="no"):
+        client.job("j1")
+
+
 def test_dropping_for_ever_ends(server: FakeServer) -> None:
     """The retries end with the time-out."""
     server.on("GET", "/jobs/j1", DROP)

@@ -91,7 +91,8 @@ class Peer:
             raise Unavailable(f"{self.url} cannot be reached: {error}") from None
         if answer.status_code != 200:
             kind = NotUnderstood if answer.status_code == NOT_UNDERSTOOD else Unavailable
-            raise kind(f"{self.url} answers {answer.status_code}: {_detail(answer)}")
+            hint = "" if answer.status_code != 404 else " (run the same version on both sides)"
+            raise kind(f"{self.url} answers {answer.status_code}: {_detail(answer)}{hint}")
         return answer.content
 
     def close(self) -> None:

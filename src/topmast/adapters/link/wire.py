@@ -9,7 +9,9 @@ from topmast.model.decoding import as_decode_error
 from topmast.model.errors import InvalidInput
 from topmast.model.messages import Envelope, Message, Receipt, ToPlacer, ToQueue
 
-PREFIX = "/api/link/v1"
+PREFIX = "/api/link/v2"
+"""Its number goes up whenever a side that does not know a field would act wrongly: those that are
+of different numbers have no link. 2: what a job needs of an engine is a list (`needs`)."""
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 
 

@@ -64,8 +64,8 @@ def test_the_one_that_leads_is_asked_and_nothing_else(peer: Peer, servers: list[
     servers[0].status = 503
     for n in range(3):
         assert peer.post(b"%d" % n) == b"server 1"
-    assert servers[0].asked == ["/api/link/v1/east 0"]
-    assert servers[1].asked == [f"/api/link/v1/east {n}" for n in range(3)]
+    assert servers[0].asked == ["/api/link/v2/east 0"]
+    assert servers[1].asked == [f"/api/link/v2/east {n}" for n in range(3)]
     assert servers[2].asked == []
     assert peer.url == servers[1].url
 
