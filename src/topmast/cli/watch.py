@@ -59,8 +59,7 @@ class Watch:
         self._jobs[job.id] = job
         if self._live is None and (before is None or _gist(before) != _gist(job)):
             why = f" {where(job) or job.reason or ''}".rstrip()
-            cause = f" ({clean(job.cause)})" if job.state == "RECOVERING" and job.cause else ""
-            note(f"{job.id} {job.name}: {state_of(job).text}{why}{cause}")
+            note(f"{job.id} {job.name}: {state_of(job).text}{why}{_cause(job)}")
 
     def _table(self) -> Any:
         from rich.console import Group
@@ -88,6 +87,15 @@ class Watch:
 
 def _gist(job: JobView) -> tuple[str, str | None, str]:
     return state_of(job).text, job.reason, where(job)
+
+
+def _cause(job: JobView) -> str:
+    """What a reason alone does not say of a job that may wait without end."""
+    if job.state == "RECOVERING" and job.cause:
+        return f" ({clean(job.cause)})"
+    if job.state == "PENDING" and job.reason == "NoMatchingHardware":
+        return f" (`topmast status {job.id}` says why)"
+    return ""
 
 
 def _running(job: JobView) -> str:

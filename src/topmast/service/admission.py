@@ -21,12 +21,12 @@ from topmast.runtime.machines import Machines
 from topmast.service.access import Access
 from topmast.service.blobs import Blobs
 from topmast.service.regions import Regions
-from topmast.service.warnings import nowhere, warnings_of
+from topmast.service.warnings import nowhere, secrets_of_engines, warnings_of
 
 MOST_WARNED = 10_000
 MOST_GROUPS_WARNED = 4
 LONGEST_WARNED = 1_000
-"""Characters of warnings, and of names of datasets, that are kept for the next job like it."""
+"""Characters of warnings, of names of datasets and of secrets that are kept for a job like it."""
 MOST_KNOWN = 1_000
 """So many jobs of a request are kept that others may be like."""
 
@@ -152,9 +152,11 @@ class Admission:
         shape = tuple((g.count, g.resources) for g in spec.groups)
         datasets = len(queue.data.catalogue.datasets) if unknown else 0
         books = (id(queue.tenancy.ledger.tree), shapes, datasets)
+        secrets = secrets_of_engines(spec)
         key = (
             shape,
             needs_of_engine(spec),
+            secrets,
             spec.topology,
             spec.tenant,
             spec.band,
@@ -171,7 +173,8 @@ class Admission:
         found = warnings_of(queue, None if shapes is None else regions, spec)
         if len(self._warned) > MOST_WARNED:
             self._warned.clear()
-        is_short = sum(map(len, (*found, *spec.datasets))) <= LONGEST_WARNED
+        texts = (*found, *spec.datasets, *secrets[0], *secrets[1])
+        is_short = sum(map(len, texts)) <= LONGEST_WARNED
         if is_short and len(spec.groups) <= MOST_GROUPS_WARNED:
             self._warned[key] = found
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
 
 import numpy as np
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ from topmast.model.bisection import most_with
 from topmast.model.engines import Capability
 from topmast.model.files.fields import nearest
 from topmast.model.fleet import Fleet
-from topmast.model.job import MILLI, JobSpec, TaskGroup
+from topmast.model.job import MILLI, JobSpec, TaskGroup, in_kubernetes
 from topmast.model.plan import GroupRequest, PlacementRequest, capabilities_of
 from topmast.model.reason import PendingReason
 from topmast.model.states import TERMINAL
@@ -118,26 +119,55 @@ def too_large(queue: GlobalQueue, regions: Sequence[Columns], spec: JobSpec) -> 
     spaces = [emptied(columns, ask) for columns in regions]
     if _where(spaces, ask) is not None:
         return ()
-    if _where([Space(columns.empty()) for columns in regions], ask) is not None:
-        return (_unsupported(regions, ask, spec),)
+    if dropped := _to_drop(regions, ask):
+        return (_unsupported(ask, dropped, spec),)
     return tuple(_alone(spaces, ask, spec)) or (_largest(spaces, ask, spec),)
 
 
-def _unsupported(regions: Sequence[Columns], ask: PlacementRequest, spec: JobSpec) -> str:
-    """What no engine can do of those of the clusters with room; the field is of what none can."""
+def _to_drop(regions: Sequence[Columns], ask: PlacementRequest) -> tuple[Capability, ...]:
+    """The fewest needs without which an empty cluster could hold the gang; empty: none would do.
+
+    A gang has three needs at most. O(2^needs x regions x hosts).
+    """
     needs = ask.capabilities
-    lacking = [c for c in needs if all(len(r.unable[c]) == len(r.cluster_of) for r in regions)]
-    lacking = lacking or list(needs)  # each can be had, but not all together
-    field, without = "resources.accelerators", "ask for whole GPUs"
-    if Capability.IMAGES in lacking:
-        field = "image" if spec.image else "secrets"
-        without = "leave it out" if spec.image else "leave out those of Kubernetes"
-    elif Capability.ENV in lacking:
-        field, without = "secrets", "refer to files on the hosts (file:/PATH)"
+    empty = [columns.empty() for columns in regions] if needs else []
+    for dropped in (some for n in range(len(needs)) for some in combinations(needs, n + 1)):
+        kept = [need for need in needs if need not in dropped]
+        spaces = [Space(one, [row for need in kept for row in one.unable[need]]) for one in empty]
+        if _where(spaces, ask) is not None:
+            return dropped
+    return ()
+
+
+def _unsupported(ask: PlacementRequest, dropped: Iterable[Capability], spec: JobSpec) -> str:
+    """What no engine of the clusters with room can do, and what helps with each thing."""
+    pods, hosts = secrets_of_engines(spec)
+    fields, remedies, named = list[str](), list[str](), list[str]()
+    for need in dropped:
+        if need is Capability.SHARES:
+            fields.append("resources.accelerators")
+            remedies.append("ask for whole GPUs")
+        if need is Capability.IMAGES and spec.image:
+            fields.append("image")
+            remedies.append("leave out the image")
+        if need is Capability.IMAGES and pods:
+            named += pods
+            remedies.append("leave out the secrets of Kubernetes")
+        if need is Capability.ENV:
+            named += hosts
+            remedies.append("refer to files on the hosts (file:/PATH)")
+    fields += [f"secrets: {', '.join(named)}"] if named else []
     return (
-        f"{field}: no cluster with the hardware for it has an engine that "
-        f"{_in_words(ask.capabilities)}: {without}, or the job waits until one has"
+        f"{', '.join(fields)}: no cluster with the hardware for it has an engine that "
+        f"{_in_words(spec, ask.capabilities)}: {' and '.join(remedies)}, or the job waits until "
+        "one has"
     )
+
+
+def secrets_of_engines(spec: JobSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the secrets that not all engines can give: of Kubernetes, of variables of hosts."""
+    hosts = [n for n, place in (spec.secrets or {}).items() if place.startswith("env:")]
+    return tuple(in_kubernetes(spec)), tuple(hosts)
 
 
 def engines_for(queue: GlobalQueue, spec: JobSpec) -> tuple[str, bool]:
@@ -147,11 +177,15 @@ def engines_for(queue: GlobalQueue, spec: JobSpec) -> tuple[str, bool]:
     """
     needs = capabilities_of(spec)
     clusters = (cluster for region in queue.fleet.regions for cluster in region.clusters)
-    return _in_words(needs), any(all(map(one.can, needs)) for one in clusters)
+    return _in_words(spec, needs), any(all(map(one.can, needs)) for one in clusters)
 
 
-def _in_words(capabilities: Iterable[Capability]) -> str:
-    return " and ".join(_WANTS[capability] for capability in capabilities)
+def _in_words(spec: JobSpec, needs: Iterable[Capability]) -> str:
+    # A job without an image is told why it needs one all the same.
+    images = "" if spec.image else " (for its secrets of Kubernetes)"
+    return " and ".join(
+        _WANTS[need] + (images if need is Capability.IMAGES else "") for need in needs
+    )
 
 
 _WANTS = {

@@ -178,6 +178,11 @@ def test_a_job_that_moves_while_pages_are_fetched_is_listed(server: FakeServer, 
             {"PENDING": 4, "SUCCEEDED": 788, "CANCELLED": 9212},
             "4 PENDING; of the newest 10,000 that ended: 788 SUCCEEDED, 9,212 CANCELLED",
         ),
+        (
+            {"SUCCEEDED": 5, "FAILED": 2, "CANCELLED": 10_000},
+            "no job waits or runs; of the newest 10,007 that ended: 5 SUCCEEDED, 2 FAILED, "
+            "10,000 CANCELLED",
+        ),
     ],
 )
 def test_counts_say_what_they_count(counts: dict[str, int], want: str) -> None:
@@ -304,3 +309,15 @@ def test_the_lines_of_wait_say_why_a_job_recovers(capsys: pytest.CaptureFixture[
         seen.update(job("j1", state="RECOVERING", reason="PendingEvaluation", cause=failed))
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith(f"RECOVERING PendingEvaluation ({failed})")
+
+
+def test_the_lines_of_wait_say_where_it_is_told_why_no_host_will_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of what may be waited for without end, and not of GPUs that come free."""
+    with Watch() as seen:
+        seen.update(job("j1", state="PENDING", reason="NoMatchingHardware"))
+        seen.update(job("j2", state="PENDING", reason="InsufficientCapacity"))
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("PENDING NoMatchingHardware (`topmast status j1` says why)")
+    assert second.endswith("PENDING InsufficientCapacity")

@@ -32,6 +32,9 @@ class Told:
     want: str
 
 
+HOSTS = {"TOKEN": "env:TOKEN", "FILE": "file:/etc/key", "KEY": "env:KEY"}
+PODS_OWN = {"OWN": "kubernetes:team/own"}
+
 TOLD = [
     Told("it fits", job(gpus=8, count=2, topology=RACK), ""),
     Told(
@@ -119,29 +122,58 @@ def test_secrets_that_no_engine_can_give_are_warned_of() -> None:
     """A cluster with an engine that can would do; files are always there."""
     spec = replace(job(), secrets={"TOKEN": "env:TOKEN", "KEY": "file:/etc/key"})
     assert _told(_world(), spec) == (
-        "secrets: no cluster with the hardware for it has an engine that gives tasks variables of "
-        "their hosts (env:NAME): refer to files on the hosts (file:/PATH), or the job waits until "
-        "one has",
+        "secrets: TOKEN: no cluster with the hardware for it has an engine that gives tasks "
+        "variables of their hosts (env:NAME): refer to files on the hosts (file:/PATH), or the job "
+        "waits until one has",
     )
     assert _told(_world(), replace(job(), secrets={"KEY": "file:/etc/key"})) == ()
     slurm = replace(cluster("west-1"), capabilities=(Capability.ENV,))
     assert _told(World(fleet(cluster("east-1"), slurm)), spec) == ()
 
 
-def test_the_field_is_that_of_what_no_engine_can_do() -> None:
-    """Of a job that needs several things: what one of the clusters can do is not at fault."""
-    secrets = {"TOKEN": "env:TOKEN"}
-    slurm = World(fleet(replace(cluster("east-1"), capabilities=(Capability.ENV,))))
-    pods = World(fleet(replace(cluster("east-1"), capabilities=(Capability.IMAGES,))))
-    shared, contained = job(gpus=0.5, secrets=secrets), job(image="r/i", secrets=secrets)
-    for world, spec, want in (
-        (slurm, shared, "resources.accelerators: "),
-        (slurm, contained, "image: "),
-        (pods, contained, "secrets: "),
-        (_world(), shared, "secrets: "),
-    ):
-        (told,) = _told(world, spec)
-        assert told.startswith(want)
+IMAGE, SHARES, PODS, FILES = (
+    "leave out the image", "ask for whole GPUs", "leave out the secrets of Kubernetes",
+    "refer to files on the hosts (file:/PATH)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("engines", "spec", "field", "remedy"),
+    [
+        ([Capability.ENV], job(gpus=0.5, secrets=HOSTS), "resources.accelerators", SHARES),
+        ([Capability.ENV], job(image="r/i", secrets=HOSTS), "image", IMAGE),
+        ([Capability.IMAGES], job(image="r/i", secrets=HOSTS), "secrets: TOKEN, KEY", FILES),
+        ([Capability.SHARES], job(gpus=0.5, secrets=HOSTS), "secrets: TOKEN, KEY", FILES),
+        ([Capability.SHARES], job(image="r/i", secrets=HOSTS),
+         "image, secrets: TOKEN, KEY", f"{IMAGE} and {FILES}"),
+        ([Capability.SHARES], job(secrets=HOSTS | PODS_OWN),
+         "secrets: OWN, TOKEN, KEY", f"{PODS} and {FILES}"),
+        ([Capability.SHARES], job(image="r/i", secrets=PODS_OWN),
+         "image, secrets: OWN", f"{IMAGE} and {PODS}"),
+        ([Capability.ENV, Capability.IMAGES], job(image="r/i", secrets=HOSTS), "image", IMAGE),
+        ([Capability.EXEC, Capability.ENV], job(gpus=0.5, image="r/i", secrets=HOSTS),
+         "resources.accelerators, image", f"{SHARES} and {IMAGE}"),
+    ],
+)  # fmt: skip
+def test_what_helps_is_said_of_the_least_that_no_engine_can_do(
+    engines: list[Capability], spec: JobSpec, field: str, remedy: str
+) -> None:
+    """What a cluster can do is not at fault, unless none can do it all; with that, it starts."""
+    clusters = [replace(cluster(f"east-{n}"), capabilities=(one,)) for n, one in enumerate(engines)]
+    (told,) = _told(World(fleet(*clusters)), spec)
+    before, _, after = told.partition(": no cluster with the hardware for it has an engine that ")
+    assert before == field
+    assert after.endswith(f": {remedy}, or the job waits until one has")
+
+
+def test_a_job_that_is_like_another_but_for_its_secrets_is_told_of_its_own(tmp_path: Path) -> None:
+    """What was said of one is kept for the next that is like it."""
+    world = _world()
+    access, blobs = Access(world.queue), Blobs(tmp_path)
+    admission = Admission(world.machines, Regions(world.machines), access, blobs)
+    for name in ("HF_TOKEN", "WANDB"):
+        (told,) = admission.warnings(job(secrets={name: f"env:{name}"}))
+        assert told.startswith(f"secrets: {name}: no cluster")
 
 
 def test_a_job_of_a_paused_tenant_is_warned_of(tmp_path: Path) -> None:

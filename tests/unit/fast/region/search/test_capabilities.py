@@ -121,7 +121,7 @@ def test_it_is_explained_what_the_engine_cannot_do() -> None:
     ]
     warned = (
         "image: no cluster with the hardware for it has an engine that runs container images: "
-        "leave it out, or the job waits until one has"
+        "leave out the image, or the job waits until one has"
     )
     assert (
         told.summary == "the job needs an engine that runs container images, and no cluster has one"
@@ -130,6 +130,20 @@ def test_it_is_explained_what_the_engine_cannot_do() -> None:
     assert told.would_help == (warned,)
     columns = [placer.columns for placer in world.machines.placers.values()]
     assert warnings_of(world.queue, columns, spec) == (warned,)
+
+
+def test_a_job_without_an_image_is_told_why_it_needs_containers() -> None:
+    """Its secrets are those of Kubernetes, which gives them to containers."""
+    world = World(fleet(cluster("east-1")))
+    world.submit(job(gpus=1, secrets={"KEY": "kubernetes:team/key"}))
+    told = explain_job(world.queue, world.machines.placers, world.jobs["j1"], world.now)
+    engine = "an engine that runs container images (for its secrets of Kubernetes)"
+    assert told.summary == f"the job needs {engine}, and no cluster has one"
+    assert standing(world.queue, world.jobs["j1"]) == told.summary
+    assert told.would_help == (
+        f"secrets: KEY: no cluster with the hardware for it has {engine}: leave out the secrets "
+        "of Kubernetes, or the job waits until one has",
+    )
 
 
 ENGINE = "of an engine that runs container images"
