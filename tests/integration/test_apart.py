@@ -12,6 +12,8 @@ import pytest
 from tests.support.held import Held
 from tests.support.live import Server, eventually, free_ports, is_alive
 from topmast import Client
+from topmast.adapters.link import Peer
+from topmast.adapters.link.peer import NotUnderstood
 from topmast.model.errors import TopmastError
 from topmast.model.views import RegionVerdict
 
@@ -203,7 +205,9 @@ def _is_refused(server: Server) -> bool:
     return "the link is refused" in server.log_tail()
 
 
-def test_a_link_asks_for_its_token_and_a_folder_keeps_its_role(tmp_path: Path) -> None:
+def test_a_link_asks_for_its_token_and_a_folder_keeps_its_role(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Strangers get 401, whatever they ask and show; the state of a placer is no state for another region."""
     (port,) = free_ports(1)
     arguments = ["--role", "placer", "--region", "east", "--queue", "http://127.0.0.1:9"]
@@ -224,6 +228,11 @@ def test_a_link_asks_for_its_token_and_a_folder_keeps_its_role(tmp_path: Path) -
         good = {"Authorization": "Bearer a-token-for-tests-only"}
         assert httpx.get(f"{url}/api/link/v2/east/books", headers=good).status_code == 200
         assert httpx.post(f"{url}/api/link/v2/east", content=b"{", headers=good).status_code == 422
+        monkeypatch.setattr("topmast.adapters.link.peer.PREFIX", "/api/link/v1")
+        older = Peer("east", url, "a-token-for-tests-only")
+        with pytest.raises(NotUnderstood, match="is of another version, without a link"):
+            older.post(b"{}")
+        older.close()
         assert httpx.get(f"{url}/health").json()["role"] == "placer"
         assert "the queue is at" in httpx.get(f"{url}/api/v1/jobs").text
         assert placer.stop() == 0

@@ -31,6 +31,7 @@ NOT_OPEN = "it is still starting"
 NOT_PAIRED = "it has not connected to this side yet"
 LOST_HISTORY = "a journal lacks what was exchanged: it was replaced by an old copy"
 NOT_HERE = "ends here"
+OTHER_VERSION = "is of another version, without a link to this one"
 REMEDIES = {
     NOT_HERE: "start both sides with the name of the region in the fleet file: "
     "the queue with --placer REGION=URL, its placer with --region REGION",
@@ -39,6 +40,7 @@ REMEDIES = {
     LOST_HISTORY: "this link is severed for good: "
     "add the region under another name, and start its placer"
     " with a new state folder",
+    OTHER_VERSION: "run the same version on both sides; what runs there goes on",
 }
 """What to do where waiting does not help."""
 

@@ -13,6 +13,7 @@ from topmast.adapters.answers import HEADERS, bounded, exchange
 from topmast.adapters.link.wire import PREFIX
 from topmast.model.decoding import decode
 from topmast.model.errors import Unavailable
+from topmast.runtime.relay import OTHER_VERSION
 
 CONNECT_S = 2.0
 ANSWER_S = 5.0
@@ -91,8 +92,10 @@ class Peer:
             raise Unavailable(f"{self.url} cannot be reached: {error}") from None
         if answer.status_code != 200:
             kind = NotUnderstood if answer.status_code == NOT_UNDERSTOOD else Unavailable
-            hint = "" if answer.status_code != 404 else " (run the same version on both sides)"
-            raise kind(f"{self.url} answers {answer.status_code}: {_detail(answer)}{hint}")
+            told = f"{self.url} answers {answer.status_code}: {_detail(answer)}"
+            if told.endswith(f"nothing is at {self._path}{path}"):
+                raise NotUnderstood(f"{self.url} {OTHER_VERSION}")
+            raise kind(told)
         return answer.content
 
     def close(self) -> None:
