@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, HTTPException, Request
+from fastapi.dependencies.models import Dependant
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.routing import Match
@@ -120,7 +121,8 @@ class GuardedRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler behind the check of the permission."""
-        inner, permission = super().get_route_handler(), declared(self.endpoint)
+        is_plain, permission = _takes_texts_alone(self.dependant), declared(self.endpoint)
+        inner = self._call if is_plain else super().get_route_handler()
         any_token = getattr(self.endpoint, _ANY_TOKEN, False)
         verb = declared_verb(self.endpoint, self.methods)
 
@@ -145,15 +147,32 @@ class GuardedRoute(APIRoute):
                     await note(caller, did, request.url.path, why)
                 raise
 
+        self._plain = handle if is_plain else None
         return handle
+
+    async def _call(self, request: Request) -> Response:
+        """Call the endpoint, which asks FastAPI for nothing."""
+        given = request.path_params
+        texts = {one.name: given[one.alias] for one in self.dependant.path_params}
+        found: Response = await self.endpoint(request=request, **texts)
+        return found
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Whether it answers; where it answers GET, it answers HEAD."""
         return super().matches(self._as_get(scope))
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer; of an answer to HEAD the server sends no body."""
-        await super().handle(self._as_get(scope), receive, send)
+        """Answer; of an answer to HEAD the server sends no body.
+
+        What FastAPI puts around endpoints that depend on more than texts is passed by where there
+        is none: it takes as long as to read a job.
+        """
+        scope = self._as_get(scope)
+        if self._plain is None or scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)
+            return
+        response = await self._plain(Request(scope, receive, send))
+        await response(scope, receive, send)
 
     def _as_get(self, scope: Scope) -> Scope:
         """A request as the route knows it. A login goes on by GET alone: it works once."""
@@ -165,13 +184,15 @@ class GuardedRoute(APIRoute):
     def _refuse_unknown(self, request: Request) -> None:
         """Refuse parameters, and a body, that the route does not take. Raises InvalidInput."""
         reads = request.method in _SAFE
-        if reads and is_page(request.url.path):
+        if reads and is_page(request.scope["path"]):
             return
         takes_body = "requestBody" in (self.openapi_extra or {})
         known = [parameter.alias for parameter in self.dependant.query_params]
         among = f"known parameters: {', '.join(known)}" if known else ""
         known += getattr(request.app.state, READS_TAKE, ()) if reads else ()
-        names = [name for name, _ in request.query_params.multi_items()]
+        names: list[str] = []
+        if request.scope["query_string"]:
+            names = [name for name, _ in request.query_params.multi_items()]
         other = "it belongs into the body" if takes_body else "leave it out"
         faults = [
             InvalidInput(
@@ -190,6 +211,19 @@ class GuardedRoute(APIRoute):
         if not takes_body and (length != "0" or "transfer-encoding" in request.headers):
             remedy = among or "send none"
             raise InvalidInput("this route takes no body", field="body", remedy=remedy)
+
+
+def _takes_texts_alone(dependant: Dependant) -> bool:
+    """Whether an endpoint takes its request and the texts in its path, and nothing else."""
+    others = (
+        dependant.query_params, dependant.header_params, dependant.cookie_params,
+        dependant.body_params, dependant.dependencies,
+    )  # fmt: skip
+    texts = [
+        one.field_info.annotation is str and not one.field_info.metadata
+        for one in dependant.path_params
+    ]
+    return dependant.request_param_name == "request" and all(texts) and not any(others)
 
 
 def _forbids(error: Forbidden | InvalidInput) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.responses import Response
+from fastapi.telemetry import TelemetryConfig
 from starlette.types import ASGIApp
 
 import topmast
@@ -46,6 +47,8 @@ AUTH_PREFIX = "/auth"
 
 
 HEALTH = "/health"
+NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
+"""Figures and traces are made here; to ask at each request whether others are wanted takes long."""
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 
 
@@ -72,6 +75,7 @@ def create_api(
         summary="One global queue for ML training across regions, clusters and engines.",
         docs_url=None,
         redoc_url=None,
+        telemetry=NO_TELEMETRY,
     )
     app.state.large_bodies = LargeBodies(service)
     app.state.note_refusal = partial(_note_refusal, service)
@@ -137,7 +141,9 @@ def create_regional_api(
     metrics: Metrics | None = None,
 ) -> ASGIApp:
     """The ASGI application of a region's process: its link, and whether it is alive."""
-    app = FastAPI(title="Topmast", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="Topmast", docs_url=None, redoc_url=None, openapi_url=None, telemetry=NO_TELEMETRY
+    )
     app.state.large_bodies = LargeBodies()
     problems.install(app)
     app.include_router(link.routes({region: endpoint}), prefix=LINK_PREFIX)

@@ -7,7 +7,6 @@ import codecs
 import json
 import math
 from collections.abc import (
-    AsyncIterator,
     Awaitable,
     Callable,
     Collection,
@@ -47,6 +46,7 @@ MOST_SEPARATORS = 2_000_000
 LONGEST_VALUE_BYTES = 2 * 1024 * 1024
 _ALTERNATIVES = frozenset({"jobs", "hosts", "clusters", "tenants", "selector", "cluster", "region"})
 """Fields that say what a request is about: one of those of a route is enough."""
+_Decoder = codecs.getincrementaldecoder("utf-8")
 _SIZE = "topmast.body_bytes"
 Check = Callable[[Body], object]
 """Raises InvalidInput for what is wrong with a body, if its fields are of their types."""
@@ -59,8 +59,7 @@ async def read_bytes(request: Request, limit_bytes: int = SMALL_BYTES) -> bytear
     data = bytearray()
     bodies: LargeBodies = request.app.state.large_bodies
     with bodies.room(request) as room:
-        async for chunk in _pieces(request, limit_bytes, room):
-            data += chunk
+        await _read(request, limit_bytes, room, data.extend)
     return data
 
 
@@ -81,8 +80,7 @@ async def read_object(
     bodies: LargeBodies = request.app.state.large_bodies
     text = Text()
     with bodies.room(request) as room:
-        async for chunk in _pieces(request, limit_bytes, room):
-            text.add(chunk)
+        await _read(request, limit_bytes, room, text.add)
         document, timer = cast(Any, {}), Timer()
         request.scope[_SIZE] = text.size_bytes
         if text.size_bytes:
@@ -157,7 +155,9 @@ def _check_type(request: Request) -> None:
         raise HTTPException(415, detail)
 
 
-async def _pieces(request: Request, limit_bytes: int, room: Room) -> AsyncIterator[bytes]:
+async def _read(
+    request: Request, limit_bytes: int, room: Room, take: Callable[[bytes], None]
+) -> None:
     size_bytes = 0
     room.task = asyncio.current_task()
     async for chunk in request.stream():
@@ -165,7 +165,7 @@ async def _pieces(request: Request, limit_bytes: int, room: Room) -> AsyncIterat
         if size_bytes > limit_bytes:
             raise TooLarge(f"the body is larger than {limit_bytes} bytes", field="body")
         room.grow_to(size_bytes)
-        yield chunk
+        take(chunk)
 
 
 class Text:
@@ -177,7 +177,7 @@ class Text:
     def __init__(self) -> None:
         self.size_bytes = 0
         self._pieces: list[str] = []
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._decoder = _Decoder()
         self._last = b""
         self._separators = 0
         self._unquoted_bytes = 0
@@ -211,10 +211,10 @@ class Text:
         """
         try:
             self._pieces.append(self._decoder.decode(b"", final=True))
-            found = json.loads(
-                "".join(self._pieces),
-                object_pairs_hook=_each_once, parse_constant=_no_number, parse_float=_finite,
-            )  # fmt: skip
+            text = "".join(self._pieces)
+            if text.startswith("\ufeff"):
+                raise ValueError("it begins with a byte order mark (BOM)")
+            found = _JSON.decode(text)
             if self._has_surrogates:
                 _refuse_halves(found)
         except RecursionError:
@@ -261,6 +261,11 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise InvalidInput("given twice", field=name, remedy="keep one of the two")
         seen.add(name)
     return found
+
+
+_JSON = json.JSONDecoder(
+    object_pairs_hook=_each_once, parse_constant=_no_number, parse_float=_finite
+)
 
 
 def _faults(

@@ -84,6 +84,8 @@ class Head(Struct, frozen=True):
 class Gate(Protocol):
     """Lets requests in."""
 
+    revokes: bool
+    """Whether what proves a caller may be good for nothing later."""
     reads_take: tuple[str, ...]
     """Parameters that every route takes that reads."""
 
@@ -104,6 +106,7 @@ class LoopbackGate:
     machine is another site.
     """
 
+    revokes = False
     reads_take: tuple[str, ...] = ()
 
     def __init__(self, name: str = "local") -> None:
@@ -131,6 +134,7 @@ class StandbyGate:
     leader asks for.
     """
 
+    revokes = True
     reads_take: tuple[str, ...] = ()
 
     def __init__(self, gate: Gate, guarded: Sequence[str]) -> None:
@@ -165,6 +169,7 @@ class Login(Protocol):
 class LoginGate:
     """The gate of a server with login: each request shows a token, or the cookie of a session."""
 
+    revokes = True
     reads_take: tuple[str, ...] = ()
 
     def __init__(
@@ -340,7 +345,7 @@ class Guard:
                 caller = scope[CALLER] = await self.gate.caller(head)
                 actor = caller.principal.subject if caller is not None else ""
                 bind_contextvars(request=head.request, actor=actor)
-                if caller is not None:
+                if caller is not None and self.gate.revokes:
                     receive = _Proved(receive, self.gate, head, caller)
         except Refusal as refusal:
             answer = _answer(refusal)
