@@ -114,6 +114,6 @@ def explained(place: str, explain: Explain = explain) -> Iterator[None]:
     except (SQLAlchemyError, OSError, UnicodeDecodeError) as error:
         raise explain(error, place) from error
     except Exception as error:
-        if type(error).__module__.partition(".")[0] != "psycopg":
+        if type(error).__module__.partition(".")[0] not in ("psycopg", "sqlite3"):
             raise
-        raise explain(error, place) from error  # of a COPY, which does not pass SQLAlchemy
+        raise explain(error, place) from error  # of an insert, which does not pass SQLAlchemy

@@ -162,4 +162,4 @@ def _use(engine: Engine, *, begin: str, pragmas: tuple[str, ...]) -> None:
 
     @event.listens_for(engine, "begin")
     def _on_begin(connection: Any) -> None:
-        connection.exec_driver_sql(begin)
+        connection.connection.execute(begin)
