@@ -124,6 +124,8 @@ class Answering:
 
         async def answer(message: Message) -> None:
             nonlocal begun
+            if not begun:
+                connection.joined.head_comes()
             begun = True
             if self._stops and message.get("status") == 503:
                 message["headers"] = [*message["headers"], _AGAIN]

@@ -22,6 +22,7 @@ from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from topmast.adapters.answering import CONNECTION, LEFT, Answering, Wanted
+from topmast.adapters.joined import Joined
 from topmast.model.views import Problem
 
 log = structlog.get_logger(__name__)
@@ -335,7 +336,8 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """It is open."""
-        super().connection_made(transport)
+        self.joined = Joined(transport, self.loop)
+        super().connection_made(self.joined)  # type: ignore[arg-type]
         self.all.add(self)
         self.loop.call_later(SPEAKS_S, self._end_its_time)  # comes behind what has arrived by then
 
