@@ -20,6 +20,7 @@ from tests.integration.test_standby_login import Side, break_glass
 from tests.support import postgresql
 from tests.support.live import eventually
 from topmast import Client
+from topmast.api.observing import LIVE, READY
 from topmast.api.standby import AGE, MOST_AGE, UNPROVEN
 
 ONLY_LEADERS = ("/webhooks", "/whatif/w1", "/plans/data", "/plans/capacity")
@@ -230,6 +231,8 @@ def test_a_leader_whose_database_is_halted_says_so(tmp_path: Path) -> None:
                 for one in halted:
                     one.suspend()
                 eventually(lambda: _detail(only, chief) == UNPROVEN, "it is told why", 60.0)
+                probes = [httpx.get(f"{only.url}{path}").status_code for path in (LIVE, READY)]
+                assert probes == [200, 503]  # what restarts it would help nothing
             finally:
                 for one in halted:
                     with suppress(psutil.NoSuchProcess):  # what was told to end meanwhile

@@ -182,7 +182,8 @@ class Front:
     """The application of a process that may come to lead while it serves.
 
     ``leads``: whether this process is sure to lead; while it is not, as no proof comes from the
-    database, nothing is answered from its state, which may be old.
+    database, nothing is answered from its state, which may be old. It lives all the same:
+    to restart it would help nothing.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -191,7 +192,7 @@ class Front:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, unless another process may lead; look again before it is answered."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["path"] == LIVE:
             await self.app(scope, receive, send)
             return
         if not self.leads():
