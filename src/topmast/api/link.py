@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from msgspec import Struct
 
+from topmast.adapters.handing import handed
 from topmast.adapters.link import Batch, decode_batch, encode_receipt
 from topmast.adapters.link.wire import MAX_BATCH_BYTES
 from topmast.api.bodies import read_bytes
@@ -49,7 +50,7 @@ def routes(endpoints: Mapping[str, LinkEndpoint]) -> APIRouter:
         batch = decode_batch(
             await read_bytes(request, MAX_BATCH_BYTES), for_queue=endpoint.for_queue
         )
-        receipt = await asyncio.wrap_future(endpoint.receive(batch))
+        receipt = await handed(endpoint.receive(batch))
         return Response(encode_receipt(receipt), media_type="application/json")
 
     @router.get("/{region}/books")
@@ -57,7 +58,7 @@ def routes(endpoints: Mapping[str, LinkEndpoint]) -> APIRouter:
         endpoint = endpoint_of(region)
         if endpoint.books is None:
             raise NotFound("the placer of the region has its books")
-        blob = await asyncio.wrap_future(endpoint.books())
+        blob = await handed(endpoint.books())
         return Response(blob, media_type="application/json")
 
     @router.get("/{region}/log")

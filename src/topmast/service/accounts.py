@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import secrets
 from collections import Counter
@@ -13,6 +12,7 @@ from itertools import islice
 import msgspec
 
 from topmast.accounts import USE_NOTED_S, Accounts, Binding, Token, digest_of, new_token
+from topmast.adapters.handing import handed
 from topmast.model import account_views as v
 from topmast.model import ids
 from topmast.model import messages as m
@@ -157,7 +157,7 @@ class Directory(Auditing):
         after = msgspec.json.encode({"subject": subject, "kind": kind, "scopes": scopes}).decode()
         row = msgspec.structs.replace(done.row, object=number)
         kept = Act(row, lambda: after if number in self.state.tokens else "")
-        await asyncio.wrap_future(self._runtime.call(ids.ACCOUNTS, order, kept))
+        await handed(self._runtime.call(ids.ACCOUNTS, order, kept))
         return v.NewToken(token, _token_view(self.state.tokens[number]))
 
     def tokens(
@@ -449,10 +449,10 @@ class Directory(Auditing):
         """Do it, or raise in a dry run what that would raise."""
         if why.dry_run:
             now = self._clock.now()
-            await asyncio.wrap_future(self._runtime.ask(lambda: self.state.judge(order, now)))
+            await handed(self._runtime.ask(lambda: self.state.judge(order, now)))
             return
         done = act(caller, verb, subject, tenant, look=look, after=why.note)
-        await asyncio.wrap_future(self._runtime.call(ids.ACCOUNTS, order, done))
+        await handed(self._runtime.call(ids.ACCOUNTS, order, done))
 
 
 def caller_with(accounts: Accounts, token: Token, now: float, address: str, request: str) -> Caller:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from topmast.adapters.handing import handed
 from topmast.fast.queue import cannot_add
 from topmast.model import ids
 from topmast.model import messages as m
@@ -56,7 +57,7 @@ class Arrivals:
         self._paths.add(name, spec.path)
         try:
             judged = self._runtime.ask(lambda: cannot_add(queue.data.catalogue, spec))
-            error = await asyncio.wrap_future(judged)
+            error = await handed(judged)
             if error is not None:
                 raise error
             stage = partial(self._stage, spec, region, folder, dry_run=dry_run)
@@ -65,7 +66,7 @@ class Arrivals:
             if dry_run:
                 return spec
             entered = self._runtime.call(ids.QUEUE, m.AddDataset(spec), act_on(name))
-            await asyncio.wrap_future(entered)
+            await handed(entered)
         finally:
             self._paths.remove(name, spec.path)
         return spec
@@ -76,9 +77,7 @@ class Arrivals:
         region, source = fields.pop("region", ""), fields.pop("source", None)
         name = str(fields.pop("name", ""))
         regions = [r.name for r in queue.fleet.regions]
-        known = await asyncio.wrap_future(
-            self._runtime.ask(lambda: queue.data.catalogue.datasets.get(name))
-        )
+        known = await handed(self._runtime.ask(lambda: queue.data.catalogue.datasets.get(name)))
         there = region in regions
         if not there:
             near = one_of(str(region), regions)

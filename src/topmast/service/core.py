@@ -14,6 +14,7 @@ import msgspec
 
 from topmast.adapters.answering import locked, refuse_unwanted
 from topmast.adapters.clock import elapsed_s
+from topmast.adapters.handing import handed
 from topmast.model import messages as m
 from topmast.model import views as v
 from topmast.model.access import Caller, Permission
@@ -136,7 +137,7 @@ class Core:
         self.limits.rates = rates
 
     async def _ask(self, question: Callable[[], T]) -> T:
-        return await asyncio.wrap_future(self.runtime.ask(question))
+        return await handed(self.runtime.ask(question))
 
     @asynccontextmanager
     async def _lists(self, caller: Caller) -> AsyncIterator[None]:
@@ -208,7 +209,7 @@ class Core:
         return found
 
     async def _tell(self, to: str, message: m.Message, done: Act) -> Any:
-        return await asyncio.wrap_future(self.runtime.call(to, message, done))
+        return await handed(self.runtime.call(to, message, done))
 
     def _shown(self, caller: Caller, value: T) -> T:
         """What a caller sees of a value: of other tenants' jobs only GPUs and bands."""

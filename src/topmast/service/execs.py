@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from topmast.adapters.answering import waiting
+from topmast.adapters.handing import handed
 from topmast.model.access import Caller, Permission
 from topmast.model.errors import (
     Conflict,
@@ -195,7 +196,7 @@ class Commands:
         return await asyncio.get_running_loop().run_in_executor(self._outside, call, *given)
 
     async def _note(self, row: ActRow, outcome: str) -> None:
-        await asyncio.wrap_future(self._runtime.note(replace(row, outcome=outcome)))
+        await handed(self._runtime.note(replace(row, outcome=outcome)))
 
     def _place(self, view: JobView, task: int) -> tuple[str, str]:
         if not 0 <= task < view.tasks:

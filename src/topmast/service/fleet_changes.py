@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from topmast.adapters.handing import handed
 from topmast.fast.queue import GlobalQueue, jobs_in_clusters, stranded
 from topmast.model import ids
 from topmast.model import messages as m
@@ -105,7 +106,7 @@ class FleetChanges(Pausing):
                 await self._open(fleet)
             except TopmastError as error:
                 line = row(caller, "fleet-apply", base or "", outcome=f"refused: {error}")
-                await asyncio.wrap_future(self.runtime.note(line))
+                await handed(self.runtime.note(line))
                 raise
             await self._configure(caller, found, fleet, reason)
         version = await self._ask(lambda: fleet_version(self.machines.queue.fleet))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
+from topmast.adapters.handing import handed
 from topmast.fast.queue import GlobalQueue
 from topmast.fast.region import RegionalPlacer
 from topmast.model.job import MILLI, Band
@@ -67,7 +68,7 @@ class FleetMaps:
         for name in sorted(placers):
             # A region at a time: decisions go on between them.
             question = partial(self._clusters, placers[name], queue, jobs)
-            clusters = await asyncio.wrap_future(self._runtime.ask(question))
+            clusters = await handed(self._runtime.ask(question))
             regions.append(RegionCells(name, name not in absent, clusters))
         return FleetMap(self._clock.now(), jobs, tuple(regions))
 

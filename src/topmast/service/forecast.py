@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 import structlog
 
+from topmast.adapters.handing import handed
 from topmast.model.job import JobSpec
 from topmast.model.reason import HOPELESS
 from topmast.model.views import ExpectedStart, Explanation
@@ -143,10 +144,10 @@ class Forecasts:
         it is with a region of another process (see `WhatIf`).
         """
         runtime, states = self._runtime, dict[str, RegionState]()
-        if await asyncio.wrap_future(runtime.ask(self._letters)) > MOST_COPIED_BYTES:
+        if await handed(runtime.ask(self._letters)) > MOST_COPIED_BYTES:
             return None
-        for region in await asyncio.wrap_future(runtime.ask(lambda: sorted(self._regions.placers))):
-            state = await asyncio.wrap_future(runtime.ask(partial(self._regions.state, region)))
+        for region in await handed(runtime.ask(lambda: sorted(self._regions.placers))):
+            state = await handed(runtime.ask(partial(self._regions.state, region)))
             if state is not None:
                 states[region] = state
 
@@ -154,7 +155,7 @@ class Forecasts:
             queue = runtime.machines.queue
             return state_snapshot_of(queue, states, self._clock.now(), runtime.seq)
 
-        return await asyncio.wrap_future(runtime.ask(question))
+        return await handed(runtime.ask(question))
 
     def _letters(self) -> int:
         jobs = self._runtime.machines.queue.jobs

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from topmast.accounts import Accounts, digest_of, is_token
+from topmast.adapters.handing import handed
 from topmast.model import account_views as v
 from topmast.model import ids
 from topmast.model import messages as m
@@ -125,7 +126,7 @@ class Logins:
         """Give a person that the provider has proved a token: a browser's session, or its own."""
         subject = f"user:{name}"
         call = self._runtime.call(ids.ACCOUNTS, m.NoteLogin(subject, groups))
-        await asyncio.wrap_future(call)
+        await handed(call)
         line = ActRow(subject, f"provider, by {way}", address, request, "login")
         kind = TokenKind.SESSION if way == "browser" else TokenKind.PERSONAL
         label = "" if way == "browser" else "topmast login"
@@ -141,11 +142,11 @@ class Logins:
         if caller.token in self._directory.state.tokens:
             done = act(caller, "logout", caller.token)
             call = self._runtime.call(ids.ACCOUNTS, m.RevokeToken(caller.token), done)
-            await asyncio.wrap_future(call)
+            await handed(call)
 
     async def note(self, line: ActRow) -> None:
         """Bring a line into the audit log."""
-        await asyncio.wrap_future(self._runtime.note(line))
+        await handed(self._runtime.note(line))
 
     async def note_refusal(self, line: ActRow, why: str) -> None:
         """Bring a refusal into the audit log, unless the disk has too little left for running jobs.

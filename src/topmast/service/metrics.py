@@ -24,6 +24,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
 import topmast
+from topmast.adapters.handing import handed
 from topmast.model import ids
 from topmast.model.errors import Unavailable
 from topmast.runtime.loop import Runtime
@@ -296,12 +297,12 @@ class Metrics:
     async def text(self) -> bytes:
         """All figures as Prometheus reads them."""
         await asyncio.to_thread(self._look)
-        figures = await asyncio.wrap_future(self.runtime.ask(lambda: copied(self._read(self))))
+        figures = await handed(self.runtime.ask(lambda: copied(self._read(self))))
         return await asyncio.to_thread(text, figures)
 
     async def ready(self) -> None:
         """Return once the loop has turned; raises Unavailable if that takes too long."""
-        turned = asyncio.wrap_future(self.runtime.ask(lambda: None))
+        turned = handed(self.runtime.ask(lambda: None))
         try:
             await asyncio.wait_for(turned, TURN_S)
         except TimeoutError as error:

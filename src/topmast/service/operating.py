@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from topmast.adapters.handing import handed
 from topmast.fast.queue import cannot_copy, cannot_drop, cannot_remove
 from topmast.model import ids
 from topmast.model import messages as m
@@ -93,7 +94,7 @@ class Operating(HostActs):
         """Begin to run the system ahead twice, as it is and with something changed."""
         whatifs = await self.check_whatif(caller, asked)
         view = whatifs.start(asked, caller.principal.subject)
-        await asyncio.wrap_future(self.runtime.note(row(caller, "whatif", view.id)))
+        await handed(self.runtime.note(row(caller, "whatif", view.id)))
         return view
 
     async def check_whatif(self, caller: Caller, asked: WhatIfAsk) -> WhatIfs:

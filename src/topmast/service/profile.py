@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from topmast.adapters.handing import handed
 from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.errors import InvalidInput, restated
 from topmast.model.system_views import ProfileAct, ProfileView
@@ -84,7 +85,7 @@ class Profiles:
                 )
                 kept = {PROFILE: msgspec.json.encode(wanted).decode()} if effect == "done" else {}
                 told = (_event(caller, wanted, reason),) if effect == "done" else ()
-                await asyncio.wrap_future(self._runtime.note(line, kept, told))
+                await handed(self._runtime.note(line, kept, told))
         return ProfileAct(_view(self._now), _view(wanted), effect, dry_run)
 
     def _read(self, name: str, options: dict[str, str]) -> Profile:

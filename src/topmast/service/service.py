@@ -14,6 +14,7 @@ import msgspec
 
 import topmast
 from topmast.adapters.clock import elapsed_s
+from topmast.adapters.handing import handed
 from topmast.fast.queue import JobRecord
 from topmast.fast.region import count_of
 from topmast.model import ids
@@ -408,7 +409,7 @@ class Service(Submitting):
             # Not as the tenant of the line: a digest is the key to the content, and what an account
             # uploads for one of its tenants is not for those that audit another.
             done = note(done, self.blobs.room.owner(digest))
-        await asyncio.wrap_future(self.runtime.note(done))
+        await handed(self.runtime.note(done))
         return new
 
     def has_workdir(self, caller: Caller, digest: str) -> bool:

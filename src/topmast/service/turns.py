@@ -19,6 +19,7 @@ import structlog
 
 from topmast.adapters.answering import Wanted, asked_for, locked
 from topmast.adapters.clock import elapsed_s
+from topmast.adapters.handing import handed
 from topmast.model.access import Caller
 from topmast.model.errors import TooMany, TopmastError, Unavailable
 
@@ -218,7 +219,7 @@ async def taken(runtime: Asked, look: Callable[[InTurns], T]) -> T:
             answer.set_exception(error)
 
     threading.Thread(target=run, name="topmast-look", daemon=True).start()
-    return await asyncio.shield(asyncio.wrap_future(answer))
+    return await asyncio.shield(handed(answer))
 
 
 class _Turn:

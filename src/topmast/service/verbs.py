@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from topmast.adapters.answering import asked_for, refuse_unwanted
+from topmast.adapters.handing import handed
 from topmast.fast.queue import Effect, JobRecord, Judgement, SweepRecord
 from topmast.model import ids
 from topmast.model import messages as m
@@ -457,7 +458,7 @@ class Verbs(Operating):
         tenants = dict.fromkeys(target.tenant for target in targets)
         tenant = next(iter(tenants)) if len(tenants) == 1 else ""
         line = row(caller, verb, named([t.job for t in targets]), tenant, outcome)
-        await asyncio.wrap_future(self.runtime.note(line))
+        await handed(self.runtime.note(line))
 
     async def _tell_of(
         self, jobs: Sequence[str], order: Callable[[tuple[str, ...]], m.Message], done: Act

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from topmast.adapters.handing import handed
 from topmast.adapters.webhooks import Undelivered
 from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.errors import Unavailable
@@ -113,7 +114,7 @@ class Webhooks:
 
     async def _note(self, caller: Caller, verb: str, name: str, outcome: str = "done") -> None:
         line = row(caller, verb, name, outcome=outcome)
-        await asyncio.wrap_future(self._runtime.note(line))
+        await handed(self._runtime.note(line))
 
 
 def _told(webhook: Webhook, reason: str = "") -> str:

@@ -7,7 +7,6 @@ of their own, which hand it events.
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 import queue
 import threading
@@ -50,6 +49,7 @@ from topmast.adapters.engines.far.terms import IDLE_POLLS, hold_s, terms_of
 from topmast.adapters.engines.leader import UNLED_S, LeaderFence
 from topmast.adapters.engines.local import files
 from topmast.adapters.engines.pages import read_page
+from topmast.adapters.handing import handed
 from topmast.model.engines import PROCESSES, Capability
 from topmast.model.errors import NotFound, Unavailable
 from topmast.model.exec_views import ExecSpec
@@ -242,7 +242,7 @@ class FarEngine(Engine):
         """An event that is to be answered, from the listener's thread."""
         answer: Future[Any] = Future()
         self._events.put((event, answer))
-        return await asyncio.wrap_future(answer)
+        return await handed(answer)
 
     def _now(self) -> e.Moment:
         return e.Moment(time.monotonic(), self._site.clock.now())
