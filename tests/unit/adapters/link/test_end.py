@@ -262,6 +262,7 @@ def test_a_link_is_up_once_and_not_before_orders_are_taken(sides: tuple[Side, Si
     assert not any(up for up, _ in queue.news)
     east.end.open("east-journal")
     eventually(lambda: queue.end.up and east.end.up, "they know each other")
+    eventually(lambda: bool(east.got) and any(up for up, _ in queue.news), "it is told")
     assert [up for up, _ in queue.news].count(True) == 1
     assert east.got == [stop(1)]
     queue.end.close()
