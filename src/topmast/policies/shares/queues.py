@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from msgspec import Struct
-from scipy.optimize import linear_sum_assignment
 
 from topmast.policies.base import Bools, Floats, Ints
 from topmast.policies.shares.columns import Columns
@@ -26,6 +25,8 @@ def queues(columns: Columns, rows: Ints, workers: Floats) -> Queues:
     ``k steps / speed``. That is an assignment of jobs to places, and workers of a type have the
     same places. O(n^3) at worst, for n jobs.
     """
+    from scipy.optimize import linear_sum_assignment  # 50 MB, which only some profiles need
+
     kinds, places, slots = _slots(columns.runs[rows], workers)
     with np.errstate(divide="ignore"):
         runs_s = columns.steps_left[rows, None] / columns.speeds[rows]
