@@ -119,6 +119,12 @@ class GuardedRoute(APIRoute):
     that there is. Pages have filters of their own.
     """
 
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        is_plain = _takes_texts_alone(self.dependant)
+        self._plain = self.get_route_handler() if is_plain else None
+        """With what kinds of routes put around it; None where FastAPI has to look."""
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler behind the check of the permission."""
         is_plain, permission = _takes_texts_alone(self.dependant), declared(self.endpoint)
@@ -147,7 +153,6 @@ class GuardedRoute(APIRoute):
                     await note(caller, did, request.url.path, why)
                 raise
 
-        self._plain = handle if is_plain else None
         return handle
 
     async def _call(self, request: Request) -> Response:
