@@ -89,6 +89,8 @@ class Session:
         """The result: ``document`` as JSON if asked for, else what ``tell`` prints."""
         if self._clients and (age_s := self._clients[-1].age_s) is not None:
             note(f"as a standby had it {age_s:.1f} s ago")
+        for said in self._clients[-1].asked_again if self._clients else ():
+            note(f"asked again, because {said}")
         if self.json:
             say_json(document)
         else:

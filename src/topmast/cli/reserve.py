@@ -118,7 +118,10 @@ def _say_ended(found: ReservationView, *, dry_run: bool) -> None:
         _say([found])
         return
     what = found.cluster or found.region or listed(found.hosts)
-    say(f"reservation {found.name} has ended: {what} is free for all jobs again")
+    free = f"{what} is free for all jobs again"
+    if found.state == "planned":
+        free = f"it had not begun, and {what} stays free for all jobs"
+    say(f"reservation {found.name} has ended: {free}")
 
 
 def _say_one(found: ReservationView, *, dry_run: bool) -> None:
@@ -149,4 +152,5 @@ def _say(found: list[ReservationView]) -> None:
         by = f" by {one.by}" if one.by else ""
         why = f": {one.reason}" if one.reason else ""
         if tenants or by or why:
-            say(f"{one.name or 'this'} is reserved{tenants}{by}{why}")
+            is_reserved = f"{one.name} is reserved" if one.name else "this would be reserved"
+            say(f"{is_reserved}{tenants}{by}{why}")

@@ -268,8 +268,8 @@ def _summary(acted: JobsActed, verb: str) -> str:
     frees = "would let" if acted.dry_run else "let"
     if acted.gpus:
         parts.append(f"{frees} go of {number(acted.gpus)} GPUs")
-    if acted.lost_gpu_h >= 0.05:
-        parts.append(f"{acted.lost_gpu_h:.1f} GPU-hours of work are lost")
+    if lost_gpu_h := round(acted.lost_gpu_h, 2):
+        parts.append(f"{number(lost_gpu_h)} GPU-hours of work are lost")
     return ", ".join(parts)
 
 
@@ -287,7 +287,8 @@ def _say_effects(acted: JobsActed) -> None:
             [
                 job.id, job.name, job.tenant, job.user, state_cell(job.state),
                 _effect(of[job.id].effect, acted.dry_run),
-                number(of[job.id].gpus), f"{of[job.id].lost_gpu_h:.1f}", of[job.id].why,
+                number(of[job.id].gpus), number(round(of[job.id].lost_gpu_h, 2)),
+                of[job.id].why,
             ]
             for job in acted.jobs
         ],

@@ -142,6 +142,11 @@ class Client(
         return self._transport.age_s
 
     @property
+    def asked_again(self) -> tuple[str, ...]:
+        """What servers said before others answered: how far an act came before a stop, say."""
+        return tuple(self._transport.asked_again)
+
+    @property
     def user(self) -> str:
         """The user that jobs are submitted for; empty: the one that the token proves."""
         if self._user is not None:

@@ -119,6 +119,8 @@ class Transport:
         self._most_age_s = most_age_s
         self.age_s: float | None = None
         """How old the last answer was, if it came from a standby."""
+        self.asked_again: dict[str, None] = {}
+        """What servers said that had no answer yet: how far an act came before a stop, say."""
         self._timeout_s = timeout_s
         self._led = False
         """A server told of a leader: there are several, and one takes over from another."""
@@ -160,12 +162,9 @@ class Transport:
 
         ``many``: it is about many jobs, and gets `MANY_TIMES` the time.
         """
-        headers = {"Content-Type": "application/json"}
-        if key:
-            headers["Idempotency-Key"] = key
-        data = msgspec.json.encode(body)
+        headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
         answer = self.send(
-            "POST", path, content=data, headers=headers, repeatable=repeatable,
+            "POST", path, content=msgspec.json.encode(body), headers=headers, repeatable=repeatable,
             within_s=self._timeout_s * (MANY_TIMES if many else 1.0),
         )  # fmt: skip
         return self.decoded(kind, answer)
@@ -233,6 +232,7 @@ class Transport:
                     turns = 0
                 elif not (in_time and waits):
                     return self._taken(answer, missing_ok)
+                self.asked_again |= {_problem(answer).detail: None} if waits else {}
                 dropped, refused = True, 0
             time.sleep(backoff.take())
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.cli.conftest import Call, Screen
 from tests.unit.client.fake import Answer, FakeServer, job, page, problem
@@ -426,7 +427,7 @@ RESERVATION = ReservationView(
 def test_hosts_are_reserved(server: FakeServer, call: Call) -> None:
     """Until a time or for so long; the jobs that may still be there are named."""
     server.on("POST", "/reservations", RESERVATION)
-    server.on("POST", "/reservations/w1/end", RESERVATION)
+    server.on("POST", "/reservations/w1/end", replace(RESERVATION, state="begun"))
     server.on("GET", "/reservations", {"reservations": [RESERVATION]})
     reserve = ("reserve", "add")
     called = call(*reserve, "h0", "h1", "--from", "2h", "--for", "4h", "--tenant", "vision")
@@ -448,6 +449,14 @@ def test_hosts_are_reserved(server: FakeServer, call: Call) -> None:
     assert call("reserve", "end", "w1", "--dry-run").out.splitlines()[1].startswith("w1")
     ended = call("reserve", "end", "w1").out
     assert ended == "reservation w1 has ended: h0,h1 is free for all jobs again\n"
+    server.on("POST", "/reservations/w1/end", RESERVATION)
+    ended = call("reserve", "end", "w1").out
+    assert " ".join(ended.split()) == (
+        "reservation w1 has ended: it had not begun, and h0,h1 stays free for all jobs"
+    )
+    server.on("POST", "/reservations", replace(RESERVATION, name=""))
+    dry = call(*reserve, "h0", "--for", "4h", "--dry-run").out.splitlines()
+    assert "this would be reserved for vision by ann: disks" in dry
     lines = call("reserve").out.splitlines()
     assert lines[1].split()[0] == "w1"
     assert lines[2] == "w1 is reserved for vision by ann: disks"

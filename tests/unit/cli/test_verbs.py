@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.unit.cli.conftest import Call
-from tests.unit.client.fake import FakeServer, job, problem
+from tests.unit.client.fake import Answer, FakeServer, job, problem
 from topmast.model.act_views import FleetDiff, FleetView, JobEffect, JobsActed
 from topmast.model.fleet_changes import FleetChange
 from topmast.model.views import JobView
@@ -86,15 +86,32 @@ def test_nothing_known_prints_no_table(server: FakeServer, call: Call) -> None:
 
 def test_a_dry_run_shows_what_it_would_cost(server: FakeServer, call: Call) -> None:
     """Each job with its cost, and the sum."""
-    effects = JobEffect("j1", "done", gpus=8.0, lost_gpu_h=2.5), JobEffect("j2", "done", gpus=1.0)
+    effects = (
+        JobEffect("j1", "done", gpus=8.0, lost_gpu_h=2.5),
+        JobEffect("j2", "done", gpus=1.0, lost_gpu_h=0.036),
+    )
     server.on("POST", "/jobs/cancel", acted(*effects, dry_run=True, state="RUNNING"))
     called = call("cancel", "--selector", "user=ada,name=train-*", "--dry-run")
     sent = only_body(server)
     assert (sent["selector"], sent["dry_run"]) == ("user=ada,name=train-*", True)
     assert called.out.splitlines()[1].split()[-5:] == ["would", "change", "8", "2.5", "-"]
+    assert called.out.splitlines()[2].split()[-2] == "0.04", "little is told, too"
     assert called.out.splitlines()[-1] == (
-        "cancel: 2 jobs would change, would let go of 9 GPUs, 2.5 GPU-hours of work are lost"
+        "cancel: 2 jobs would change, would let go of 9 GPUs, 2.54 GPU-hours of work are lost"
     )
+
+
+@pytest.mark.parametrize("how", [(), ("--json",)], ids=["", "json"])
+def test_how_far_an_act_came_before_a_stop_is_told(
+    server: FakeServer, call: Call, how: tuple[str, ...]
+) -> None:
+    """The answer counts only what the next server came to."""
+    said = "the server stops: cancel came to 2 of 3 jobs: ask again for the rest"
+    stops = Answer({"detail": said}, 503, headers={"Retry-After": "1"})
+    server.on("POST", "/jobs/cancel", stops, acted(JobEffect("j3", "done")))
+    called = call("cancel", "-l", "name=x", *how)
+    assert called.code == 0
+    assert called.err == f"asked again, because {said}\n"
 
 
 def test_of_many_jobs_only_the_counts_are_shown(server: FakeServer, call: Call) -> None:

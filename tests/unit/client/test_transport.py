@@ -140,6 +140,7 @@ def test_a_server_that_stops_is_asked_again(
     else:
         assert act(["j1"]).verb == verb
     assert len(server.asked("POST", f"/jobs/{verb}")) == want
+    assert client.asked_again == (("the server stops",) if want == 2 else ())
 
 
 def test_a_server_that_cannot_answer_and_names_no_time_is_not_asked_again(
