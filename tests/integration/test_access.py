@@ -825,6 +825,8 @@ def test_a_refusal_names_the_least_role_that_would_do_and_where(door: Entrance) 
              "submitter vision; for jobs of others it takes tenant-admin"),
             ("two", "/accounts", {"name": "x", "tenant": "nlp"}, f"sa:two {lacks} accounts.edit",
              "tenant-admin"),
+            ("sub", "/roles/grant", {**grant, "role": "admin"}, f"sa:sub {lacks} accounts.edit",
+             "tenant-admin vision; to grant operator or admin it takes admin"),
             ("sub", "/jobs", {**job, "user": "eve"}, f"sa:sub {lacks} jobs.others for tenant "
              "vision/nlp", "tenant-admin vision/nlp"),
             ("below", "/hosts/east-a-0/cordon", {}, f"sa:below {lacks} fleet.operate",
@@ -842,6 +844,7 @@ def test_a_refusal_names_the_least_role_that_would_do_and_where(door: Entrance) 
             subject, (role, _, place) = detail.split()[0], remedy.partition(" ")
             command = f": topmast roles grant {subject} {role} {place}"
             asked = f" at the tenant that it is about: topmast roles grant sa:two {role} TENANT"
+            asked += "; to grant operator or admin it takes admin"
             command = command if place else asked
             assert told["remedy"] == f"ask for {role}{command}"
         both = await door.token("both", (Role.VIEWER, "speech"), (Role.SUBMITTER, "nlp"))

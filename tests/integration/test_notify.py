@@ -24,6 +24,7 @@ from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.webhooks import WebhookView
 from topmast.policies.registry import load_profile
+from topmast.service.access import Why
 
 NETWORKS = [ipaddress.ip_network("127.0.0.0/8")]
 JOB = {"run": "true", "tenant": "vision", "name": "a", "resources": {"accelerators": "H100:8"}}
@@ -76,7 +77,16 @@ def test_a_webhook_is_told_over_restarts(tmp_path: Path) -> None:
         assert service.webhooks is not None
         with pytest.raises(InvalidInput, match=r"tenants\[1\]: no tenant 'visoin'"):
             await service.webhooks.put(ROOT, "ops", hook | {"tenants": ["vision", "visoin"]})
-        await service.webhooks.put(ROOT, "ops", hook)
+        assert (await service.webhooks.put(ROOT, "ops", hook)).warnings == ()
+        for field, value, why in (
+            ("secret", f"file:{tmp_path}/none", f"file:{tmp_path}/none: no such file"),
+            ("url", "http://10.1.2.3/", "10.1.2.3 is not in the Internet (topmast up "
+             "--notify-network NETWORK allows it)"),
+        ):  # fmt: skip
+            for dry in (Why(dry_run=True), Why()):
+                put = await service.webhooks.put(ROOT, "other", hook | {field: value}, dry)
+                assert put.warnings == (f"no message can be sent yet: {why}",)
+        await service.webhooks.remove(ROOT, "other")
         fleets = hook | {"tenants": [], "events": ["fleet-changed"]}
         await service.webhooks.put(ROOT, "fleets", fleets)
         await service.webhooks.test(ROOT, "ops")
@@ -113,7 +123,7 @@ def test_a_webhook_is_told_over_restarts(tmp_path: Path) -> None:
     text = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     signed = base64.b64encode(hmac.new(b"a key", text, hashlib.sha256).digest()).decode()
     assert headers["webhook-signature"] == f"v1,{signed}"
-    assert sorted(acts) == ["put webhook", "put webhook", "test webhook"]
+    assert sorted(acts) == [*["put webhook"] * 4, "remove webhook", "test webhook"]
 
 
 def test_a_receiver_that_hangs_slows_no_decision(tmp_path: Path) -> None:

@@ -94,17 +94,23 @@ def _text(value: bytes, reference: str) -> str:
         raise Undelivered(f"{reference}: is not text") from None
 
 
+def check(url: str, allowed: Sequence[Network]) -> None:
+    """Raises Undelivered for a URL that `deliver` would not call; connects to nothing."""
+    host, port, secure = _place(url)
+    try:
+        _address(host, port, secure, allowed)
+    except (OSError, ValueError) as error:
+        raise Undelivered(f"{host} {_trouble(error)}") from None
+
+
 def deliver(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence[Network]) -> None:
     """Post a message. Raises Undelivered unless the receiver says that it has taken it.
 
     ``allowed``: networks of the site itself where receivers may be; else they are in the Internet.
     """
-    if not has_place(url):
-        raise Undelivered("url: what the server finds there is no URL that can be called")
+    host, port, secure = _place(url)
     parts = urlsplit(url)
-    host, secure = parts.hostname or "", parts.scheme == "https"
     try:
-        port = parts.port or (443 if secure else 80)
         path = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
         address = _address(host, port, secure, allowed)
         connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
@@ -122,6 +128,15 @@ def deliver(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence
         raise Undelivered(f"{host} {_trouble(error)}") from None
     if not 200 <= answer.status < 300:
         raise Undelivered(f"{host} answers {answer.status}")
+
+
+def _place(url: str) -> tuple[str, int, bool]:
+    """Host and port of a URL, and whether it is one of https. Raises Undelivered."""
+    if not has_place(url):
+        raise Undelivered("url: what the server finds there is no URL that can be called")
+    parts = urlsplit(url)
+    secure = parts.scheme == "https"
+    return parts.hostname or "", parts.port or (443 if secure else 80), secure
 
 
 def _trouble(error: Exception) -> str:

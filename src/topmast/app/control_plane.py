@@ -21,7 +21,7 @@ from topmast.adapters.objects.checkpoints import jobs_with_checkpoints
 from topmast.adapters.objects.fence import Term as StoreTerm
 from topmast.adapters.planner import capacity_planner, data_planner
 from topmast.adapters.store import PROFILE
-from topmast.adapters.webhooks import Network, deliver
+from topmast.adapters.webhooks import Network, check, deliver
 from topmast.app.claim import ENGINES, folders_in
 from topmast.app.fleet_choice import fleet_of_start
 from topmast.app.folder import QUEUE_ROLE, note
@@ -211,7 +211,7 @@ class ControlPlane(Process):
     def _notifier(self, networks: Sequence[Network]) -> Notifier:
         return Notifier(
             self.journal, self.clock, self._told_of, self.service.access.path,
-            partial(self._deliver, networks),
+            partial(self._deliver, networks), partial(check, allowed=networks),
         )  # fmt: skip
 
     # --- wiring ---------------------------------------------------------------------------------

@@ -108,6 +108,8 @@ def put(
         note(f"{name} was there before: it {options.passive('changed')}")
     if not secret and template is Template.JSON:
         warn("its messages are not signed (--secret PLACE)")
+    for warning in found.warnings:
+        warn(warning)
 
 
 def test(session: Session, name: NameArgument) -> None:

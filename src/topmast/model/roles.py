@@ -65,6 +65,7 @@ BEYOND: Mapping[Permission, tuple[Permission, str]] = {
     Permission.JOBS_SUBMIT: (Permission.JOBS_OTHERS, "under another name"),
     Permission.FLEET_EDIT: (Permission.FLEET_BUILD, "to add or remove regions and clusters"),
     Permission.DATA_EDIT: (Permission.FLEET_BUILD, "to name a source on the server"),
+    Permission.ACCOUNTS_EDIT: (Permission.FLEET_OPERATE, "to grant operator or admin"),
 }
 """What some requests that ask for a permission take besides, and which those are."""
 

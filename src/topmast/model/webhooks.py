@@ -73,6 +73,8 @@ class WebhookView(Struct, frozen=True):
     """Why it did not take the message that is tried now."""
     tries: int = 0
     """How often that message was sent."""
+    warnings: tuple[str, ...] = ()
+    """When it is added or changed: why no message could be sent, as things are."""
 
 
 def read_webhook(

@@ -100,6 +100,8 @@ class Message(msgspec.Struct, frozen=True):
 
 Send = Callable[[str, bytes, dict[str, str]], None]
 """Posts a body to a URL; raises Undelivered."""
+Check = Callable[[str], None]
+"""Raises Undelivered for a URL that `Send` would not call; sends nothing."""
 Find = Callable[[str], Told | None]
 """The job of this id; None: it is not known any more."""
 Keep = Callable[[Mapping[str, str]], None]
@@ -111,8 +113,11 @@ Path = Callable[[str], Sequence[str]]
 class Notifier:
     """The webhooks of a server that leads."""
 
-    def __init__(self, feed: Feed, clock: Clock, find: Find, path: Path, send: Send) -> None:
+    def __init__(
+        self, feed: Feed, clock: Clock, find: Find, path: Path, send: Send, check: Check
+    ) -> None:
         self.feed, self.clock, self.find, self.path, self.send = feed, clock, find, path, send
+        self._check = check
         self._lock = threading.Lock()
         self._workers: dict[str, _Worker] = {}
         self._keeping = threading.Lock()
@@ -200,6 +205,12 @@ class Notifier:
         self._workers[webhook.name] = worker = _Worker(self, webhook, cursor, score)
         self._kept[webhook.name] = cursor
         worker.start()
+
+    def check(self, webhook: Webhook) -> None:
+        """Raises Undelivered if no message could be sent, as things are; sends none."""
+        if webhook.secret:
+            signature(resolved(webhook.secret), "", 0, b"")
+        self._check(resolved(webhook.url))
 
     def send_now(self, webhook: Webhook, message: Message) -> None:
         """Send one message. Raises Undelivered.

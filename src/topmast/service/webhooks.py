@@ -22,6 +22,8 @@ from topmast.service.access import NO_REASON, Access, Why, json_text, row
 from topmast.service.limits import Limits
 from topmast.service.notifier import Keep, Message, Notifier
 
+CHECK_S = 3.0
+"""So long a webhook that is put waits at most for what would keep it from being called."""
 TESTS = 2
 """So many tests run at the same time; others wait. They have threads of their own: a receiver that
 hangs takes none of those that all requests share."""
@@ -53,13 +55,27 @@ class Webhooks:
         known = {view.webhook.name: view for view in await self.listed(caller)}
         if name not in known:
             refuse_another(len(known))
+        warnings = await self._warnings(webhook)
         if why.dry_run:
-            return WebhookView(webhook)
+            return WebhookView(webhook, warnings=warnings)
         before = _told(known[name].webhook) if name in known else ""
         line = row(caller, "put webhook", name)
         line = replace(line, before=before, after=_told(webhook, why.reason))
         await asyncio.to_thread(self._notifier.put, webhook, self._keep(line))
-        return await self._view(caller, name)
+        return replace(await self._view(caller, name), warnings=warnings)
+
+    async def _warnings(self, webhook: Webhook) -> tuple[str, ...]:
+        """Why no message could be sent now; a name server that hangs says nothing of that."""
+        check = asyncio.get_running_loop().run_in_executor(
+            self._tests, self._notifier.check, webhook
+        )
+        try:
+            await asyncio.wait_for(check, CHECK_S)
+        except Undelivered as error:
+            return (f"no message can be sent yet: {error}",)
+        except TimeoutError:
+            pass
+        return ()
 
     def read(self, name: str, document: dict[str, Any]) -> Webhook:
         """A webhook from a request. Raises InvalidInput, with all that is wrong."""

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +18,7 @@ from typing import Any, cast
 import pytest
 
 from topmast.adapters import webhooks
-from topmast.adapters.webhooks import Undelivered, deliver, resolved, signature
+from topmast.adapters.webhooks import Undelivered, check, deliver, resolved, signature
 
 LOOPBACK = [ipaddress.ip_network("127.0.0.0/8")]
 
@@ -38,9 +39,10 @@ def test_a_signature_is_that_of_standard_webhooks() -> None:
 )
 def test_what_a_reference_holds_may_be_no_url(url: str) -> None:
     """It is said so, and what was found is not repeated."""
-    with pytest.raises(Undelivered, match=r"url: .* no URL") as found:
-        deliver(url, b"{}", {}, LOOPBACK)
-    assert not url or url not in str(found.value)
+    for judge in (partial(check, allowed=LOOPBACK), lambda url: deliver(url, b"{}", {}, LOOPBACK)):
+        with pytest.raises(Undelivered, match=r"url: .* no URL") as found:
+            judge(url)
+        assert not url or url not in str(found.value)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +59,9 @@ def test_what_a_reference_holds_may_be_no_url(url: str) -> None:
 )  # fmt: skip
 def test_what_is_not_in_the_internet_is_not_called(url: str) -> None:
     """Unless the site allows it; the address is judged, however it is written."""
-    with pytest.raises(Undelivered, match="not in the Internet"):
-        deliver(url, b"", {}, ())
+    for judge in (partial(check, allowed=()), lambda url: deliver(url, b"", {}, ())):
+        with pytest.raises(Undelivered, match="not in the Internet"):
+            judge(url)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +72,11 @@ def test_only_https_goes_to_the_internet(host: str) -> None:
     """An address there is refused before anything is sent."""
     with pytest.raises(Undelivered, match="only https"):
         deliver(f"http://{host}/", b"", {}, ())
+    with pytest.raises(Undelivered, match="only https"):
+        check(f"http://{host}/", ())
+    check(f"https://{host}/", ())
+    with pytest.raises(Undelivered, match=r"none\.invalid cannot be reached"):
+        check("https://none.invalid/", ())
 
 
 @pytest.mark.parametrize("host", ["[::ffff:127.0.0.1]", "[64:ff9b::127.0.0.1]"])

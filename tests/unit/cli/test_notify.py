@@ -24,6 +24,18 @@ def test_a_webhook_is_added(server: FakeServer, call: Call) -> None:
     assert server.requests[3].document["events"] == ["SUCCEEDED", "FAILED", "CANCELLED"]
 
 
+def test_why_a_webhook_cannot_be_called_is_warned_of(server: FakeServer, call: Call) -> None:
+    """At once, and in a dry run: not at the first message."""
+    why = "no message can be sent yet: file:/nope: no such file"
+    server.on("PUT", "/webhooks/ops", WebhookView(HOOK, warnings=(why,)))
+    server.on("GET", "/webhooks", {"webhooks": []})
+    for more in ([], ["--dry-run"]):
+        called = call(
+            "notify", "add", "ops", "https://example.com/", "--secret", "file:/nope", *more
+        )
+        assert (called.code, f"warning: {why}" in " ".join(called.err.split())) == (0, True)
+
+
 def test_what_a_webhook_replaces_is_said(server: FakeServer, call: Call) -> None:
     """It is no error: a change may be meant. Only the server knows to which networks it sends."""
     server.on("GET", "/webhooks", {"webhooks": [WebhookView(HOOK)]})

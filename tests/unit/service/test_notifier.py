@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from topmast.adapters.webhooks import Undelivered
 from topmast.model.errors import InvalidInput
@@ -86,8 +87,13 @@ JOBS = {
 PATHS = {"vision": ("vision", "research", ""), "nlp": ("nlp", "")}
 
 
+def check(url: str) -> None:
+    if "10.0.0.1" in url:
+        raise Undelivered("not in the Internet")
+
+
 def notifying(feed: Feed, receiver: Receiver) -> Notifier:
-    return Notifier(feed, Clock(), JOBS.get, PATHS.__getitem__, receiver)
+    return Notifier(feed, Clock(), JOBS.get, PATHS.__getitem__, receiver, check)
 
 
 def until(found: Callable[[], Any]) -> None:
@@ -342,3 +348,24 @@ def test_a_backlog_takes_a_part_of_one_processor() -> None:
     notifier.close()
     assert receiver.taken
     assert share < 2 * module.SHARE
+
+
+def test_what_keeps_messages_from_being_sent_is_known_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A secret that is not there or is none, a URL that is not called; nothing is sent."""
+    receiver = Receiver()
+    notifier = notifying(Feed(), receiver)
+    monkeypatch.setenv("BROKEN", "whsec_!")
+    (tmp_path / "key").write_text("a key")
+    good = Webhook("ops", URL, f"file:{tmp_path}/key")
+    notifier.check(good)
+    for hook, said in (
+        (replace(good, secret="file:/nope"), "file:/nope: no such file"),
+        (replace(good, secret="env:BROKEN"), "secret: .* is no key"),
+        (replace(good, url="file:/none"), "file:/none: no such file"),
+        (replace(good, url="http://10.0.0.1/"), "not in the Internet"),
+    ):
+        with pytest.raises(Undelivered, match=said):
+            notifier.check(hook)
+    assert not receiver.tried
