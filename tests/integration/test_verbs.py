@@ -756,8 +756,16 @@ def test_a_tenant_is_paused_by_those_that_answer_for_it(door: Entrance) -> None:
             assert (view["reason"], view["hold"]) == ("TenantPaused", done["paused"])
             tenants = (await client.get("/tenants")).json()["tenants"]
             assert {t["name"]: t["paused"] for t in tenants}["nlp"] == done["paused"]
-            back = (await client.post("/tenants/vision/resume", json={})).json()
-            assert back["paused"] == ""
+            for path, dry_run, effect, paused in (
+                ("pause", True, "unchanged", done["paused"]), ("pause", False, "unchanged",
+                 done["paused"]), ("resume", True, "done", done["paused"]),
+                ("resume", False, "done", ""), ("resume", False, "unchanged", ""),
+                ("resume", True, "unchanged", ""), ("pause", True, "done", ""),
+            ):  # fmt: skip
+                body = {"dry_run": dry_run}
+                back = (await client.post(f"/tenants/vision/{path}", json=body)).json()
+                assert (back["effect"], back["paused"]) == (effect, paused), (path, dry_run)
+            assert dry["effect"] == done["effect"] == "done"
             assert (await client.get(f"/jobs/{waits}")).json()["reason"] != "TenantPaused"
 
     run(story)
@@ -1029,6 +1037,11 @@ def test_a_quota_for_a_while_leaves_models_that_it_does_not_name_as_they_are(
             body["quota"] = {"A100": 3}
             told = (await client.post("/tenants/free/quota", json=body | {"dry_run": True})).json()
             assert (told["before"], told["quota"]) == ({"H100": 1}, {"A100": 3})
+            assert told["warnings"] == []
+            body["quota"] = {"A100": 9, "H100": 4}
+            told = (await client.post("/tenants/free/quota", json=body | {"dry_run": True})).json()
+            too_many = "the quotas add up to 9 A100, and there are 4"
+            assert told["warnings"] == [f"{too_many}: not all tenants can have theirs at once"]
             dry = (await client.post("/jobs/dry-run", json={"job": ONE | firm})).json()
             assert dry["reason"] is None, dry
             rows = (await client.get("/tenants")).json()["tenants"]

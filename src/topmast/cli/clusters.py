@@ -13,7 +13,7 @@ from topmast.cli.actoptions import ActOptions
 from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_clusters
 from topmast.cli.each import named_or_selected, require_each
-from topmast.cli.output import Cell, Column, Row, note, say, say_table
+from topmast.cli.output import Cell, Column, Row, say, say_table
 from topmast.cli.text import moment, number, plural
 
 if TYPE_CHECKING:
@@ -158,6 +158,7 @@ def _act(
         if named:
             require_each(named, (row.name for row in client.clusters()), "cluster")
         found = act(client, named)
+    options.tell()
     session.show({"clusters": found}, lambda: _say_acts(found))
 
 
@@ -165,8 +166,6 @@ _BECOMES = {"close": "closed", "open": "open"}
 
 
 def _say_acts(found: list[ClusterActed]) -> None:
-    if any(acted.dry_run for acted in found):
-        note("nothing was done")
     _say_clusters([acted.cluster for acted in found])
     for acted in found:
         texts = []

@@ -14,7 +14,7 @@ from topmast.cli.command import Session, command
 from topmast.cli.completion import complete_hosts
 from topmast.cli.each import named_or_selected, require_each
 from topmast.cli.hosttable import listed, say_hosts
-from topmast.cli.output import Column, Row, note, say, say_table
+from topmast.cli.output import Column, Row, say, say_table
 from topmast.cli.text import plural
 
 if TYPE_CHECKING:
@@ -133,7 +133,9 @@ def _act(session: Session, hosts: list[str] | None, options: HostOptions, act: A
     with session.client() as client:
         if named:
             require_each(named, (row.name for row in client.hosts()), "host")
-        return act(client, named)
+        acted = act(client, named)
+    options.tell()
+    return acted
 
 
 def _document(acted: HostsActed) -> dict[str, object]:
@@ -145,6 +147,8 @@ def _document(acted: HostsActed) -> dict[str, object]:
 
 def _say(acted: HostsActed) -> None:
     say_hosts(acted.hosts)
+    if same := [one.host for one in acted.effects if one.effect == "unchanged"]:
+        say(f"{listed(same)} {'is' if len(same) == 1 else 'are'} unchanged")
     if acted.dry_run:
         changed = sum(effect.effect == "done" for effect in acted.effects)
         say(
@@ -168,7 +172,6 @@ def _say_drains(plans: Sequence[DrainView], at_once: bool) -> None:
         ]
         for move in {move.job: move for plan in plans for move in plan.moves}.values()
     ]  # fmt: skip
-    note("nothing was done")
     if rows:
         say_table(columns, rows)
     for plan in plans:

@@ -13,7 +13,7 @@ from topmast.cli.actoptions import ActOptions, PeriodOptions
 from topmast.cli.command import Session, command, group
 from topmast.cli.completion import complete_tenants
 from topmast.cli.each import named_or_selected
-from topmast.cli.output import Column, note, say, say_table, warn
+from topmast.cli.output import Column, say, say_table, warn
 from topmast.cli.text import moment, number, plural
 
 if TYPE_CHECKING:
@@ -186,12 +186,13 @@ def quota(
             )
         # What a tenant without a quota may use, the tenants above it say.
         rows = [] if found.before and found.quota else client.tenants()
+    options.tell()
+    for line in found.warnings:
+        warn(line)
     session.show(found, lambda: _say_quota(found, rows))
 
 
 def _say_quota(found: QuotaActed, tenants: Sequence[TenantView]) -> None:
-    if found.dry_run:
-        note("nothing was done")
     columns = [Column("GPU"), Column("QUOTA BEFORE", right=True), Column("QUOTA", right=True)]
     models = dict.fromkeys((*found.before, *found.quota))
     above = _QuotasAbove(tenants)
@@ -251,7 +252,9 @@ def _say_pauses(found: list[TenantPause], becomes: str) -> None:
 
 def _say_pause(found: TenantPause, becomes: str) -> None:
     would = "would be " if found.dry_run else ""
-    if would:
+    if found.effect == "unchanged":
+        say(f"tenant {found.tenant} is unchanged: {found.paused or 'it is not paused'}")
+    elif would:
         say(f"tenant {found.tenant} {would}{becomes}")
         if found.paused:
             say(f"now {found.paused}")

@@ -206,6 +206,7 @@ def run(
     named = named_or_selected(jobs, options.selector, "job", "state=active")
     with session.client() as client:
         acted = act(client)(named, selector=options.selector or "", **options.given)
+    options.tell()
     if acted.jobs or options.selector or not acted.effects:
         session.show(acted, lambda: _say(acted, named, verb or acted.verb))
     refused = [effect for effect in acted.effects if effect.effect == "refused"]

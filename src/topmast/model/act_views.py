@@ -75,6 +75,8 @@ class TenantPause(Struct, frozen=True):
     """The sum over the jobs that are stopped."""
     lost_gpu_h: float
     """The sum over the jobs that are stopped."""
+    effect: str = "done"
+    """``done`` or ``unchanged``; of a dry run what it would be."""
 
 
 class HostEffect(Struct, frozen=True):
@@ -112,7 +114,7 @@ class ClusterActed(Struct, frozen=True):
     cluster: ClusterView
     """As it stands now."""
     effect: str
-    """``done`` or ``unchanged``."""
+    """``done`` or ``unchanged``; of a dry run what it would be."""
     jobs: tuple[str, ...]
     """Jobs with tasks there, which go on."""
 
@@ -137,6 +139,8 @@ class QuotaActed(Struct, frozen=True):
     """Those that have GPUs."""
     replaces: TimedQuota | None = None
     """The quota for a while that the tenant had, or was to have, and has no more."""
+    warnings: tuple[str, ...] = ()
+    """GPU models of which the quotas then promise more than there are."""
 
 
 class ReservationView(Struct, frozen=True):

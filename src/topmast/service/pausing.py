@@ -98,7 +98,8 @@ class Pausing(Verbs):
         self.access.require(caller, Permission.JOBS_OTHERS, tenant)
         if tenant not in known:
             raise no_such("tenant", tenant, known)
-        before = await self._ask(partial(self._meant, tenant, drain, dry_run))
+        ends = isinstance(order, m.ResumeTenant)
+        before = await self._ask(partial(self._meant, tenant, drain, dry_run, ends=ends))
         if dry_run:
             return before
         jobs = [effect.job for effect in before.stops]
@@ -112,11 +113,12 @@ class Pausing(Verbs):
         now = await self._ask(lambda: tenancy.paused_by(tenant))
         return replace(before, paused=now)
 
-    def _meant(self, tenant: str, drain: bool, dry_run: bool) -> TenantPause:
+    def _meant(self, tenant: str, drain: bool, dry_run: bool, *, ends: bool) -> TenantPause:
         queue = self.machines.queue
         stopped = drained(queue, tenant) if drain else []
         branch = [record.plan is not None for record in in_branch(queue, tenant)]
-        done = Effect.DONE.value
+        done, unchanged = Effect.DONE.value, Effect.UNCHANGED.value
+        changes = bool(stopped) or (tenant in queue.tenancy.paused) == ends
         stops = tuple(
             JobEffect(
                 record.id, done, "",
@@ -128,5 +130,5 @@ class Pausing(Verbs):
         return TenantPause(
             tenant, queue.tenancy.paused_by(tenant), dry_run, branch.count(False),
             branch.count(True), stops, sum(stop.gpus for stop in stops),
-            sum(stop.lost_gpu_h for stop in stops),
+            sum(stop.lost_gpu_h for stop in stops), done if changes else unchanged,
         )  # fmt: skip

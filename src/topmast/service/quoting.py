@@ -25,6 +25,7 @@ from topmast.model.job import MILLI
 from topmast.model.timed_quota import TimedQuota
 from topmast.service.access import act, json_text
 from topmast.service.fleet_changes import FleetChanges
+from topmast.service.warnings import quotas_beyond
 
 
 class Quoting(FleetChanges):
@@ -38,7 +39,7 @@ class Quoting(FleetChanges):
         self.access.require(caller, Permission.FLEET_EDIT, ROOT)
         now = self.clock.now()
         wanted = replace(wanted, from_s=wanted.from_s or now, by=self.access.by(caller, wanted.by))
-        spec = await self._checked_quota(wanted, now)
+        spec, warnings = await self._checked_quota(wanted, now)
         known = await self._ask(lambda: self._timed(wanted.tenant))
         if not dry_run:
             note = json_text(
@@ -58,6 +59,7 @@ class Quoting(FleetChanges):
         found = QuotaActed(
             wanted.tenant, dry_run, spec.quota or {}, {**usual, **wanted.quota}, wanted.from_s,
             wanted.until_s, wanted.reason, 0, 0, None if known == wanted else known,
+            warnings,
         )  # fmt: skip
         return await self._with_jobs_of(found)
 
@@ -109,8 +111,13 @@ class Quoting(FleetChanges):
         tenants = await self._ask(lambda: dict(self.machines.queue.tenancy.ledger.tenants))
         return _known(tenant, tenants)
 
-    async def _checked_quota(self, wanted: TimedQuota, now: float) -> TenantSpec:
-        """The tenant with the quota that it has now. Raises InvalidInput, NotFound, for all."""
+    async def _checked_quota(
+        self, wanted: TimedQuota, now: float
+    ) -> tuple[TenantSpec, tuple[str, ...]]:
+        """The tenant with the quota that it has now, and what the quotas then promise too much.
+
+        Raises InvalidInput, NotFound, for all.
+        """
         queue, faults = self.machines.queue, Faults()
         tenants = await self._ask(lambda: dict(queue.tenancy.ledger.tenants))
         spec = faults.of(partial(_known, wanted.tenant, tenants))
@@ -119,9 +126,9 @@ class Quoting(FleetChanges):
             faults.add(message, "until_s", remedy)
         if not wanted.quota:
             faults.add("names no GPU model", "quota", "GPUs by model, such as {H100: 16}")
-        faults.of(partial(_check_quota, await self._ask(lambda: queue.fleet), wanted))
+        later = faults.of(partial(_with_quota, await self._ask(lambda: queue.fleet), wanted))
         faults.refuse()
-        return spec
+        return spec, quotas_beyond(later, wanted.quota)
 
     async def _with_jobs_of(self, found: QuotaActed) -> QuotaActed:
         queue = self.machines.queue
@@ -137,8 +144,8 @@ def _known(tenant: str, tenants: Mapping[str, TenantSpec]) -> TenantSpec:
     return tenants[tenant]
 
 
-def _check_quota(fleet: Fleet, wanted: TimedQuota) -> None:
-    """The quotas must add up in the tree as those of a fleet file do. Raises InvalidInput."""
+def _with_quota(fleet: Fleet, wanted: TimedQuota) -> Fleet:
+    """The fleet with a quota as if for good, which must add up as a fleet file. Raises InvalidInput."""
     document: dict[str, Any] = dump_fleet(fleet)
     tenants: dict[str, Any] = document.get("tenants") or {}
     described = dict(tenants.get(wanted.tenant) or {})
@@ -151,4 +158,4 @@ def _check_quota(fleet: Fleet, wanted: TimedQuota) -> None:
     document["tenants"] = {**tenants, wanted.tenant: described}
     own = f"tenants.{wanted.tenant}."
     with restated(lambda error: error.at(field=error.field.removeprefix(own))):
-        parse_fleet(document)
+        return parse_fleet(document)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -88,14 +88,17 @@ def _meant(queue: GlobalQueue, dataset: str) -> str:
     return f" ({near})" if near else ""
 
 
-def quotas_beyond(fleet: Fleet) -> tuple[str, ...]:
-    """A line for each model with quotas for more GPUs than there are. O(hosts + tenants)."""
+def quotas_beyond(fleet: Fleet, models: Collection[str] | None = None) -> tuple[str, ...]:
+    """A line for each model with quotas for more GPUs than there are. O(hosts + tenants).
+
+    ``models``: only of these.
+    """
     there = fleet.gpus()
     return tuple(
         f"the quotas add up to {promised} {model}, and there are {there.get(model, 0)}: "
         "not all tenants can have theirs at once"
         for model, promised in sorted(fleet.quotas().items())
-        if promised > there.get(model, 0)
+        if promised > there.get(model, 0) and (models is None or model in models)
     )
 
 

@@ -268,9 +268,25 @@ def test_a_selector_stands_for_hosts(verb: str, server: FakeServer, call: Call) 
     want = (
         "nothing runs on h0" if verb == "drain" else "1 host would change, with 8 GPUs and 2 jobs"
     )
-    assert want in called.out
+    assert (want in called.out, called.err) == (True, "nothing was done\n")
     assert call(verb, "h0", "-l", "rack=r1").code == 2
     assert call(verb).code == 2
+
+
+def test_hosts_that_an_act_does_not_change_are_named(server: FakeServer, call: Call) -> None:
+    """A host that was in service is no host that was brought back."""
+    hosts = tuple(host(name) for name in ("h0", "h1", "h2"))
+    of = zip(hosts, ("done", "unchanged", "unchanged"), strict=True)
+    effects = tuple(HostEffect(one.name, effect) for one, effect in of)
+    server.on("GET", "/hosts", {"hosts": hosts})
+    for dry_run, more in ((True, ["--dry-run"]), (False, [])):
+        found = HostsActed("uncordon", dry_run, hosts, effects, 8.0, ())
+        server.on("POST", "/hosts/uncordon", found)
+        out = call("uncordon", "h0", "h1", "h2", *more).out
+        assert out.splitlines()[4] == "h1,h2 are unchanged"
+    one = HostsActed("uncordon", False, hosts[1:2], effects[1:2], 8.0, ())
+    server.on("POST", "/hosts/uncordon", one)
+    assert call("uncordon", "h1").out.endswith("h1 is unchanged\n")
 
 
 @pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain"])
@@ -496,7 +512,11 @@ def test_a_quota_is_given_for_a_while(server: FakeServer, call: Call) -> None:
     (order,) = server.asked("POST", "/tenants/vision/quota")
     assert (order.document["quota"], order.document["dry_run"]) == ({"H100": 64, "A100": 8}, True)
     assert call(*quota, "--end").code == 0
-    assert call(*quota, "--gpus", "H100=64", "--for", "3d").code == 0
+    assert called.err == "nothing was done\n"
+    too_many = "the quotas add up to 64 H100, and there are 48"
+    server.on("POST", "/tenants/vision/quota", msgspec.structs.replace(found, warnings=(too_many,)))
+    called = call(*quota, "--gpus", "H100=64", "--for", "3d")
+    assert (called.code, called.err) == (0, f"warning: {too_many}\n")
     order = server.asked("POST", "/tenants/vision/quota")[-1]
     assert order.document["until_s"] - time.time() == pytest.approx(3 * 86400.0, abs=60)
     for wrong in (

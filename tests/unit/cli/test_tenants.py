@@ -40,6 +40,20 @@ def test_a_rehearsal_says_that_nothing_was_done(call: Call, server: FakeServer) 
     assert call("tenants", "resume", "vision").out.startswith("tenant vision resumed\n")
 
 
+def test_what_changes_nothing_says_so(call: Call, server: FakeServer) -> None:
+    """And why; a tenant may be kept by the one above it."""
+    above = "tenant research is paused by ann"
+    for verb, why, said in (
+        ("resume", "", "it is not paused"), ("resume", above, above), ("pause", WHY, WHY),
+    ):  # fmt: skip
+        for dry_run, more in ((True, ["--dry-run"]), (False, [])):
+            answer = TenantPause("vision", why, dry_run, 2, 0, (), 0.0, 0.0, "unchanged")
+            server.on("POST", f"/tenants/{verb}", {"tenants": [answer]})
+            out = call("tenants", verb, "vision", *more).out
+            want = f"tenant vision is unchanged: {said}\n2 jobs of it waiting, 0 with GPUs\n"
+            assert out == want
+
+
 def test_a_rehearsal_of_a_drain_says_what_would_be(call: Call, server: FakeServer) -> None:
     """Also of a tenant that is paused already; nothing of it reads as if it was done."""
     answer = TenantPause("vision", WHY, True, 0, 1, STOPS, 8.0, 1.5)
