@@ -60,19 +60,20 @@ from topmast.app.process import Outside, Term, fail_stop
 from topmast.app.reads import StandbyReads
 from topmast.app.server import (
     announce,
+    announce_as,
     announce_standby,
     bind,
     keep,
     run,
     url_of,
     withdraw,
-    withdraw_standby,
+    withdraw_as,
 )
 from topmast.app.standby import Standby, require_engines_here, step_down
 from topmast.app.token import read_token
 from topmast.cli.output import say, say_block
 from topmast.cli.rootoptions import ServeOptions
-from topmast.client.address import LEADER, checked_url
+from topmast.client.address import LEADER, STANDBY, STARTING, checked_url
 from topmast.model.errors import Conflict, Faults, InvalidInput, TopmastError, Unavailable
 from topmast.model.files.fleetfile import read_fleet
 from topmast.model.fleet import Fleet
@@ -189,6 +190,8 @@ class QueueServer:
                     bind(host, port, token=self._token, field="--link")
                 )
             self._url = url_of(listeners["--host"])
+            announce_as(options.state, STARTING, self._url)
+            stack.callback(withdraw_as, options.state, STARTING)
             self._entry = open_entry(self._entry, options, stack, self._url)
             if self._entry.listener is not None:
                 listeners["--listen"] = self._entry.listener
@@ -354,7 +357,7 @@ class QueueServer:
     def _take_over(self, journal: SqlJournal, keeper: Keeper, follower: Follower) -> None:
         self._lead(journal, keeper, follower)
         announce(self._options.state, self._url, LEADER)
-        withdraw_standby(self._options.state)
+        withdraw_as(self._options.state, STANDBY)
         self._say_ready(self._url)
 
     def _leave(self) -> None:
@@ -443,7 +446,7 @@ class QueueServer:
             withdraw(state)  # it led, and began again
             announce_standby(state, url)
             if self._system is not None:  # meanwhile
-                withdraw_standby(state)
+                withdraw_as(state, STANDBY)
             self._say_stands_by(url, state)
             return
         regions = [region.name for region in system.fleet.regions]

@@ -25,7 +25,7 @@ from topmast.adapters.engines.local import processes
 from topmast.adapters.engines.local.hosts import TASK_UMASK
 from topmast.app import systemd
 from topmast.app.folder import note
-from topmast.client.address import SERVER_FILE, STANDBY, standby_file
+from topmast.client.address import SERVER_FILE, STANDBY, STARTING, process_file
 from topmast.model.errors import InvalidInput, Unavailable
 
 LOG_FORMAT = "TOPMAST_LOG"
@@ -220,7 +220,7 @@ async def _serve(
         await server.serve(sockets=list(listeners))
     finally:
         withdraw(state)
-        withdraw_standby(state)
+        withdraw_as(state, STANDBY)
 
 
 def withdraw(state: Path) -> None:
@@ -233,16 +233,23 @@ def withdraw(state: Path) -> None:
 def announce(state: Path, url: str, role: str = "") -> None:
     """Tell clients on this machine where the server is, and what: a ``LEADER``, or the only one."""
     _announce(state, SERVER_FILE, url, role)
+    withdraw_as(state, STARTING)
 
 
 def announce_standby(state: Path, url: str) -> None:
     """Tell `topmast down` of a process that stands by; several may on one folder."""
-    _announce(state, standby_file(os.getpid()), url, STANDBY)
+    announce_as(state, STANDBY, url)
+    withdraw_as(state, STARTING)
 
 
-def withdraw_standby(state: Path) -> None:
-    """Take back what `announce_standby` told."""
-    (state / standby_file(os.getpid())).unlink(missing_ok=True)
+def announce_as(state: Path, kind: str, url: str) -> None:
+    """Tell of a process that does not lead: it stands by, or is starting."""
+    _announce(state, process_file(kind, os.getpid()), url, kind)
+
+
+def withdraw_as(state: Path, kind: str) -> None:
+    """Take back what `announce_as` told."""
+    (state / process_file(kind, os.getpid())).unlink(missing_ok=True)
 
 
 def _announce(state: Path, name: str, url: str, role: str) -> None:

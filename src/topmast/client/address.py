@@ -24,6 +24,8 @@ LARGEST_BYTES = 65_536
 """What the server of a state folder tells of itself."""
 LEADER, STANDBY = "leader", "standby"
 """The roles of servers on one database."""
+STARTING = "starting"
+"""What a server says of itself until it has one."""
 
 
 def default_state() -> Path:
@@ -78,15 +80,15 @@ def _meant(state: Path) -> str:
     return f"; jobs in a state are found by --selector state={near[0]}" if near else ""
 
 
-def standby_file(pid: int | str) -> str:
-    """The name of what a process that stands by tells of itself in its state folder."""
-    return f"standby.{pid}.json"
+def process_file(kind: str, pid: int | str) -> str:
+    """The name of what a process that is a `STANDBY` or `STARTING` tells in its state folder."""
+    return f"{kind}.{pid}.json"
 
 
-def written_standbys(state: Path) -> list[dict[str, Any]]:
+def written_standbys(state: Path, kind: str = STANDBY) -> list[dict[str, Any]]:
     """What the processes wrote that stand by on a folder and run, as `written_server`."""
     found = []
-    for file in sorted(state.glob(standby_file("*"))):
+    for file in sorted(state.glob(process_file(kind, "*"))):
         with suppress(OSError, ValueError, RecursionError, InvalidInput):
             text, owner = _read(file)
             told = json.loads(text)
@@ -108,6 +110,7 @@ def written_server(state: Path, remedy: str = OR_ANOTHER) -> dict[str, Any]:
         text, owner = _read(file)
         found = json.loads(text)
     except FileNotFoundError:
+        _refuse_starting(state, folder)
         absent = "" if state.exists() or state == default_state() else ", which is not there"
         message = f"no Topmast server runs on {folder}{absent}; {remedy}"
         raise Unavailable(f"{message}{_meant(state)}") from None
@@ -118,11 +121,19 @@ def written_server(state: Path, remedy: str = OR_ANOTHER) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise Unavailable(f"{file} cannot be read ({error}); {REMEDY}") from None
     if isinstance(found, dict) and _has_ended(found):
+        _refuse_starting(state, folder)
         raise Unavailable(f"no Topmast server runs on {folder}: the last one was killed; {remedy}")
     url = found.get("url") if isinstance(found, dict) else None
     if not isinstance(url, str):
         raise Unavailable(f"{file} names no server; {REMEDY}")
     return {**found, "url": checked_url(url, str(file)), OWNER: owner}
+
+
+def _refuse_starting(state: Path, folder: str | Path) -> None:
+    """Raises Unavailable if a server is being started on a folder."""
+    if written_standbys(state, STARTING):
+        message = f"the Topmast server on {folder} is starting"
+        raise Unavailable(f"{message}; try again in some seconds")
 
 
 def _read(file: Path) -> tuple[bytes, int]:

@@ -101,10 +101,10 @@ def test_knows_loopback(url: str, want: bool) -> None:
     assert is_loopback(url) is want
 
 
-def _written(state: Path, **more: object) -> None:
+def _written(state: Path, file: str = "server.json", **more: object) -> None:
     own = {**processes.identity(os.getpid()), "pid_namespace": processes.namespace()}
     document = {"url": "http://127.0.0.1:1", **own, **more}
-    (state / "server.json").write_text(json.dumps(document))
+    (state / file).write_text(json.dumps(document))
 
 
 @pytest.mark.parametrize(
@@ -128,6 +128,22 @@ def test_the_port_of_a_server_that_was_killed_is_not_asked(
     else:
         with pytest.raises(Unavailable, match=r"no Topmast server runs on .* was killed"):
             written_url(tmp_path)
+
+
+def test_a_server_that_is_starting_is_waited_for(tmp_path: Path) -> None:
+    """After one that was killed, too; not if the start itself was killed."""
+    _written(tmp_path, "starting.1.json", start_ticks=1)
+    with pytest.raises(Unavailable, match="no Topmast server runs on"):
+        written_url(tmp_path)
+    _written(tmp_path, "starting.2.json")
+    said = f"the Topmast server on {tmp_path} is starting; try again in some seconds"
+    with pytest.raises(Unavailable, match=f"^{said}$"):
+        written_url(tmp_path)
+    _written(tmp_path, start_ticks=1)
+    with pytest.raises(Unavailable, match=f"^{said}$"):
+        written_url(tmp_path)
+    _written(tmp_path)
+    assert written_url(tmp_path) == "http://127.0.0.1:1"
 
 
 def test_a_server_that_its_parent_has_not_buried_is_dead(tmp_path: Path) -> None:
