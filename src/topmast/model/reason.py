@@ -25,6 +25,9 @@ class PendingReason(StrEnum):
     PENDING_EVALUATION = "PendingEvaluation"
 
 
+BACK_OFF = "BackOff"
+"""What people are told in place of `PendingReason.PENDING_EVALUATION` of a job that waits out a
+delay; journals and metrics do not know it."""
 PRECEDENCE = tuple(PendingReason)
 HOPELESS = (
     PendingReason.HELD,

@@ -177,7 +177,7 @@ def _explanation(
         job=record.id or None,
         name=spec.name,
         state=record.state.value if record.id else "NOT SUBMITTED",
-        reason=reason.value if reason else None,
+        reason=queue.word_for(record, obstacles[0] if obstacles else None),
         summary=summary + sentences.refused(record),
         would_help=would_help(world, reasons[-1] if reasons else None, inquiry, changes, turn),
         regions=tuple(inquiry.regions),

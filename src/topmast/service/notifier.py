@@ -206,11 +206,19 @@ class Notifier:
         self._kept[webhook.name] = cursor
         worker.start()
 
-    def check(self, webhook: Webhook) -> None:
-        """Raises Undelivered if no message could be sent, as things are; sends none."""
+    def troubles(self, webhook: Webhook) -> tuple[str, ...]:
+        """All that would keep messages from being sent, as things are; sends none."""
+        found = []
         if webhook.secret:
-            signature(resolved(webhook.secret), "", 0, b"")
-        self._check(resolved(webhook.url))
+            try:
+                signature(resolved(webhook.secret), "", 0, b"")
+            except Undelivered as error:
+                found.append(str(error))
+        try:
+            self._check(resolved(webhook.url))
+        except Undelivered as error:
+            found.append(str(error))
+        return tuple(found)
 
     def send_now(self, webhook: Webhook, message: Message) -> None:
         """Send one message. Raises Undelivered.

@@ -145,7 +145,7 @@ def _known(tenant: str, tenants: Mapping[str, TenantSpec]) -> TenantSpec:
 
 
 def _with_quota(fleet: Fleet, wanted: TimedQuota) -> Fleet:
-    """The fleet with a quota as if for good, which must add up as a fleet file. Raises InvalidInput."""
+    """The fleet with a quota for a while as one for good. Raises InvalidInput, as for its file."""
     document: dict[str, Any] = dump_fleet(fleet)
     tenants: dict[str, Any] = document.get("tenants") or {}
     described = dict(tenants.get(wanted.tenant) or {})

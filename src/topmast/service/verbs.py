@@ -60,8 +60,9 @@ class Verbs(Operating):
     """What people do to jobs, by id or by selector."""
 
     def _view(self, record: JobRecord) -> JobView:
-        verdict = self.machines.queue.verdict_on(record)
-        view = record.view(self.clock.now(), verdict.reason.value if verdict else None)
+        queue = self.machines.queue
+        reason = queue.word_for(record, queue.verdict_on(record))
+        view = record.view(self.clock.now(), reason)
         steps = self.live_progress.of_job(record.id, record.epoch)
         if record.state not in WAITING and not record.finished:
             reachable = view.region not in self.machines.queue.cycle.reach.absent

@@ -67,15 +67,13 @@ class Webhooks:
     async def _warnings(self, webhook: Webhook) -> tuple[str, ...]:
         """Why no message could be sent now; a name server that hangs says nothing of that."""
         check = asyncio.get_running_loop().run_in_executor(
-            self._tests, self._notifier.check, webhook
+            self._tests, self._notifier.troubles, webhook
         )
         try:
-            await asyncio.wait_for(check, CHECK_S)
-        except Undelivered as error:
-            return (f"no message can be sent yet: {error}",)
+            found = await asyncio.wait_for(check, CHECK_S)
         except TimeoutError:
-            pass
-        return ()
+            return ()
+        return tuple(f"no message can be sent yet: {why}" for why in found)
 
     def read(self, name: str, document: dict[str, Any]) -> Webhook:
         """A webhook from a request. Raises InvalidInput, with all that is wrong."""

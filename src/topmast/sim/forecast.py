@@ -74,6 +74,8 @@ class Forecast:
         self.whatif: WhatIf
         # News on its way is heard before the copy is complete.
         WhatIf(state, profile, settings, hears, self._take)
+        self._delayed = {one.id for one in self.whatif.machines.queue.backlog.delayed()}
+        """Jobs that waited out a delay when the copy was made."""
 
     def _take(self, whatif: WhatIf) -> None:
         self.whatif = whatif
@@ -115,7 +117,8 @@ class Forecast:
             return ExpectedStart(at_s, at_s, at_s, "there is room for it now")
         work = sum(end.expected for end in ahead)
         if not work:
-            return ExpectedStart(at_s, at_s, at_s, "it waits for no other job to end")
+            why = "waits out a delay" if job in self._delayed else "waits for no other job to end"
+            return ExpectedStart(at_s, at_s, at_s, f"it {why}")
         before = sum(starts_s < at_s for starts_s, _ in self.starts.values())
         early_s = self.from_s + wait_s * min(1.0, sum(end.early for end in ahead) / work)
         late_s = self.from_s + wait_s * max(1.0, sum(end.late for end in ahead) / work)

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from topmast.model.reason import ClusterVerdict, Count, PendingReason, Rejection, ruled_out
+from topmast.model.reason import (
+    BACK_OFF,
+    ClusterVerdict,
+    Count,
+    PendingReason,
+    Rejection,
+    ruled_out,
+)
 from topmast.model.views import Explanation, PlanView, RegionVerdict
 
 WIDTH = 220.0
@@ -79,6 +86,7 @@ KEPT_BY: dict[str | None, str] = {
     PendingReason.WAITING_FOR_QUOTA: "the quota of its tenant is used up",
     PendingReason.WAITING_FOR_DATA: "its data is not there yet",
     PendingReason.INSUFFICIENT_CAPACITY: "the queue does not start it there yet (see above)",
+    BACK_OFF: "the job waits out a delay",
 }
 """What keeps a job from a place with room, by the reason why it waits."""
 

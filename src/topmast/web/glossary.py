@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from markupsafe import Markup, escape
 
 from topmast.model.engines import Capability
-from topmast.model.reason import PendingReason
+from topmast.model.reason import BACK_OFF, PendingReason
 from topmast.model.states import JobState
 
-REASONS: Mapping[PendingReason, tuple[str, str]] = {
+REASONS: Mapping[str, tuple[str, str]] = {
     PendingReason.HELD: (
         "A person holds the job. It gets no place until it is released.",
         "Release it; if it was suspended, resume it.",
@@ -63,8 +63,12 @@ REASONS: Mapping[PendingReason, tuple[str, str]] = {
         "Wait: they save a checkpoint first.",
     ),
     PendingReason.PENDING_EVALUATION: (
-        "The server has not looked for a place yet, or waits a while after a failure.",
+        "The server has not looked for a place yet.",
         "Wait a moment.",
+    ),
+    BACK_OFF: (
+        "It waits out a delay after a failure, which grows with each failure.",
+        "Wait, or requeue the job: then it is tried at once.",
     ),
 }  # fmt: skip
 """Why a job waits: what it means, and what helps."""
@@ -209,4 +213,4 @@ def can(capability: str) -> str:
 
 def reason_means(reason: str) -> str:
     """What a reason for waiting means, in a sentence."""
-    return REASONS[PendingReason(reason)][0]
+    return REASONS[reason][0]

@@ -101,10 +101,13 @@ def test_knows_loopback(url: str, want: bool) -> None:
     assert is_loopback(url) is want
 
 
-def _written(state: Path, file: str = "server.json", **more: object) -> None:
+def _written(state: Path, **more: object) -> None:
+    _tell(state / "server.json", more)
+
+
+def _tell(file: Path, more: dict[str, object]) -> None:
     own = {**processes.identity(os.getpid()), "pid_namespace": processes.namespace()}
-    document = {"url": "http://127.0.0.1:1", **own, **more}
-    (state / file).write_text(json.dumps(document))
+    file.write_text(json.dumps({"url": "http://127.0.0.1:1", **own, **more}))
 
 
 @pytest.mark.parametrize(
@@ -132,10 +135,10 @@ def test_the_port_of_a_server_that_was_killed_is_not_asked(
 
 def test_a_server_that_is_starting_is_waited_for(tmp_path: Path) -> None:
     """After one that was killed, too; not if the start itself was killed."""
-    _written(tmp_path, "starting.1.json", start_ticks=1)
+    _tell(tmp_path / "starting.1.json", {"start_ticks": 1})
     with pytest.raises(Unavailable, match="no Topmast server runs on"):
         written_url(tmp_path)
-    _written(tmp_path, "starting.2.json")
+    _tell(tmp_path / "starting.2.json", {})
     said = f"the Topmast server on {tmp_path} is starting; try again in some seconds"
     with pytest.raises(Unavailable, match=f"^{said}$"):
         written_url(tmp_path)

@@ -15,7 +15,7 @@ from tests.unit.docs.pages import REPO
 from topmast import Client
 from topmast.api import PREFIX, create_api
 from topmast.model.decided import Rule
-from topmast.model.reason import PRECEDENCE, PendingReason, Rejection
+from topmast.model.reason import BACK_OFF, PRECEDENCE, PendingReason, Rejection
 from topmast.model.states import TRANSITIONS, HostState, JobState, Outcome
 from topmast.policies.options import ScoreWeights
 from topmast.policies.registry import load_profile, profile_names
@@ -106,7 +106,7 @@ def test_reasons_are_in_their_order() -> None:
     """The table of reasons has their precedence."""
     first = [row[0].strip("`") for row in rows("states.md")]
     at = first.index(PRECEDENCE[0])
-    assert first[at : at + len(PRECEDENCE)] == list(PRECEDENCE)
+    assert first[at : at + len(PRECEDENCE) + 1] == [*PRECEDENCE, BACK_OFF]
 
 
 # ----------------------------------------------------------------------------------- profiles

@@ -12,16 +12,19 @@ from tests.support.world import World
 from tests.unit.fast.queue.data.test_data import WORTH, Worth, _busy_west, _reads
 from topmast.fast.queue import Verdict
 from topmast.fast.queue.cycle import checks, cycle
+from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.fleet import DatasetSpec, Link, TenantSpec
 from topmast.model.job import Band, JobSpec, Level, Topology
-from topmast.model.reason import ChangeKind, PendingReason
+from topmast.model.reason import BACK_OFF, ChangeKind, PendingReason
 from topmast.model.states import SUSPECTED, WAITING, HostState, JobState
 from topmast.model.views import Explanation
 from topmast.ports import Decision
 from topmast.service.explain import explain_job, explain_spec
 from topmast.service.fleet import hosts, with_reach
 from topmast.service.sentences import standing
+from topmast.sim.forecast import Forecast
+from topmast.sim.whatif import state_snapshot_of
 
 
 def _asked(world: World, spec: JobSpec) -> Explanation:
@@ -363,6 +366,25 @@ def test_a_waiting_job_is_explained_by_the_reason_that_the_queue_has() -> None:
     world.submit(job("waits", gpus=8), job("huge", gpus=16), job("lost", datasets=("x",)))
     for name in ("j2", "j3", "j4"):
         assert _told(world, name).reason == world.reason(name)
+
+
+def test_a_job_that_waits_out_a_delay_says_so_by_a_word_of_its_own() -> None:
+    """It was looked at, and waits for no other job; what people say goes first."""
+    policies = profile(backoff_s=60.0)
+    world = World(fleet(cluster("east-1", hosts=1)), policies)
+    world.submit(job())
+    world.finish("j1", 1)
+    told = _told(world, "j1")
+    assert (told.reason, told.also) == (BACK_OFF, ())
+    assert told.summary.startswith("waits out a delay: ")
+    state = state_snapshot_of(world.queue, world.machines.region_states(), world.now, 0)
+    assert Forecast(state, policies).start_of("j1").basis == "it waits out a delay"
+    world.tell(ids.QUEUE, m.PauseTenant("default", "ann"))
+    assert _told(world, "j1").reason == PendingReason.TENANT_PAUSED
+    world.tell(ids.QUEUE, m.ResumeTenant("default", "ann"))
+    assert _told(world, "j1").reason == BACK_OFF
+    world.advance(61.0)
+    assert (world.state("j1"), _told(world, "j1").reason) == (JobState.RUNNING, None)
 
 
 def test_a_placed_job_is_explained_by_its_plan() -> None:

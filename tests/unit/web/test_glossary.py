@@ -3,7 +3,7 @@
 import re
 
 from topmast.model.engines import Capability
-from topmast.model.reason import PendingReason, Rejection
+from topmast.model.reason import BACK_OFF, PendingReason, Rejection
 from topmast.model.states import JobState
 from topmast.web.candidates import MEANING
 from topmast.web.glossary import CAN, REASONS, STATES, TERMS, WORDS, anchor, term_word, word
@@ -12,7 +12,7 @@ from topmast.web.routes import TEMPLATES
 
 def test_each_token_has_a_sentence() -> None:
     """Of all reasons to wait, states, reasons why a place is none, and what engines can do."""
-    assert list(REASONS) == list(PendingReason)
+    assert list(REASONS) == [*PendingReason, BACK_OFF]
     assert list(STATES) == list(JobState)
     assert set(MEANING) == set(Rejection)
     assert set(CAN) == set(Capability)

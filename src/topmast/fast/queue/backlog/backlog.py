@@ -297,6 +297,10 @@ class Backlog:
         """The jobs that wait out a back-off."""
         return iter(self._delayed.values())
 
+    def is_delayed(self, job: str) -> bool:
+        """Whether a job waits out a back-off."""
+        return job in self._delayed
+
     def release(self, now: float) -> list[JobRecord]:
         """The jobs with a back-off that is over by ``now``; they must be added again."""
         return [self._delayed.pop(job) for job in self.delays.take_due(now)]

@@ -22,7 +22,7 @@ from topmast.model.dependency import awaited
 from topmast.model.fleet import Fleet
 from topmast.model.job import JobSpec, needs_of_engine
 from topmast.model.plan import FREE, Mode, More, PlacementRequest, RegionTerms, Reservation
-from topmast.model.reason import PendingReason, Rejection
+from topmast.model.reason import BACK_OFF, PendingReason, Rejection
 from topmast.model.states import WAITING
 
 NEVER = (PendingReason.NO_MATCHING_HARDWARE, PendingReason.TOPOLOGY_DOES_NOT_FIT)
@@ -225,6 +225,14 @@ class QueueViews(QueueState):
         parts = (verdict.detail, self.backlog.grants.news(record.id), *news)
         detail = "; ".join(part for part in parts if part)
         return self.as_reached(replace(verdict, detail=detail))
+
+    def word_for(self, record: JobRecord, verdict: Verdict | None) -> str | None:
+        """The reason of a verdict on a job, as people are told it."""
+        if verdict is None:
+            return None
+        not_tried = verdict.reason is PendingReason.PENDING_EVALUATION
+        is_delayed = not_tried and self.backlog.is_delayed(record.id)
+        return BACK_OFF if is_delayed else verdict.reason.value
 
     def aside(self, record: JobRecord) -> list[Verdict]:
         """Why a job stands in no order: acts of people, then other jobs."""
