@@ -873,6 +873,17 @@ def test_a_refusal_names_the_least_role_that_would_do_and_where(door: Entrance) 
     run(story)
 
 
+def test_a_login_without_a_provider_says_how_to_use_a_token(door: Entrance) -> None:
+    """And not only that there is another way."""
+
+    async def story() -> None:
+        async with door.client() as client:
+            told = await client.post(f"{URL}/auth/device", json={})
+        assert (told.status_code, "topmast login --token-stdin" in told.text) == (404, True)
+
+    run(story)
+
+
 def test_no_caller_grants_above_the_own_role(door: Entrance) -> None:
     """Not to others, not by a token of a stronger account, not at another tenant."""
 

@@ -3,13 +3,16 @@
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.support.certificates import write_certificate
-from tests.support.live import live, until_state
+from tests.support.live import Server, live, until_state
+from topmast.client.address import written_url
+from topmast.model.errors import Unavailable
 
 FLEET = """
 regions: {east: {clusters: {east-a: {hosts: [{count: 1, gpu: H100, gpus: 2}]}}}}
@@ -54,6 +57,24 @@ def test_a_server_that_stops_says_what_runs_on(tmp_path: Path) -> None:
         client.submit({"run": "true", "resources": {"accelerators": "H100:2"}})
         assert server.stop() == 0
         assert server.log_tail().splitlines()[-1] == "stopped; 2 jobs run on"
+
+
+def test_a_server_that_is_starting_is_told_of_until_it_is_there(tmp_path: Path) -> None:
+    """A command beside it must not ask for another one to be started."""
+    server = Server(tmp_path / "state", None)
+    server.start()
+    try:
+        deadline_s = time.monotonic() + 60
+        while not list(server.state.glob("starting.*.json")):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+        with pytest.raises(Unavailable, match="is starting; try again in some seconds"):
+            written_url(server.state)
+        url = server.wait_ready()
+        assert written_url(server.state) == url
+        assert not list(server.state.glob("starting.*.json"))
+    finally:
+        assert server.stop() == 0
 
 
 @pytest.mark.parametrize(

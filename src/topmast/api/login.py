@@ -22,6 +22,10 @@ from topmast.routing import CALLER, REQUEST, guarded_router, open_to_all
 from topmast.service.limits import client_of
 from topmast.service.service import Service
 
+NO_PROVIDER = (
+    "this server has no provider to log in with: use a token, which `topmast tokens create` of an "
+    "administrator makes, by `topmast login --token-stdin`"
+)
 LOGIN_COOKIE = "__Host-topmast-login-"
 """Ties the return of a browser to the login that it began; the beginning of its state follows.
 
@@ -67,7 +71,7 @@ class Logging:
     def openid(self) -> OpenId:
         """The provider. Raises NotFound."""
         if self._openid is None:
-            raise NotFound("this server has no provider to log in with: use a token")
+            raise NotFound(NO_PROVIDER)
         return self._openid
 
     def keep(

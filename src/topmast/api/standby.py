@@ -41,7 +41,7 @@ FULL = (
     "nothing can be written: the disk of the database is full: make room there; "
     f"what only reads is answered, to clients that set TOPMAST_MOST_AGE_S={MOST_AGE_S:g}"
 )
-CUT_OFF = "cannot reach the database of the servers: its health says why"
+CUT_OFF = "cannot reach the database of the servers: its health or its log says why"
 UNPROVEN = "this server cannot prove that it leads: its database does not answer; ask again soon"
 SHARED = (
     "this server stands by, and the leader has the same URL: give each server its own "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from topmast.cli.commands import COMMANDS
-from topmast.cli.groups import Command, Group
+from topmast.cli.groups import Command, Group, Listing
 from topmast.cli.output import note, say_block, say_json
 from topmast.cli.written import as_written
 
@@ -142,7 +142,8 @@ def group(
 
     call.__signature__ = inspect.signature(run)  # type: ignore[attr-defined]
     call.__doc__ = help = help or COMMANDS[name].said
-    made = typer.Typer(cls=Group, no_args_is_help=False, rich_markup_mode=None)
+    kind = Group if alone is None else Listing
+    made = typer.Typer(cls=kind, no_args_is_help=False, rich_markup_mode=None)
     made.callback(invoke_without_command=True)(call)
     app.add_typer(made, name=name, help=help, rich_help_panel=panel, epilog=epilog(example))
     return made

@@ -51,8 +51,18 @@ FOR_ONE = {
     "clusters": "topmast clusters --selector cluster={}", "audit": "topmast audit --object {}",
     "regions": "topmast clusters --region {}", "gpus": "topmast gpus --region {}",
     "tenants": "topmast queue --tenant {}, which has its jobs",
+    "status": "topmast status {}", "explain": "topmast explain {}", "logs": "topmast logs {}",
 }  # fmt: skip
-"""What is written for one of those that a command lists."""
+"""What is written for one of those that a command lists, or of which it takes one at a time."""
+HERE = {
+    ("queue", "--user"): "--selector user=NAME",
+    ("logs", "--tail"): "topmast logs JOB | tail -n LINES",
+    ("edit", "--set"): "an option for each value, such as --priority BAND",
+    ("import", "slurm"): "topmast import sbatch FILE",
+    ("import", "k8s"): "topmast import kubernetes FILE",
+}
+"""What people write behind a command, and how it is done."""
+_LISTING = ("list", "ls", "show")
 
 
 _EXTRA = re.compile(r"Got unexpected extra argument\(s\) \((.*)\)", re.DOTALL)
@@ -184,6 +194,9 @@ class CommandBehind(Command):
 class Group(TyperGroup):
     """A group with the whole first sentence of each command in its help."""
 
+    lists_alone = False
+    """Called without one of its commands it lists what there is, and shows no help."""
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options that stand before the command."""
         faults: list[typer.TyperException] = []
@@ -208,7 +221,11 @@ class Group(TyperGroup):
             named = rest and not rest[0].startswith("-") and here.count(" ") == 1
             return (named and _for_one(here.split()[1], rest[0])) or f"; here it is: {here}"
         near = get_close_matches(word, list(self.commands), 1, _NEAR)
-        return f"; did you mean '{near[0]}'?" if near else _for_one("" if top else own, word)
+        if near:
+            return f"; did you mean '{near[0]}'?"
+        if self.lists_alone and word in _LISTING:
+            return f"; here it is: topmast {own}"
+        return "" if top else _here(own, word) or _for_one(own, word)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, section by section, in the order in which they were added."""
@@ -224,8 +241,22 @@ class Group(TyperGroup):
                 formatter.write_dl(rows, col_max=14)
 
 
+class Listing(Group):
+    """A group that lists what there is when none of its commands is called."""
+
+    lists_alone = True
+
+
+def _here(command: str, word: str) -> str:
+    """How it is done what a word behind a command means elsewhere; empty: not known."""
+    said = HERE.get((command, word))
+    return f"; here it is: {said}" if said else ""
+
+
 def _for_one(command: str, name: str) -> str:
     """How a command that lists all is asked for one; empty: in no way."""
+    if command == "quota" and "=" in name:
+        return f"; here it is: --gpus {shlex.quote(name[:100])}"
     said = FOR_ONE.get(command, "").format(shlex.quote(name[:100]))
     return f"; for one: {said}" if said else ""
 
@@ -250,4 +281,5 @@ def said_of(error: Any) -> str:
         command = str(error.ctx.info_name)
         return f"{command} takes no '{extra[1][:100]}'{_for_one(command, extra[1].split()[0])}"
     near = get_close_matches(option, offered, 1, _NEAR)
-    return f"no option '{option[:100]}'" + (f"; did you mean '{near[0]}'?" if near else "")
+    meant = f"; did you mean '{near[0]}'?" if near else ""
+    return f"no option '{option[:100]}'{_here(str(error.ctx.info_name), option) or meant}"

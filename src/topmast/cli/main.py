@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -77,6 +78,17 @@ def declared(name: str) -> Any:
     return typer.main.get_group(app).commands[name]
 
 
+def _start() -> str:
+    """How to begin, at the end of the help: without what a server needs, by one that runs."""
+    if all(find_spec(name) for name in ("psutil", "structlog")):
+        return "\b\nStart here:\n  $ topmast demo\n  $ topmast up\n  $ topmast launch job.yaml"
+    return (
+        "\b\nStart here:\n  $ export TOPMAST_SERVER=URL\n  $ topmast login\n"
+        "  $ topmast launch job.yaml\n\n\b\nA server or a demo of your own (topmast up, demo):\n"
+        "  $ pip install 'topmast[server]'"
+    )
+
+
 def build() -> Any:
     """The command line; called with arguments and a `Root` as ``obj`` it runs."""
     app = typer.Typer(
@@ -84,7 +96,7 @@ def build() -> Any:
         cls=Commands,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
-        epilog="\b\nStart here:\n  $ topmast demo\n  $ topmast up\n  $ topmast launch job.yaml",
+        epilog=_start(),
     )
     app.callback(invoke_without_command=True)(_top)
     return typer.main.get_command(app)

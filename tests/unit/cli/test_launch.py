@@ -75,6 +75,8 @@ def test_launch_with_labels_and_jobs_to_wait_for(
     called = call("launch", file, "--after-ok", "train")
     assert called.code == 2
     assert "--after-ok: 'train' is not the id of a job" in called.error
+    called = call("launch", file, "--after-ok", "s3[1]")
+    assert "--after-ok: 's3[1]' is one job of a sweep (name it by its id, which" in called.error
     called = call("launch", file, "--after-any", "s1", "--after", "s2")
     assert "--after: a sweep does not start as a whole" in called.error
     called = call("launch", file, "--set", "depends_on=[train]")

@@ -58,6 +58,16 @@ def test_every_command_has_help(path: tuple[str, ...], call: Call) -> None:
     assert [line for line in called.out.splitlines() if len(line) > 80] == []
 
 
+def test_help_begins_with_what_is_there(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without what a server needs it names a server that runs, and how to have one."""
+    assert "Start here:\n    $ topmast demo\n" in call("--help").out
+    monkeypatch.setitem(sys.modules, "structlog", None)
+    said = call("--help").out
+    assert "Start here:\n    $ export TOPMAST_SERVER=URL\n    $ topmast login\n" in said
+    assert "$ pip install 'topmast[server]'" in said
+    assert "$ topmast demo" not in said
+
+
 def test_help_lists_every_command(call: Call) -> None:
     """Nothing is cut short, whatever the width; without a command there is the same help."""
     called = call("--help")
@@ -230,7 +240,9 @@ MISTAKES = [
         "a job of the queue", ["queue", "j1"], "queue takes no 'j1'; for one: topmast status j1"
     ),
     Mistake(
-        "two where one is", ["status", "j1", "j 2"], "status takes no 'j 2' (see: topmast status"
+        "three where one is",
+        ["status", "j1", "j2", "j3"],
+        "status takes no 'j2 j3'; for one: topmast status j2 (see: topmast status",
     ),
     Mistake(
         "what a shell would read", ["hosts", "$(x)"], "host='$(x)' (see: topmast hosts --help)"
@@ -246,6 +258,20 @@ MISTAKES = [
         "no such letter", ["tenants", "-l", "x=y"], "no option '-l' (see: topmast tenants --help)"
     ),
     Mistake("an option with a slip", ["queue", "--tennant", "x"], "did you mean '--tenant'?"),
+    Mistake(
+        "an option of others that is done otherwise",
+        ["queue", "--user", "bob"],
+        "no option '--user'; here it is: --selector user=NAME (see",
+    ),
+    Mistake("the end of an output", ["logs", "j1", "--tail"], "topmast logs JOB | tail -n LINES"),
+    Mistake("a list that a group is", ["datasets", "list"], "here it is: topmast datasets (see"),
+    Mistake("a scheduler", ["import", "slurm", "x"], "here it is: topmast import sbatch FILE"),
+    Mistake(
+        "a value without its option",
+        ["tenants", "quota", "vision", "H100=32"],
+        "quota takes no 'H100=32'; here it is: --gpus H100=32 (see",
+    ),
+    Mistake("no value at all", ["tenants", "quota", "vision", "nlp"], "quota takes no 'nlp' (see"),
     Mistake("an option of others", ["cancel", "--name", "x"], "no option '--name' (see"),
     Mistake("none of these", ["usage", "--by", "label"], "'--by': 'label' is not one of 'tenant',"),
     Mistake("no argument", ["status"], "Missing argument 'JOB'. (see: topmast status --help)"),

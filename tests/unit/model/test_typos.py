@@ -31,6 +31,17 @@ def test_a_member_of_an_enumeration_is_named_as_people_write_it() -> None:
     assert nearest("viewr", tuple(Role)) == "did you mean 'viewer'?"
 
 
+def test_of_names_that_are_as_near_the_one_that_begins_alike_is_meant() -> None:
+    """A slip is seldom in the first letter; where that says nothing, it is the first."""
+    known = ["east-1", "north-1", "west-1"]
+    for order in (known, known[::-1]):
+        assert nearest("est-1", order) == "did you mean 'east-1'?"
+        assert nearest("wst-1", order) == "did you mean 'west-1'?"
+    hosts = [f"east-1-{number}" for number in range(4)]
+    assert nearest("east-1-9", hosts) == "did you mean 'east-1-0'?"
+    assert nearest("east-1-33", hosts) == "did you mean 'east-1-3'?"
+
+
 def test_a_name_that_is_made_like_others_is_not_taken_for_one_of_them() -> None:
     """Hosts have names in rows: what they share says nothing. Nor has `bogus` to do with GPUs."""
     assert nearest("east-9", ["east-1-3", "west-1"]) == ""

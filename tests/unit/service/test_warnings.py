@@ -222,6 +222,8 @@ def test_quotas_that_promise_more_than_there_is() -> None:
     assert quotas_beyond(system) == (
         "the quotas add up to 18 H100, and there are 16: not all tenants can have theirs at once",
     )
+    assert len(quotas_beyond(system, ("H100", "T4"))) == 1
+    assert quotas_beyond(system, ("T4",)) == ()
     rows = tenants(World(system).queue)
     assert {row.gpu_model: row.present for row in rows if row.gpu_model} == {"H100": 16, "A100": 4}
 

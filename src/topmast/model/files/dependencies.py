@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from topmast.model.dependency import After
@@ -11,6 +12,8 @@ from topmast.model.units import show
 
 DEPENDENCIES_LIMIT = 1_000
 
+_OF_SWEEP = re.compile(r"s[1-9]\d*\[\d+\]")
+"""How people write one job of a sweep."""
 AFTER = {after.value: after for after in After if after is not After.TURN}
 
 
@@ -40,6 +43,9 @@ def read_dependencies(value: Value | None, before: Mapping[str, int]) -> dict[st
 
 def _check_name(field: Value, name: str, before: Mapping[str, int]) -> None:
     """Refuse what is neither an id nor the name of one job of the same submission."""
+    if name not in before and _OF_SWEEP.fullmatch(name):
+        remedy = f"name it by its id, which `topmast status '{name}'` says"
+        raise field.error(f"{show(name)} is one job of a sweep", remedy)
     if name not in before:
         remedy = "such as j7, or s7 of a sweep; or the name of a job that is listed before this one"
         raise field.error(f"{show(name)} is not the id of a job", remedy)

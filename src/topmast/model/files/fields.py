@@ -9,8 +9,8 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice, takewhile
 from typing import TypeVar
 
 from topmast.model.errors import InvalidInput, NotFound
@@ -52,11 +52,23 @@ def nearest(word: str, known: Collection[str]) -> str:
     """``did you mean 'x'?`` when a known word is near, else the empty text."""
     words = {_folded(name): name for name in known} if len(known) <= _COMPARED else {}
     given = _folded(word[:NAME_LIMIT])
-    alike = NEAR_SHORT if len(given) <= SHORT else NEAR
-    found = difflib.get_close_matches(given, list(words), n=1, cutoff=alike)
-    if not found:
-        found = difflib.get_close_matches(given, [w for w in words if w.startswith(given)], n=1)
-    return f"did you mean {show(words[found[0]])}?" if found else ""
+    found = _nearest(given, words, NEAR_SHORT if len(given) <= SHORT else NEAR)
+    found = found or _nearest(given, [w for w in words if w.startswith(given)], NEAR_SHORT)
+    return f"did you mean {show(words[found])}?" if found else ""
+
+
+def _nearest(given: str, words: Iterable[str], alike: float) -> str:
+    """The most alike, of several the one that begins most alike, then the first; empty: none."""
+    matcher, best, found = difflib.SequenceMatcher(b=given), (alike, -1), ""
+    for word in words:
+        matcher.set_seq1(word)
+        if min(matcher.real_quick_ratio(), matcher.quick_ratio()) < best[0]:
+            continue
+        alike_from = takewhile(lambda two: two[0] == two[1], zip(given, word, strict=False))
+        near = (matcher.ratio(), len(list(alike_from)))
+        if near > best:
+            best, found = near, word
+    return found
 
 
 def _folded(word: str) -> str:
