@@ -34,6 +34,8 @@ from topmast.runtime.recovery import Follower, Rebuilt
 EVENTS_PER_COMMIT = 1_000
 WAKES_PER_TURN = 32
 """So many times machines are woken in a row, while no event waits for its turn."""
+ANSWERING_S = 0.02
+"""So long questions are answered in a row, while an event waits for its turn."""
 SNAPSHOT_RECORDS = 50_000
 SNAPSHOT_BYTES = 256 * 1024 * 1024
 IDLE_S = 3_600.0
@@ -92,6 +94,8 @@ class Runtime:
         self._fail = fail
         self._dropped = dropped
         self._inbox: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
+        self._questions: deque[_Item] = deque()
+        """Questions that have left the inbox; from turn to turn only while it is not empty."""
         self._waiting: deque[tuple[str, Message, bool]] = deque()
         """What is to be handled yet of a cascade: address, message, whether it is the first."""
         self._records: list[Record] = []
@@ -191,23 +195,24 @@ class Runtime:
             self._fail(error)
 
     def _turn(self) -> bool:
-        """One turn: a batch of events, a commit, the wake-ups that are due, a commit."""
+        """One turn: a batch of events, a commit, questions, the wake-ups that are due, a commit."""
         items, going = self._take()
         replies: list[tuple[Future[Any], Any]] = []
         for item in items:
+            if item.question is not None:
+                self._questions.append(item)
+                continue
             reply = None
             if item.message is not None:
                 reply = self._take_in_act(item, item.message)
             elif item.act is not None:
                 self._audit_log.note(item.act, self.clock.now())
-            if item.answer is not None and item.question is None:
+            if item.answer is not None:
                 replies.append((item.answer, reply))
         self._commit()
         for answer, reply in replies:
             _resolve(answer, reply)
-        for item in items:
-            if item.question is not None and item.answer is not None:
-                _answer(item.answer, item.question)
+        self._answer_asked(is_last=not going)
         self._wake_due()
         if self._unsaved_records > SNAPSHOT_RECORDS or self._unsaved_bytes > SNAPSHOT_BYTES:
             self._save_snapshot()
@@ -228,6 +233,23 @@ class Runtime:
         except queue.Empty:
             pass
         return items, True
+
+    def _answer_asked(self, *, is_last: bool) -> None:
+        """Answer questions in their order: all of them, unless an event waits for so long.
+
+        They may be many, and take a hundred times as long as an event each. ``is_last``: no turn
+        follows.
+        """
+        begun_s = self.meter.stopwatch()
+        while self._questions:
+            item = self._questions.popleft()
+            assert item.answer is not None
+            assert item.question is not None
+            _answer(item.answer, item.question)
+            if is_last or self._inbox.empty():
+                continue
+            if self.meter.stopwatch() - begun_s > ANSWERING_S:
+                break
 
     def _wait_s(self) -> float:
         times = [m.next_wakeup_s() for _, m in self.machines.addressed()]

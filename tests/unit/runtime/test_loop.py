@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -102,6 +103,13 @@ class Process:
         """Wait until something is so."""
         give_up_s = time.monotonic() + PATIENCE_S
         while not self.runtime.ask(what).result(PATIENCE_S):
+            assert time.monotonic() < give_up_s
+            time.sleep(0.005)
+
+    def until_depth(self, events: int) -> None:
+        """Wait until so many events wait for the loop."""
+        give_up_s = time.monotonic() + PATIENCE_S
+        while self.runtime.inbox_depth != events:
             assert time.monotonic() < give_up_s
             time.sleep(0.005)
 
@@ -268,6 +276,40 @@ def test_a_batch_is_no_larger_than_it_may_be(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @ends_the_process
+@pytest.mark.parametrize("at_once_s", [-1.0, 3_600.0])
+def test_an_event_waits_for_few_of_the_questions_before_it(
+    monkeypatch: pytest.MonkeyPatch, at_once_s: float
+) -> None:
+    """Reads are many and long, and a submission is neither; those that are answered at once share a turn."""
+    monkeypatch.setattr(loop, "ANSWERING_S", at_once_s)
+    with running() as process:
+        runtime, calls, go_on = process.runtime, list[Future[Any]](), threading.Event()
+        runtime.ask(lambda: go_on.wait(PATIENCE_S))  # the others wait together
+        runtime.ask(lambda: calls.append(runtime.call(ids.QUEUE, m.SubmitJobs((job(),)))))
+        others = [runtime.ask(lambda: calls[0].done()) for _ in range(3)]
+        go_on.set()
+        was_in = at_once_s < 0
+        assert [other.result(PATIENCE_S) for other in others] == [was_in] * 3
+        assert calls[0].result(PATIENCE_S) == ("j1",)
+
+
+def test_questions_that_wait_are_answered_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that an event would come before."""
+    monkeypatch.setattr(loop, "ANSWERING_S", -1.0)
+    with running() as process:
+        runtime, go_on = process.runtime, threading.Event()
+        runtime.ask(lambda: go_on.wait(PATIENCE_S))
+        process.until_depth(0)
+        runtime.ask(lambda: runtime.post(ids.QUEUE, m.Wake()))
+        others = [runtime.ask(lambda: 1) for _ in range(3)]
+        stops = threading.Thread(target=runtime.stop)
+        stops.start()
+        process.until_depth(5)
+        go_on.set()
+        assert [other.result(PATIENCE_S) for other in others] == [1] * 3
+        stops.join()
+
+
 def test_a_disk_that_fails_ends_the_process() -> None:
     """Memory is ahead of the disk: nothing is answered, sent or shown any more."""
     with running() as process:
