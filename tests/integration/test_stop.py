@@ -11,8 +11,10 @@ import tarfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from concurrent.futures import Future
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -26,6 +28,7 @@ from topmast import Client
 from topmast.adapters.connections import BoundedServer, Connections
 from topmast.model.access import Role
 from topmast.model.act_views import JobsActed
+from topmast.service.core import MANY_AT_ONCE
 
 FLEET = "regions: {local: {clusters: {local: {hosts: [{count: 1, gpu: H100, gpus: 2}]}}}}"
 WAITING = 400
@@ -118,7 +121,7 @@ def test_a_client_whose_act_a_stop_cuts_has_it_done_by_the_next_server(tmp_path:
             client.submit({"run": "sleep 600", "priority": "critical", **whole})
             client.submit_many([{"run": "true", "name": f"x{n}", **whole} for n in range(4_000)])
             asks.start()
-            eventually(lambda: client.audit(verb="hold"), "it has begun")
+            eventually(lambda: client.audit(verb="hold").acts, "it has begun")
             server.stop()
         with server.up():
             asks.join()
@@ -271,6 +274,90 @@ def test_an_act_ends_with_its_client_while_it_looks_for_its_jobs_but_not_in_the_
             await asked(door, 0)
             states = [(await client.get(f"/jobs/{job}")).json()["hold"] for job in jobs]
             assert sum(map(bool, states)) == (30 if is_begun else 0)
+
+    run(story)
+
+
+def test_an_act_on_many_jobs_waits_for_its_turn_and_ends_with_its_client_until_then(
+    door: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Acts on few jobs do not wait."""
+    monkeypatch.setattr("topmast.service.verbs.FEW_JOBS", 2)
+
+    async def story() -> None:
+        token, other = [await door.token(name, (Role.ADMIN, "/")) for name in ("chief", "other")]
+        async with door.client(other) as client, served(door, token) as real:
+            jobs = await submit(client, 3, name="x", resources={"accelerators": "H100:2"})
+            async with AsyncExitStack() as others:
+                for _ in range(MANY_AT_ONCE):
+                    await others.enter_async_context(door.service._begun)
+                _, writer = await real.ask("/jobs/hold", selector="name=x*")
+                await until(lambda: door.service._begun._waiters)
+                few = await client.post("/jobs/release", json={"jobs": jobs[:2]})
+                assert few.status_code == 200
+                writer.transport.abort()
+                await asked(door, 0)
+            await asyncio.sleep(0.05)
+            assert held(door) == []
+            many = await client.post("/jobs/hold", json={"jobs": jobs})
+            assert many.json()["counts"]["done"] == 3
+
+    run(story)
+
+
+def test_a_look_for_a_client_that_left_is_not_taken(door: Entrance) -> None:
+    """It would take the thread that decides, and nothing would read it."""
+
+    async def story() -> None:
+        token = await door.token("chief", (Role.ADMIN, "/"))
+        async with door.client(token) as client, served(door, token) as real:
+            (job,) = await submit(client, 1, resources={"accelerators": "H100:2"})
+            runtime, go_on, answers = door.system.runtime, threading.Event(), list[Future[Any]]()
+            ask = runtime.ask
+
+            def noted(question: Callable[[], Any]) -> Future[Any]:
+                answers.append(ask(question))
+                return answers[-1]
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(runtime, "ask", noted)
+                ask(lambda: go_on.wait(30))
+                try:
+                    _, writer = await real.ask(f"/jobs/{job}", method="GET")
+                    await until(lambda: answers)
+                    writer.transport.abort()
+                    await until(answers[0].cancelled)
+                finally:
+                    go_on.set()
+            assert (await client.get(f"/jobs/{job}")).status_code == 200
+
+    run(story)
+
+
+def test_files_of_hosts_are_not_read_by_the_thread_that_decides(door: Entrance) -> None:
+    """The list of hosts and the map of the fleet tell of the process of each host."""
+
+    async def story() -> None:
+        threads = list[str]()
+
+        def process_of(cluster: str, host: str) -> tuple[int, bool]:
+            threads.append(threading.current_thread().name)
+            return 7, True
+
+        door.service.process_of = door.service.fleet_maps._process_of = process_of
+        async with door.client(await door.token("chief", (Role.ADMIN, "/"))) as client:
+            hosts = (await client.get("/hosts")).json()["hosts"]
+            assert {(host["state"], host["agent_pid"]) for host in hosts} == {("stopped", 7)}
+            fleet = (await client.get("/fleet/map")).json()
+        cells = [
+            host
+            for region in fleet["regions"]
+            for cluster in region["clusters"]
+            for host in cluster["hosts"]
+        ]
+        assert {cell["state"] for cell in cells} == {"stopped"}
+        assert len(threads) == len(hosts) + len(cells) > 0
+        assert "topmast-runtime" not in threads
 
     run(story)
 

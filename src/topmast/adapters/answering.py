@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -22,6 +22,7 @@ CONNECTION = "topmast.connection"
 """Where the scope of a request has its connection."""
 LEFT = "the client has left"
 STOPS = "the server stops: ask again"
+_READS = ("GET", "HEAD")
 _AGAIN = (b"retry-after", b"1")
 """It starts again, or another leads: clients that may repeat a request wait for that."""
 
@@ -29,7 +30,9 @@ _AGAIN = (b"retry-after", b"1")
 class Wanted:
     """One request, and whether its answer is wanted. Any thread may ask; the rest is the loop's."""
 
-    def __init__(self, task: asyncio.Task[Any]) -> None:
+    def __init__(self, task: asyncio.Task[Any], *, only_reads: bool = False) -> None:
+        self.only_reads = only_reads
+        """Whether it changes nothing, so that it may be broken off whatever it has begun."""
         self.over = ""
         """Why it is not; empty: it is."""
         self.waits = 0
@@ -92,8 +95,16 @@ def waiting() -> Iterator[None]:
         wanted.waits -= 1
 
 
+@contextmanager
+def reading() -> Iterator[None]:
+    """As `waiting`, for a request that changes nothing; others go on. Raises Unavailable."""
+    wanted = asked_for()
+    with waiting() if wanted is not None and wanted.only_reads else nullcontext():
+        yield
+
+
 @asynccontextmanager
-async def locked(lock: asyncio.Lock) -> AsyncIterator[None]:
+async def locked(lock: asyncio.Lock | asyncio.Semaphore) -> AsyncIterator[None]:
     """Hold a lock, once the turn has come. Raises Unavailable, as `waiting` does."""
     with waiting():
         await lock.acquire()
@@ -117,7 +128,8 @@ class Answering:
         """Answer a request."""
         task = asyncio.current_task()
         assert task is not None
-        wanted, connection, begun = Wanted(task), scope[CONNECTION], False
+        wanted = Wanted(task, only_reads=scope.get("method") in _READS)
+        connection, begun = scope[CONNECTION], False
         wanted.over = LEFT if connection.is_lost else STOPS if self._stops else ""
         connection.asked = wanted
         self._under_way[wanted] = None

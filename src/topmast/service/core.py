@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from topmast.adapters.answering import locked, refuse_unwanted
+from topmast.adapters.answering import locked, reading, refuse_unwanted
 from topmast.adapters.clock import elapsed_s
 from topmast.adapters.handing import handed
 from topmast.model import messages as m
@@ -53,6 +53,8 @@ T = TypeVar("T")
 
 DRAWN_AT_ONCE = 16
 """So many jobs are judged or shown between two looks at the time: a millisecond."""
+MANY_AT_ONCE = 4
+"""So many acts on many jobs are under way; those that wait are not begun if their clients leave."""
 OUTSIDE = 8
 """So many calls wait at the same time for what tasks write: their output, and commands beside them.
 They have threads of their own: a region that does not answer takes none of those that all share."""
@@ -120,8 +122,8 @@ class Core:
         self._walking, self._pieces = asyncio.Lock(), asyncio.Lock()
         """Held while jobs are compared with a selector, one by one; and for a piece of large work:
         what others ask comes in between two of these, of however many accounts."""
-        self.building = asyncio.Lock()
-        """Held while the fleet is changed."""
+        self.building, self._begun = asyncio.Lock(), asyncio.Semaphore(MANY_AT_ONCE)
+        """Held while the fleet is changed; and for an act on many jobs, with all its pieces."""
         self.budgets: Budgets | None = None
         """Set by what composes the server."""
         self.webhooks: Webhooks | None = None
@@ -137,7 +139,9 @@ class Core:
         self.limits.rates = rates
 
     async def _ask(self, question: Callable[[], T]) -> T:
-        return await handed(self.runtime.ask(question))
+        """The answer to a question; it is not worked out for a client that only reads and left."""
+        with reading():
+            return await handed(self.runtime.ask(question))
 
     @asynccontextmanager
     async def _lists(self, caller: Caller) -> AsyncIterator[None]:
@@ -236,13 +240,16 @@ class Core:
         questions: dict[str, Callable[[], tuple[Any, ...]]] = {
             "regions": lambda: fleet.regions(queue, placers, seen),
             "clusters": lambda: fleet.clusters(queue, placers, seen),
-            "hosts": lambda: fleet.hosts(placers, self.process_of, self.clock.now()),
+            "hosts": lambda: fleet.hosts(placers, self.clock.now()),
             "gpus": lambda: fleet.gpus(placers),
             "tenants": lambda: fleet.tenants(queue, now=self.clock.now()),
             "datasets": lambda: fleet.datasets(queue, self.live_progress.of_copy, self._why),
         }
         found = await self._ask(questions[what])
-        return fleet.with_reach(found, queue.cycle.reach.absent) if what == "hosts" else found
+        if what != "hosts":
+            return found
+        found = await asyncio.to_thread(fleet.with_processes, found, self.process_of)
+        return fleet.with_reach(found, queue.cycle.reach.absent)
 
     async def _history(self, subject: str) -> tuple[v.HistoryView, ...]:
         rows = await asyncio.to_thread(self.journal.history, subject)

@@ -181,8 +181,23 @@ def with_reach(hosts: Sequence[HostView], absent: Collection[str]) -> tuple[Host
     return tuple(replace(h, reachable=False) if h.region in absent else h for h in hosts)
 
 
-def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView, ...]:
-    """Every host with its jobs. O(hosts + running tasks), and a search for each job to be moved."""
+def with_processes(hosts: Sequence[HostView], process_of: Processes) -> tuple[HostView, ...]:
+    """The same hosts with the processes that stand for them: files of each may be read."""
+    return tuple(_with_process(host, process_of(host.cluster, host.name)) for host in hosts)
+
+
+def _with_process(host: HostView, process: tuple[int, bool] | None) -> HostView:
+    if process is None:
+        return host
+    pid, stopped = process
+    return replace(host, agent_pid=pid, state=STOPPED if stopped else host.state)
+
+
+def hosts(placers: Placers, now: float) -> tuple[HostView, ...]:
+    """Every host with its jobs, but without its process.
+
+    O(hosts + running tasks), and a search for each job to be moved.
+    """
     found = []
     for placer in _sorted(placers):
         columns = placer.columns
@@ -198,7 +213,6 @@ def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView
         free = columns.unheld_by_host()
         for row, spec in enumerate(columns.hosts[: columns.places]):
             cluster = columns.cluster_of[row]
-            agent_pid, stopped = process_of(cluster, spec.name) or (None, False)
             order = given(placer.state.orders, {}).get(spec.name)
             state = columns.states[row]
             is_suspect = state is HostState.SUSPECT
@@ -208,7 +222,7 @@ def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView
                     name=spec.name,
                     region=placer.region,
                     cluster=cluster,
-                    state=STOPPED if stopped else state.value,
+                    state=state.value,
                     gpu_model=spec.model if spec.gpus else "",
                     gpus=spec.gpus,
                     free_gpus=int(free[row]) / MILLI if columns.available[row] else 0.0,
@@ -216,7 +230,6 @@ def hosts(placers: Placers, process_of: Processes, now: float) -> tuple[HostView
                     pod=spec.pod,
                     rack=spec.rack,
                     jobs=tuple(jobs.get(spec.name, ())),
-                    agent_pid=agent_pid,
                     leaves_for=placer.state.assigned.get(spec.name),
                     kept_for=tuple(kept.get(spec.name, ())),
                     stays={j: stays[j] for j in jobs.get(spec.name, ()) if j in stays}

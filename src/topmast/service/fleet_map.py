@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+
+from msgspec.structs import replace
 
 from topmast.adapters.handing import handed
 from topmast.fast.queue import GlobalQueue
@@ -69,6 +71,7 @@ class FleetMaps:
             # A region at a time: decisions go on between them.
             question = partial(self._clusters, placers[name], queue, jobs)
             clusters = await handed(self._runtime.ask(question))
+            clusters = await asyncio.to_thread(self._with_processes, clusters)
             regions.append(RegionCells(name, name not in absent, clusters))
         return FleetMap(self._clock.now(), jobs, tuple(regions))
 
@@ -82,17 +85,27 @@ class FleetMaps:
         hosts: dict[str, list[HostCells]] = {name: [] for name in columns.clusters}
         for row, spec in enumerate(columns.hosts[: columns.places]):
             cluster = columns.cluster_of[row]
-            _, stopped = self._process_of(cluster, spec.name) or (None, False)
             hosts[cluster].append(
                 HostCells(
                     spec.name, spec.rack, spec.model if spec.gpus else "", spec.gpus,
-                    STOPPED if stopped else columns.states[row].value,
-                    held.get(spec.name, {}), closed_why(placer, spec.name),
+                    columns.states[row].value, held.get(spec.name, {}),
+                    closed_why(placer, spec.name),
                 )
             )  # fmt: skip
         cells = tuple(ClusterCells(name, tuple(found)) for name, found in hosts.items())
         self._took_s += self._elapsed_s() - begun_s
         return cells
+
+    def _with_processes(self, clusters: Sequence[ClusterCells]) -> tuple[ClusterCells, ...]:
+        """The same hosts, where those that are halted are shown so: files of each may be read."""
+
+        def shown(cluster: str, host: HostCells) -> HostCells:
+            _, stopped = self._process_of(cluster, host.name) or (None, False)
+            return replace(host, state=STOPPED) if stopped else host
+
+        return tuple(
+            ClusterCells(c.name, tuple(shown(c.name, h) for h in c.hosts)) for c in clusters
+        )
 
 
 def _held(

@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from topmast.adapters.answering import asked_for, refuse_unwanted
+from topmast.adapters.answering import asked_for, locked, refuse_unwanted
 from topmast.adapters.handing import handed
 from topmast.fast.queue import Effect, JobRecord, Judgement, SweepRecord
 from topmast.model import ids
@@ -179,14 +179,15 @@ class Verbs(Operating):
     async def _acted(self, caller: Caller, wanted: JobsAct) -> JobsActed:
         targets = await self._targets(caller, wanted)
         refused = self._refuse(caller, wanted.permission, targets)
-        refuse_unwanted()  # what is begun is done to all of them
         if not wanted.dry_run:
-            if refused is not None:
-                self.limits.take(caller, "refused")
-                refused.is_noted = True
-            again = [one.job for one in targets if one.is_done and wanted.verb == "requeue"]
-            with self.queue_room.for_again(caller, again) as claim:
-                await self._act(caller, wanted, targets, claim)
+            async with locked(self._begun) if len(targets) > FEW_JOBS else nullcontext():
+                refuse_unwanted()  # what is begun is done to all of them
+                if refused is not None:
+                    self.limits.take(caller, "refused")
+                    refused.is_noted = True
+                again = [one.job for one in targets if one.is_done and wanted.verb == "requeue"]
+                with self.queue_room.for_again(caller, again) as claim:
+                    await self._act(caller, wanted, targets, claim)
         if refused is not None:
             raise refused
         await self._drawn(self._show([one for one in targets if one.view is None]))

@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from topmast.adapters import connections
-from topmast.adapters.answering import LEFT, STOPS, asked_for, locked, refuse_unwanted
+from topmast.adapters.answering import LEFT, STOPS, asked_for, locked, reading, refuse_unwanted
 from topmast.adapters.connections import BoundedServer, Connections
 from topmast.model.errors import Unavailable
 
@@ -39,6 +39,9 @@ class House:
                 await asyncio.sleep(60)
             elif name.startswith("/child"):  # others may wait for the same
                 await asyncio.shield(asyncio.ensure_future(self.act(name)))
+            elif name == "/look":
+                with reading():
+                    await self._do(name)
             elif name == "/half":
                 await send({"type": "http.response.start", "status": 200, "headers": []})
                 await asyncio.sleep(60)
@@ -54,9 +57,12 @@ class House:
     async def act(self, name: str) -> None:
         """Do something that takes its turn."""
         async with locked(self.turn):
-            self.begun.append(name)
-            await self.may_end.wait()
-            self.done.append(name)
+            await self._do(name)
+
+    async def _do(self, name: str) -> None:
+        self.begun.append(name)
+        await self.may_end.wait()
+        self.done.append(name)
 
     async def open(self) -> None:
         """Begin to serve."""
@@ -67,11 +73,13 @@ class House:
         self.server = BoundedServer(config, Connections(2_000))
         self.task = asyncio.create_task(self.server.serve(sockets=[listener]))
 
-    async def ask(self, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def ask(
+        self, name: str, method: str = "GET"
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A client that has asked for something."""
         reader, writer = await asyncio.open_connection(*self.address)
         self._writers.append(writer)
-        writer.write(f"GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        writer.write(f"{method} /{name} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
         return reader, writer
 
     async def stop(self) -> float:
@@ -147,6 +155,26 @@ def test_what_has_begun_is_finished_though_its_client_leaves(told: Told) -> None
         assert not house.refused
         await house.ask("next")
         await until(lambda: len(house.done) == 2)
+
+    told(story)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_look_ends_with_a_client_that_only_reads(told: Told, method: str) -> None:
+    """What changes something looks at the end whether it did, and is not cut in two by that."""
+
+    async def story(house: House) -> None:
+        _, writer = await house.ask("look", method)
+        await until(lambda: house.begun)
+        writer.transport.abort()
+        if method == "GET":
+            await until(lambda: house.refused)
+        else:
+            await asyncio.sleep(0.2)
+        house.may_end.set()
+        await asyncio.sleep(0.05)
+        assert house.refused == ([LEFT] if method == "GET" else [])
+        assert house.done == ([] if method == "GET" else ["/look"])
 
     told(story)
 

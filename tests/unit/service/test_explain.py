@@ -224,7 +224,7 @@ def test_a_host_that_is_suspect_says_why_and_until_when() -> None:
     world.finish(lost, None)
     (back,) = [c for c in _asked(world, job(gpus=8)).changes if c.kind is ChangeKind.SERVICE]
     assert back.text == f"1 host of east-1 back in service (east-1-0 is suspect: {SUSPECTED})"
-    (view,) = hosts(world.machines.placers, lambda cluster, host: None, world.now)
+    (view,) = hosts(world.machines.placers, world.now)
     assert (view.state, view.closed, view.until_s) == ("suspect", SUSPECTED, 60.0)
 
 
@@ -238,7 +238,7 @@ def test_a_host_that_its_cluster_closed_is_named_with_the_reason() -> None:
     (back,) = [change for change in told.changes if change.kind is ChangeKind.SERVICE]
     want = "(east-1-0 is closed: drained: new disk)"
     assert back.text == f"1 host of east-1 back in service {want}"
-    (view,) = hosts(world.machines.placers, lambda cluster, host: None, world.now)
+    (view,) = hosts(world.machines.placers, world.now)
     assert (view.state, view.closed, view.free_gpus) == ("closed", "drained: new disk", 0.0)
 
 
@@ -481,7 +481,7 @@ def test_a_job_that_waits_is_told_of_gpus_that_are_kept_for_another() -> None:
 def test_hosts_of_a_region_that_does_not_answer_are_marked() -> None:
     """What is shown of them was heard last."""
     world = World(fleet(cluster("east-1", hosts=1), cluster("west-1", hosts=1)))
-    found = hosts(world.machines.placers, lambda engine, host: None, world.now)
+    found = hosts(world.machines.placers, world.now)
     marked = with_reach(found, {"west": None})
     assert {h.region: h.reachable for h in marked} == {"east": True, "west": False}
 

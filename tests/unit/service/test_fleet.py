@@ -69,7 +69,7 @@ def test_gpus_are_told_by_cluster_and_model() -> None:
     world = World(fleet(cluster("west-1", model="A100"), cluster("east-1", hosts=3)))
     world.submit(job(gpus=8))
     world.submit(job(gpus=2))
-    taken = {h.name for h in hosts({"east": world.placer("east")}, lambda *_: None, 0.0) if h.jobs}
+    taken = {h.name for h in hosts({"east": world.placer("east")}, 0.0) if h.jobs}
     away = next(host for host in HOSTS if host not in taken)
     world.set_host(away, HostState.CORDONED)
     placers = {"west": world.placer("west"), "east": world.placer("east")}

@@ -251,7 +251,7 @@ def test_people_see_gpus_once_and_names_that_they_know() -> None:
     assert (region.hosts, region.clusters, region.gpus, region.free_gpus) == (2, 1, 8, 0)
     (seen,) = views.clusters(world.queue, placers)
     assert (seen.name, seen.gpus, seen.running_jobs) == ("east-a", 8, 3)
-    hosts = views.hosts(placers, lambda cluster, host: None, world.now)
+    hosts = views.hosts(placers, world.now)
     assert [host.name for host in hosts] == ["east-a-0", "east-a-1"]
     assert sorted(job for host in hosts for job in host.jobs) == jobs
     assert {host for job in jobs for host in world.jobs[job].hosts} == {"east-a-0", "east-a-1"}

@@ -144,7 +144,7 @@ def test_the_plan_of_a_drain_is_what_the_drain_does() -> None:
     world.set_host(HOST, HostState.DRAINING)
     assert world.state("j2") is JobState.PREEMPTING
     assert placer.state.places["j2"].plan.hosts == small.to_hosts
-    rows = {row.name: row for row in listing.hosts({"east": placer}, lambda *_: None, world.now)}
+    rows = {row.name: row for row in listing.hosts({"east": placer}, world.now)}
     assert rows[HOST].stays == {"j1": wide.why, "j2": "it is already stopping"}
     assert rows["east-1-1"].stays == {}
 
@@ -241,12 +241,12 @@ def _moving_to() -> tuple[World, str]:
 
 def _kept(world: World) -> dict[str, tuple[str, ...]]:
     """For which jobs GPUs are kept, by host, as `topmast hosts` shows it."""
-    rows = listing.hosts(world.machines.placers, lambda *_: None, world.now)
+    rows = listing.hosts(world.machines.placers, world.now)
     return {row.name: row.kept_for for row in rows if row.kept_for}
 
 
 def _free(world: World, host: str) -> float:
-    rows = listing.hosts(world.machines.placers, lambda *_: None, world.now)
+    rows = listing.hosts(world.machines.placers, world.now)
     return next(row.free_gpus for row in rows if row.name == host)
 
 

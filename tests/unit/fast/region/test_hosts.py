@@ -467,7 +467,7 @@ def test_the_reason_of_a_cordon_is_kept_as_long_as_the_cordon() -> None:
     world = _two_hosts()
 
     def says(host: str) -> str:
-        seen = service_fleet.hosts({"east": world.placer("east")}, lambda *_: None, world.now)
+        seen = service_fleet.hosts({"east": world.placer("east")}, world.now)
         return next(view.closed for view in seen if view.name == host)
 
     both = m.SetHost("east-1-0", H.CORDONED, "ann", also=("east-1-1",), reason="new switch")
