@@ -7,10 +7,10 @@ is no route without.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine
+from functools import cached_property
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, HTTPException, Request
-from fastapi.dependencies.models import Dependant
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.routing import Match
@@ -121,14 +121,13 @@ class GuardedRoute(APIRoute):
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        is_plain = _takes_texts_alone(self.dependant)
-        self._plain = self.get_route_handler() if is_plain else None
+        self._plain = self.get_route_handler() if self._takes_texts_alone else None
         """With what kinds of routes put around it; None where FastAPI has to look."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler behind the check of the permission."""
-        is_plain, permission = _takes_texts_alone(self.dependant), declared(self.endpoint)
-        inner = self._call if is_plain else super().get_route_handler()
+        permission = declared(self.endpoint)
+        inner = self._call if self._takes_texts_alone else super().get_route_handler()
         any_token = getattr(self.endpoint, _ANY_TOKEN, False)
         verb = declared_verb(self.endpoint, self.methods)
 
@@ -154,6 +153,20 @@ class GuardedRoute(APIRoute):
                 raise
 
         return handle
+
+    @cached_property
+    def _takes_texts_alone(self) -> bool:
+        """Whether the endpoint takes its request and the texts in its path, and nothing else."""
+        takes = self.dependant
+        others = (
+            takes.query_params, takes.header_params, takes.cookie_params,
+            takes.body_params, takes.dependencies,
+        )  # fmt: skip
+        texts = [
+            one.field_info.annotation is str and not one.field_info.metadata
+            for one in takes.path_params
+        ]
+        return takes.request_param_name == "request" and all(texts) and not any(others)
 
     async def _call(self, request: Request) -> Response:
         """Call the endpoint, which asks FastAPI for nothing."""
@@ -216,19 +229,6 @@ class GuardedRoute(APIRoute):
         if not takes_body and (length != "0" or "transfer-encoding" in request.headers):
             remedy = among or "send none"
             raise InvalidInput("this route takes no body", field="body", remedy=remedy)
-
-
-def _takes_texts_alone(dependant: Dependant) -> bool:
-    """Whether an endpoint takes its request and the texts in its path, and nothing else."""
-    others = (
-        dependant.query_params, dependant.header_params, dependant.cookie_params,
-        dependant.body_params, dependant.dependencies,
-    )  # fmt: skip
-    texts = [
-        one.field_info.annotation is str and not one.field_info.metadata
-        for one in dependant.path_params
-    ]
-    return dependant.request_param_name == "request" and all(texts) and not any(others)
 
 
 def _forbids(error: Forbidden | InvalidInput) -> str:

@@ -63,8 +63,9 @@ class LiveLoop:
         self.events, self.spent_s = 0, dict[str, float]()
         self.journal = MemoryJournal()
         self.runtime = WatchedRuntime(
-            machines, self.journal, clock, self._release, lambda rows: None, _fail, _drop
-        )
+            machines, self.journal, clock, self._release, lambda rows: None, _fail, _drop,
+            lambda: None,
+        )  # fmt: skip
         self.runtime.hears = hears
         self._inbox: deque[tuple[str, Message]] = deque()
         self._busy = False

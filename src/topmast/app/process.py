@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from topmast.adapters.clock import SystemClock
 from topmast.adapters.engines import registry
 from topmast.adapters.engines.registry import Engines, engine_of
+from topmast.adapters.handing import let_answer
 from topmast.adapters.link import LinkEnd, Peer
 from topmast.adapters.objects.checkpoints import bucket_of
 from topmast.adapters.store import JOURNAL, Keeper, SqlJournal, open_journal
@@ -110,7 +111,7 @@ class Process(ABC):
         self.machines = follower.machines
         self.runtime = Runtime(
             self.machines, self.journal, self.clock, self._release, self._observe, term.fail,
-            note_dropped, outside.stopwatch,
+            note_dropped, let_answer, outside.stopwatch,
         )  # fmt: skip
         self.rebuilt = self._recover(follower)
         self.blobs = Blobs(state / "workdirs", self.journal if self.journal.must_renew else None)

@@ -69,8 +69,9 @@ class Runtime:
 
     ``release`` carries a message out of the process. ``observe`` gets the audit rows of every
     commit. ``fail`` ends the process: memory must never be ahead of the disk. ``dropped`` gets each
-    event that no journal can hold: it is not handled, so it harms its sender alone. ``stopwatch``
-    times machines and commits: seconds from any fixed moment on.
+    event that no journal can hold: it is not handled, so it harms its sender alone. ``let_answer``
+    lets those run that got answers, before the next is decided. ``stopwatch`` times machines and
+    commits: seconds from any fixed moment on.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Runtime:
         observe: Observer,
         fail: Callable[[BaseException], NoReturn],
         dropped: Dropped,
+        let_answer: Callable[[], None],
         stopwatch: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.machines = machines
@@ -93,6 +95,7 @@ class Runtime:
         self._observe = observe
         self._fail = fail
         self._dropped = dropped
+        self._let_answer = let_answer
         self._inbox: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._questions: deque[_Item] = deque()
         """Questions that have left the inbox; from turn to turn only while it is not empty."""
@@ -212,6 +215,8 @@ class Runtime:
         self._commit()
         for answer, reply in replies:
             _resolve(answer, reply)
+        if replies:
+            self._let_answer()
         self._answer_asked(is_last=not going)
         self._wake_due()
         if self._unsaved_records > SNAPSHOT_RECORDS or self._unsaved_bytes > SNAPSHOT_BYTES:

@@ -196,7 +196,7 @@ class PastRuntime(Runtime):
     def __init__(
         self, machines: Machines, journal: PastJournal, clock: Clock, seq: int = 0
     ) -> None:
-        super().__init__(machines, journal, clock, _drop, _drop, _fail, _drop_event)
+        super().__init__(machines, journal, clock, _drop, _drop, _fail, _drop_event, lambda: None)
         self.seq = seq
         self._fixed = journal.fixed
 
