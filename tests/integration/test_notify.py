@@ -24,6 +24,7 @@ from topmast.model.errors import InvalidInput
 from topmast.model.files.fleetfile import parse_fleet
 from topmast.model.webhooks import WebhookView
 from topmast.policies.registry import load_profile
+from topmast.service import webhooks
 from topmast.service.access import Why
 
 NETWORKS = [ipaddress.ip_network("127.0.0.0/8")]
@@ -179,6 +180,31 @@ def test_tests_of_webhooks_wait_for_one_another_alone(
         return len(await asyncio.gather(*tests))
 
     assert asyncio.run(story()) == 40
+    system.close()
+
+
+def test_what_hangs_keeps_neither_known_troubles_nor_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a name server may: the missing secret is told, and that the address was not looked up."""
+    system, over = plane(tmp_path / "state"), threading.Event()
+    monkeypatch.setattr(webhooks, "CHECK_S", 0.3)
+    monkeypatch.setattr(system.notifier, "_check", lambda url: over.wait())
+    hook = {"url": "https://example.com/", "events": ["held"], "secret": f"file:{tmp_path}/none"}
+
+    async def story() -> list[tuple[str, ...]]:
+        service = system.service
+        assert service.webhooks is not None
+        puts = [await service.webhooks.put(ROOT, "hangs", hook) for _ in range(3)]
+        return [put.warnings for put in puts]
+
+    unknown = "whether it can be called was not found out in 0.3 s"
+    known = f"no message can be sent yet: file:{tmp_path}/none: no such file"
+    # The third has no place, as two hang.
+    assert asyncio.run(story()) == [(known, unknown), (known, unknown), (unknown,)]
+    hanging = [one for one in threading.enumerate() if one.name == "webhook-test"]
+    assert [one.daemon for one in hanging] == [True, True]
+    over.set()
     system.close()
 
 

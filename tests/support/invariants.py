@@ -69,7 +69,8 @@ class Witness:
         gang = engine.gangs[job, epoch]
         specs = [c for r in self.world.fleet.regions for c in r.clusters if c.name == cluster]
         for capability in capabilities_of(gang.spec):
-            assert all(spec.can(capability) for spec in specs), f"{job} cannot run in {cluster}"
+            able = [spec.can(capability) for spec in specs]
+            assert able == [True], f"{job} cannot run in {cluster}"
         for dataset in gang.spec.datasets:
             there = (dataset, gang.region) in self.world.mover.stored
             assert there, f"{job} started in {gang.region} without {dataset}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
@@ -76,6 +78,20 @@ def handed(answer: Future[T]) -> asyncio.Future[T]:
     waits.add_done_callback(partial(_leave, answer))
     answer.add_done_callback(partial(desk.put, loop, waits))
     return waits
+
+
+def in_own_thread(work: Callable[[], T], name: str) -> asyncio.Future[T]:
+    """What work returns that may hang: on a thread that does not keep the process from ending."""
+    answer: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(work())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return handed(answer)
 
 
 def _leave(answer: Future[Any], waits: asyncio.Future[Any]) -> None:

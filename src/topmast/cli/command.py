@@ -42,6 +42,8 @@ JsonOption = Annotated[
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 """What a URL begins with as a path, in which two slashes are one."""
 
+LONG_PAUSE_S = 1.0
+"""A command says when it waits for so long, as a limit of the server asks it to."""
 SERVER, FOLDER, NOTHING = "server", "folder", "nothing"
 """What a command needs to know: which server to ask, only a state folder, or neither."""
 
@@ -70,7 +72,9 @@ class Session:
         """A client of the server that the caller means."""
         from topmast.client import Client
 
-        self._clients.append(Client(self.server, state=self.state, timeout_s=timeout_s))
+        self._clients.append(
+            Client(self.server, state=self.state, timeout_s=timeout_s, on_pause=_say_pause)
+        )
         return self._clients[-1]
 
     def state_folder(self) -> Path:
@@ -95,6 +99,12 @@ class Session:
             say_json(document)
         else:
             tell()
+
+
+def _say_pause(wait_s: float, why: str) -> None:
+    """Say what a command waits for; a moment is no matter."""
+    if wait_s >= LONG_PAUSE_S:
+        note(f"waits {wait_s:.0f} s: {why}")
 
 
 def session_of(context: typer.Context) -> Session:

@@ -130,10 +130,16 @@ def written_server(state: Path, remedy: str = OR_ANOTHER) -> dict[str, Any]:
 
 
 def _refuse_starting(state: Path, folder: str | Path) -> None:
-    """Raises Unavailable if a server is being started on a folder."""
-    if written_standbys(state, STARTING):
-        message = f"the Topmast server on {folder} is starting"
-        raise Unavailable(f"{message}; try again in some seconds")
+    """Raises Unavailable if a server is being started on a folder, since this machine started."""
+    from topmast.adapters.engines.local import processes
+
+    with suppress(OSError):
+        boot = processes.boot_id()
+        for told in written_standbys(state, STARTING):
+            own = state / process_file(STARTING, str(told.get("pid")))
+            if told.get("boot") == boot and own.exists():
+                message = f"the Topmast server on {folder} is starting"
+                raise Unavailable(f"{message}; try again in some seconds")
 
 
 def _read(file: Path) -> tuple[bytes, int]:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import httpx
@@ -103,8 +102,11 @@ class Client(
         user: str | None = None,
         transport: httpx.BaseTransport | None = None,
         most_age_s: float | None = None,
+        on_pause: Callable[[float, str], object] = lambda wait_s, why: None,
     ) -> None:
         """``timeout_s``: so long a request may take, one about many jobs ten times as long.
+
+        ``on_pause``: called with the seconds and the cause before it waits, as a limit asks it to.
 
         ``most_age_s``: a standby may answer what only reads, if it is no older than this.
 
@@ -113,18 +115,14 @@ class Client(
         """
         self._user = user
         self._transport = Transport(
-            lambda: find_server(server, state), timeout_s, transport, most_age_s_of(most_age_s)
-        )
+            lambda: find_server(server, state), timeout_s, transport, most_age_s_of(most_age_s),
+            on_pause,
+        )  # fmt: skip
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

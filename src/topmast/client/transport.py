@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -19,6 +19,7 @@ from topmast.adapters.answers import HEADERS, bounded, exchange, opened
 from topmast.adapters.backoff import Backoff
 from topmast.client.address import REMEDY, is_loopback
 from topmast.client.credentials import token_for, why_none
+from topmast.client.problems import leader_in, problem_of
 from topmast.model.decoding import decode
 from topmast.model.errors import (
     Conflict,
@@ -28,7 +29,7 @@ from topmast.model.errors import (
     TopmastError,
     Unavailable,
 )
-from topmast.model.views import Fault, Problem
+from topmast.model.views import Problem
 
 T = TypeVar("T")
 DECODING = threading.Lock()
@@ -113,10 +114,12 @@ class Transport:
         timeout_s: float,
         transport: httpx.BaseTransport | None = None,
         most_age_s: float = 0.0,
+        on_pause: Callable[[float, str], object] = lambda wait_s, why: None,
     ) -> None:
-        """``most_age_s``: what a standby may answer, as `Client` says."""
+        """``most_age_s``: what a standby may answer, and ``on_pause``, as `Client` says."""
         self._locate = locate
         self._most_age_s = most_age_s
+        self._on_pause = on_pause
         self.age_s: float | None = None
         """How old the last answer was, if it came from a standby."""
         self.asked_again: dict[str, None] = {}
@@ -223,7 +226,7 @@ class Transport:
                 self._awake = self.url
                 # One that asks for patience stops, or has just begun: soon one can answer.
                 waits = repeatable and answer.status_code == 503 and "retry-after" in answer.headers
-                leader, in_time = _leader_in(answer), time.monotonic() + backoff.next_s < deadline_s
+                leader, in_time = leader_in(answer), time.monotonic() + backoff.next_s < deadline_s
                 self._led = self._led or leader is not None
                 if leader is not None and in_time:
                     turns += 1
@@ -232,7 +235,7 @@ class Transport:
                     turns = 0
                 elif not (in_time and waits):
                     return self._taken(answer, missing_ok)
-                self.asked_again |= {_problem(answer).detail: None} if waits else {}
+                self.asked_again |= {problem_of(answer).detail: None} if waits else {}
                 dropped, refused = True, 0
             time.sleep(backoff.take())
 
@@ -290,6 +293,7 @@ class Transport:
             wait_s = float(given) if given.isdecimal() else FIRST_PAUSE_S
             if answer.status_code != 429 or time.monotonic() + wait_s > deadline_s:
                 return answer
+            self._on_pause(wait_s, problem_of(answer).detail)
             time.sleep(wait_s)
 
     @contextmanager
@@ -389,7 +393,7 @@ class Transport:
             return
         if answer.status_code < 400 or self._is_foreign(answer):
             raise self._foreign(answer)
-        problem = _problem(answer)
+        problem = problem_of(answer)
         error = self._error_of(answer, problem)
         error.problem = problem
         raise error
@@ -464,37 +468,8 @@ def patiently(ask: Callable[[], T], patience_s: float) -> T:
         time.sleep(backoff.take())
 
 
-def _leader_in(answer: httpx.Response) -> str | None:
-    """Where the leader is, from a server that does not lead; empty if that knows of none."""
-    if answer.status_code != 503 or b'"leader"' not in answer.content:
-        return None
-    with suppress(msgspec.MsgspecError):
-        body = decode(answer.content, object)
-        if isinstance(body, dict) and isinstance(body.get("leader"), str):
-            return str(body["leader"])
-    return None
-
-
 def _age_s(answer: httpx.Response) -> float | None:
     """How old an answer is; None for one of the leader."""
     with suppress(KeyError, ValueError):
         return float(answer.headers[AGE])
     return None
-
-
-def _problem(answer: httpx.Response) -> Problem:
-    """The problem details in an answer, as far as it has any."""
-    title = f"{answer.status_code} {answer.reason_phrase}".strip()
-    body: Any = None
-    with suppress(msgspec.MsgspecError):
-        body = decode(answer.content, object)
-    given = body if isinstance(body, dict) else {}
-    texts = {
-        name: str(given.get(name) or "") for name in ("type", "title", "detail", "field", "remedy")
-    }
-    texts["title"] = texts["title"] or title
-    texts["type"] = texts["type"] or "about:blank"
-    faults: tuple[Fault, ...] = ()
-    with suppress(msgspec.MsgspecError):
-        faults = msgspec.convert(given.get("errors", ()), tuple[Fault, ...])
-    return Problem(status=answer.status_code, **texts, errors=faults or msgspec.UNSET)

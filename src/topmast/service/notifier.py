@@ -206,19 +206,17 @@ class Notifier:
         self._kept[webhook.name] = cursor
         worker.start()
 
-    def troubles(self, webhook: Webhook) -> tuple[str, ...]:
-        """All that would keep messages from being sent, as things are; sends none."""
-        found = []
+    def look_for_troubles(self, webhook: Webhook, tell: Callable[[str], None]) -> None:
+        """Tell all that would keep messages from being sent, as things are; sends none."""
         if webhook.secret:
             try:
                 signature(resolved(webhook.secret), "", 0, b"")
             except Undelivered as error:
-                found.append(str(error))
+                tell(str(error))
         try:
             self._check(resolved(webhook.url))
         except Undelivered as error:
-            found.append(str(error))
-        return tuple(found)
+            tell(str(error))
 
     def send_now(self, webhook: Webhook, message: Message) -> None:
         """Send one message. Raises Undelivered.

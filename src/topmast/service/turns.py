@@ -19,7 +19,7 @@ import structlog
 
 from topmast.adapters.answering import Wanted, asked_for, locked
 from topmast.adapters.clock import elapsed_s
-from topmast.adapters.handing import handed
+from topmast.adapters.handing import in_own_thread
 from topmast.model.access import Caller
 from topmast.model.errors import TooMany, TopmastError, Unavailable
 
@@ -209,17 +209,9 @@ def take(
 
 async def taken(runtime: Asked, look: Callable[[InTurns], T]) -> T:
     """As `take`, on a thread of its own, which does not keep the process from ending."""
-    answer: Future[T] = Future()
     turns_of = partial(InTurns, wanted=asked_for())
-
-    def run() -> None:
-        try:
-            answer.set_result(take(runtime, look, turns_of))
-        except BaseException as error:
-            answer.set_exception(error)
-
-    threading.Thread(target=run, name="topmast-look", daemon=True).start()
-    return await asyncio.shield(handed(answer))
+    look_in_turns = partial(take, runtime, look, turns_of)
+    return await asyncio.shield(in_own_thread(look_in_turns, "topmast-look"))
 
 
 class _Turn:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from topmast.adapters.handing import handed
+from topmast.adapters.handing import handed, in_own_thread
 from topmast.adapters.webhooks import Undelivered
 from topmast.model.access import ROOT, Caller, Permission
 from topmast.model.errors import Unavailable
@@ -25,8 +25,8 @@ from topmast.service.notifier import Keep, Message, Notifier
 CHECK_S = 3.0
 """So long a webhook that is put waits at most for what would keep it from being called."""
 TESTS = 2
-"""So many tests run at the same time; others wait. They have threads of their own: a receiver that
-hangs takes none of those that all requests share."""
+"""So many tests run at the same time, and so many looks for troubles; others wait. Each has its own
+thread: one that hangs takes none of those that all requests share, and holds no stop."""
 
 
 class Webhooks:
@@ -38,7 +38,7 @@ class Webhooks:
         self._runtime, self._access, self._clock = runtime, access, clock
         self._limits = limits
         self._notifier = notifier
-        self._tests = ThreadPoolExecutor(TESTS, "webhook-test")
+        self._tests, self._checks = asyncio.Semaphore(TESTS), asyncio.Semaphore(TESTS)
 
     async def listed(self, caller: Caller) -> tuple[WebhookView, ...]:
         """All of them, and how they go."""
@@ -65,15 +65,25 @@ class Webhooks:
         return replace(await self._view(caller, name), warnings=warnings)
 
     async def _warnings(self, webhook: Webhook) -> tuple[str, ...]:
-        """Why no message could be sent now; a name server that hangs says nothing of that."""
-        check = asyncio.get_running_loop().run_in_executor(
-            self._tests, self._notifier.troubles, webhook
-        )
+        """Why no message could be sent now, as far as that is found out soon."""
+        found: list[str] = []
+
+        def tell(why: str) -> None:
+            found.append(f"no message can be sent yet: {why}")
+
+        look = partial(self._notifier.look_for_troubles, webhook, tell)
         try:
-            found = await asyncio.wait_for(check, CHECK_S)
+            await asyncio.wait_for(self._aside(self._checks, look), CHECK_S)
         except TimeoutError:
-            return ()
-        return tuple(f"no message can be sent yet: {why}" for why in found)
+            found.append(f"whether it can be called was not found out in {CHECK_S:g} s")
+        return tuple(found)
+
+    async def _aside(self, places: asyncio.Semaphore, work: Callable[[], None]) -> None:
+        """Work that may hang, in a place that it keeps until its end."""
+        await places.acquire()
+        ends = in_own_thread(work, "webhook-test")
+        ends.add_done_callback(lambda _: places.release())
+        await asyncio.shield(ends)
 
     def read(self, name: str, document: dict[str, Any]) -> Webhook:
         """A webhook from a request. Raises InvalidInput, with all that is wrong."""
@@ -104,8 +114,8 @@ class Webhooks:
             f"{name}_test_{uuid.uuid4().hex}", "test", self._clock.now(), "a test", None, {}
         )
         try:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._tests, self._notifier.send_now, webhook, message)
+            send = partial(self._notifier.send_now, webhook, message)
+            await self._aside(self._tests, send)
         except Undelivered as error:
             await self._note(caller, "test webhook", name, f"refused: {error}")
             raise Unavailable(str(error)) from None

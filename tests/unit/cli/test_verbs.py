@@ -346,3 +346,15 @@ def test_what_an_act_does_to_jobs_that_wait_or_need_it_not(server: FakeServer, c
     assert call("hold", "s3").error == "all jobs of s3 have ended"
     server.on("POST", "/jobs/requeue", replace(acted(), verb="requeue"))
     assert call("requeue", "s3").error == "all jobs of s3 have succeeded"
+
+
+def test_a_command_says_that_a_limit_makes_it_wait(server: FakeServer, call: Call) -> None:
+    """Half a minute without a word is taken for a fault; a moment is no matter."""
+    said = "too many requests of ann"
+    full, fuller = (
+        Answer({"detail": said}, 429, headers={"Retry-After": given}) for given in ("0", "1")
+    )
+    server.on("POST", "/jobs/cancel", full, fuller, acted(JobEffect("j3", "done")))
+    called = call("cancel", "-l", "name=x")
+    assert called.code == 0
+    assert called.err == f"waits 1 s: {said}\n"

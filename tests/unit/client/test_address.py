@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,7 +106,7 @@ def _written(state: Path, **more: object) -> None:
     _tell(state / "server.json", more)
 
 
-def _tell(file: Path, more: dict[str, object]) -> None:
+def _tell(file: Path, more: Mapping[str, object]) -> None:
     own = {**processes.identity(os.getpid()), "pid_namespace": processes.namespace()}
     file.write_text(json.dumps({"url": "http://127.0.0.1:1", **own, **more}))
 
@@ -138,7 +139,14 @@ def test_a_server_that_is_starting_is_waited_for(tmp_path: Path) -> None:
     _tell(tmp_path / "starting.1.json", {"start_ticks": 1})
     with pytest.raises(Unavailable, match="no Topmast server runs on"):
         written_url(tmp_path)
-    _tell(tmp_path / "starting.2.json", {})
+    own = tmp_path / f"starting.{os.getpid()}.json"
+    before = {"boot": "before a restart of the machine"}
+    for file, more in ((own, before), (tmp_path / "starting.2.json", {}), (own, {"pid": None})):
+        _tell(file, more)
+        with pytest.raises(Unavailable, match="no Topmast server runs on"):
+            written_url(tmp_path)
+        file.unlink()
+    _tell(own, {})
     said = f"the Topmast server on {tmp_path} is starting; try again in some seconds"
     with pytest.raises(Unavailable, match=f"^{said}$"):
         written_url(tmp_path)

@@ -124,6 +124,20 @@ def test_a_dropped_connection_is_tried_again(server: FakeServer, client: Client)
     assert len(server.asked("GET", "/jobs/j1")) == 3
 
 
+def test_a_client_that_asks_too_much_is_told_what_it_waits_for(server: FakeServer) -> None:
+    """Before the wait: without a word half a minute is taken for a fault."""
+    told, asked = list[tuple[float, str, int]](), ("GET", "/jobs/j1")
+    full = Answer({"detail": "too many requests of ann"}, 429, headers={"Retry-After": "1"})
+    server.on(*asked, full, job("j1"))
+
+    def on_pause(wait_s: float, why: str) -> None:
+        told.append((wait_s, why, len(server.asked(*asked))))
+
+    with Client(server.url, on_pause=on_pause) as client:
+        assert client.job("j1").id == "j1"
+    assert told == [(1.0, "too many requests of ann", 1)]
+
+
 @pytest.mark.parametrize(("verb", "want"), [("hold", 2), ("requeue", 1)])
 def test_a_server_that_stops_is_asked_again(
     verb: str, want: int, server: FakeServer, client: Client
