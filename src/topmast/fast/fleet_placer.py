@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
 from typing import Any, ClassVar
 
@@ -178,19 +179,30 @@ class FleetPlacer(EventMachine):
     def _without_gpus(
         self, ask: PlacementRequest, terms: dict[str, RegionTerms]
     ) -> dict[str, m.Bid]:
-        """The best plan for one task without GPUs; nothing if there is none, or it is not one."""
+        """The best plan for one task without GPUs; nothing if there is none, or it is not one.
+
+        Reserved seats stay free. O(clusters + hosts of clusters that changed).
+        """
         index, weights = self.pool.index(), self.score.weights(ask)
         if not without_gpus.applies(index, ask, weights):
             return {}
         costs = self._costs(index, terms, weights, ask.cluster)
-        found = without_gpus.best(index, ask, weights, terms, costs)
-        if found is None:
-            return {}
-        own = ask.in_region(terms[found.region])
-        search = self._placer(found.region).search(self.now, own)
-        columns = search.columns
-        plan = search.plan_at(own, columns, found.seated, stranding=found.stranding)
+        with self._beside(ask.held, terms):
+            found = without_gpus.best(index, ask, weights, terms, costs)
+            if found is None:
+                return {}
+            own = msgspec.structs.replace(ask, held=None).in_region(terms[found.region])
+            search = self._placer(found.region).search(self.now, own)
+            plan = search.plan_at(own, search.columns, found.seated, stranding=found.stranding)
         return {found.region: m.Bid(ask.job, plan)}
+
+    def _beside(
+        self, held: Reservation | None, terms: Mapping[str, RegionTerms]
+    ) -> AbstractContextManager[None]:
+        """For its duration the reserved seats are taken, if a region that is asked has them."""
+        if held is None or held.region not in terms:
+            return nullcontext()
+        return kept_out(self.placers[held.region].columns, held)
 
     def _common(self, ask: PlacementRequest, terms: dict[str, RegionTerms]) -> dict[str, m.Bid]:
         """The best plan that the kernels find, if there is one; reserved seats stay free."""
@@ -199,7 +211,7 @@ class FleetPlacer(EventMachine):
             return self._best(ask, terms)
         unheld = msgspec.structs.replace(ask, held=None)
         if not ask.preempt:
-            with kept_out(self.placers[held.region].columns, held):
+            with self._beside(held, terms):
                 return self._best(unheld, terms)
         # Only the region's own search knows which attempts it may stop on reserved seats.
         others = {r: terms[r] for r in terms if r != held.region}

@@ -81,11 +81,14 @@ class Workspace:
 
 
 def applies(index: Index, ask: PlacementRequest, weights: ScoreWeights) -> bool:
-    """Whether the request is for one task without GPUs, on any host, and free rooms are alike."""
+    """Whether the request is for one task without GPUs, on any host, and free rooms are alike.
+
+    Reserved seats are the caller's to keep out (`first_starts.kept_out`).
+    """
     group = ask.groups[0]
     if len(ask.groups) != 1 or group.count != 1 or group.resources.accelerators:
         return False
-    if ask.held is not None or ask.more is not None or not scoring.choices_of(ask):
+    if ask.more is not None or not scoring.choices_of(ask):
         return False
     by_load = weights.allocated_gpus or weights.allocated_cpus or weights.allocated_memory
     if type(ask.mode) is not Free or by_load or index.slices is not None:

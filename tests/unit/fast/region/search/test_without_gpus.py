@@ -17,7 +17,15 @@ from topmast.fast.region.search import without_gpus
 from topmast.fast.region.search.compiled import costs_of
 from topmast.model.fleet import ClusterSpec, HostSpec, RegionSpec
 from topmast.model.job import MILLI, Accelerator, Band, JobSpec, Resources, TaskGroup, Topology
-from topmast.model.plan import GroupRequest, PlacementRequest, Plan, RegionTerms, Seat, TaskShape
+from topmast.model.plan import (
+    GroupRequest,
+    PlacementRequest,
+    Plan,
+    RegionTerms,
+    Reservation,
+    Seat,
+    TaskShape,
+)
 from topmast.model.states import HostState, JobState
 from topmast.policies.options import Profile, ScoreWeights
 
@@ -110,6 +118,28 @@ def test_the_fleet_placer_asks_all_regions_at_once() -> None:
     plans = [bid.plan for bid in own if bid.plan is not None]
     assert fleet.decide(question) == min(plans, key=lambda plan: (plan.score, plan.region))
     assert len(fleet.machines.pool.index().workspace(without_gpus.Workspace).known) == 1
+
+
+def test_a_task_without_gpus_sits_beside_reserved_seats() -> None:
+    """As the regions' own searches, which look at a copy of the columns, and nothing is kept."""
+    fleet = Filled(FleetSize(regions=3, clusters=6, hosts=24), 0, mixed=True)
+    placers, index = fleet.machines.placers, fleet.machines.pool.index()
+    spec = JobSpec("t", (TaskGroup("g", 1, Resources((), 2.0), "true"),))
+    question = fleet.question(spec)
+    first = fleet.decide(question)
+    assert first is not None
+    free_cpus = index.arrays.free_cpus.copy()
+    all_cpus = GroupRequest("g", 1, Resources((), placers[first.region].columns.cpus.item(0)))
+    held = Reservation("k", first.region, first.cluster, 60.0, first.seats, (all_cpus,))
+    beside = replace(question, ask=replace(question.ask, held=held))
+    own = [placers[r].offer(beside.ask.in_region(its)) for r, its in beside.terms.items()]
+    plans = [bid.plan for bid in own if bid.plan is not None]
+    found = fleet.decide(beside)
+    assert found == min(plans, key=lambda plan: (plan.score, plan.region))
+    assert found.hosts != first.hosts
+    assert (index.arrays.free_cpus == free_cpus).all()
+    assert fleet.decide(question) == first
+    assert len(index.workspace(without_gpus.Workspace).known) == 1
 
 
 def test_the_queue_asks_all_regions_at_once() -> None:
