@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import postgresql
 from tests.support.live import Server, eventually, free_ports
-from topmast.api.standby import SHARED
+from topmast.api.standby import Hindrance
 
 FLEET = """
 regions: {east: {clusters: {east-a: {hosts: [{count: 1, gpu: H100, gpus: 1}]}}}}
@@ -140,9 +140,11 @@ def test_a_standby_whose_leader_has_the_same_url_says_so(tmp_path: Path) -> None
             answer = second.get("/jobs")
             assert (answer.status_code, answer.json()["leader"]) == (503, "")
             assert "the leader has the same URL" in answer.json()["detail"]
-            assert second.get("/health", break_glass(second.state)).json()["why"] == SHARED
-            assert second.server.log_tail().count(SHARED) == 1
-            assert SHARED not in first.server.log_tail()
+            assert (
+                second.get("/health", break_glass(second.state)).json()["why"] == Hindrance.SHARED
+            )
+            assert second.server.log_tail().count(Hindrance.SHARED) == 1
+            assert Hindrance.SHARED not in first.server.log_tail()
         finally:
             first.server.end()
             second.server.end()

@@ -21,7 +21,7 @@ from tests.support import postgresql
 from tests.support.live import eventually
 from topmast import Client
 from topmast.api.observing import LIVE, READY
-from topmast.api.standby import AGE, MOST_AGE, UNPROVEN
+from topmast.api.standby import AGE, MOST_AGE, Hindrance
 
 ONLY_LEADERS = ("/webhooks", "/whatif/w1", "/plans/data", "/plans/capacity")
 JOB = {"job": {"run": "true", "tenant": "default", "name": "here"}}
@@ -230,7 +230,9 @@ def test_a_leader_whose_database_is_halted_says_so(tmp_path: Path) -> None:
             try:
                 for one in halted:
                     one.suspend()
-                eventually(lambda: _detail(only, chief) == UNPROVEN, "it is told why", 60.0)
+                eventually(
+                    lambda: _detail(only, chief) == Hindrance.UNPROVEN, "it is told why", 60.0
+                )
                 probes = [httpx.get(f"{only.url}{path}").status_code for path in (LIVE, READY)]
                 assert probes == [200, 503]  # what restarts it would help nothing
             finally:

@@ -15,7 +15,7 @@ import pytest
 from tests.support import postgresql
 from tests.support.live import Server, eventually, free_ports
 from topmast.adapters.store import Claim, open_journal
-from topmast.client.address import written_server, written_standbys
+from topmast.client.address import written_beside, written_server
 
 FLEET = """
 regions: {east: {clusters: {east-a: {hosts: [{count: 1, gpu: H100, gpus: 1}]}}}}
@@ -66,7 +66,7 @@ def test_down_stops_the_one_of_two_servers_that_is_named(store: str, tmp_path: P
         assert "this process stands by" in first
         assert f"pid {leader.pid} at {leader.url}" in first
         assert "stop it first" not in second.log_tail()
-        (standby,) = written_standbys(state)
+        (standby,) = written_beside(state)
         assert (standby["pid"], standby["role"]) == (second.pid, "standby")
         refused = _down("--state", str(state))
         assert refused.returncode != 0
@@ -75,9 +75,9 @@ def test_down_stops_the_one_of_two_servers_that_is_named(store: str, tmp_path: P
         assert f"The standby of {state}, process {second.pid}, has stopped" in stopped.stdout
         assert not second.running
         assert leader.running
-        assert written_standbys(state) == []
+        assert written_beside(state) == []
         second.start()
-        eventually(lambda: written_standbys(state), "it stands by again")
+        eventually(lambda: written_beside(state), "it stands by again")
         led = _down("--state", str(state), "--server", leader.url)
         assert f"The leader of {state}, process {leader.pid}, has stopped" in led.stdout, led.stderr
         _said(second, "Topmast is up at")
@@ -86,7 +86,7 @@ def test_down_stops_the_one_of_two_servers_that_is_named(store: str, tmp_path: P
         assert httpx.get(f"http://127.0.0.1:{second.port}/api/v1/jobs").status_code == 200
         told = written_server(state)
         assert (told["pid"], told["role"]) == (second.pid, "leader")
-        assert written_standbys(state) == []
+        assert written_beside(state) == []
     finally:
         leader.end()
         second.end()

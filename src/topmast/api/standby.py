@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Callable
+from enum import StrEnum
 from urllib.parse import quote
 
 import msgspec
@@ -37,17 +38,30 @@ _PAGE = """<!doctype html>
 <body><main><h1>Topmast</h1><p>No page: {detail}.{link}</p>
 <p>This is asked for again every three seconds.</p></main></body></html>
 """
-FULL = (
-    "nothing can be written: the disk of the database is full: make room there; "
-    f"what only reads is answered, to clients that set TOPMAST_MOST_AGE_S={MOST_AGE_S:g}"
-)
-CUT_OFF = "cannot reach the database of the servers: its health or its log says why"
-UNPROVEN = "this server cannot prove that it leads: its database does not answer; ask again soon"
-SHARED = (
-    "this server stands by, and the leader has the same URL: give each server its own "
-    "(--public-url), or have what is in front of them send requests to the one that is ready "
-    "(/readyz)"
-)
+
+
+class Hindrance(StrEnum):
+    """Why a server answers nothing, and names no leader that would: what it says."""
+
+    FULL = (
+        "nothing can be written: the disk of the database is full: make room there; "
+        f"what only reads is answered, to clients that set TOPMAST_MOST_AGE_S={MOST_AGE_S:g}"
+    )
+    """None can lead."""
+    CUT_OFF = "cannot reach the database of the servers: its health or its log says why"
+    """It knows of no news."""
+    UNPROVEN = (
+        "this server cannot prove that it leads: its database does not answer; ask again soon"
+    )
+    """It led, and another may by now."""
+    SHARED = (
+        "this server stands by, and the leader has the same URL: give each server its own "
+        "(--public-url), or have what is in front of them send requests to the one that is ready "
+        "(/readyz)"
+    )
+    """It cannot lead clients on."""
+
+
 _OWN = (*GUARDED, LIVE, STARTED, READY)
 _OWN_PREFIXES = (f"{LINK_PREFIX}/", "/auth/")
 """What a standby never answers as a leader would: links, and logins, which are written down."""
@@ -59,13 +73,12 @@ def create_standby_api(
     token: str,
     gate: Gate | None = None,
     figures: Callable[[], bytes] = lambda: b"",
-    hindered: Callable[[], str] = lambda: "",
+    hindered: Callable[[], Hindrance | None] = lambda: None,
 ) -> ASGIApp:
     """Answers questions for its health, and 503 with the URL of the leader to everything else.
 
-    ``figures``: what it tells Prometheus. ``hindered``: `FULL` while none can lead, `CUT_OFF` while
-    it knows of no news, `SHARED` while it cannot lead on. It lives and has started, and is not
-    ready.
+    ``figures``: what it tells Prometheus. ``hindered``: why no leader is named. It lives
+    and has started, and is not ready.
     """
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,22 +106,24 @@ def _figures(scope: Scope, figures: Callable[[], bytes]) -> Response:
     return Response(figures(), media_type=CONTENT_TYPE)
 
 
-def not_leading(leader: str, scope: Scope | None = None, hindered: str = "") -> Response:
+def not_leading(
+    leader: str, scope: Scope | None = None, hindered: Hindrance | None = None
+) -> Response:
     """503 from a process that does not lead; ``leader``: the URL of the one that does, if known.
 
-    ``hindered``: empty, or why it names none: `FULL`, `CUT_OFF`, `SHARED`, `UNPROVEN`.
+    ``hindered``: why it names none; None: it does, or none is known.
 
     A browser that opens a page is told so by a page, which it asks for again by itself.
     """
     detail = f"this server stands by; the leader is at {leader}"
     if not leader:
         detail = "this server does not lead, and knows of no leader: ask again soon"
-    if hindered == CUT_OFF:
+    if hindered is Hindrance.CUT_OFF:
         last = f"; the last leader was at {leader}" if leader else ""
-        detail = f"this server does not lead, and {CUT_OFF}{last}"
+        detail = f"this server does not lead, and {hindered}{last}"
     elif hindered:
         leader, detail = "", hindered
-    retry = {"Retry-After": "5" if hindered == FULL else "1"}
+    retry = {"Retry-After": "5" if hindered is Hindrance.FULL else "1"}
     if scope is not None and "text/html" in Headers(scope=scope).get("accept", ""):
         link = ""
         if leader:
@@ -196,7 +211,7 @@ class Front:
             await self.app(scope, receive, send)
             return
         if not self.leads():
-            await not_leading("", scope, UNPROVEN)(scope, receive, send)
+            await not_leading("", scope, Hindrance.UNPROVEN)(scope, receive, send)
             return
         reads, refused = scope["method"] in ("GET", "HEAD"), False
 
@@ -204,7 +219,7 @@ class Front:
             nonlocal refused
             if reads and message["type"] == "http.response.start" and not self.leads():
                 refused = True
-                await not_leading("", scope, UNPROVEN)(scope, receive, send)
+                await not_leading("", scope, Hindrance.UNPROVEN)(scope, receive, send)
             if not refused:
                 await send(message)
 

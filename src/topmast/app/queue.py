@@ -42,7 +42,7 @@ from topmast.adapters.store import (
 )
 from topmast.api import create_api
 from topmast.api.link import LinkEndpoint
-from topmast.api.standby import CUT_OFF, FULL, SHARED, Front, Reads, create_standby_api
+from topmast.api.standby import Front, Hindrance, Reads, create_standby_api
 from topmast.app.claim import claim_of, holder
 from topmast.app.control_plane import ControlPlane, relays_of, small_fleet
 from topmast.app.fleet_choice import warn_of_unused
@@ -241,7 +241,7 @@ class QueueServer:
                 require_login(self._entry, journal)
                 looked.append(leader.epoch)
                 if self._is_namesake(leader):
-                    log.warning(SHARED, url=leader.address, leader=leader.holder)
+                    log.warning(Hindrance.SHARED.value, url=leader.address, leader=leader.holder)
             require_engines_here(
                 follower.machines.queue.fleet, self._apart, leader, claim.folder,
                 self._outside.engines,
@@ -406,15 +406,15 @@ class QueueServer:
         """Whether another process leads that calls itself as this one does."""
         return leader is not None and leader.address == self._address and leader.holder != holder()
 
-    def _hindered(self) -> str:
+    def _hindered(self) -> Hindrance | None:
         standby = self._standby
         if standby is None:
-            return ""
+            return None
         if standby.full:
-            return FULL
+            return Hindrance.FULL
         if standby.is_cut_off:
-            return CUT_OFF
-        return SHARED if self._is_namesake(standby.leader) else ""
+            return Hindrance.CUT_OFF
+        return Hindrance.SHARED if self._is_namesake(standby.leader) else None
 
     def _accounts(self) -> Accounts | None:
         follower = self._standby.follower if self._standby is not None else None
@@ -428,7 +428,7 @@ class QueueServer:
             topmast.__version__, time.time(), self._started_s, {},
             0 if follower is None else follower.rebuilt.seq, role="standby",
             epoch=0 if known is None else known.epoch, leader=self._leader(),
-            why="" if standby is None else standby.why or standby.full or self._hindered(),
+            why="" if standby is None else standby.why or standby.full or self._hindered() or "",
         )  # fmt: skip
 
     def _figures(self) -> bytes:

@@ -89,10 +89,10 @@ def down(
 
 def _meant(session: Session, folder: Path) -> dict[str, Any]:
     """What the server wrote that the caller means. Raises InvalidInput where that is not clear."""
-    from topmast.client.address import checked_urls, written_server, written_standbys
+    from topmast.client.address import checked_urls, written_beside, written_server
     from topmast.model.errors import InvalidInput, Unavailable
 
-    standbys = written_standbys(folder)
+    standbys = written_beside(folder)
     named, where = session.server or "", "--server"
     if not named and session.state is None:
         named, where = os.environ.get("TOPMAST_SERVER", ""), "TOPMAST_SERVER"

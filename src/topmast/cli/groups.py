@@ -46,22 +46,31 @@ ELSEWHERE = {
     "ssh": _SHELL, "shell": _SHELL, "bash": _SHELL, "interactive": _SHELL,
 }  # fmt: skip
 """What other tools call it, and how it is done here."""
-FOR_ONE = {
-    "queue": "topmast status {}", "hosts": "topmast hosts --selector host={}",
-    "clusters": "topmast clusters --selector cluster={}", "audit": "topmast audit --object {}",
-    "regions": "topmast clusters --region {}", "gpus": "topmast gpus --region {}",
-    "tenants": "topmast queue --tenant {}, which has its jobs",
-    "status": "topmast status {}", "explain": "topmast explain {}", "logs": "topmast logs {}",
+_INSTEAD, _ONE, _NAME = "; here it is: ", "; for one: ", "[^-].*"
+BEHIND = {
+    "queue": {"--user": f"{_INSTEAD}--selector user=NAME", _NAME: f"{_ONE}topmast status {{}}"},
+    "hosts": {_NAME: f"{_ONE}topmast hosts --selector host={{}}"},
+    "clusters": {_NAME: f"{_ONE}topmast clusters --selector cluster={{}}"},
+    "audit": {_NAME: f"{_ONE}topmast audit --object {{}}"},
+    "regions": {_NAME: f"{_ONE}topmast clusters --region {{}}"},
+    "gpus": {_NAME: f"{_ONE}topmast gpus --region {{}}"},
+    "tenants": {_NAME: f"{_ONE}topmast queue --tenant {{}}, which has its jobs"},
+    "status": {_NAME: f"{_ONE}topmast status {{}}"},
+    "explain": {_NAME: f"{_ONE}topmast explain {{}}"},
+    "logs": {
+        "--tail": f"{_INSTEAD}topmast logs JOB | tail -n LINES", _NAME: f"{_ONE}topmast logs {{}}",
+    },
+    "quota": {"[^-].*=.*": f"{_INSTEAD}--gpus {{}}"},
+    "edit": {"--set": f"{_INSTEAD}an option for each value, such as --priority BAND"},
+    "import": {
+        "slurm": f"{_INSTEAD}topmast import sbatch FILE",
+        "k8s": f"{_INSTEAD}topmast import kubernetes FILE",
+    },
 }  # fmt: skip
-"""What is written for one of those that a command lists, or of which it takes one at a time."""
-HERE = {
-    ("queue", "--user"): "--selector user=NAME",
-    ("logs", "--tail"): "topmast logs JOB | tail -n LINES",
-    ("edit", "--set"): "an option for each value, such as --priority BAND",
-    ("import", "slurm"): "topmast import sbatch FILE",
-    ("import", "k8s"): "topmast import kubernetes FILE",
-}
-"""What people write behind a command, and how it is done."""
+"""By command: a pattern of words that it does not take, and what is said of such a word ({}).
+
+The first pattern that fits counts.
+"""
 _LISTING = ("list", "ls", "show")
 
 
@@ -219,13 +228,13 @@ class Group(TyperGroup):
         if top and word in ELSEWHERE:
             here = ELSEWHERE[word]
             named = rest and not rest[0].startswith("-") and here.count(" ") == 1
-            return (named and _for_one(here.split()[1], rest[0])) or f"; here it is: {here}"
+            return (named and _behind(here.split()[1], rest[0])) or f"{_INSTEAD}{here}"
         near = get_close_matches(word, list(self.commands), 1, _NEAR)
         if near:
             return f"; did you mean '{near[0]}'?"
         if self.lists_alone and word in _LISTING:
-            return f"; here it is: topmast {own}"
-        return "" if top else _here(own, word) or _for_one(own, word)
+            return f"{_INSTEAD}topmast {own}"
+        return "" if top else _behind(own, word)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, section by section, in the order in which they were added."""
@@ -247,18 +256,12 @@ class Listing(Group):
     lists_alone = True
 
 
-def _here(command: str, word: str) -> str:
-    """How it is done what a word behind a command means elsewhere; empty: not known."""
-    said = HERE.get((command, word))
-    return f"; here it is: {said}" if said else ""
-
-
-def _for_one(command: str, name: str) -> str:
-    """How a command that lists all is asked for one; empty: in no way."""
-    if command == "quota" and "=" in name:
-        return f"; here it is: --gpus {shlex.quote(name[:100])}"
-    said = FOR_ONE.get(command, "").format(shlex.quote(name[:100]))
-    return f"; for one: {said}" if said else ""
+def _behind(command: str, word: str) -> str:
+    """How it is done what a word behind a command means; empty: not known."""
+    for pattern, said in BEHIND.get(command, {}).items():
+        if re.fullmatch(pattern, word, re.DOTALL):
+            return said.format(shlex.quote(word[:100]))
+    return ""
 
 
 def written(parameter: Any) -> str:
@@ -279,7 +282,7 @@ def said_of(error: Any) -> str:
         if extra is None:
             return said
         command = str(error.ctx.info_name)
-        return f"{command} takes no '{extra[1][:100]}'{_for_one(command, extra[1].split()[0])}"
+        return f"{command} takes no '{extra[1][:100]}'{_behind(command, extra[1].split()[0])}"
     near = get_close_matches(option, offered, 1, _NEAR)
     meant = f"; did you mean '{near[0]}'?" if near else ""
-    return f"no option '{option[:100]}'{_here(str(error.ctx.info_name), option) or meant}"
+    return f"no option '{option[:100]}'{_behind(str(error.ctx.info_name), option) or meant}"

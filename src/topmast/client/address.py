@@ -85,8 +85,8 @@ def process_file(kind: str, pid: int | str) -> str:
     return f"{kind}.{pid}.json"
 
 
-def written_standbys(state: Path, kind: str = STANDBY) -> list[dict[str, Any]]:
-    """What the processes wrote that stand by on a folder and run, as `written_server`."""
+def written_beside(state: Path, kind: str = STANDBY) -> list[dict[str, Any]]:
+    """What its running processes wrote that are `STANDBY` or `STARTING`, as `written_server`."""
     found = []
     for file in sorted(state.glob(process_file(kind, "*"))):
         with suppress(OSError, ValueError, RecursionError, InvalidInput):
@@ -135,7 +135,7 @@ def _refuse_starting(state: Path, folder: str | Path) -> None:
 
     with suppress(OSError):
         boot = processes.boot_id()
-        for told in written_standbys(state, STARTING):
+        for told in written_beside(state, STARTING):
             own = state / process_file(STARTING, str(told.get("pid")))
             if told.get("boot") == boot and own.exists():
                 message = f"the Topmast server on {folder} is starting"

@@ -111,20 +111,24 @@ def needs_of_engine(spec: JobSpec) -> tuple[Capability, ...] | UnsetType:
     """
     if spec.image is UNSET and spec.secrets is UNSET:
         return UNSET
-    kinds = {reference.partition(":")[0] for reference in (spec.secrets or {}).values()}
-    images = (Capability.IMAGES,) if spec.image is not UNSET or "kubernetes" in kinds else ()
-    env = (Capability.ENV,) if "env" in kinds else ()
+    in_pods = spec.image is not UNSET or secrets_of(spec, "kubernetes")
+    images = (Capability.IMAGES,) if in_pods else ()
+    env = (Capability.ENV,) if secrets_of(spec, "env") else ()
     return (*images, *env) or UNSET
+
+
+def secrets_of(spec: JobSpec, kind: str) -> dict[str, str]:
+    """The secrets of a job of a kind, as in ``kind:rest``: the rest of each, by variable."""
+    parts = ((name, *text.partition(":")) for name, text in (spec.secrets or {}).items())
+    return {name: rest for name, found, _, rest in parts if found == kind}
 
 
 def in_kubernetes(spec: JobSpec) -> dict[str, tuple[str, str]]:
     """The Secrets of Kubernetes that a job refers to: name and key, by variable."""
     found = {}
-    for variable, reference in (spec.secrets or {}).items():
-        kind, _, where = reference.partition(":")
-        if kind == "kubernetes":
-            name, _, key = where.partition("/")
-            found[variable] = (name, key)
+    for variable, where in secrets_of(spec, "kubernetes").items():
+        name, _, key = where.partition("/")
+        found[variable] = (name, key)
     return found
 
 

@@ -22,7 +22,7 @@ from topmast.model.bisection import most_with
 from topmast.model.engines import Capability
 from topmast.model.files.fields import nearest
 from topmast.model.fleet import Fleet
-from topmast.model.job import MILLI, JobSpec, TaskGroup, in_kubernetes
+from topmast.model.job import MILLI, JobSpec, TaskGroup, secrets_of
 from topmast.model.plan import GroupRequest, PlacementRequest, capabilities_of
 from topmast.model.reason import PendingReason
 from topmast.model.states import TERMINAL
@@ -169,8 +169,7 @@ def _unsupported(ask: PlacementRequest, dropped: Iterable[Capability], spec: Job
 
 def secrets_of_engines(spec: JobSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the secrets that not all engines can give: of Kubernetes, of variables of hosts."""
-    hosts = [n for n, place in (spec.secrets or {}).items() if place.startswith("env:")]
-    return tuple(in_kubernetes(spec)), tuple(hosts)
+    return tuple(secrets_of(spec, "kubernetes")), tuple(secrets_of(spec, "env"))
 
 
 def engines_for(queue: GlobalQueue, spec: JobSpec) -> tuple[str, bool]:

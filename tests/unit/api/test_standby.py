@@ -11,11 +11,9 @@ from starlette.types import Receive, Scope, Send
 from topmast.api.guard import LoginGate, StandbyGate
 from topmast.api.standby import (
     AGE,
-    CUT_OFF,
-    FULL,
     GUARDED,
     MOST_AGE,
-    SHARED,
+    Hindrance,
     Reads,
     create_standby_api,
     not_leading,
@@ -98,7 +96,7 @@ def test_a_browser_is_told_by_a_page_that_asks_again() -> None:
 
 def test_nothing_is_written_while_the_disk_of_the_database_is_full() -> None:
     """No other server could do it, so none is named; the client comes again a little later."""
-    answer = not_leading(LEADER, hindered=FULL)
+    answer = not_leading(LEADER, hindered=Hindrance.FULL)
     told = json.loads(bytes(answer.body))
     assert "the disk of the database is full" in told["detail"]
     assert (told["leader"], answer.headers["Retry-After"]) == ("", "5")
@@ -106,7 +104,7 @@ def test_nothing_is_written_while_the_disk_of_the_database_is_full() -> None:
 
 def test_a_standby_that_cannot_tell_the_leader_from_itself_says_so() -> None:
     """No URL is named: it would lead back here. To say that there is no leader would be wrong."""
-    told = json.loads(bytes(not_leading("", hindered=SHARED).body))
+    told = json.loads(bytes(not_leading("", hindered=Hindrance.SHARED).body))
     assert "the leader has the same URL" in told["detail"]
     assert "--public-url" in told["detail"]
     assert told["leader"] == ""
@@ -115,7 +113,7 @@ def test_a_standby_that_cannot_tell_the_leader_from_itself_says_so() -> None:
 @pytest.mark.parametrize("leader", [LEADER, ""])
 def test_a_standby_that_has_lost_the_database_says_so(leader: str) -> None:
     """The leader may go on, if it is known: a client tries there; else that is why there is none."""
-    told = json.loads(bytes(not_leading(leader, hindered=CUT_OFF).body))
+    told = json.loads(bytes(not_leading(leader, hindered=Hindrance.CUT_OFF).body))
     assert "cannot reach the database of the servers" in told["detail"]
     assert (told["leader"], LEADER in told["detail"]) == (leader, bool(leader))
 
