@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from heapq import heapify, heappop
 from itertools import islice
-from operator import itemgetter
 
 import msgspec
 from msgspec import Struct
@@ -220,6 +219,10 @@ def newest(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
 
 Rank = tuple[float, ...]
 """Where a job stands in its part of the queue order."""
+Part = Callable[[Rank | None], Iterator[tuple[Rank, JobRecord] | None]]
+"""What of it stands behind a place, for as long as nothing changes; None: a pause may be made."""
+RANKED_AT_ONCE = 1_000
+"""So many jobs are ranked in about a millisecond."""
 
 
 class QueueWalk:
@@ -237,27 +240,25 @@ class QueueWalk:
         self._last = last if wanted.found is None else min(last, len(wanted.found.jobs))
         states = wanted.jobs.states
         waits = not states or any(state in WAITING for state in states)
-        self._parts = [
-            partial(_by_rank, queue.jobs.placed.values, _rank_placed),
+        placed, ended = queue.jobs.placed, queue.jobs.ended.names
+        self._parts: list[Part] = [
+            _by_rank(placed.values, _rank_placed, lambda job: job.id in placed),
             *((queue.waiting_in_order,) if waits else ()),
-            *((partial(_by_rank, queue.waiting_in_none, _rank_number),) if waits else ()),
-            partial(_by_rank, partial(_ended, queue), _rank_ended),
+            *((_by_rank(queue.waiting_in_none, _rank_number, _is_waiting),) if waits else ()),
+            _by_rank(partial(_ended, queue), _rank_ended, lambda job: job.id in ended),
         ]
-        """Those that are to be walked yet; each tells what stands behind a place."""
+        """Those that are to be walked yet."""
         self._after: Rank | None = None
 
     def goes_on(self, is_over: Callable[[], bool] = lambda: False) -> bool:
         """Walk on until that is over; whether there is more to walk.
 
-        O(jobs that are passed), and of those that are ranked here O(all of them log all of them).
+        O(jobs that are passed), each log of those that are ranked here, and O(these) once a walk.
         """
         while self._parts and self._passed < self._last:
-            for rank, record in self._parts[0](self._after):
-                self._after = rank
-                if self._wanted.takes(record):
-                    self._passed += 1
-                    if self._passed > self._first:
-                        self.found.append(record)
+            for place in self._parts[0](self._after):
+                if place is not None:
+                    self._pass(*place)
                     if self._passed >= self._last:
                         return False
                 if is_over():
@@ -265,6 +266,13 @@ class QueueWalk:
             del self._parts[0]
             self._after = None
         return False
+
+    def _pass(self, rank: Rank, record: JobRecord) -> None:
+        self._after = rank
+        if self._wanted.takes(record):
+            self._passed += 1
+            if self._passed > self._first:
+                self.found.append(record)
 
 
 def in_queue_order(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
@@ -277,13 +285,31 @@ def in_queue_order(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
 def _by_rank(
     jobs: Callable[[], Iterable[JobRecord]],
     rank: Callable[[JobRecord], Rank],
-    after: Rank | None,
-) -> Iterator[tuple[Rank, JobRecord]]:
-    """Jobs by their ranks, which all differ, and only what stands behind a rank."""
-    ranked = [(rank(job), job) for job in jobs()]
-    ranked.sort(key=itemgetter(0))
-    first = 0 if after is None else bisect_right(ranked, after, key=itemgetter(0))
-    return islice(ranked, first, None)
+    is_there: Callable[[JobRecord], bool],
+) -> Part:
+    """Jobs by their ranks, which all differ, as long as they are there.
+
+    They are ranked once for all pieces: each piece anew would take longer than a piece may.
+    """
+
+    def walk() -> Iterator[tuple[Rank, JobRecord] | None]:
+        ranked = list[tuple[Rank, JobRecord]]()
+        for at, job in enumerate(list(jobs())):
+            ranked.append((rank(job), job))
+            if at % RANKED_AT_ONCE == RANKED_AT_ONCE - 1:
+                yield None
+        heapify(ranked)
+        while ranked:
+            place = heappop(ranked)
+            if is_there(place[1]):
+                yield place
+
+    walked = walk()
+    return lambda after: walked
+
+
+def _is_waiting(job: JobRecord) -> bool:
+    return job.state in WAITING
 
 
 def _ended(queue: GlobalQueue) -> Iterator[JobRecord]:

@@ -206,6 +206,31 @@ def test_a_page_of_the_queue_is_in_pieces_between_which_jobs_come_and_go() -> No
     ]
 
 
+def test_what_runs_is_ranked_once_and_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not anew for each piece of a page, and a job that ends between two pieces is passed over."""
+    world = World(fleet(cluster("east-1", hosts=5), tenants=TENANTS))
+    world.submit(*[job("x", 1, tenant="a")] * 40)
+    queue, ranked, rank = world.queue, list[str](), listing._rank_placed
+
+    def counted(record: JobRecord) -> listing.Rank:
+        ranked.append(record.id)
+        return rank(record)
+
+    monkeypatch.setattr(listing, "_rank_placed", counted)
+    monkeypatch.setattr(listing, "RANKED_AT_ONCE", 10)
+    walk = listing.QueueWalk(queue, listing.select(("RUNNING",), "", 30, "", True))
+    portions = list[int]()
+    while not walk.found:
+        assert walk.goes_on(lambda: True)
+        portions.append(len(ranked))
+    assert portions == [10, 20, 30, 40, 40]
+    world.cancel("j2", "j40")
+    while walk.goes_on(lambda: True):
+        pass
+    assert len(ranked) == 40
+    assert [one.id for one in walk.found] == ["j1", *(f"j{number}" for number in range(3, 32))]
+
+
 def test_the_first_page_of_the_queue_ranks_no_more_jobs_than_it_shows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
