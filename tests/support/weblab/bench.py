@@ -1,6 +1,6 @@
 """How fast the dashboard of a large server is: the last line is JSON.
 
-python -m tests.support.weblab.bench [--jobs 1000000] [--gpus 100000] [--readers 50] [--pairs 30]
+python -m tests.support.weblab.bench [--jobs 1000000] [--gpus 100000] [--readers 50] [--pairs 200]
 python -m tests.support.weblab.bench --only-cost    # what open dashboards cost the decisions, alone
 
 The server has engines that run nothing; all else is as in production. Times are those of a browser
@@ -30,7 +30,7 @@ from tests.support.weblab.browser import Viewer, browser
 from tests.support.weblab.cost import compared, deciding_s, threads_s
 from topmast.bench.http import Connection
 
-HOST_GPUS, CLUSTERS, BULK = 8, 10, 20_000
+HOST_GPUS, HOST_CPUS, CLUSTERS, BULK = 8, 192, 10, 20_000
 SEEN_WITHIN_S = 120.0
 WINDOW_MS = 1_000.0
 """A new window of Chromium loads parts of its own, which are no part of a page."""
@@ -68,7 +68,7 @@ REDRAW = """async () => {
 def fleet(gpus: int) -> dict[str, Any]:
     """Two regions with five clusters each."""
     count = gpus // HOST_GPUS // CLUSTERS
-    hosts = [{"count": count, "gpu": "H100", "gpus": HOST_GPUS, "rack_size": 16}]
+    hosts = [{"count": count, "gpu": "H100", "gpus": HOST_GPUS, "cpus": HOST_CPUS, "rack_size": 16}]
     regions = {
         region: {"clusters": {f"{region}-{i}": {"hosts": hosts} for i in range(CLUSTERS // 2)}}
         for region in ("east", "west")
@@ -202,7 +202,7 @@ def main() -> None:
         ("--jobs", 1_000_000),
         ("--gpus", 100_000),
         ("--readers", 50),
-        ("--pairs", 30),
+        ("--pairs", 200),
         ("--settle-s", 1_800),
     ):
         parser.add_argument(name, type=int, default=usual)
