@@ -21,13 +21,13 @@ FIRST_EVENT = 2_000_000_000_000
 Earlier versions numbered them by the milliseconds of their clock. A reader that returns with such a
 number must not wait for ever.
 """
-KEPT = 10_000
+KEPT = 20_000
 """Events that a reader can still get when it returns."""
-REST_S = 0.005
-"""For each reader, readers together are woken this much later after they were woken before.
-
-So many readers cost the decisions 2% at most: to wake one takes a tenth of a millisecond.
-"""
+REST_S, PAGES_REST_S = 0.02, 1.0
+"""For each reader, readers together are woken this much later after they were woken before, up to
+a second: a page draws itself anew no sooner."""
+LEAST_REST_S = 0.005
+"""For each reader at least, however many they are: to wake one takes a tenth of a millisecond."""
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class EventStream:
 
     def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wake all readers; a while later if they were woken a moment ago."""
-        rest_s = self._rung_s + REST_S * len(self._readers) - loop.time()
+        rest_s = self._rung_s + _rest_s(len(self._readers)) - loop.time()
         if rest_s > 0.0 and not self.closed:
             loop.call_later(rest_s, self._ring, loop)
             return
@@ -168,6 +168,11 @@ class EventStream:
         finally:
             with self._lock:
                 self._readers.pop(reader, None)
+
+
+def _rest_s(readers: int) -> float:
+    """How long so many readers are left alone after they were woken."""
+    return max(LEAST_REST_S * readers, min(REST_S * readers, PAGES_REST_S))
 
 
 def _told(seq: int, job: str, row: HistoryRow, tenant: str | None) -> Told:

@@ -11,6 +11,7 @@ from topmast.model.fleet import Fleet, RegionSpec
 from topmast.model.messages import CopyProgress, HostUp, Progress, TaskPreparing
 from topmast.model.prices import price_of
 from topmast.ports import AttemptRow, HistoryRow, UsageDay
+from topmast.service import event_stream as streams
 from topmast.service.event_stream import KEPT, Batch, EventStream
 from topmast.service.live_progress import LiveProgress
 from topmast.service.usage import usage
@@ -250,6 +251,14 @@ def test_a_reader_who_leaves_is_forgotten() -> None:
         return len(event_stream._readers)
 
     assert asyncio.run(leave()) == 0
+
+
+@pytest.mark.parametrize(
+    ("readers", "rest_s"), [(1, 0.02), (10, 0.2), (50, 1.0), (200, 1.0), (1_000, 5.0)]
+)
+def test_many_readers_are_woken_less_often(readers: int, rest_s: float) -> None:
+    """Pages draw themselves anew once a second at most; to wake more costs the decisions."""
+    assert streams._rest_s(readers) == pytest.approx(rest_s)
 
 
 def test_readers_are_woken_together_however_often_something_happens() -> None:
