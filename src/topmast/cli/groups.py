@@ -282,7 +282,8 @@ def said_of(error: Any) -> str:
         if extra is None:
             return said
         command = str(error.ctx.info_name)
-        return f"{command} takes no '{extra[1][:100]}'{_behind(command, extra[1].split()[0])}"
+        word = next(iter(extra[1].split()), "")
+        return f"{command} takes no '{extra[1][:100]}'{_behind(command, word)}"
     near = get_close_matches(option, offered, 1, _NEAR)
     meant = f"; did you mean '{near[0]}'?" if near else ""
     return f"no option '{option[:100]}'{_behind(str(error.ctx.info_name), option) or meant}"

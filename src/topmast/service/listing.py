@@ -289,20 +289,23 @@ def _by_rank(
 ) -> Part:
     """Jobs by their ranks, which all differ, as long as they are there.
 
-    They are ranked once for all pieces: each piece anew would take longer than a piece may.
+    They are ranked once for all pieces: each piece anew would take longer than a piece may. Those
+    that come meanwhile follow the others.
     """
 
     def walk() -> Iterator[tuple[Rank, JobRecord] | None]:
-        ranked = list[tuple[Rank, JobRecord]]()
-        for at, job in enumerate(list(jobs())):
-            ranked.append((rank(job), job))
-            if at % RANKED_AT_ONCE == RANKED_AT_ONCE - 1:
-                yield None
-        heapify(ranked)
-        while ranked:
-            place = heappop(ranked)
-            if is_there(place[1]):
-                yield place
+        known, ranked = set[str](), list[tuple[Rank, JobRecord]]()
+        while come := [job for job in jobs() if job.id not in known]:
+            for at, job in enumerate(come):
+                known.add(job.id)
+                ranked.append((rank(job), job))
+                if at % RANKED_AT_ONCE == RANKED_AT_ONCE - 1:
+                    yield None
+            heapify(ranked)
+            while ranked:
+                place = heappop(ranked)
+                if is_there(place[1]):
+                    yield place
 
     walked = walk()
     return lambda after: walked

@@ -236,6 +236,7 @@ MISTAKES = [
         "no command 'east-1'; for one: topmast clusters --selector cluster=east-1",
     ),
     Mistake("one tenant", ["tenants", "vision"], "for one: topmast queue --tenant vision"),
+    Mistake("a variable that is not set", ["queue", ""], "queue takes no '' (see: topmast queue"),
     Mistake(
         "a job of the queue", ["queue", "j1"], "queue takes no 'j1'; for one: topmast status j1"
     ),

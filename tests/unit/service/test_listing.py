@@ -232,6 +232,19 @@ def test_what_runs_is_ranked_once_and_in_portions(monkeypatch: pytest.MonkeyPatc
     assert [one.id for one in walk.found] == ["j1", *(f"j{number}" for number in range(3, 32))]
 
 
+def test_a_job_that_starts_between_two_pieces_is_on_the_page() -> None:
+    """It has left those that wait, and comes after the others that have a place."""
+    world = World(fleet(cluster("east-1", hosts=5), tenants=TENANTS))
+    world.submit(*[job("x", 1, tenant="a")] * 41)
+    walk = listing.QueueWalk(world.queue, listing.select(("active",), "", 100, "", True))
+    assert walk.goes_on(lambda: True)
+    world.finish("j40", 0)
+    while walk.goes_on(lambda: True):
+        pass
+    want = [f"j{number}" for number in (*range(1, 40), 41)]
+    assert [one.id for one in walk.found] == want
+
+
 def test_the_first_page_of_the_queue_ranks_no_more_jobs_than_it_shows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
