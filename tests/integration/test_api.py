@@ -355,6 +355,8 @@ def test_waiting_jobs_are_listed_in_the_order_of_the_queue(
     params = {"state": "PENDING,RECOVERING", "order": "queue"}
     listed = [view["id"] for view in http.get("/jobs", params=params).json()["jobs"]]
     assert listed == [ids["critical"], ids["normal"], ids["low"]]
+    pages = [http.get("/jobs", params={**params, "limit": limit}).json() for limit in (2, 3)]
+    assert [page["next_cursor"] for page in pages] == ["2", None], "no page without jobs follows"
     eventually(
         lambda: http.get(f"/jobs/{ids['low']}").json()["reason"] == "InsufficientCapacity",
         "it says why it waits",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import count as numbers
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -185,9 +188,10 @@ def _with_hosts(fleet: Fleet, key: str, count: int) -> Fleet:
         if spec.name != cluster:
             return spec
         before = sum(host.name.startswith(f"{cluster}-added-") for host in spec.hosts)
+        names = (f"{cluster}-added-{before + i + 1}" for i in range(count))
         more = tuple(
-            msgspec.structs.replace(like, name=f"{cluster}-added-{before + i + 1}")
-            for i in range(count)
+            msgspec.structs.replace(like, name=name, rack=rack)
+            for name, rack in zip(names, _racks(spec, like), strict=False)
         )
         return msgspec.structs.replace(spec, hosts=spec.hosts + more)
 
@@ -196,6 +200,22 @@ def _with_hosts(fleet: Fleet, key: str, count: int) -> Fleet:
 
     regions = tuple(with_clusters(region) for region in fleet.regions)
     return msgspec.structs.replace(fleet, regions=regions)
+
+
+def _racks(spec: ClusterSpec, like: HostSpec) -> Iterator[str]:
+    """The racks of new hosts: that of ``like`` until it is full, then new ones, without end.
+
+    A rack is full with as many hosts as the fullest of the cluster; one that is alone never is.
+    """
+    hosts = Counter((host.datacenter, host.pod, host.rack) for host in spec.hosts)
+    most, rack = max(hosts.values()), like.rack
+    free = most - hosts[like.datacenter, like.pod, rack] if len(hosts) > 1 else None
+    if free is None:
+        yield from repeat(rack)
+    yield from repeat(rack, free or 0)
+    added = {rack for _, _, rack in hosts if rack.startswith(f"{spec.name}-added-r")}
+    for number in numbers(len(added) + 1):
+        yield from repeat(f"{spec.name}-added-r{number}", most)
 
 
 def _model_host(fleet: Fleet, key: str) -> tuple[str, HostSpec]:

@@ -197,12 +197,15 @@ class Service(Submitting):
 
     def _page(self, wanted: listing.Selection, found: Sequence[JobRecord]) -> v.JobPage:
         queue, cursor = self.machines.queue, None
+        total = listing.total(queue, wanted)
         if len(found) == wanted.limit:
             seen = (wanted.cursor or 0) + len(found)
             cursor = str(seen if wanted.queue_order else found[-1].number)
+            if wanted.queue_order and seen == total:
+                cursor = None
         views = tuple(self._view(record) for record in found)
         return v.JobPage(
-            views, cursor, listing.counts(queue, wanted.seen), listing.total(queue, wanted),
+            views, cursor, listing.counts(queue, wanted.seen), total,
             listing.sweeps(queue, wanted),
         )  # fmt: skip
 

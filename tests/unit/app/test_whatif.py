@@ -116,6 +116,29 @@ def test_the_kind_of_the_added_hosts_is_said(key: str, gpus: dict[str, int], wan
     )
 
 
+@pytest.mark.parametrize(
+    ("racks", "want"),
+    [
+        (("r0", "r0", "r1", "r1"), ["added-r1", "added-r1", "added-r2"]),
+        (("r0", "r0", "r1"), ["r1", "added-r1", "added-r1"]),
+        (("r0", "r1"), ["added-r1", "added-r2", "added-r3"]),
+        (("r0", "r0"), ["r0", "r0", "r0"]),
+        (("", ""), ["", "", ""]),
+    ],
+)
+def test_added_hosts_fill_a_rack_and_begin_new_ones(
+    racks: tuple[str, ...], want: list[str]
+) -> None:
+    """As the fleet file does with them: a rack has no more hosts than its fullest one."""
+    hosts = tuple(HostSpec(f"h{at}", "A", 8, rack=rack) for at, rack in enumerate(racks))
+    grown = whatif._changed(
+        fleet(ClusterSpec("e", hosts)), WhatIfOptions(state=Path(), add_hosts={"e": 2})
+    )
+    again = whatif._changed(grown, WhatIfOptions(state=Path(), add_hosts={"e": 1}))
+    found = again.regions[0].clusters[0].hosts[len(racks) :]
+    assert [host.rack.removeprefix("e-") for host in found] == want
+
+
 def test_hosts_of_two_kinds_have_names_of_their_own() -> None:
     """Two additions to one cluster do not collide."""
     options = WhatIfOptions(state=Path(), add_hosts={"east-1": 1, "east-1:A100": 1})

@@ -34,7 +34,7 @@ ALL = "all"
 ACTIVE = "active"
 NOTHING: dict[str, Any] = {
     "groups": None, "page_of": JobPage((), None, {}, 0), "lines": (), "onward": "",
-    "group_keys": list(GROUP_KEYS), "in_order": False,
+    "first": "", "group_keys": list(GROUP_KEYS), "in_order": False,
 }  # fmt: skip
 """What is listed if the filters cannot be read."""
 _JOB = re.compile(r"j[0-9]{1,15}")
@@ -118,7 +118,7 @@ async def _listed(
         )  # fmt: skip
         page = await _page(ask, states, selector, 1, "", in_order=True)
         return {
-            "groups": ask.part(groups), "page_of": page, "lines": (), "onward": "",
+            "groups": ask.part(groups), "page_of": page, "lines": (), "onward": "", "first": "",
             "group_keys": _group_keys(page, by), "group_link": partial(_group_link, ask, given),
         }  # fmt: skip
     in_order = not any(state in TERMINAL for state in states) and bool(states)
@@ -130,6 +130,7 @@ async def _listed(
         "groups": None, "page_of": page, "lines": lines, "group_keys": _group_keys(page, ""),
         "in_order": in_order,
         "onward": onward if page.next_cursor else "",
+        "first": ask.link(given) if cursor else "",
     }  # fmt: skip
 
 
