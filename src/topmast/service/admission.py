@@ -21,7 +21,7 @@ from topmast.runtime.machines import Machines
 from topmast.service.access import Access
 from topmast.service.blobs import Blobs
 from topmast.service.regions import Regions
-from topmast.service.warnings import nowhere, secrets_of_engines, warnings_of
+from topmast.service.warnings import nowhere, residence, secrets_of_engines, warnings_of
 
 MOST_WARNED = 10_000
 MOST_GROUPS_WARNED = 4
@@ -163,6 +163,7 @@ class Admission:
             spec.preemptible,
             unknown,
             tuple(nowhere(queue, spec)),
+            residence(queue, spec),
             queue.tenancy.paused_by(spec.tenant),
             books,
         )

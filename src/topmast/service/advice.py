@@ -39,7 +39,9 @@ def _in_general(
     if reason is PendingReason.TOPOLOGY_DOES_NOT_FIT and found_some:
         return []  # the summary says what does not fit, and the changes what would
     if reason in (PendingReason.TOPOLOGY_DOES_NOT_FIT, PendingReason.NO_MATCHING_HARDWARE):
-        columns = [world.placers[region.region].columns for region in allowed]
+        sent = None if world.bound is None else world.bound.region
+        there = [n for n in sorted(world.placers) if sent in (None, n)]
+        columns = [world.placers[name].columns for name in there]
         return list(too_large(queue, columns, spec)) or _of_hardware(spec, need, verdicts)
     if reason is PendingReason.UNKNOWN_DATASET:
         return [_to_add(queue, name) for name in queue.data.catalogue.unknown(spec.datasets)]

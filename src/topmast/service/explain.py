@@ -40,7 +40,7 @@ from topmast.service.quota_turns import quota_turn
 from topmast.service.quotas import quota_changes
 from topmast.service.sentences import Scene
 from topmast.service.turns import WHOLE, Turns
-from topmast.service.warnings import engines_for
+from topmast.service.warnings import engines_for, residence
 
 PLANS_SHOWN = 5
 HELP_SHOWN = 8
@@ -161,7 +161,7 @@ def _explanation(
         spec, seen, inquiry.over_quota,
         may_preempt(queue, record, inquiry.over_quota, inquiry.costs),
         bool(queue.tenancy.choices(spec, True)), record.bound, record.suspended is True,
-        *engines_for(queue, spec),
+        *engines_for(queue, spec), residence(queue, spec),
     )  # fmt: skip
     details = [sentences.detail_of(queue, spec, verdict) for verdict in obstacles]
     if reason is PendingReason.INSUFFICIENT_CAPACITY:

@@ -16,13 +16,14 @@ from topmast.fast.queue import (
     first_verdict,
     most_hopeful,
 )
-from topmast.fast.region import RegionalPlacer
+from topmast.fast.region import RegionalPlacer, pending_reason
 from topmast.model.plan import PlacementRequest, Plan
 from topmast.model.reason import HOPELESS, PendingReason, Rejection, VictimVerdict
 from topmast.model.views import RegionVerdict
 from topmast.service.changes import World
 from topmast.service.foresight import Foreseen, foresee, pending_decision
 from topmast.service.turns import Turns
+from topmast.service.warnings import residence
 
 
 class Inquiry(Struct):
@@ -169,4 +170,19 @@ def obstacles_of(world: World, inquiry: Inquiry, record: JobRecord) -> list[Verd
         verdict = judge(world, inquiry, record)
     if verdict is None or (aside and verdict.reason not in HOPELESS):
         return aside
-    return [*aside, verdict]
+    return [*aside, verdict, *_beyond_data(world, inquiry, record, verdict)]
+
+
+def _beyond_data(
+    world: World, inquiry: Inquiry, record: JobRecord, verdict: Verdict
+) -> list[Verdict]:
+    """What keeps a job that waits for its data from starting even where its data may be."""
+    if verdict.reason is not PendingReason.WAITING_FOR_DATA or world.queue.cycle.reach.absent:
+        return []
+    only = residence(world.queue, world.spec)
+    found = most_hopeful(
+        pending_reason(world.placers[name].columns, ask)
+        for name, cost, ask in asks(world, record, inquiry.over_quota)
+        if (only is None or name in only) and cost.barred is not Rejection.BOUND_ELSEWHERE
+    )
+    return [Verdict(found)] if found in HOPELESS else []

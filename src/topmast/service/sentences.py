@@ -14,7 +14,7 @@ from topmast.model.plan import Binding, Plan, Reservation
 from topmast.model.reason import PendingReason
 from topmast.model.states import WAITING, JobState
 from topmast.service.foresight import Foreseen
-from topmast.service.warnings import engines_for, gang_in_words, nowhere
+from topmast.service.warnings import engines_for, gang_in_words, nowhere, residence
 
 HOSTS_SHOWN = 4
 BESIDES = "; besides, "
@@ -40,6 +40,8 @@ class Scene(Struct, frozen=True):
     """What the job needs of an engine that not all can do, in words."""
     engines: bool = True
     """There is a cluster with an engine that can do it."""
+    residence: tuple[str, ...] | None = None
+    """The only regions in which its datasets may be, if they may not be anywhere."""
 
 
 _ASIDE = {
@@ -97,9 +99,15 @@ def _nowhere(scene: Scene, reason: PendingReason, wanted: str) -> str:
     """What there is too little of, whatever ran; engines that cannot run the job do not count."""
     if not scene.engines:
         return f"the job needs an engine that {scene.engine}, and no cluster has one"
-    of, several = f" of an engine that {scene.engine}" if scene.engine else "", scene.spec.tasks > 1
+    several = scene.spec.tasks > 1
+    of = f" of an engine that {scene.engine}" if scene.engine else ""
+    if scene.residence is not None:
+        if not scene.residence:
+            return "no region may have all datasets of the job"
+        of += f" in {joined(scene.residence)}, where alone its datasets may be"
     if reason is PendingReason.NO_MATCHING_HARDWARE:
         some = "one task of " if several else ""
+        of += "," if scene.residence else ""
         return f"no host{of} could run {some}{wanted}, even if it were empty"
     level = scene.spec.topology.required
     within, fits = "cluster" if level is None else level.name.lower(), "fit" if several else "fits"
@@ -174,6 +182,7 @@ def standing(queue: GlobalQueue, record: JobRecord) -> str:
     scene = Scene(
         record.spec, may_borrow=may_borrow, bound=record.bound,
         suspended=record.suspended is True, engine=engine, engines=engines,
+        residence=residence(queue, record.spec),
     )  # fmt: skip
     return waiting(scene, verdict.reason, detail_of(queue, record.spec, verdict))
 

@@ -19,6 +19,7 @@ from topmast.fast.region import (
     roomy_hosts,
 )
 from topmast.model.bisection import most_with
+from topmast.model.decided import joined
 from topmast.model.engines import Capability
 from topmast.model.files.fields import nearest
 from topmast.model.fleet import Fleet
@@ -75,6 +76,14 @@ def nowhere(queue: GlobalQueue, spec: JobSpec) -> list[str]:
     return [name for name in spec.datasets if name in known and not known[name].replicas]
 
 
+def residence(queue: GlobalQueue, spec: JobSpec) -> tuple[str, ...] | None:
+    """The regions in which all datasets of a job may be, sorted; None if they may be anywhere."""
+    known = queue.data.catalogue.datasets
+    limits = [known[name].spec.allowed for name in spec.datasets if name in known]
+    limited = [set(allowed) for allowed in limits if allowed is not None]
+    return tuple(sorted(set.intersection(*limited))) if limited else None
+
+
 def to_add(queue: GlobalQueue, dataset: str) -> str:
     """The command that brings the files of a dataset to a region, one that may hold it."""
     known = queue.data.catalogue.datasets.get(dataset)
@@ -117,7 +126,23 @@ def tenants_gone(queue: GlobalQueue) -> tuple[str, ...]:
 
 
 def too_large(queue: GlobalQueue, regions: Sequence[Columns], spec: JobSpec) -> tuple[str, ...]:
-    """What is too much of a job that no empty cluster could hold, and the most that would do."""
+    """What is too much of a job that no empty cluster could hold, and the most that would do.
+
+    Only regions count in which all its datasets may be.
+    """
+    only = residence(queue, spec)
+    if only is None:
+        return _too_large(queue, regions, spec)
+    if not only:
+        return (
+            "datasets: there is no region in which all of them may be: the job waits until the "
+            "`allowed` regions of one change",
+        )
+    texts = _too_large(queue, [one for one in regions if one.region in only], spec)
+    return tuple(f"datasets: they may be in {joined(only)} only, and there {t}" for t in texts)
+
+
+def _too_large(queue: GlobalQueue, regions: Sequence[Columns], spec: JobSpec) -> tuple[str, ...]:
     ask = queue.request(spec, False, EVERY_CHOICE)
     spaces = [emptied(columns, ask) for columns in regions]
     if _where(spaces, ask) is not None:

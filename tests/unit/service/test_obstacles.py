@@ -2,17 +2,19 @@
 
 import pytest
 
-from tests.support.build import cluster, fleet, job, tenant
+from tests.support.build import cluster, dataset, fleet, job, tenant
 from tests.support.world import World
 from topmast.model import ids
 from topmast.model import messages as m
 from topmast.model.dependency import After
+from topmast.model.fleet import DatasetSpec
 from topmast.model.reason import NEVER, ChangeKind, no_start
 from topmast.model.timed_quota import TimedQuota
 from topmast.model.views import ExpectedStart, Explanation
 from topmast.service.explain import explain_job, explain_spec
 from topmast.service.forecast import with_start
 from topmast.service.redaction import Redaction
+from topmast.service.warnings import warnings_of
 
 HOUR_S = 3_600.0
 GIVEN = ExpectedStart(9_000.0, 9_000.0, 9_000.0, "given durations")
@@ -160,3 +162,56 @@ def test_others_learn_nothing_of_a_parent_that_has_a_quota_for_a_while() -> None
         "then may the job start",
     ]
     assert not any("lab" in text for text in told.would_help)
+
+
+_PLACES = (cluster("north-1", hosts=1), cluster("west-1", model="A100"))
+
+
+def _with_data(*datasets: DatasetSpec) -> World:
+    return World(fleet(*_PLACES, datasets=datasets))
+
+
+@pytest.mark.parametrize("replicas", [(), ("north",)])
+def test_data_that_may_lie_only_where_the_gpus_are_not(replicas: tuple[str, ...]) -> None:
+    """Whether its files are there or not: it never starts, and no copy helps."""
+    world = _with_data(dataset("patients", *replicas, allowed=("north",)))
+    world.submit(job(gpus=4, model="A100", datasets=("patients",)))
+    told = _told(world, "j1")
+    assert "NoMatchingHardware" in (told.reason, *told.also)
+    assert (
+        "no host in north, where alone its datasets may be, could run 1 task with 4 A100"
+        in told.summary
+    )
+    assert _start(told) == NEVER
+    assert with_start(told, GIVEN) == told
+    assert [text for text in told.would_help if "topmast datasets add" in text] == []
+    assert told.would_help[-1] == (
+        "datasets: they may be in north only, and there resources.accelerators: no host has "
+        "4 A100; the most is 0: the job waits until one has"
+    )
+    kinds = {change.kind for change in told.changes}
+    assert kinds == ({ChangeKind.MODEL, ChangeKind.RESIDENCY} if replicas else set())
+    columns = [placer.columns for placer in world.machines.placers.values()]
+    warned = warnings_of(world.queue, columns, world.jobs["j1"].spec)
+    assert warned[-1] == told.would_help[-1], "it is warned of at once"
+
+
+def test_datasets_that_may_never_lie_together() -> None:
+    """The job is told that no region may have both, not to copy one of them."""
+    world = _with_data(
+        dataset("patients", allowed=("north",)), dataset("maps", "west", allowed=("west",))
+    )
+    world.submit(job(gpus=8, datasets=("patients", "maps")))
+    told = _told(world, "j1")
+    assert told.summary.endswith("; besides, no region may have all datasets of the job")
+    assert _start(told) == NEVER
+    assert told.would_help[-1].startswith("datasets: there is no region in which all of them may")
+
+
+def test_data_that_may_lie_where_the_gpus_are_is_only_waited_for() -> None:
+    """The same job with another model needs its files and nothing more."""
+    world = _with_data(dataset("patients", allowed=("north",)))
+    world.submit(job(gpus=8, datasets=("patients",)))
+    told = _told(world, "j1")
+    assert (told.reason, told.also) == ("WaitingForData", ())
+    assert "topmast datasets add patients --region north" in told.would_help[-1]
