@@ -215,7 +215,13 @@ def _changes(
     found = [*of_data(world), *of_the_job(world), *quota_changes(world), *in_regions(world)]
     if seen is not None and reason is PendingReason.INSUFFICIENT_CAPACITY:
         found += _moves(world, inquiry.over_quota, record)
-    return tuple(sorted(found, key=by_size))
+    return tuple(sorted(_not_in_vain(found), key=by_size))
+
+
+def _not_in_vain(changes: Sequence[Change]) -> list[Change]:
+    """Changes without those that want the end of jobs as well, where that end alone is enough."""
+    enough = [set(c.jobs) for c in changes if c.kind is ChangeKind.ENDS and not c.also]
+    return [c for c in changes if not (c.also and any(jobs <= set(c.jobs) for jobs in enough))]
 
 
 def _before(world: World, changes: tuple[Change, ...], until_s: float) -> tuple[Change, ...]:

@@ -221,9 +221,10 @@ def _and_a_place(better: World, change: Change) -> Iterator[Change]:
     besides = [c for c in in_regions(better) if c.kind not in _MAKES_QUOTA_ENOUGH]
     if besides:
         first = besides[0]
+        over = first.jobs if first.kind is ChangeKind.ENDS else ()
         yield replace(
             change, text=f"{change.text}, and also {first.text}", also=first.text,
-            size=change.size + first.size, region=first.region, cluster=first.cluster,
+            jobs=over, size=change.size + first.size, region=first.region, cluster=first.cluster,
         )  # fmt: skip
 
 

@@ -215,3 +215,18 @@ def test_data_that_may_lie_where_the_gpus_are_is_only_waited_for() -> None:
     told = _told(world, "j1")
     assert (told.reason, told.also) == ("WaitingForData", ())
     assert "topmast datasets add patients --region north" in told.would_help[-1]
+
+
+@pytest.mark.parametrize(("hosts", "repeats"), [(1, False), (2, True)])
+def test_quota_helps_only_where_the_end_of_a_job_is_not_enough(hosts: int, repeats: bool) -> None:
+    """The own job of the tenant holds its quota and the GPUs; or another holds the GPUs, too."""
+    tenants = (tenant("team", borrow=0, H100=8), tenant("ops"))
+    world = World(fleet(cluster("east-1", hosts=hosts), tenants=tenants))
+    world.submit(job(gpus=8, tenant="team", duration_s=HOUR_S))
+    if repeats:
+        world.submit(job(gpus=8, tenant="ops", duration_s=HOUR_S / 2))
+    world.submit(job(gpus=8, tenant="team"))
+    changes = _told(world, f"j{hosts + 1}").changes
+    assert [c.jobs for c in changes if c.kind is ChangeKind.ENDS and not c.also] == [("j1",)]
+    quota = [c.jobs for c in changes if c.kind is ChangeKind.QUOTA and c.also]
+    assert quota == ([("j2",)] if repeats else [])

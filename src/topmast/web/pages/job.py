@@ -59,7 +59,7 @@ OF_THE_JOB = (
     "with changes"
 )
 NO_ACT: dict[ChangeKind, tuple[str, str]] = {
-    ChangeKind.ENDS: ("It happens by itself; to cancel one of these jobs ends it sooner", ""),
+    ChangeKind.ENDS: ("It happens by itself, or sooner by a cancel", ""),
     ChangeKind.DATA: ("Copies are begun on the page of data", "/data"),
     ChangeKind.RESIDENCY: ("The catalogue says where a dataset may be, in the fleet file", ""),
     ChangeKind.QUOTA: ("Quotas are set on the page of tenants", "/tenants"),
