@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from heapq import heapify, heappop
 from itertools import islice
 
 import msgspec
@@ -234,18 +233,17 @@ class QueueWalk:
     def __init__(self, queue: GlobalQueue, wanted: Selection) -> None:
         self.found: list[JobRecord] = []
         """The page, once it is whole."""
-        self._wanted, self._passed = wanted, 0
+        self._wanted, self._passed, self._shown = wanted, 0, set[str]()
         self._first = wanted.cursor or 0
         last = self._first + wanted.limit
         self._last = last if wanted.found is None else min(last, len(wanted.found.jobs))
         states = wanted.jobs.states
         waits = not states or any(state in WAITING for state in states)
-        placed, ended = queue.jobs.placed, queue.jobs.ended.names
+        records, placed, ended = queue.jobs.records, queue.jobs.placed, queue.jobs.ended.names
         self._parts: list[Part] = [
-            _by_rank(placed.values, _rank_placed, lambda job: job.id in placed),
-            *((queue.waiting_in_order,) if waits else ()),
-            *((_by_rank(queue.waiting_in_none, _rank_number, _is_waiting),) if waits else ()),
-            _by_rank(partial(_ended, queue), _rank_ended, lambda job: job.id in ended),
+            _by_rank(placed.keys, placed.get, _rank_placed),
+            *((queue.waiting_in_order, _waiting_in_none(queue)) if waits else ()),
+            _by_rank(ended.keys, lambda job: records[job] if job in ended else None, _rank_ended),
         ]
         """Those that are to be walked yet."""
         self._after: Rank | None = None
@@ -269,9 +267,11 @@ class QueueWalk:
 
     def _pass(self, rank: Rank, record: JobRecord) -> None:
         self._after = rank
-        if self._wanted.takes(record):
+        # What has come to another part meanwhile is on the page already.
+        if record.id not in self._shown and self._wanted.takes(record):
             self._passed += 1
             if self._passed > self._first:
+                self._shown.add(record.id)
                 self.found.append(record)
 
 
@@ -283,40 +283,43 @@ def in_queue_order(queue: GlobalQueue, wanted: Selection) -> list[JobRecord]:
 
 
 def _by_rank(
-    jobs: Callable[[], Iterable[JobRecord]],
+    names: Callable[[], Iterable[str]],
+    find: Callable[[str], JobRecord | None],
     rank: Callable[[JobRecord], Rank],
-    is_there: Callable[[JobRecord], bool],
 ) -> Part:
-    """Jobs by their ranks, which all differ, as long as they are there.
+    """Jobs by their ranks, which all differ, as long as they are found.
 
     They are ranked once for all pieces: each piece anew would take longer than a piece may. Those
-    that come meanwhile follow the others.
+    that come meanwhile follow the others. O(names), of which only the list is made at once.
     """
 
     def walk() -> Iterator[tuple[Rank, JobRecord] | None]:
-        known, ranked = set[str](), list[tuple[Rank, JobRecord]]()
-        while come := [job for job in jobs() if job.id not in known]:
-            for at, job in enumerate(come):
-                known.add(job.id)
-                ranked.append((rank(job), job))
-                if at % RANKED_AT_ONCE == RANKED_AT_ONCE - 1:
-                    yield None
-            heapify(ranked)
-            while ranked:
-                place = heappop(ranked)
-                if is_there(place[1]):
-                    yield place
+        known = set[str]()
+        while True:
+            ranked, there = list[list[tuple[Rank, JobRecord]]](), list(names())
+            for start in range(0, len(there), RANKED_AT_ONCE):
+                come = [name for name in there[start : start + RANKED_AT_ONCE] if name not in known]
+                known.update(come)
+                found = [job for job in map(find, come) if job is not None]
+                ranked.append(sorted((rank(job), job) for job in found))
+                yield None
+            if not any(ranked):
+                return
+            yield from (place for place in heapq.merge(*ranked) if find(place[1].id) is not None)
 
     walked = walk()
     return lambda after: walked
 
 
-def _is_waiting(job: JobRecord) -> bool:
-    return job.state in WAITING
+def _waiting_in_none(queue: GlobalQueue) -> Part:
+    """Those that wait in no order, by number."""
+    records = queue.jobs.records
 
+    def find(name: str) -> JobRecord | None:
+        job = records.get(name)
+        return job if job is not None and job.state in WAITING else None
 
-def _ended(queue: GlobalQueue) -> Iterator[JobRecord]:
-    return map(queue.jobs.records.__getitem__, queue.jobs.ended.names)
+    return _by_rank(lambda: (job.id for job in queue.waiting_in_none()), find, _rank_number)
 
 
 def _rank_placed(job: JobRecord) -> Rank:

@@ -245,6 +245,20 @@ def test_a_job_that_starts_between_two_pieces_is_on_the_page() -> None:
     assert [one.id for one in walk.found] == want
 
 
+def test_a_job_that_is_held_between_two_pieces_has_one_row() -> None:
+    """It was passed among those that wait by rank, and is then among those that wait in none."""
+    world = World(fleet(cluster("east-1", hosts=1), tenants=TENANTS))
+    world.submit(*[job("x", 8, tenant="a")] * 20)
+    walk = listing.QueueWalk(world.queue, listing.select(("active",), "", 100, "", True))
+    while len(walk.found) < 5:
+        assert walk.goes_on(lambda: True)
+    world.tell(ids.QUEUE, m.HoldJobs(("j3", "j15"), "ops"))
+    while walk.goes_on(lambda: True):
+        pass
+    others = [f"j{number}" for number in range(1, 21) if number != 15]
+    assert [one.id for one in walk.found] == [*others, "j15"]
+
+
 def test_the_first_page_of_the_queue_ranks_no_more_jobs_than_it_shows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
