@@ -35,5 +35,3 @@ class JobsGlance(Struct, frozen=True):
     """How long the one that waits longest has waited."""
     longest: str
     """That job; empty: none waits."""
-    sweeps: int = 0
-    """Sweeps of which not all jobs have ended."""

@@ -42,6 +42,8 @@ HOPELESS = (
 
 NEVER = "never, unless the job, the fleet or a limit changes"
 NOT_YET = "not known yet"
+NOT_FORESEEN = "no start is foreseen"
+"""Of a job that a forecast has looked at."""
 
 
 def no_start(
@@ -61,7 +63,7 @@ def no_start(
         others = "the jobs that it waits for are over"
         jobs = [others] if PendingReason.WAITING_FOR_JOBS in reasons else []
         return f"not before {' and '.join(known + jobs)}"
-    return f"{NOT_YET}: {why}" if why else NOT_YET
+    return f"{NOT_FORESEEN}: {why}" if why else NOT_YET
 
 
 def _awaited(reason: str | None, suspended: bool, not_before: str) -> str:

@@ -87,8 +87,8 @@ class Forecasts:
         last = self._last
         return {} if last is None else dict(last.ended_s)
 
-    async def of_list(self, jobs: Sequence[str]) -> dict[str, float]:
-        """When waiting jobs will start, as far as the last forecast knows.
+    async def of_list(self, jobs: Sequence[str]) -> dict[str, float | None]:
+        """When waiting jobs will start, as far as the last forecast knows; None: it sees no start.
 
         A new one is begun when the last is old or was made before one of the jobs; the list waits
         for it a moment at most, and the next list has the rest.
@@ -101,7 +101,8 @@ class Forecasts:
         last = self._last
         if last is None:
             return {}
-        return {job: last.starts[job][0] for job in jobs if job in last.starts}
+        found: dict[str, float | None] = {job: None for job in jobs if last.sees_none(job)}
+        return found | {job: last.starts[job][0] for job in jobs if job in last.starts}
 
     def _is_old(self, jobs: Sequence[str]) -> bool:
         """Whether a list asks for a new forecast."""

@@ -20,7 +20,7 @@ from topmast.model.states import HOLDING, TERMINAL, WAITING
 from topmast.model.sweep_views import SweepView
 from topmast.model.views import JobView
 from topmast.ports import Journal
-from topmast.service.sweeps import seen_by, views_of
+from topmast.service.sweeps import views_of
 
 MAX_PAGE = 1_000
 CURSOR_DIGITS = 18
@@ -132,17 +132,24 @@ def select(
     )
 
 
-def counts(queue: GlobalQueue, seen: frozenset[str] | None = None) -> dict[str, int]:
-    """Jobs in memory by state, of all tenants or of those ``seen``. O(kinds)."""
+_EVERY = Selector()
+
+
+def counts(
+    queue: GlobalQueue, seen: frozenset[str] | None = None, jobs: Selector = _EVERY
+) -> dict[str, int]:
+    """Jobs in memory by state, of all tenants or of those ``seen``. O(kinds).
+
+    ``jobs``: only such ones; a selector that `counts_alike`.
+    """
     found: dict[str, int] = {}
-    for (tenant, _, _, state), tally in queue.jobs.tallies.kinds.items():
-        if seen is None or tenant in seen:
-            found[state.value] = found.get(state.value, 0) + tally.jobs
+    for (_, _, _, state), tally in _tallies(queue, jobs, seen):
+        found[state.value] = found.get(state.value, 0) + tally.jobs
     return found
 
 
 def glance(queue: GlobalQueue, seen: frozenset[str] | None, now: float) -> JobsGlance:
-    """All jobs that have not ended, of all tenants or of those ``seen``. O(kinds + sweeps)."""
+    """All jobs that have not ended, of all tenants or of those ``seen``. O(kinds)."""
     placed, waits = 0, _Row()
     for kind, tally in queue.jobs.tallies.kinds.items():
         if seen is not None and kind[0] not in seen:
@@ -154,10 +161,7 @@ def glance(queue: GlobalQueue, seen: frozenset[str] | None, now: float) -> JobsG
             waits.waiting_milli += tally.asked_milli
             waits.see(queue.jobs.tallies.first(kind))
     row = waits.shown("", now)
-    sweeps = sum(not one.has_ended for one in seen_by(queue.jobs.sweeps.records.values(), seen))
-    return JobsGlance(
-        placed, row.waiting, row.waiting_gpus, row.longest_wait_s, row.longest, sweeps
-    )
+    return JobsGlance(placed, row.waiting, row.waiting_gpus, row.longest_wait_s, row.longest)
 
 
 def sweeps(queue: GlobalQueue, wanted: Selection) -> tuple[SweepView, ...]:
@@ -183,7 +187,7 @@ def total(queue: GlobalQueue, wanted: Selection) -> int | None:
     if wanted.found is not None:
         return len(wanted.found.jobs)
     if is_tallied(queue, wanted):
-        return sum(tally.jobs for _, tally in _tallies(queue, wanted))
+        return sum(tally.jobs for _, tally in _tallies(queue, wanted.jobs, wanted.seen))
     return sum(wanted.takes(job) for job in queue.jobs.records.values())
 
 
@@ -192,9 +196,10 @@ def is_tallied(queue: GlobalQueue, wanted: Selection) -> bool:
     return wanted.jobs.counts_alike and not (wanted.fold and queue.jobs.sweeps.records)
 
 
-def _tallies(queue: GlobalQueue, wanted: Selection) -> Iterator[tuple[Kind, Tally]]:
-    """Those of the wanted jobs. O(kinds)."""
-    jobs, seen = wanted.jobs, wanted.seen
+def _tallies(
+    queue: GlobalQueue, jobs: Selector, seen: frozenset[str] | None
+) -> Iterator[tuple[Kind, Tally]]:
+    """Those of the jobs that a selector means, of the tenants ``seen``. O(kinds)."""
     for kind, tally in queue.jobs.tallies.kinds.items():
         tenant, user, band, state = kind
         named = band.name.lower() if jobs.bands else ""
@@ -385,7 +390,7 @@ class Groups:
 
     def take_tallies(self, queue: GlobalQueue) -> None:
         """Count all jobs. O(kinds + jobs that hold GPUs)."""
-        for kind, tally in _tallies(queue, self._wanted):
+        for kind, tally in _tallies(queue, self._wanted.jobs, self._wanted.seen):
             row = self._row(BY_KIND[self._by](kind))
             row.jobs += tally.jobs
             if kind[3] in WAITING:

@@ -235,6 +235,18 @@ class Service(Submitting):
         seen = self.access.tenants(caller, Permission.JOBS_VIEW)
         return await self._ask(lambda: listing.glance(self.machines.queue, seen, self.clock.now()))
 
+    async def counts(self, caller: Caller, selector: str) -> dict[str, int] | None:
+        """Jobs in memory by state, of those that a selector means. O(kinds).
+
+        None where that takes a look at each.
+        """
+        self.limits.take(caller, "list")
+        seen, queue = self.access.tenants(caller, Permission.JOBS_VIEW), self.machines.queue
+        jobs = listing.select((), "", 1, "", False, seen, selector).jobs
+        if not jobs.counts_alike:
+            return None
+        return await self._ask(lambda: listing.counts(queue, seen, jobs))
+
     async def groups(
         self, caller: Caller, by: str, states: Sequence[str], selector: str
     ) -> tuple[JobGroup, ...]:

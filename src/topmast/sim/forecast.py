@@ -97,6 +97,11 @@ class Forecast:
                 self.ends.append(Ended(*work, found, event.job, now))
                 self.ended_s[event.job] = now
 
+    def sees_none(self, job: str) -> bool:
+        """Whether nothing is to come any more that might let a job start that it knows."""
+        known = self.whatif.machines.queue.jobs.records
+        return not len(self.whatif.heap) and job in known and job not in self.starts
+
     def submit(self, spec: JobSpec) -> str:
         """Add a job that was not submitted; to be called before the first question."""
         return self.whatif.submit(spec)

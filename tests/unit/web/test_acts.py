@@ -134,6 +134,8 @@ def test_the_state_of_a_job_says_what_can_be_done(door: Entrance) -> None:
         assert told[JobState.RECOVERING] == ("hold", "requeue", "edit", "cancel")
         held = verbs_for(replace(job, state="PENDING", hold="by ann"))
         assert held == ("release", "edit", "cancel")
+        stopped = verbs_for(replace(job, state="PENDING", hold="by ann", suspended=True))
+        assert stopped == ("resume", "edit", "cancel")
 
     run(story)
 

@@ -115,6 +115,25 @@ def test_a_job_that_waits_has_its_expected_start_or_a_way_to_it(door: Entrance) 
     run(story)
 
 
+def test_a_job_of_which_a_forecast_found_no_start_says_so(door: Entrance) -> None:
+    """It waits for one that is held: on its row and on its page; it is not "not known yet"."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            after = await submit(client, "dee", name="after", depends_on=["j8"])
+            for _ in range(100):
+                text = await shown(client, "/?user=dee")
+                if "no start is foreseen" in row(text, after):
+                    break
+                await asyncio.sleep(0.1)
+            assert "no start is foreseen" in row(text, after)
+            page = await shown(client, f"/jobs/{after}")
+            assert "No start is foreseen: no expected event would let it start" in page
+            await client.post("/api/v1/jobs/cancel", json={"jobs": [after]})
+
+    run(story)
+
+
 def test_a_start_that_is_not_forecast_yet_is_a_link_to_the_page_that_does(
     door: Entrance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,3 +323,29 @@ def test_jobs_are_grouped_by_a_label(door: Entrance) -> None:
             assert sorted(found) == [1, 2]
 
     run(story)
+
+
+def test_the_buttons_of_states_count_what_the_filters_leave(door: Entrance) -> None:
+    """By tenant; where each job would have to be looked at, they have no numbers."""
+
+    async def story() -> None:
+        async with local(door) as client:
+            everyone = buttons(await shown(client, "/"))
+            of_vision = buttons(await shown(client, "/?tenant=vision"))
+            assert {"Pending", "Running"} <= set(of_vision)
+            for state, count in of_vision.items():
+                listed = rows(await shown(client, f"/?tenant=vision&state={state.upper()}"))
+                assert count == len(listed) > 0
+            assert (of_vision["Running"], everyone["Running"]) == (1, 2)
+            none = await shown(client, "/?tenant=speech&state=SUSPENDED")
+            assert buttons(none)["Suspended"] == 0, "what is shown stays chosen"
+            by_name = buttons(await shown(client, "/?name=later-*"))
+            assert set(by_name.values()) == {None}
+
+    run(story)
+
+
+def buttons(text: str) -> dict[str, int | None]:
+    """The states that can be chosen, each with its number if it has one."""
+    found = re.findall(r'class="state state-[A-Z]+">([A-Za-z]+)</span>(?: <b>(\d+)</b>)?</a>', text)
+    return {state: int(count) if count else None for state, count in found}

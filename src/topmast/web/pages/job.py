@@ -117,7 +117,7 @@ def verbs_for(job: JobView) -> tuple[str, ...]:
     has_gpus = job.state in HOLDING
     again = has_gpus or job.state == JobState.RECOVERING
     return (
-        "release" if job.hold else "hold",
+        "resume" if job.suspended else "release" if job.hold else "hold",
         *(("suspend", "preempt") if has_gpus else ()), *(("requeue",) if again else ()),
         "edit", "cancel",
     )  # fmt: skip

@@ -15,7 +15,7 @@ from topmast.model.access import Permission
 from topmast.model.errors import InvalidInput
 from topmast.model.group_views import JobsGlance
 from topmast.model.job import Band
-from topmast.model.reason import HOPELESS, NOT_YET, PendingReason, no_start
+from topmast.model.reason import HOPELESS, NOT_FORESEEN, NOT_YET, PendingReason, no_start
 from topmast.model.selector import LABEL
 from topmast.model.states import TERMINAL, WAITING, JobState
 from topmast.model.views import JobPage, JobView
@@ -33,7 +33,7 @@ WORDS = ("tenant", "user", "name", "band")
 ALL = "all"
 ACTIVE = "active"
 NOTHING: dict[str, Any] = {
-    "groups": None, "page_of": JobPage((), None, {}, 0), "lines": (), "onward": "",
+    "groups": None, "page_of": JobPage((), None, {}, 0), "counts": None, "lines": (), "onward": "",
     "first": "", "group_keys": list(GROUP_KEYS), "in_order": False,
 }  # fmt: skip
 """What is listed if the filters cannot be read."""
@@ -52,6 +52,8 @@ class Line(Struct, frozen=True):
     """When it is expected to start, as far as the server knows without being asked."""
     wanted: str = ""
     """The GPU models that it asks for, while it waits."""
+    no_start: str = NOT_YET
+    """What is said where no time is known."""
 
     @property
     def never(self) -> str:
@@ -93,7 +95,7 @@ async def view(ask: Ask) -> dict[str, Any] | Response:
         "given": given, "selector": selector, "link": partial(ask.link, given),
         "states": list(JobState), "bands": [band.name.lower() for band in Band],
         "act_selector": _to_act_on(states, selector),
-        "trouble_of_filters": "", "not_yet": NOT_YET,
+        "trouble_of_filters": "",
         "group_word": "priority" if given["group"] == "band" else given["group"],
     }  # fmt: skip
     plain = not any(given.values())
@@ -110,6 +112,9 @@ async def _listed(
     ask: Ask, given: dict[str, str], states: list[str], selector: str
 ) -> dict[str, Any]:
     """The jobs that the filters leave, or their groups. Raises InvalidInput."""
+    counts = await _once(
+        ask, ("counts", selector), lambda: ask.service.counts(ask.caller, selector)
+    )
     if given["group"]:
         by = given["group"]
         groups = await _once(
@@ -118,7 +123,8 @@ async def _listed(
         )  # fmt: skip
         page = await _page(ask, states, selector, 1, "", in_order=True)
         return {
-            "groups": ask.part(groups), "page_of": page, "lines": (), "onward": "", "first": "",
+            "groups": ask.part(groups), "page_of": page, "counts": counts,
+            "lines": (), "onward": "", "first": "",
             "group_keys": _group_keys(page, by), "group_link": partial(_group_link, ask, given),
         }  # fmt: skip
     in_order = not any(state in TERMINAL for state in states) and bool(states)
@@ -127,7 +133,8 @@ async def _listed(
     lines, held = await _lines(ask, page, in_order)
     onward = ask.link(given, cursor=page.next_cursor or "", held=str(held))
     return {
-        "groups": None, "page_of": page, "lines": lines, "group_keys": _group_keys(page, ""),
+        "groups": None, "page_of": page, "counts": counts, "lines": lines,
+        "group_keys": _group_keys(page, ""),
         "in_order": in_order,
         "onward": onward if page.next_cursor else "",
         "first": ask.link(given) if cursor else "",
@@ -219,8 +226,8 @@ async def _lines(ask: Ask, page: JobPage, in_order: bool) -> tuple[tuple[Line, .
             Line(
                 job, why.get(job.id, job.cause),
                 before + at + 1 - held if is_waiting and in_order else None,
-                starts.get(job.id),
-                either(wanted.get(job.id, [])),
+                starts.get(job.id), either(wanted.get(job.id, [])),
+                NOT_FORESEEN if job.id in starts else NOT_YET,
             )
         )  # fmt: skip
     return tuple(lines), held
