@@ -9,7 +9,7 @@ import { colour } from "./common.js";
  * @typedef {import("./gpu-map.js").Host} Host
  * @typedef {import("./gpu-map.js").Cluster} Cluster
  * @typedef {{host: Host, x: number, y: number, width: number, height: number, look: string}} Box
- * @typedef {Map<string, HTMLCanvasElement>} Stamps pictures of cells and hosts, each drawn once
+ * @typedef {Map<string, ImageBitmap>} Stamps pictures of cells and hosts, each drawn once
  */
 
 /** Cells in pixels, by how many there are at most. */
@@ -187,16 +187,14 @@ export class Plot {
   #hostStamp(cells, look, box) {
     const known = this.stamps.get(look);
     if (known !== undefined) return known;
-    const stamp = document.createElement("canvas");
-    stamp.width = Math.round(box.width * this.ratio);
-    stamp.height = Math.round(box.height * this.ratio);
-    const context = /** @type {CanvasRenderingContext2D} */ (stamp.getContext("2d"));
+    const { canvas, context } = blank(box.width * this.ratio, box.height * this.ratio);
     context.scale(this.ratio, this.ratio);
     cells.forEach((kind, at) => {
       const x = (at % ACROSS_HOST) * this.cell;
       const y = Math.floor(at / ACROSS_HOST) * this.cell;
       context.drawImage(this.#stamp(kind), x, y, this.cell, this.cell);
     });
+    const stamp = canvas.transferToImageBitmap();
     if (this.stamps.size < MOST_STAMPS) this.stamps.set(look, stamp);
     return stamp;
   }
@@ -220,9 +218,7 @@ export class Plot {
     const known = this.stamps.get(`cell ${kind.look}`);
     if (known !== undefined) return known;
     const size = Math.round(this.cell * this.ratio);
-    const stamp = document.createElement("canvas");
-    stamp.width = stamp.height = size;
-    const context = /** @type {CanvasRenderingContext2D} */ (stamp.getContext("2d"));
+    const { canvas, context } = blank(size, size);
     const ink = colour(this.owner, kind.colour);
     const side = size - Math.max(1, Math.round(size / 8));
     context.fillStyle = context.strokeStyle = ink;
@@ -233,14 +229,26 @@ export class Plot {
       context.fillRect(0, 0, side, side);
       if (this.cell >= TEXTURED) texture(context, kind.texture, side, colour(this.owner, "--paper"));
     }
+    const stamp = canvas.transferToImageBitmap();
     this.stamps.set(`cell ${kind.look}`, stamp);
     return stamp;
   }
 }
 
 /**
+ * A canvas out of sight. What is drawn there is drawn elsewhere as a bitmap, which takes less than
+ * from a canvas.
+ * @param {number} width
+ * @param {number} height
+ */
+function blank(width, height) {
+  const canvas = new OffscreenCanvas(Math.round(width), Math.round(height));
+  return { canvas, context: /** @type {OffscreenCanvasRenderingContext2D} */ (canvas.getContext("2d")) };
+}
+
+/**
  * Lines over a cell, so that kinds are told apart without their colours.
- * @param {CanvasRenderingContext2D} context
+ * @param {OffscreenCanvasRenderingContext2D} context
  * @param {number} kind
  * @param {number} side
  * @param {string} ink
