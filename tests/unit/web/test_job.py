@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,8 +17,9 @@ from tests.unit.docs.test_reference import rows as rows_of_page
 from tests.unit.web.support import local, submit
 from topmast.api.wire import LARGEST
 from topmast.fast.region import when_over
-from topmast.model.access import Role
+from topmast.model.access import Caller, Role
 from topmast.model.reason import Change, ChangeKind, ClusterVerdict, Rejection
+from topmast.model.states import JobState
 from topmast.model.units import format_duration
 from topmast.model.views import ExpectedStart, Explanation, RegionVerdict
 from topmast.ports import LogPage
@@ -399,7 +402,7 @@ def test_one_job_has_one_expected_start_on_its_page(
         (
             ExpectedStart(None, None, None, "too far"),
             "InsufficientCapacity",
-            "Not known yet: too far",
+            "No start is foreseen: too far",
         ),
         (None, "ExceedsMaxQuota", "Never, unless the job, the fleet or a limit changes"),
         (None, "Held", "Not before it is released"),
@@ -457,3 +460,43 @@ def test_the_map_of_the_fleet_has_notes_for_a_job(door: Entrance) -> None:
             assert "/fleet?job=j3" in await shown(client, "/jobs/j3")
 
     run(story)
+
+
+def test_a_job_that_changes_while_it_is_explained_is_told_as_of_one_moment(tmp_path: Path) -> None:
+    """State, acts and sentence of the page agree, also where the job ended in between."""
+    with entrance(tmp_path) as door:
+        explain = door.service.explain
+
+        async def story() -> None:
+            async with local(door) as client:
+                late = await submit(client, resources=BIG)
+
+                async def explained(caller: Caller, job: str) -> Explanation:
+                    await client.post(f"/api/v1/jobs/{job}/cancel", json={})
+                    for _ in range(500):
+                        if (await door.service.job(caller, job)).state == JobState.CANCELLED:
+                            break
+                        await asyncio.sleep(0.01)
+                    return await explain(caller, job)
+
+                explained.__name__ = "explain"
+                door.service.explain = explained  # type: ignore[method-assign]
+                text = words(await shown(client, f"/jobs/{late}"))
+            assert "Cancelled" in text
+            assert "Running" not in text
+            assert f"{late} is CANCELLED" not in text
+
+        run(story)
+
+
+def test_a_place_without_gpus_is_told_without_a_model(tmp_path: Path) -> None:
+    """No comma stands where there is no model."""
+    with entrance(tmp_path) as door:
+
+        async def story() -> None:
+            async with local(door) as client:
+                job = await submit(client, resources={"cpus": 1})
+                text = words(await shown(client, f"/jobs/{job}"))
+            assert "/east-a within one host" in text
+
+        run(story)

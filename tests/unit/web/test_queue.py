@@ -317,6 +317,7 @@ def test_jobs_are_grouped_by_a_label(door: Entrance) -> None:
             assert "<option>label.team</option>" in await shown(client, "/")
             text = await shown(client, "/?group=label.team&tenant=vision")
             assert set(rows(text)) == {"red", "blue", "(none)"}
+            assert "<caption>3 values of label.team," in text
             assert "<option selected>label.team</option>" in text
             links = [html.unescape(link) for link in re.findall(r'<td><a href="([^"]*)', text)]
             found = [len(rows(await shown(client, f"/{link}"))) for link in links]

@@ -445,8 +445,8 @@ def test_the_form_of_a_whatif_keeps_what_was_given(door: Entrance) -> None:
                 await asyncio.sleep(0.01)
             door.service.whatifs = None
         chosen = re.findall(r'<option value="([^"]*)" selected>', text)
-        assert chosen == ["east-a", "vision:H100", "preemptible=false", "east", "mast", "3600"]
-        for name, value in (("count", "3"), ("gpus", "0"), ("job", "j7")):
+        assert chosen == ["east-a", "preemptible=false", "east", "mast", "3600"]
+        for name, value in (("count", "3"), ("quota", "vision:H100"), ("gpus", "0"), ("job", "j7")):
             assert re.search(rf'name="{name}"[^>]* value="{value}"', text), name
 
     run(story)
@@ -458,19 +458,21 @@ def test_the_form_of_a_whatif_has_a_row_for_each_change(door: Entrance) -> None:
         "add=east-a&count=3&add=east-b:T4&count=2&quota=vision:H100&gpus=8&quota=vision:A100"
         "&job=j7&change=priority%3Dhigh&job=j7&change=time_limit_s%3D60&lose=east&lose=west&for=6h"
     )
-    rows = r'name="(add|quota|change|lose)">(.*?)</select>'
+    rows = r'name="(add|change|lose)">(.*?)</select>'
+    typed = r'name="(quota)"[^>]* value="([^"]*)"'
     chosen = r'<option value="([^"]*)" selected>'
 
     def shown(text: str) -> list[tuple[str, ...]]:
         plain = re.sub(r"<template>.*?</template>", "", text, flags=re.DOTALL)
         found = re.findall(rows, plain, re.DOTALL)
-        return [(name, *re.findall(chosen, options)) for name, options in found]
+        picked = [(name, *re.findall(chosen, options)) for name, options in found]
+        return [*picked, *re.findall(typed, plain)]
 
     text = get(door, f"/whatif?{query}").text
     want = [
-        ("add", "east-a"), ("add", "east-b:T4"), ("quota", "vision:H100"), ("quota", "vision:A100"),
-        ("change", "priority=high"), ("change", "time_limit_s=60"), ("lose", "east"),
-        ("lose", "west"),
+        ("add", "east-a"), ("add", "east-b:T4"), ("change", "priority=high"),
+        ("change", "time_limit_s=60"), ("lose", "east"), ("lose", "west"),
+        ("quota", "vision:H100"), ("quota", "vision:A100"),
     ]  # fmt: skip
     assert shown(text) == want
     assert re.findall(r'name="(?:count|gpus)"[^>]* value="(\d+)"', text) == [

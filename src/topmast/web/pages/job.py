@@ -76,9 +76,12 @@ IN_GENERAL = "No single act does this: jobs have to end, or the job or the fleet
 async def view(ask: Ask) -> dict[str, Any]:
     """All of one job."""
     story = await ask.service.story(ask.caller, ask.path["job"])
+    explanation, trouble = await _explained(ask, story.job)
+    if explanation is not None and explanation.state != story.job.state:
+        # It changed in between: the page tells of one moment.
+        story = await ask.service.story(ask.caller, ask.path["job"])
+        explanation = None if story.job.state in TERMINAL else explanation
     job, now_s = story.job, ask.service.clock.now()
-    is_over = job.state in TERMINAL
-    explanation, trouble = (None, "") if is_over else await explanation_of(ask, job)
     wanted = {} if job.gpu_model else await ask.service.wanted_models(ask.caller, [job.id])
     attempts = ask.part(story.attempts, "attempts")
     return {
@@ -106,6 +109,10 @@ async def view(ask: Ask) -> dict[str, Any]:
         "verbs": verbs_for(job),
         "curves": curves(ask.service.live_progress.curves_of(job.id)),
     }  # fmt: skip
+
+
+async def _explained(ask: Ask, job: JobView) -> tuple[Explanation | None, str]:
+    return (None, "") if job.state in TERMINAL else await explanation_of(ask, job)
 
 
 def verbs_for(job: JobView) -> tuple[str, ...]:
