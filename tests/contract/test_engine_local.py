@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,7 +34,16 @@ from topmast.adapters.engines.local.engine import LocalEngine
 from topmast.adapters.engines.local.files import Layout
 from topmast.adapters.engines.local.hosts import Host, launch_agents
 from topmast.adapters.engines.local.options import LocalOptions
-from topmast.model.messages import HostDown, HostUp, TaskExited, TaskList, TaskLost, TaskStarted
+from topmast.model.messages import (
+    HostClosed,
+    HostDown,
+    HostOpened,
+    HostUp,
+    TaskExited,
+    TaskList,
+    TaskLost,
+    TaskStarted,
+)
 from topmast.model.plan import Seat
 from topmast.ports import Engine
 
@@ -132,6 +142,26 @@ def test_a_host_and_its_supervisors_die_at_once(rig: Rig) -> None:
     kill(agent)
     rig.news.wait(HostDown, host="h0")
     assert not of_task(rig, "j1.1.0")
+
+
+def test_a_host_whose_agent_is_halted_takes_no_work_until_it_goes_on(rig: Rig) -> None:
+    """It is told at once and with the truth, and what runs there runs on."""
+    rig.engine.start_gang(order("j1", FOREVER))
+    rig.says("j1", "up")
+    agent = agent_of(rig, "h0")
+    os.kill(agent, signal.SIGSTOP)
+    closed = rig.news.wait(HostClosed, host="h0")
+    assert f"kill -CONT {agent}" in closed.why
+    rig.engine.list_tasks()
+    truth = rig.news.wait(TaskList)
+    assert truth.closed_hosts == {"h0": closed.why}
+    assert [(task.job, task.running) for task in truth.tasks] == [("j1", True)]
+    os.kill(agent, signal.SIGCONT)
+    rig.news.wait(HostOpened, host="h0")
+    assert [one.host for one in rig.news.all(HostClosed)] == ["h0"], "once, and no other host"
+    rig.news.clear()
+    rig.engine.list_tasks()
+    assert rig.news.wait(TaskList).closed_hosts is UNSET
 
 
 def test_a_host_dies_whose_supervisor_hangs(rig: Rig) -> None:

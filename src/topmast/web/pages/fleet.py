@@ -28,7 +28,7 @@ SENTENCES = {
     "cordoned": "takes no new work; what runs there goes on",
     "closed": "is given no new work by its own cluster",
     "down": "does not answer, and what ran there is lost",
-    "stopped": "is halted",
+    "stopped": "starts nothing until it goes on",
 }
 """What a state of a host means."""
 
@@ -107,7 +107,7 @@ def _glance(
         sum(one.total for one in gpus), sum(one.free for one in gpus),
         sum(one.unavailable for one in gpus), len(every),
         sum(row.host.state == "healthy" for row in every),
-        sum(one.state == "open" for one in clusters),
+        sum(one.state in ("open", "partly") for one in clusters),
         tuple(region.name for region in whole.regions if not region.reachable),
     )  # fmt: skip
 

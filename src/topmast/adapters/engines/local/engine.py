@@ -26,6 +26,7 @@ from topmast.adapters.engines.local import files
 from topmast.adapters.engines.local.agents import Agents
 from topmast.adapters.engines.local.execs import GONE, LocalExecs
 from topmast.adapters.engines.local.files import Json, Layout
+from topmast.adapters.engines.local.halts import Halts
 from topmast.adapters.engines.local.hosts import AgentState, Host
 from topmast.adapters.engines.local.memory import Memory
 from topmast.adapters.engines.local.options import LocalOptions
@@ -94,6 +95,9 @@ class LocalEngine(Engine):
             self._layout, self._options, self._site.clock, post,
             self._selector, self._tasks, self._stops, self._memory, self._room,
         )  # fmt: skip
+        self._halts = Halts(
+            lambda: self._agents.hosts.values(), closings, lambda: bool(self._room.why)
+        )
         self._adopt()  # here, so that a folder that cannot be read is an error of the start
         self._thread = threading.Thread(
             target=self._run, name=f"engine {self._cluster.name}", daemon=True
@@ -226,16 +230,19 @@ class LocalEngine(Engine):
             times.append(self._truth_until_s)
         if self._tasks.running:
             times.append(self._progress_at_s)
-        times += [at_s for at_s in (self._stops.next_s, self._room.next_s) if at_s is not None]
+        others = (self._stops.next_s, self._room.next_s, self._halts.next_s)
+        times += [at_s for at_s in others if at_s is not None]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def _tick(self) -> None:
         """Whatever its time has come for."""
         now_s = time.monotonic()
         if self._room.tick():
+            self._halts.tell()
             for order in self._unwritten.values():
                 self._do(order)
         self._agents.tick()
+        self._halts.tick()
         if self._tasks.running and self._progress_at_s <= now_s:
             self._progress_at_s = now_s + self._options.progress_s
             self._tasks.poll()
@@ -254,6 +261,7 @@ class LocalEngine(Engine):
     def _set_hosts(self, names: Sequence[str]) -> None:
         self._agents.set_hosts(names)
         self._room.tell()
+        self._halts.tell()
 
     # --- orders --------------------------------------------------------------------------------
 
@@ -373,5 +381,5 @@ class LocalEngine(Engine):
         if self._agents.in_doubt and time.monotonic() < self._truth_until_s:
             return
         self._truth_until_s = None
-        closed = self._room.closed or UNSET
+        closed = self._halts.closed | self._room.closed or UNSET
         self._post(TaskList(self._tasks.truth(), self._agents.down, closed))

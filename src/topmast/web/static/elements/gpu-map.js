@@ -28,7 +28,7 @@ const SENTENCES = /** @type {Record<string, string>} */ ({
   cordoned: "An operator closed it to new work; what runs there goes on.",
   closed: "Its own cluster gives it no new work.",
   down: "It does not answer, and what ran there is lost.",
-  stopped: "The process that stands for it is halted.",
+  stopped: "It starts nothing until it goes on.",
 });
 
 class GpuMap extends HTMLElement {
