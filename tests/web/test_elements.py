@@ -243,6 +243,28 @@ def test_jobs_that_share_a_gpu_have_one_cell_and_whole_gpus_one_each(
         }
 
 
+COLOURS = """async () => {
+    const { kindsOf } = await import("/elements/gpu-kinds.js");
+    const told = [];
+    for (const tenants of [["nlp", "vision"], ["default", "nlp", "vision"], ["default", "speech", "vision"], ["nlp", "vision"]]) {
+        const jobs = Object.fromEntries(tenants.map((tenant) => [tenant, { tenant, band: "", state: "RUNNING", name: "" }]));
+        const { list } = kindsOf("tenant", { at_s: 0, jobs, regions: [] });
+        told.push(Object.fromEntries(list.map((kind) => [kind.label, kind.look])));
+    }
+    return told;
+}"""
+
+
+def test_a_tenant_keeps_its_colour_when_others_come_and_go(chromium: Browser, url: str) -> None:
+    """And no two have the same."""
+    with opened(chromium, url) as window:
+        told = window.open("/map").evaluate(COLOURS)
+        assert len(told) == 4
+        assert len({looks["vision"] for looks in told}) == 1
+        assert told[0]["nlp"] == told[1]["nlp"] == told[3]["nlp"]
+        assert all(len(set(looks.values())) == len(looks) for looks in told)
+
+
 @pytest.mark.slow
 def test_100_000_gpus_are_drawn_and_changed(chromium: Browser, url: str) -> None:
     with opened(chromium, url) as window:

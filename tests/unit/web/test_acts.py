@@ -184,6 +184,11 @@ def test_a_reservation_and_a_pause_are_told(door: Entrance) -> None:
             fleet = (await client.get("/fleet")).text
             assert "firmware" in fleet
             assert "east-a-1" in fleet
+            host = (await client.get("/fleet?host=east-a-1")).text
+            assert re.search(
+                r"It (is|will be) reserved from .* to .* \(w\d+\): no job starts", host
+            )
+            assert "reserved from" not in (await client.get("/fleet?host=east-a-0")).text
             tenants = (await client.get("/tenants?tenant=visio")).text
             assert "None of its jobs starts" in tenants
             assert "an audit" in tenants

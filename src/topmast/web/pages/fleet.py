@@ -75,6 +75,7 @@ async def view(ask: Ask) -> dict[str, Any]:
     every = list(_rows(whole))
     found = _wanted(every, given)
     clusters = await ask.service.list(ask.caller, "clusters")
+    reservations = await ask.service.reservations(ask.caller)
     return {
         "given": given,
         "no_match": _no_match(given, every, clusters, whole),
@@ -85,7 +86,8 @@ async def view(ask: Ask) -> dict[str, Any]:
         "clusters": clusters,
         "cluster_rows": ask.part(clusters, "clusters"),
         "cluster": next((one for one in clusters if one.name == given["cluster"]), None),
-        "reservations": ask.part(await ask.service.reservations(ask.caller), "reservations"),
+        "reservations": ask.part(reservations, "reservations"),
+        "reserved": [one for one in reservations if given["host"] in one.hosts],
         "models": sorted({row.host.model for row in every if row.host.model}),
         "states": sorted({row.host.state for row in every}),
         "jobs": whole.jobs,

@@ -157,6 +157,26 @@ function uses(add) {
   return (/** @type {Job | undefined} */ job) => (job === undefined || job.state === "RUNNING" ? running : idle);
 }
 
+/** @type {Map<string, number>} */
+const SLOTS = new Map();
+
+/**
+ * The colour of each tenant: by its name, so that it stays when others come and go. Of two that would
+ * have the same, the one that was seen first keeps it.
+ * @param {string[]} names at most as many as there are slots
+ */
+function slotsOf(names) {
+  for (const known of [...SLOTS.keys()]) if (!names.includes(known)) SLOTS.delete(known);
+  for (const name of names) {
+    if (SLOTS.has(name)) continue;
+    let slot = [...name].reduce((sum, letter) => (sum * 31 + (letter.codePointAt(0) ?? 0)) % 9_973, 0);
+    const taken = [...SLOTS.values()];
+    do slot = (slot + 1) % (MOST_TENANTS - 1); while (taken.includes(slot));
+    SLOTS.set(name, slot);
+  }
+  return SLOTS;
+}
+
 /**
  * The tenants with the most jobs have a kind each.
  * @param {Fleet} fleet
@@ -168,7 +188,11 @@ function tenants(fleet, add) {
   for (const job of Object.values(fleet.jobs)) jobs.set(job.tenant, (jobs.get(job.tenant) ?? 0) + 1);
   const most = [...jobs].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, MOST_TENANTS - 1);
   const names = most.map(([name]) => name).sort();
-  const kinds = new Map(names.map((name, at) => [name, add(name, `--series-${at + 1}`, TEXTURES[at])]));
+  const slots = slotsOf(names);
+  const kinds = new Map(names.map((name) => {
+    const slot = slots.get(name) ?? 0;
+    return [name, add(name, `--series-${slot + 1}`, TEXTURES[slot])];
+  }));
   const others = add(OTHERS, "--series-8", FULL);
   return (/** @type {Job | undefined} */ job) => kinds.get(job?.tenant ?? "") ?? others;
 }
