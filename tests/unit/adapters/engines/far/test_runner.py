@@ -405,6 +405,8 @@ def test_a_runner_deletes_what_killed_ones_left(
             (folder / "kept").write_text("elsewhere\n5a5a5a5a5a\n")
         if story == "it is of no runner that holds it":
             (folder / "kept").unlink()
+        while mark and not Path(f"/proc/{task.pid}/environ").read_bytes():
+            time.sleep(0.01)  # a process that has just begun has no variables for a moment
         now_s = time.time()
         for after_s in looks_after_s:
             monkeypatch.setattr(time, "time", lambda after_s=after_s: now_s + after_s)
