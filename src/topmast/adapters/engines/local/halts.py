@@ -16,7 +16,7 @@ _LIVING = (AgentState.CONNECTING, AgentState.UP)
 
 
 class Halts:
-    """Closes a host whose agent was halted by a signal or a debugger, and opens it when that ends.
+    """Closes a host while its agent is halted by a signal or a debugger.
 
     What runs there runs on, but nothing would start. Belongs to the engine's thread.
     """
